@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod admin;
+pub mod admission;
 pub mod app;
 pub mod cli;
 pub mod client;

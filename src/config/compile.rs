@@ -1,171 +1,168 @@
 //! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
 
-use super::boot::Boot;
-use super::diff::{Fact, Outline, RouteOutline};
-use super::document::{self, Counted, Document, Upstream};
+use super::document::{self, Counted, Document, List, Upstream};
 use super::groups::Groups;
 use super::jwt::TokenRules;
+use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::{Compiled, Report};
 use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Rule, Template};
+use crate::route::{PathPattern, Rule};
 use crate::snapshot::errors::ErrorFormats;
-use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot, StaticReply};
+use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
 use http::HeaderValue;
-use ipnet::IpNet;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Puts everything together. `report` has no errors.
-pub(super) fn compile(
-    document: &Document,
-    checked: Validation,
-    (boot, errors): (Boot, ErrorFormats),
-    (groups, jwt): (Groups, Option<TokenRules>),
-    report: Report,
-) -> Compiled {
-    let Validation {
-        limits,
-        rules,
-        table,
-    } = checked;
-    let mut by_name: HashMap<&str, Vec<&Arc<Limit>>> = HashMap::new();
-    for limit in &limits {
+/// What is compiled: a document without errors, and what has been read and made for it.
+pub(super) struct Compilation<'a> {
+    pub(super) document: &'a Document,
+    pub(super) checked: Validation,
+    pub(super) boot: Boot,
+    pub(super) errors: ErrorFormats,
+    pub(super) groups: Groups,
+    pub(super) jwt: Option<TokenRules>,
+    /// It has no errors.
+    pub(super) report: Report,
+}
+
+impl Compilation<'_> {
+    /// Puts everything together.
+    pub(super) fn compile(self) -> Compiled {
+        let Self {
+            document,
+            boot,
+            errors,
+            jwt,
+            report,
+            ..
+        } = self;
+        let Validation {
+            limits,
+            rules,
+            table,
+        } = self.checked;
+        let by_name = by_name(&limits);
+        let upstreams: Vec<_> = document.upstreams.iter().map(upstream).collect();
+        let mut services = services(document, &rules, &by_name);
+        let server = &document.server;
+        let outline = Outline {
+            boot: boot.clone(),
+            routes: routes(document, rules, &services),
+            upstreams: upstream_outlines(document, &upstreams),
+            jwt: jwt.as_ref().map(|jwt| jwt.outline.clone()),
+            groups: self.groups.all,
+            limits: limits.clone(),
+            defaults: each(&document.defaults.limits),
+            trust: server.trust.entries().iter().map(|at| at.value).collect(),
+            trust_field: server.trust_field.get().copied(),
+            fields: document.response.headers(),
+            errors: errors.clone(),
+            jitter: document.response.jitter(),
+            holds: HoldCaps {
+                total: server.max_held() as usize,
+                per_client: server.max_held_per_client() as usize,
+            },
+        };
+        let unrouted = unrouted(document, &by_name).map(|unrouted| {
+            services.push(unrouted);
+            services.len() - 1
+        });
+        let shared = if report.source.is_without_store() {
+            document.counted != Counted::Here
+        } else {
+            matches!(boot.store.source, Backend::Redis(_))
+        };
+        Compiled {
+            boot,
+            snapshot: Snapshot {
+                generation: 0,
+                other_methods: looks_at_method(document).is_none(),
+                table,
+                services,
+                unrouted,
+                upstreams,
+                trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
+                tokens: jwt.map(|jwt| jwt.verifier),
+                fields: outline.fields,
+                errors,
+                jitter: outline.jitter,
+                holds: outline.holds,
+            },
+            warnings: report.diagnostics,
+            ignored: Vec::new(),
+            source: report.source,
+            files: report.files,
+            places: places(document),
+            shared,
+            store_at: document.store.url.at().map(|at| at.span.clone()),
+            ignoring: Vec::new(),
+            outline: Arc::new(outline),
+        }
+    }
+}
+
+/// Limits by their names, each with all its rates.
+type ByName<'a> = HashMap<&'a str, Vec<&'a Arc<Limit>>>;
+
+fn by_name(limits: &[Arc<Limit>]) -> ByName<'_> {
+    let mut by_name = ByName::new();
+    for limit in limits {
         by_name.entry(&limit.name).or_default().push(limit);
     }
-    let upstreams: Vec<Arc<upstream::Upstream>> = document
-        .upstreams
-        .iter()
-        .map(|one| Arc::new(upstream(one)))
+    by_name
+}
+
+fn services(document: &Document, rules: &[Rule], limits: &ByName<'_>) -> Vec<Service> {
+    let upstreams = document.upstreams.iter();
+    let positions: HashMap<&str, usize> = upstreams
+        .map(|upstream| upstream.name.value.as_str())
+        .zip(0..)
         .collect();
-    let positions: HashMap<&str, usize> = document
-        .upstreams
-        .iter()
-        .enumerate()
-        .map(|(position, upstream)| (upstream.name.value.as_str(), position))
-        .collect();
-    let mut services: Vec<Service> = document
-        .routes
-        .iter()
-        .zip(&rules)
+    let routes = document.routes.iter().zip(rules);
+    routes
         .map(|(route, rule)| {
-            let position = route.upstream.get().map(|name| {
-                let position = positions.get(name.as_str());
-                *position.expect("validate resolves every upstream name")
-            });
-            let limits = chosen(document.limits_of(route), &by_name);
+            let limits = chosen(document.limits_of(route), limits);
             Service {
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
-                upstream: position,
+                upstream: route.upstream.get().map(|name| {
+                    let position = positions.get(name.as_str());
+                    *position.expect("validate resolves every upstream name")
+                }),
                 own: own(route),
                 rewrite: template(route).ok().flatten(),
                 request_fields: route.request_headers.get().cloned(),
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
-                timeout: route.timeout.or(Duration::from_secs(30)),
+                timeout: route.timeout(),
             }
         })
-        .collect();
-    let caps = HoldCaps::default();
-    let server = &document.server;
-    let holds = HoldCaps {
-        total: server
-            .max_held
-            .get()
-            .map_or(caps.total, |most| *most as usize),
-        per_client: server
-            .max_held_per_client
-            .get()
-            .map_or(caps.per_client, |most| *most as usize),
-    };
-    let networks: Vec<IpNet> = server.trust.entries().iter().map(|at| at.value).collect();
-    let trust_field = server.trust_field.get().copied();
-    let fields = document.response.headers.or(FieldStyle::Both);
-    let jitter = document.response.jitter.or(0);
-    let routes = rules
-        .into_iter()
-        .zip(&services)
-        .zip(document.routes.iter())
-        .map(|((rule, service), route)| {
-            let upstream = route.upstream.get().map_or("none", String::as_str);
-            let limits = names(document.limits_of(route));
-            outline((rule, limits), service, route, upstream.into())
-        });
-    let outline = Outline {
-        boot: boot.clone(),
-        routes: routes.collect(),
-        upstreams: upstreams.clone(),
-        upstream_limits: document
-            .upstreams
-            .iter()
-            .map(|upstream| {
-                upstream
-                    .limits
-                    .entries()
-                    .iter()
-                    .map(|at| at.value.as_str().into())
-                    .collect()
-            })
-            .collect(),
-        jwt: jwt.as_ref().map(|jwt| jwt.outline.clone()),
-        groups: groups.all,
-        limits: limits.clone(),
-        defaults: document
-            .defaults
-            .limits
-            .entries()
-            .iter()
-            .map(|at| at.value.as_str().into())
-            .collect(),
-        trust: networks.clone(),
-        trust_field,
-        fields,
-        errors: errors.clone(),
-        jitter,
-        holds,
-    };
-    let unrouted = unrouted(document, &by_name).map(|unrouted| {
-        services.push(unrouted);
-        services.len() - 1
-    });
-    let shared = match report.source.is_without_store() {
-        true => document.counted != Counted::Here,
-        false => matches!(boot.store.source, Backend::Redis(_)),
-    };
-    Compiled {
-        boot,
-        snapshot: Snapshot {
-            generation: 0,
-            other_methods: looks_at_method(document).is_none(),
-            table,
-            services,
-            unrouted,
-            upstreams,
-            trust: Trust::new(networks).reading(trust_field),
-            tokens: jwt.map(|jwt| jwt.verifier),
-            fields,
-            errors,
-            jitter,
-            holds,
-        },
-        warnings: report.diagnostics,
-        ignored: Vec::new(),
-        source: report.source,
-        files: report.files,
-        places: places(document),
-        shared,
-        store_at: document.store.url.at().map(|at| at.span.clone()),
-        ignoring: Vec::new(),
-        outline: Arc::new(outline),
-    }
+        .collect()
+}
+
+fn upstream_outlines(
+    document: &Document,
+    upstreams: &[Arc<upstream::Upstream>],
+) -> Vec<UpstreamOutline> {
+    let both = upstreams.iter().zip(&document.upstreams);
+    both.map(|(upstream, written)| UpstreamOutline {
+        upstream: Arc::clone(upstream),
+        limits: each(&written.limits),
+    })
+    .collect()
+}
+
+fn each(names: &List<String>) -> Vec<Arc<str>> {
+    let names = names.entries().iter();
+    names.map(|at| at.value.as_str().into()).collect()
 }
 
 /// Where everything with a name is defined.
@@ -182,8 +179,8 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
         .collect()
 }
 
-fn upstream(written: &Upstream) -> upstream::Upstream {
-    upstream::Upstream {
+fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
+    Arc::new(upstream::Upstream {
         name: written.name.value.as_str().into(),
         servers: written
             .servers
@@ -191,15 +188,12 @@ fn upstream(written: &Upstream) -> upstream::Upstream {
             .iter()
             .map(|at| at.value.clone())
             .collect(),
-        connect_timeout: written.connect_timeout.or(Duration::from_secs(2)),
-    }
+        connect_timeout: written.connect_timeout(),
+    })
 }
 
 /// The limits of these names, each once, in their order; of a list of rates all. Those that do not decide come last.
-fn chosen<'a>(
-    names: impl Iterator<Item = &'a At<String>>,
-    limits: &HashMap<&str, Vec<&Arc<Limit>>>,
-) -> Vec<Arc<Limit>> {
+fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) -> Vec<Arc<Limit>> {
     let mut chosen: Vec<Arc<Limit>> = Vec::new();
     let mut seen = HashSet::new();
     for name in names {
@@ -220,7 +214,7 @@ fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
 }
 
 /// What holds where no route matches, if anything does.
-fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Option<Service> {
+fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
     (!limits.is_empty()).then(|| Service {
         name: "".into(),
@@ -262,30 +256,23 @@ fn names<'a>(named: impl Iterator<Item = &'a At<String>>) -> Vec<Arc<str>> {
     once.map(|at| at.value.as_str().into()).collect()
 }
 
-fn outline(
-    (rule, limits): (Rule, Vec<Arc<str>>),
-    service: &Service,
-    route: &document::Route,
-    upstream: Arc<str>,
-) -> RouteOutline {
-    let as_written = |template: &Template| template.written().to_owned();
-    let made = service.rewrite.as_ref().map(as_written);
-    let (stripped, rewritten) = match route.strip_prefix.is_absent() {
-        true => (None, made),
-        false => (made, None),
-    };
-    RouteOutline {
-        rule,
-        upstream,
-        facts: vec![
-            Fact::of("strip_prefix", stripped),
-            Fact::of("rewrite", rewritten),
-            Fact::redirect(service.own.as_ref()),
-            Fact::respond(service.own.as_ref()),
-            Fact::fields("request_headers", service.request_fields.as_ref()),
-            Fact::fields("response_headers", service.response_fields.as_ref()),
-        ],
-        limits,
-        timeout: service.timeout,
-    }
+fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<RouteOutline> {
+    let all = rules.into_iter().zip(services).zip(&document.routes);
+    all.map(|((rule, service), route)| {
+        let rewrite = service.rewrite.as_ref();
+        let rewrite = rewrite.map(|template| template.written().to_owned());
+        let strips = !route.strip_prefix.is_absent();
+        RouteOutline {
+            rule,
+            upstream: route.upstream.get().map(|name| name.as_str().into()),
+            strip_prefix: rewrite.clone().filter(|_| strips),
+            rewrite: rewrite.filter(|_| !strips),
+            own: service.own.clone(),
+            request_headers: service.request_fields.clone(),
+            response_headers: service.response_fields.clone(),
+            limits: names(document.limits_of(route)),
+            timeout: service.timeout,
+        }
+    })
+    .collect()
 }

@@ -168,15 +168,6 @@ pub fn dedupe(limit: &Limit) -> String {
 
 /// As the file writes it.
 #[must_use]
-pub fn scope(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Cluster => "cluster",
-        Scope::Gateway => "gateway",
-    }
-}
-
-/// As the file writes it.
-#[must_use]
 pub fn on_down(limit: &Limit) -> &'static str {
     limit.on_down.map_or("as the store", OnDown::as_str)
 }

@@ -3,6 +3,7 @@
 //! Walked by hand rather than deserialized, so that one run finds every mistake and each has its place.
 
 mod fields;
+mod form;
 mod group;
 mod header_changes;
 mod include;
@@ -14,37 +15,40 @@ mod server;
 mod static_reply;
 mod store;
 mod syntax;
-mod tier;
-mod told;
+mod table;
 mod unknown_table;
 mod upstream;
 mod variables;
 mod warning_filter;
+mod words;
 
-pub(super) use group::GroupTable;
+pub(super) use group::{GROUPS, GroupTable};
 pub(super) use include::gather;
-pub(super) use jwt::{Jwt, KeyFile};
-pub(super) use limit::{Algorithm, Anchor, CostSource, Exempt, Limit, Over, RateEntry, Refund};
-pub(super) use route::Route;
-pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, ServerTable};
+pub(super) use jwt::{JWT, Jwt, KeyFile};
+pub(super) use limit::{
+    Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, Refund, Tier,
+};
+pub(super) use route::{ROUTES, Route};
+pub(super) use server::{Admin, Defaults, Log, Response, ServerTable};
 pub(super) use store::{SecretSource, Sentinel, Store, StoreTls};
-pub(super) use tier::Tier;
-pub(super) use upstream::Upstream;
+pub(super) use upstream::{UPSTREAMS, Upstream};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
+pub(super) use words::Words;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::files::Files;
 use super::masking::Numbering;
 use super::set;
 use super::source::{At, Source, Span};
-use super::vocabulary::{self, TABLES};
+use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
 use fields::Fields;
 use std::collections::{HashMap, HashSet};
+use table::Section as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// A key of the file.
+/// A key of a table, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum Setting<T> {
     /// Not written.
@@ -59,6 +63,29 @@ pub(super) enum Setting<T> {
 }
 
 impl<T> Setting<T> {
+    /// What was read, or a mistake.
+    fn of(value: Option<T>, span: Span) -> Self {
+        value.map_or(Self::Invalid, |value| Self::Valid(At::new(value, span)))
+    }
+
+    /// Another value in its place.
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Setting<U> {
+        match self {
+            Self::Absent => Setting::Absent,
+            Self::Invalid => Setting::Invalid,
+            Self::Partial(at) => Setting::Partial(at.map(change)),
+            Self::Valid(at) => Setting::Valid(at.map(change)),
+        }
+    }
+
+    /// The value as far as it could be read.
+    pub(super) fn written(&self) -> Option<&T> {
+        match self {
+            Self::Valid(at) | Self::Partial(at) => Some(&at.value),
+            Self::Absent | Self::Invalid => None,
+        }
+    }
+
     /// The value with its place.
     pub(super) fn at(&self) -> Option<&At<T>> {
         match self {
@@ -90,18 +117,60 @@ impl<T: Copy> Setting<T> {
     }
 }
 
+impl<T: Clone> Setting<T> {
+    /// This, or `other` where it is not written.
+    pub(super) fn or_else(&self, other: &Self) -> Self {
+        if self.is_absent() { other } else { self }.clone()
+    }
+}
+
+/// Names or values, each with its place.
+pub(super) type Items<T> = Vec<At<T>>;
+
 /// A list of names or values; empty where none is written.
-pub(super) type List<T> = Setting<Vec<At<T>>>;
+pub(super) type List<T> = Setting<Items<T>>;
 
 impl<T> List<T> {
     /// Its entries, as far as they can be read.
     pub(super) fn entries(&self) -> &[At<T>] {
-        match self {
-            Self::Valid(at) | Self::Partial(at) => &at.value,
-            Self::Absent | Self::Invalid => &[],
-        }
+        self.written().map_or(&[], Vec::as_slice)
     }
 }
+
+/// Every table, in the order of the reference.
+pub(super) static TABLES: [&Table; 11] = [
+    &server::SERVER,
+    &server::LOG,
+    &server::ADMIN,
+    &store::STORE,
+    &server::RESPONSE,
+    &server::DEFAULTS,
+    &jwt::JWT,
+    &group::GROUPS,
+    &limit::LIMITS,
+    &upstream::UPSTREAMS,
+    &route::ROUTES,
+];
+
+/// The one key that stands in every table, and in none.
+pub(super) static IGNORE_WARNINGS: Key = Key {
+    name: "ignore_warnings",
+    shape: || ValueShape::Texts,
+    default: InWords("none"),
+    about: "Codes of warnings that are meant: about the table that it stands in, at the top about the whole file. `check` lists what is ignored, and tells a code that does not occur; `--deny-warnings` passes it. Errors cannot be ignored.",
+    example: "[\"waits-longer\"]",
+    compare: Compare::Within,
+};
+
+/// The one key that stands in no table.
+pub(super) static INCLUDE: Key = Key {
+    name: "include",
+    shape: || ValueShape::Include(&include::INCLUDE_ENTRY),
+    default: InWords("none"),
+    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names. A text lets them do nothing but that; a table says what else they may do, and what they may not.",
+    example: "[\"routes.d/*.toml\"]",
+    compare: Compare::Within,
+};
 
 /// The whole file.
 #[derive(Debug, Default)]
@@ -209,7 +278,7 @@ impl Document {
     }
 }
 
-/// After so many mistakes the rest of the file is not looked at: nobody reads more, and each takes time.
+/// After so many mistakes the rest of the file is not looked at: each takes time, and the first are what is mended.
 const ENOUGH: usize = 1_000;
 
 /// Reads `source` and adds every mistake of form to `found`.
@@ -225,12 +294,9 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     let strays = include::merge(source, &mut root, &mut document, found);
     set::apply(source, &set_values, &mut root, found);
     document.counted = Counted::of(&root);
-    let store = match source.is_without_store() {
-        true => root.remove("store"),
-        false => None,
-    };
+    let store = source.is_without_store().then(|| root.remove("store"));
     document.variables = variables::fill(source, &mut root, found);
-    if let Some(store) = store {
+    if let Some(store) = store.flatten() {
         document.variables.learn(source, &store);
     }
     document.fetched = secrets::fetch(source, &mut root, files, found);
@@ -253,10 +319,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
                     misnamed(source, &mut document, meant, key, value, found);
                 }
             }
-            Some(vocabulary) => {
-                let value = (value.get_ref(), value.span());
-                section(source, &mut document, vocabulary, &span, value, found);
-            }
+            Some(vocabulary) => section(source, &mut document, vocabulary, &span, value, found),
         }
     }
     for (at, upstream) in document.upstreams.iter().enumerate() {
@@ -280,11 +343,11 @@ pub(super) fn tree<'s>(
     (root, whole)
 }
 
-/// A table under a misspelt name: what is wrong inside is told in the same run, and what it defines is defined.
+/// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
 fn misnamed(
     source: &Source,
     document: &mut Document,
-    meant: &'static vocabulary::Table,
+    meant: &'static Table,
     key: &Spanned<DeString<'_>>,
     value: &Spanned<DeValue<'_>>,
     found: &mut Vec<Diagnostic>,
@@ -294,7 +357,6 @@ fn misnamed(
         return;
     }
     let mut apart = Document::default();
-    let value = (value.get_ref(), value.span());
     section(source, &mut apart, meant, &key.span(), value, found);
     document.lost.extend(apart.lost);
     document.groups.extend(apart.groups);
@@ -307,17 +369,18 @@ fn misnamed(
 fn section(
     source: &Source,
     document: &mut Document,
-    vocabulary: &'static vocabulary::Table,
+    vocabulary: &'static Table,
     key: &Span,
-    (value, span): (&DeValue<'_>, Span),
+    value: &Spanned<DeValue<'_>>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let DeValue::Table(table) = value else {
+    let span = value.span();
+    let DeValue::Table(table) = value.get_ref() else {
         document.lost.insert((vocabulary.name, None));
         found.push(unknown_table::not_a_table(
             vocabulary,
             vocabulary.name,
-            value,
+            value.get_ref(),
             &span,
         ));
         return;
@@ -341,26 +404,27 @@ fn section(
             };
             unknown_table::check_name(vocabulary, &at, found);
             let place = heading(source, &entry.span(), &at.span);
-            let fields = Fields::new(vocabulary, &at.value, place, fields, found);
+            let mut fields = Fields::new(vocabulary, at, place, fields, found);
             match vocabulary.name {
-                "groups" => document.groups.push(group::read(at, fields)),
-                "limits" => document.limits.push(limit::read(at, fields)),
-                "upstreams" => document.upstreams.push(upstream::upstream(at, fields)),
-                _ => document.routes.push(route::route(at, fields)),
+                "groups" => document.groups.push(group::read(fields)),
+                "limits" => document.limits.push(limit::read(fields)),
+                "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
+                _ => document.routes.push(route::read(fields)),
             }
         }
         return;
     }
     let place = heading(source, &span, key);
-    let fields = Fields::new(vocabulary, vocabulary.name, place, table, found);
+    let name = At::new(vocabulary.name.to_owned(), key.clone());
+    let fields = &mut Fields::new(vocabulary, name, place, table, found);
     match vocabulary.name {
-        "server" => document.server = server::server(fields),
-        "log" => document.log = server::log(fields),
-        "admin" => document.admin = Some(server::admin(fields)),
-        "store" => document.store = store::read(fields),
-        "jwt" => document.jwt = Some(jwt::read(fields)),
-        "defaults" => document.defaults = server::defaults(fields),
-        _ => document.response = server::response(fields),
+        "server" => document.server = ServerTable::read(fields),
+        "log" => document.log = Log::read(fields),
+        "admin" => document.admin = Some(Admin::read(fields)),
+        "store" => document.store = Store::read(fields),
+        "jwt" => document.jwt = Some(Jwt::read(fields)),
+        "defaults" => document.defaults = Defaults::read(fields),
+        _ => document.response = Response::read(fields),
     }
 }
 

@@ -1,10 +1,11 @@
 //! What the gateway's own answers look like: what `[response]` says, and the file that it may name.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, ErrorText, Setting};
+use super::document::{Document, Setting};
 use super::files::Files;
 use super::grant::unread;
 use super::source::{At, Source};
+use super::value::ErrorText;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(super) fn read(
     let everywhere = body(&document.response.body).unwrap_or_default();
     let of_limits = document.limits.iter().filter_map(|limit| {
         let name = limit.name.value.as_str();
-        Some((Arc::from(name), body(&limit.told.body)?))
+        Some((Arc::from(name), body(&limit.body)?))
     });
     ErrorFormats {
         of_limits: of_limits.collect(),

@@ -1,7 +1,9 @@
 //! The fixtures under tests/config: every valid file compiles, every invalid one yields exactly the report beside it.
 //! With `UPDATE` set the reports are written instead.
 
+use super::document::TABLES;
 use super::render::Colour;
+use super::vocabulary::{Default, Key, ValueShape};
 use super::{Code, parse};
 use std::collections::BTreeSet;
 use std::fs;
@@ -134,34 +136,61 @@ fn every_folder_of_files_yields_its_report() {
     );
 }
 
-/// Messages and pages show examples of keys; none of them is wrong itself.
+/// Messages and pages show examples of keys, and a default is read where a key is absent; none of them is wrong itself.
 #[test]
-fn every_example_of_a_key_can_be_read() {
-    use super::vocabulary::TABLES;
+fn every_example_and_every_default_of_a_key_can_be_read() {
     for table in TABLES {
         for key in table.keys {
-            let text = format!("{}\n{} = {}\n", table.title("x"), key.name, key.example);
-            let Err(report) = parse("gateway.toml", &text) else {
-                continue;
-            };
-            let place = text.find('\n').unwrap() + 1..text.len();
-            let names = [
-                Code::UnknownGroup,
-                Code::UnknownLimit,
-                Code::UnknownUpstream,
-                Code::Unreadable,
-                Code::Conflict,
-                Code::UnreachableRoute,
-            ];
-            let wrong = report.diagnostics.iter().find(|one| {
-                let here = one
-                    .primary
-                    .as_ref()
-                    .is_some_and(|at| place.contains(&at.span.start));
-                here && !names.contains(&one.code)
-            });
-            assert!(wrong.is_none(), "{text}{wrong:?}");
+            readable(&table.title("x"), "", key);
+            for inner in key.shape().tables() {
+                let (open, group) = match key.shape() {
+                    ValueShape::Tiers(_) => (format!("{} = {{ g = {{ ", key.name), "} "),
+                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) => {
+                        (format!("{} = [{{ ", key.name), "")
+                    }
+                    _ => (format!("{} = {{ ", key.name), ""),
+                };
+                let close = match key.shape() {
+                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) => "}]",
+                    _ => "}",
+                };
+                let open = format!("{}\n{open}", table.title("x"));
+                for key in inner.keys {
+                    readable(&open, &format!(" {group}{close}"), key);
+                }
+            }
         }
+    }
+}
+
+fn readable(open: &str, close: &str, key: &Key) {
+    let default = match key.default {
+        Default::Value(value) => Some(value),
+        _ => None,
+    };
+    for value in [Some(key.example), default].into_iter().flatten() {
+        let line = if close.is_empty() { "\n" } else { "" };
+        let front = format!("{open}{line}");
+        let text = format!("{front}{} = {value}{close}\n", key.name);
+        let Err(report) = parse("gateway.toml", &text) else {
+            continue;
+        };
+        let place = front.len()..text.len() - close.len();
+        let names = [
+            Code::MissingKey,
+            Code::UnknownGroup,
+            Code::UnknownLimit,
+            Code::UnknownUpstream,
+            Code::Unreadable,
+            Code::Conflict,
+            Code::UnreachableRoute,
+        ];
+        let wrong = report.diagnostics.iter().find(|one| {
+            let primary = one.primary.as_ref();
+            let here = primary.is_some_and(|at| place.contains(&at.span.start));
+            here && !names.contains(&one.code)
+        });
+        assert!(wrong.is_none(), "{text}{wrong:?}");
     }
 }
 

@@ -4,13 +4,12 @@
 mod claims;
 
 use super::diagnostic::{Code, Diagnostic};
-use super::diff::TokenOutline;
 use super::document::{self, Document, Jwt as Written, KeyFile};
 use super::files::Files;
+use super::outline::TokenOutline;
 use super::source::{At, Source};
-use super::value::{quoted, show_span};
+use super::value::quoted;
 use crate::key::token::{MOST_TRIED, TokenKey, Verifier, is_shared};
-use http::{HeaderName, header};
 use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Validation};
 use sha2::{Digest as _, Sha256};
@@ -95,43 +94,20 @@ pub(super) fn read(
     }
     reader.count();
     let KeyReader { keys, digest, .. } = reader;
-    let header = written
-        .header
-        .get()
-        .cloned()
-        .unwrap_or(header::AUTHORIZATION);
+    let algorithms = pinned(written);
     (errors(found) == before).then(|| TokenRules {
         outline: TokenOutline {
-            facts: facts(written, &header),
-            files: shown(&[names(&written.keys), texts(&written.jwks)].concat()),
+            algorithms: algorithms.iter().map(|one| format!("{one:?}")).collect(),
+            issuer: texts(&written.issuer),
+            audience: texts(&written.audience),
+            leeway: written.leeway(),
+            require_exp: written.require_exp(),
+            header: written.header(),
+            files: [names(&written.keys), texts(&written.jwks)].concat(),
             digest: digest.finalize().into(),
         },
-        verifier: Arc::new(Verifier::new(header, keys)),
+        verifier: Arc::new(Verifier::new(written.header(), keys)),
     })
-}
-
-fn shown(all: &[String]) -> String {
-    if all.is_empty() {
-        "none".to_owned()
-    } else {
-        all.join("+")
-    }
-}
-
-/// What the table says but for its keys.
-fn facts(written: &Written, header: &HeaderName) -> Vec<(&'static str, String)> {
-    let leeway = written.leeway.or(Duration::ZERO);
-    let leeway = u64::try_from(leeway.as_micros()).unwrap_or(u64::MAX);
-    let algorithms = pinned(written);
-    let algorithms = algorithms.iter().map(|one| format!("{one:?}"));
-    vec![
-        ("algorithms", shown(&algorithms.collect::<Vec<_>>())),
-        ("issuer", shown(&texts(&written.issuer))),
-        ("audience", shown(&texts(&written.audience))),
-        ("leeway", show_span(leeway)),
-        ("require_exp", written.require_exp.or(true).to_string()),
-        ("header", header.to_string()),
-    ]
 }
 
 fn errors(found: &[Diagnostic]) -> usize {
@@ -353,10 +329,10 @@ impl KeyReader<'_> {
             return;
         };
         let mut validation = Validation::new(*first);
-        validation.leeway = self.written.leeway.get().map_or(0, Duration::as_secs);
+        validation.leeway = self.written.leeway().as_secs();
         validation.validate_nbf = true;
         validation.required_spec_claims.clear();
-        if self.written.require_exp.or(true) {
+        if self.written.require_exp() {
             validation.required_spec_claims.insert("exp".into());
         }
         // Without a word here a token may be for anybody.

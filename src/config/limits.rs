@@ -15,29 +15,21 @@ use super::source::{At, Span};
 use super::value::show_quota;
 use crate::key::{
     Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, OnLeave, Price,
-    Sameness,
 };
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, LeaseSetting, Mode, RefundCondition, ResponsePolicy, Rule, Scope};
+use crate::limit::{self, Mode, RefundCondition, ResponsePolicy, Rule, Scope};
 use std::sync::Arc;
 
 /// The tag of all limits where the store has them together.
 const ALL: &str = "together";
-
-/// How long a leaky bucket holds a request when the file does not say.
-const MAX_WAIT: u64 = 5 * super::value::MICROS;
-
-/// How long an id is remembered, and how many repeats go free, when the file does not say.
-const REMEMBERED: u64 = 600 * super::value::MICROS;
-const REPEATS: u32 = 3;
 
 /// The limit as it is where all are counted together; one with a tag of its own keeps it.
 pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
         && written.with.is_absent()
-        && written.scope.or(Scope::Cluster) == Scope::Cluster
+        && written.scope() == Scope::Cluster
     {
         written.with = Setting::Valid(At::new(ALL.to_owned(), all.span.clone()));
     }
@@ -79,11 +71,11 @@ fn alone(
     if written.algorithm.is_bad() {
         return Vec::new();
     }
-    let algorithm = written.algorithm.or(Algorithm::TokenBucket);
+    let algorithm = written.algorithm();
     contradictions::note(written, algorithm, found);
     alone_together(written, found);
     let compiled: Vec<Rule> = written
-        .rates
+        .rate
         .entries()
         .iter()
         .filter_map(|entry| rules::compile(written, algorithm, entry, found))
@@ -92,7 +84,7 @@ fn alone(
         let mut new = found[before..].iter();
         new.any(|one| one.severity == Severity::Error)
     };
-    let entries = written.rates.entries();
+    let entries = written.rate.entries();
     if wrong(found) || compiled.len() != entries.len() {
         return Vec::new();
     }
@@ -104,12 +96,12 @@ fn alone(
     let (refund_on, dedupe) = (refund_on(written), dedupe(written));
     let exempt = exempt(written, groups, found);
     let whole = |limit: limit::Limit| {
-        let scope = written.scope.or(Scope::Cluster);
+        let scope = written.scope();
         let limit = limit.giving_back(refund_on).counted_by(scope);
         let limit = limit.written_at(written.name.span.start);
-        let limit = limit.leasing(written.lease.or(LeaseSetting::Auto));
+        let limit = limit.leasing(written.lease());
         let limit = limit.telling(answers(written));
-        let limit = limit.in_mode(written.mode.or(Mode::Enforce));
+        let limit = limit.in_mode(written.mode());
         let limit = limit.without_store(written.on_down.get().copied());
         let limit = match &exempt {
             Some(exempt) => limit.but_not_for(Arc::clone(exempt)),
@@ -127,7 +119,7 @@ fn alone(
             Some(meter) => limit.metered(meter.clone()),
             None => limit,
         };
-        let limit = if written.partial.or(false) {
+        let limit = if written.partial() {
             limit.granting_less()
         } else {
             limit
@@ -295,16 +287,13 @@ fn missing_choice(
 
 /// What it tells clients.
 fn answers(written: &Limit) -> ResponsePolicy {
-    let (told, otherwise) = (&written.told, ResponsePolicy::default());
-    let status = |given: &Setting<u32>, otherwise| {
-        let written = given.get().and_then(|status| u16::try_from(*status).ok());
-        written.unwrap_or(otherwise)
-    };
+    // Statuses are at most 599.
+    let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
     ResponsePolicy {
-        public_name: told.public_name.get().map(|name| name.as_str().into()),
-        refusal: status(&told.status, otherwise.refusal),
-        keyless: status(&told.missing_status, otherwise.keyless),
-        preflights: told.preflights.or(otherwise.preflights),
+        public_name: written.public_name.get().map(|name| name.as_str().into()),
+        refusal: status(written.status()),
+        keyless: status(written.missing_status()),
+        preflights: written.preflights(),
     }
 }
 
@@ -359,15 +348,11 @@ fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Opti
 /// Which requests are repeats of others.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
-    let ttl = match dedupe.ttl.get() {
-        Some(ttl) => u64::try_from(ttl.as_micros()).ok()?,
-        None => REMEMBERED,
-    };
     Some(Dedupe {
-        field: IdField(dedupe.header.value.clone()),
-        ttl,
-        repeats: dedupe.repeats.or(REPEATS),
-        of: dedupe.of.or(Sameness::Request),
+        field: IdField(dedupe.header.get()?.clone()),
+        ttl: u64::try_from(dedupe.ttl().as_micros()).ok()?,
+        repeats: dedupe.repeats(),
+        of: dedupe.of(),
     })
 }
 
@@ -415,7 +400,7 @@ fn warn_of_cost(
     found: &mut Vec<Diagnostic>,
 ) {
     let whole = rules.iter().map(Rule::most).min();
-    let Some(whole) = whole.filter(|_| !written.partial.or(false)) else {
+    let Some(whole) = whole.filter(|_| !written.partial()) else {
         return;
     };
     let name = &written.name.value;

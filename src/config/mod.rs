@@ -24,6 +24,7 @@ pub mod leases;
 mod limits;
 pub mod masking;
 mod open_store;
+pub mod outline;
 pub mod pages;
 mod print;
 mod quick_start;
@@ -44,10 +45,12 @@ pub mod vocabulary;
 mod complexity;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod generated;
 
-pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use files::Files;
+pub use outline::Boot;
 pub use print::print;
 pub use quick_start::QuickStart;
 pub use report::Report;
@@ -229,7 +232,16 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
         .into_iter()
         .partition(|one| one.severity == Severity::Warning);
     report.diagnostics = warnings;
-    let compiled = compile::compile(&document, checked, (boot, errors), (groups, jwt), report);
+    let compilation = compile::Compilation {
+        document: &document,
+        checked,
+        boot,
+        errors,
+        groups,
+        jwt,
+        report,
+    };
+    let compiled = compilation.compile();
     Ok(Compiled {
         ignored,
         ignoring: document.ignored,

@@ -7,15 +7,6 @@ use super::diagnostic::Code;
 use super::suggest::nearest;
 use std::fmt::Write as _;
 
-const HEAD: &str = "\
-<!-- Generated from src/config/pages. Change it there, then run the tests with UPDATE=1. -->
-
-# Diagnostics
-
-Every mistake in `gateway.toml` has a code in brackets behind `error` or `warning`. Codes are stable; `tollgate explain
-CODE` shows its page. Examples leave out what is not their point: a route, or an upstream named `api`.
-";
-
 /// What there is to know about a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
@@ -86,21 +77,6 @@ impl Code {
     pub fn nearest(word: &str) -> Option<Self> {
         nearest(word, Self::ALL.iter().map(|code| code.as_str())).and_then(Self::named)
     }
-}
-
-/// The text of docs/diagnostics.md.
-#[must_use]
-pub fn diagnostics() -> String {
-    let mut out = HEAD.to_owned();
-    for code in Code::ALL {
-        let _ = write!(
-            out,
-            "\n## {code}\n\n{}\n\n{}\n",
-            code.about(),
-            code.page().trim()
-        );
-    }
-    out
 }
 
 #[cfg(test)]

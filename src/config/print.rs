@@ -4,14 +4,15 @@
 mod toml;
 
 use super::diagnostic::Label;
+use super::document::{IGNORE_WARNINGS, TABLES};
 use super::files::Files;
 use super::masking::Numbering;
 use super::report::Report;
 use super::secret::SecretLocation;
 use super::source::Source;
-use super::vocabulary::{Default, IGNORE_WARNINGS, Shape, TABLES, Table};
+use super::vocabulary::{Default, Table, ValueShape};
 use super::{Compiled, document, read, redaction};
-use crate::limit::{Limit, Mode, Rule};
+use crate::limit::{Limit, Mode};
 use crate::store;
 use ::toml::de::{DeTable, DeValue};
 use sha2::{Digest as _, Sha256};
@@ -22,7 +23,7 @@ use std::path::Path;
 /// One line of the result.
 struct PrintedLine {
     text: String,
-    /// A default that nobody wrote.
+    /// A default, which is not written in the file.
     added: bool,
 }
 
@@ -111,6 +112,13 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
     }
 }
 
+/// By which side values of fields and parameters are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    Gateway,
+    Client,
+}
+
 struct Printer<'w> {
     /// All of each name.
     limits: HashMap<&'w str, Vec<&'w Limit>>,
@@ -162,12 +170,9 @@ impl Printer<'_> {
         self.line(title.to_owned());
         for (key, value) in fields.into_iter().flatten() {
             let (key, span) = (key.get_ref().as_ref(), value.span());
-            let value = match (vocabulary.name, key) {
-                ("groups", "members") if fields.is_some_and(are_keys) => digests(value.get_ref()),
-                ("groups", "file") | ("jwt", "keys" | "jwks") => {
-                    self.paths(value.get_ref(), span.start)
-                }
-                _ => self.shown(vocabulary, key, value.get_ref(), span.start),
+            let value = match value.get_ref() {
+                members if key == "members" && fields.is_some_and(are_keys) => digests(members),
+                value => self.shown(vocabulary, key, value, span.start),
             };
             self.line(format!("{} = {value}", toml::key(key)));
         }
@@ -175,7 +180,8 @@ impl Printer<'_> {
         for key in vocabulary.keys.iter().filter(|key| absent(key.name)) {
             let value = match key.default {
                 Default::Value(value) => Some(value.to_owned()),
-                _ => self.computed(vocabulary, name, key.name),
+                Default::Computed(_, of) => self.limit(name).and_then(of),
+                Default::Required | Default::Unless(_) | Default::Words(_) => None,
             };
             if let Some(value) = value {
                 let text = format!("{} = {value}", key.name);
@@ -187,26 +193,13 @@ impl Printer<'_> {
         }
     }
 
-    /// Defaults that follow from other values.
-    fn computed(&self, vocabulary: &Table, name: &str, key: &str) -> Option<String> {
-        if vocabulary.name != "limits" {
-            return None;
-        }
-        let (limit, same) = self.limits.get(name)?.split_first()?;
-        // What is written holds for tiers and candidates too, whose own numbers it does not follow from.
-        let mut same = same.iter();
-        if !limit.tiers.is_empty() || same.any(|other| other.mode == Mode::Candidate) {
-            return None;
-        }
-        let number = match (key, &limit.rule) {
-            ("burst", Rule::TokenBucket(rule)) => u64::from(rule.burst.get()),
-            ("burst", Rule::LeakyBucket(rule)) => u64::from(rule.burst.get()),
-            ("queue", Rule::LeakyBucket(rule)) if rule.queue > 0 => u64::from(rule.queue),
-            ("over", Rule::LeakyBucket(rule)) if rule.queue > 0 => return Some("\"delay\"".into()),
-            ("over", _) => return Some("\"refuse\"".into()),
-            _ => return None,
-        };
-        Some(number.to_string())
+    /// The compiled limit that defaults are computed from. What is printed holds for tiers and candidates too, whose own
+    /// numbers have other defaults: such a limit has none.
+    fn limit(&self, name: &str) -> Option<&Limit> {
+        let all = self.limits.get(name)?;
+        let has_candidate = all.iter().any(|one| one.mode == Mode::Candidate);
+        let limit = all.first().filter(|_| !has_candidate)?;
+        limit.tiers.is_empty().then_some(limit)
     }
 
     /// A value as it may be shown.
@@ -217,36 +210,49 @@ impl Printer<'_> {
         value: &DeValue<'_>,
         offset: usize,
     ) -> String {
-        let shape = vocabulary.key(key).map(|key| key.shape);
+        let shape = vocabulary.key(key).map(|key| key.shape());
         match (shape, value) {
-            (Some(Shape::Secret), value) if key == "username" => self.user(value, offset),
-            (Some(Shape::Secret), value) => self.starred(value, offset),
-            (Some(Shape::Changes), DeValue::Table(table)) => self.lines_of(table, (2, true)),
-            (Some(Shape::Conditions), DeValue::Table(table)) => self.lines_of(table, (2, false)),
-            (Some(Shape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
-            (_, value) if vocabulary.name == "store.tls" && key != "server_name" => {
-                self.paths(value, offset)
+            (Some(ValueShape::UserName), value) => self.user(value, offset),
+            (Some(ValueShape::Secret), value) => self.starred(value, offset),
+            (Some(ValueShape::Lines), DeValue::Table(table)) => {
+                self.lines_of(table, Sender::Gateway)
             }
-            (_, DeValue::String(text)) if key == "file" => {
-                let path = self.source.beside(offset, text);
-                let path = std::path::absolute(&path).unwrap_or(path);
-                toml::text(&path.display().to_string())
+            (Some(ValueShape::Conditions), DeValue::Table(table)) => {
+                self.lines_of(table, Sender::Client)
             }
-            (_, DeValue::String(text))
-                if matches!((vocabulary.name, key), ("response" | "limits", "body")) =>
-            {
-                match text.strip_prefix("file:") {
-                    Some(path) => {
-                        let path = self.source.beside(offset, path);
-                        let path = std::path::absolute(&path).unwrap_or(path);
-                        toml::text(&format!("file:{}", path.display()))
-                    }
-                    None => toml::text(text),
-                }
+            (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
+            (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
+            (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
+            (Some(ValueShape::ErrorBody), DeValue::String(text)) => {
+                let path = text.strip_prefix("file:");
+                let path = path.map(|path| format!("file:{}", self.absolute(path, offset)));
+                toml::text(&path.unwrap_or_else(|| text.to_string()))
             }
-            (_, DeValue::String(text)) if key == "url" => toml::text(&self.without_password(text)),
+            (Some(ValueShape::StoreUrl), DeValue::String(text)) => {
+                toml::text(&self.without_password(text))
+            }
             (_, value) => toml::value(value),
         }
+    }
+
+    /// Files with keys, each a path or a table.
+    fn key_files(&mut self, table: &Table, value: &DeValue<'_>, offset: usize) -> String {
+        match value {
+            DeValue::Table(inner) => self.inside(table, inner),
+            DeValue::Array(items) => {
+                let items = items.iter();
+                let items = items.map(|item| self.key_files(table, item.get_ref(), offset));
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            path => self.paths(path, offset),
+        }
+    }
+
+    /// A path from the root on.
+    fn absolute(&self, path: &str, offset: usize) -> String {
+        let path = self.source.beside(offset, path);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        path.display().to_string()
     }
 
     /// A table inside another, on one line.
@@ -259,7 +265,7 @@ impl Printer<'_> {
                 format!("{} = {shown}", toml::key(key))
             })
             .collect();
-        format!("{{ {} }}", entries.join(", "))
+        toml::inline(&entries)
     }
 
     /// A name is no secret, wherever it stands.
@@ -276,35 +282,27 @@ impl Printer<'_> {
 
     /// One path or several, from the root on.
     fn paths(&self, value: &DeValue<'_>, offset: usize) -> String {
-        each(value, &|text| {
-            let path = self.source.beside(offset, text);
-            let path = std::path::absolute(&path).unwrap_or(path);
-            path.display().to_string()
-        })
+        each(value, &|text| self.absolute(text, offset))
     }
 
-    /// Names with values, some of which are secrets; where values are sent and the environment gave them, nobody knows
-    /// that they are none.
-    fn lines_of(&mut self, table: &DeTable<'_>, (depth, are_sent): (usize, bool)) -> String {
-        let mut out = String::from("{");
-        for (index, (name, value)) in table.iter().enumerate() {
+    /// Names with values, some of which are secrets; values that the gateway sends and the environment gave may be secrets
+    /// too.
+    fn lines_of(&mut self, table: &DeTable<'_>, sender: Sender) -> String {
+        let lines = table.iter().map(|(name, value)| {
             let name = name.get_ref().as_ref();
             let written = self.source.text().get(value.span());
-            let is_given = are_sent && written.is_some_and(|text| text.contains("${"));
+            let is_given =
+                sender == Sender::Gateway && written.is_some_and(|text| text.contains("${"));
             let at = value.span().start;
             let value = match value.get_ref() {
                 value @ DeValue::String(_) if is_given => self.starred(value, at),
                 value @ DeValue::Table(table) if is_place(table) => self.starred(value, at),
-                DeValue::Table(inner) if depth > 0 => self.lines_of(inner, (depth - 1, are_sent)),
                 value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
                 value => toml::value(value),
             };
-            let comma = if index > 0 { "," } else { "" };
-            // Writing into a string cannot fail.
-            let _ = write!(out, "{comma} {} = {value}", toml::key(name));
-        }
-        out.push_str(" }");
-        out
+            format!("{} = {value}", toml::key(name))
+        });
+        toml::inline(&lines.collect::<Vec<_>>())
     }
 
     /// The address of a store with stars for its password.
@@ -324,7 +322,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The stars for a value at this byte: the same for the same secret, wherever it stands or comes from.
+    /// The stars for a value at this byte. One secret has one number of stars, wherever it stands or comes from.
     fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
         let fetched = match value {
             DeValue::Table(table) => SecretLocation::of(table).ok(),
@@ -352,7 +350,7 @@ fn are_keys(group: &DeTable<'_>) -> bool {
     matches!(by, Some(DeValue::String(by)) if kinds.iter().any(|kind| by.starts_with(kind)))
 }
 
-/// Members as they may be shown: by their digests, which are the same members.
+/// Members as they may be shown: by their digests, which a file may have in their place.
 fn digests(members: &DeValue<'_>) -> String {
     const MARK: &str = "sha256:";
     each(members, &|text| match text.get(..MARK.len()) {

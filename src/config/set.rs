@@ -1,10 +1,10 @@
 //! `--set limits.per-ip.rate=5/s`: the file with some of its values replaced, and the mistakes in them shown as given.
 
 use super::diagnostic::{Code, Diagnostic};
+use super::document::{INCLUDE, TABLES};
 use super::source::{Source, Span};
 use super::suggest::nearest;
 use super::value::quoted;
-use super::vocabulary::{INCLUDE, TABLES};
 use std::borrow::Cow;
 use std::fmt;
 use toml::Spanned;

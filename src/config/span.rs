@@ -8,7 +8,7 @@ use std::ops::Range;
 pub type Span = Range<usize>;
 
 /// A value and where it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct At<T> {
     /// What was written.
     pub value: T,

@@ -20,11 +20,10 @@ pub(super) fn read(
     found: &mut Vec<Diagnostic>,
 ) -> StoreSettings {
     let written = &document.store;
-    let defaults = StoreSettings::default();
     let mut source = written.url.get().cloned().unwrap_or(Backend::Memory);
     let mut reader = SettingsReader { text, files, found };
     if let Backend::Redis(target) = &mut source {
-        target.functions = written.functions.or(false);
+        target.functions = written.functions();
         if let Some(name) = written.username.at() {
             let name = reader.secret("user", name);
             target.username = name.map(|name| Arc::from(name.expose()));
@@ -39,16 +38,10 @@ pub(super) fn read(
     }
     StoreSettings {
         source,
-        timeout: written.timeout.or(defaults.timeout),
-        on_down: written.on_down.or(defaults.on_down),
-        prefix: written
-            .prefix
-            .get()
-            .map_or(defaults.prefix, |prefix| prefix.as_str().into()),
-        max_keys: written
-            .max_keys
-            .get()
-            .map_or(defaults.max_keys, |most| *most as usize),
+        timeout: written.timeout(),
+        on_down: written.on_down(),
+        prefix: written.prefix().into(),
+        max_keys: written.max_keys() as usize,
     }
 }
 

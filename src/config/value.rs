@@ -21,7 +21,7 @@ pub(super) use field_change::{Direction, editable_field, field_value};
 pub(super) use key::{field, members, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
-pub(super) use response::{error_text, percent, public_name, tag};
+pub(super) use response::{ErrorText, error_text, percent, public_name, tag};
 pub(super) use server::server;
 pub(super) use store::{server_name, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};

@@ -1,21 +1,15 @@
-//! Every key the file can have: one table that unknown keys are held against, and that the reference page and the
-//! editors' schema are made from.
+//! What a key of the file is: its name, what it takes, what holds without it, what it means, and how two values of it
+//! are compared. The keys themselves stand in [`super::document`], a block for each.
 
-mod reference;
-mod schema;
-mod tables;
-
-pub use reference::reference;
-pub use schema::schema;
-pub use tables::{
-    ADMIN, DEFAULTS, GROUPS, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, JWT, JWT_KEY,
-    LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
-    LIMIT_TIER, LIMITS, LOG, RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER,
-    STORE, STORE_SENTINEL, STORE_TLS, TABLES, UPSTREAMS,
+use super::outline::{
+    Boot, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline, UpstreamOutline,
 };
+use super::suggest::{all_of, one_of};
+use crate::key;
+use crate::limit;
 
 /// A table of the file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Table {
     /// Its name at the top level.
     pub name: &'static str,
@@ -29,27 +23,42 @@ pub struct Table {
     pub keys: &'static [Key],
     /// Keys that are known by name and not taken in this version.
     pub later: &'static [&'static str],
+    /// How it is written, where its keys alone do not say it.
+    pub takes: Option<&'static str>,
+    /// What is wrong with an empty one, where it is a mistake.
+    pub empty: Option<Emptiness>,
+}
+
+/// The report on a table without a key.
+#[derive(Debug)]
+pub struct Emptiness {
+    /// What it does not do: "changes nothing".
+    pub message: &'static str,
+    /// Words beside the caret.
+    pub label: &'static str,
+    /// What to write instead.
+    pub help: &'static str,
 }
 
 /// A key of a table.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
     /// What it takes.
-    pub shape: Shape,
+    pub shape: fn() -> ValueShape,
     /// What holds without it.
     pub default: Default,
     /// What it does, in one sentence.
     pub about: &'static str,
     /// A value, as written in the file.
     pub example: &'static str,
-    /// Taken over by a reload; else it needs a restart.
-    pub live: bool,
+    /// How two values of it are compared, and whether a reload takes a new one over.
+    pub compare: Compare,
 }
 
 /// What holds where a key is not written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Default {
     /// Nothing does: the key must be written.
     Required,
@@ -59,17 +68,54 @@ pub enum Default {
     Value(&'static str),
     /// What these words say.
     Words(&'static str),
+    /// What these words say, and of a compiled limit this value.
+    Computed(&'static str, fn(&limit::Limit) -> Option<String>),
+}
+
+/// From what `--diff` and a reload take the value of a key. A key is compared where both files have a value of it.
+#[derive(Debug, Clone, Copy)]
+pub enum Compare {
+    /// It is part of another key, or compared with others as one; a reload takes it over.
+    Within,
+    /// It is part of the store's address, which needs a restart.
+    StoreAddress,
+    /// It is read once, at start.
+    Restart(fn(&Boot) -> Option<ShownValue>),
+    /// It holds for the whole gateway.
+    Gateway(fn(&Outline) -> Option<ShownValue>),
+    /// It says which tokens are believed.
+    Tokens(fn(&TokenOutline) -> Option<ShownValue>),
+    /// It belongs to a group.
+    Group(fn(&key::Group) -> Option<ShownValue>),
+    /// It belongs to a limit.
+    Limit(fn(&LimitOutline<'_>) -> Option<ShownValue>),
+    /// It belongs to an upstream.
+    Upstream(fn(&UpstreamOutline) -> Option<ShownValue>),
+    /// It belongs to a route.
+    Route(fn(&RouteOutline) -> Option<ShownValue>),
 }
 
 /// What a key takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+#[derive(Debug, Clone, Copy)]
+pub enum ValueShape {
     /// A text.
     Text,
     /// A text or a list of them.
     Texts,
+    /// The path of a file.
+    File,
+    /// The path of a file, or a list of them.
+    Files,
+    /// Members of a group: texts that may be keys of clients.
+    Members,
+    /// A word for the form of error bodies, or `file:` and the path of a template.
+    ErrorBody,
+    /// The address of a store, which may have a password.
+    StoreUrl,
+    /// A path or an address that a redirect leads to.
+    Destination,
     /// A file, a table of a file and the id of its keys, or a list of them.
-    KeyFiles,
+    KeyFiles(&'static Table),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// One of these words, or a list of them.
@@ -77,49 +123,53 @@ pub enum Shape {
     /// A whole number in this range.
     Whole {
         /// From.
-        least: u64,
+        least: u32,
         /// To.
-        most: u64,
+        most: u32,
     },
+    /// One of these numbers.
+    Numbers(&'static [u32]),
     /// A number with a unit of time.
     Duration,
     /// A number of bytes in a second, or 0.
     ByteRate,
-    /// N/TIME, or a list of them.
-    Rate,
+    /// N/TIME, or a list of them, each of which may be such a table.
+    Rate(&'static Table),
     /// Yes or no.
     Flag,
-    /// A whole number from 1, or the field that has it.
-    Cost,
+    /// A whole number from 1, or one of these tables.
+    Cost(&'static [&'static Table]),
     /// `auto`, `off`, or how many.
     Lease,
-    /// The field with an id, and how long that is remembered.
-    Dedupe,
-    /// Whom a limit does not hold for.
-    Exempt,
-    /// Numbers to be counted beside a limit's own.
-    Candidate,
-    /// Names of groups, each with other numbers of a limit.
-    Tiers,
+    /// Names of groups, each with such a table.
+    Tiers(&'static Table),
     /// A text, or where to find it.
     Secret,
+    /// A name of a user, which is shown, or where to find it.
+    UserName,
     /// Names, each with a text or `true`.
     Conditions,
     /// Names of fields, each with a text.
     Lines,
-    /// Fields to set, to add and to remove.
-    Changes,
-    /// Where a redirect leads.
-    Redirect,
-    /// What is answered.
-    Respond,
     /// Files to take in, and what they may do.
-    Include,
+    Include(&'static Table),
     /// A table with keys of its own.
     Inner(&'static Table),
 }
 
 impl Table {
+    /// One with nothing in it yet.
+    pub(super) const NONE: Self = Self {
+        name: "",
+        named: false,
+        noun: "",
+        about: "",
+        keys: &[],
+        later: &[],
+        takes: None,
+        empty: None,
+    };
+
     /// The key called `name`.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
@@ -137,115 +187,96 @@ impl Table {
     }
 }
 
-impl Shape {
-    /// The whole numbers it takes, from and to, if any.
+impl Key {
+    /// What it takes.
     #[must_use]
-    pub fn range(self) -> Option<(u64, u64)> {
-        match self {
-            Self::Whole { least, most } => Some((least, most)),
-            Self::Cost => Some((1, u64::from(u32::MAX))),
-            Self::Lease => Some((2, 1_000_000)),
-            _ => None,
-        }
+    pub fn shape(&self) -> ValueShape {
+        (self.shape)()
     }
 
+    /// Must it be written?
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        matches!(self.default, Default::Required)
+    }
+
+    /// Is it taken over by a reload? Else it needs a restart.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        !matches!(self.compare, Compare::Restart(_) | Compare::StoreAddress)
+    }
+}
+
+impl ValueShape {
     /// Does it take this number?
     #[must_use]
     pub fn holds(self, number: u64) -> bool {
-        self.range()
-            .is_some_and(|(least, most)| (least..=most).contains(&number))
+        let (least, most) = match self {
+            Self::Whole { least, most } => (least, most),
+            Self::Cost(_) => (1, u32::MAX),
+            _ => return false,
+        };
+        (u64::from(least)..=u64::from(most)).contains(&number)
+    }
+
+    /// The tables that stand in its values.
+    #[must_use]
+    pub fn tables(self) -> Vec<&'static Table> {
+        match self {
+            Self::Inner(table)
+            | Self::Tiers(table)
+            | Self::Rate(table)
+            | Self::KeyFiles(table)
+            | Self::Include(table) => vec![table],
+            Self::Cost(tables) => tables.to_vec(),
+            _ => Vec::new(),
+        }
     }
 
     /// In a sentence: "takes ...".
     #[must_use]
     pub fn describe(self) -> String {
         match self {
-            Self::Text => "a text".into(),
-            Self::Texts => "a text or a list of texts".into(),
-            Self::KeyFiles => "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into(),
-            Self::Choice(words) => super::suggest::one_of(words),
-            Self::Choices(words) => format!("a list of {}", super::suggest::all_of(words)),
-            Self::Whole { least, most } if most >= u64::from(u32::MAX) => {
-                format!("a whole number from {least}")
+            Self::Text | Self::File | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
+                "a text".into()
             }
+            Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),
+            Self::KeyFiles(_) => {
+                "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into()
+            }
+            Self::Choice(words) => one_of(words),
+            Self::Choices(words) => format!("a list of {}", all_of(words)),
+            Self::Whole { least, most: u32::MAX } => format!("a whole number from {least}"),
             Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
+            Self::Numbers(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+                one_of(&numbers.iter().map(String::as_str).collect::<Vec<_>>())
+            }
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
             Self::ByteRate => "bytes in a second, as `\"256B/s\"` or `\"4KiB/s\"`, or 0".into(),
-            Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
+            Self::Rate(_) => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
-            Self::Cost => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),
+            Self::Cost(_) => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),
             Self::Lease => "`auto`, `off`, or how many permits, from 2 to 1000000".into(),
-            Self::Dedupe => {
-                "`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`".into()
-            }
-            Self::Exempt => {
-                "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"], groups = [\"internal\"] }`"
-                    .into()
-            }
-            Self::Candidate => "`{ rate = \"8/s\", burst = 16 }`".into(),
-            Self::Tiers => {
+            Self::Tiers(_) => {
                 "a table of groups, each with other numbers, as `{ gold = { rate = \"1000/min\" } }`".into()
             }
             Self::Lines => {
                 "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
             }
-            Self::Redirect => "a table of `to` and `status`".into(),
-            Self::Respond => "a table of `status`, `body` and `content_type`".into(),
-            Self::Changes => "a table of `set`, `add` and `remove`".into(),
             Self::Conditions => {
                 "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()
             }
+            Self::Inner(Table { takes: Some(takes), .. }) => (*takes).into(),
             Self::Inner(table) => {
                 let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
-                format!("a table of {}", super::suggest::all_of(&names))
+                format!("a table of {}", all_of(&names))
             }
-            Self::Include => {
+            Self::Include(_) => {
                 "a text, a table of `files` and what they may do, or a list of these".into()
             }
-            Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// With `UPDATE` set the file is written instead.
-    fn committed(path: &str, generated: &str) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, generated).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(found, generated, "run the tests with UPDATE=1");
-    }
-
-    #[test]
-    fn the_committed_reference_is_the_generated_one() {
-        committed("docs/configuration.md", &reference());
-    }
-
-    #[test]
-    fn the_committed_pages_are_the_generated_ones() {
-        committed("docs/diagnostics.md", &super::super::pages::diagnostics());
-    }
-
-    #[test]
-    fn the_committed_schema_is_the_generated_one() {
-        committed("gateway.schema.json", &schema());
-    }
-
-    #[test]
-    fn every_key_is_explained_and_sorted_out() {
-        for table in TABLES {
-            for key in table.keys {
-                assert!(key.about.ends_with('.') && !key.example.is_empty());
-                assert!(!table.later.contains(&key.name));
-                if let Shape::Inner(inner) = key.shape {
-                    assert_eq!(inner.name, format!("{}.{}", table.name, key.name));
-                }
+            Self::Secret | Self::UserName => {
+                "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into()
             }
         }
     }

@@ -2,8 +2,7 @@
 
 use super::body::{UploadFailure, is_malformed};
 use super::request::BadRequest;
-use crate::key::KeyPart;
-use crate::key::TokenDoubt;
+use crate::admission::RefusalCause;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::listen::FramingFault;
@@ -28,65 +27,15 @@ pub enum ProxyError {
     /// No route recognises it.
     #[error("no route matches")]
     NoRoute,
-    /// A limit counts by a field that the request lacks.
-    #[error("the limit \"{limit}\" needs {part}")]
-    MissingKey {
-        /// The limit's name.
-        limit: Arc<str>,
-        /// What it counts by.
-        part: KeyPart,
-        /// What it answers.
-        status: StatusCode,
-    },
-    /// A limit takes only keys that somebody knows, and nobody knows the request's.
-    #[error("the limit \"{limit}\" takes no {part} that no group knows")]
-    UnknownKey {
-        /// The limit's name.
-        limit: Arc<str>,
-        /// What it counts by.
-        part: KeyPart,
-        /// What it answers.
-        status: StatusCode,
-    },
-    /// A limit or a group asks what a token claims, and the request's is not believed.
-    #[error("the limit \"{limit}\" asks for {part}, and the request's token is {}", why.as_str())]
-    BadToken {
-        /// The limit's name.
-        limit: Arc<str>,
-        /// What it, or its group, goes by.
-        part: KeyPart,
-        /// What is wrong with the token.
-        why: TokenDoubt,
-        /// What it answers.
-        status: StatusCode,
-    },
-    /// A limit counts by something that the request says in several ways.
-    #[error("the limit \"{limit}\" counts by {part}, which came several times and differs")]
-    AmbiguousKey {
-        /// The limit's name.
-        limit: Arc<str>,
-        /// What it counts by.
-        part: KeyPart,
-    },
-    /// A limit refuses.
-    #[error("the limit \"{limit}\" refuses")]
-    Limited {
-        /// The name of the one with the longest wait.
-        limit: Arc<str>,
-        /// That wait.
-        wait: Wait,
-        /// What it answers.
-        status: StatusCode,
-    },
+    /// Limits turn it away.
+    #[error(transparent)]
+    Refused(#[from] RefusalCause),
     /// More requests are held than the gateway's caps allow.
     #[error("too many requests are held back")]
     TooManyHeld,
     /// No descriptor is left for a connection to its upstream.
     #[error("the gateway has no connection left for the upstream")]
     Busy,
-    /// The store is away and the file says to refuse.
-    #[error("the limit store is away")]
-    StoreDown,
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Draining,
@@ -124,18 +73,12 @@ impl ProxyError {
             Self::BadRequest(bad) => bad.status(),
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::NoRoute => StatusCode::NOT_FOUND,
-            // As the file says; 401 and 429 where it says nothing.
-            Self::MissingKey { status, .. }
-            | Self::UnknownKey { status, .. }
-            | Self::BadToken { status, .. }
-            | Self::Limited { status, .. } => *status,
-            Self::TooManyHeld | Self::Busy | Self::StoreDown | Self::Draining => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Refused(cause) => refusal_status(cause),
+            Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
-            Self::BodyMalformed | Self::AmbiguousKey { .. } => StatusCode::BAD_REQUEST,
+            Self::BodyMalformed => StatusCode::BAD_REQUEST,
             Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -145,66 +88,18 @@ impl ProxyError {
         }
     }
 
-    /// `limit` lacks its key `part`.
-    #[must_use]
-    pub fn keyless(limit: &Limit, part: &KeyPart) -> Self {
-        Self::MissingKey {
-            limit: Arc::clone(&limit.name),
-            part: part.clone(),
-            status: keyless_status(limit),
-        }
-    }
-
-    /// Nobody knows what `part` says, and `limit` takes only what is known.
-    #[must_use]
-    pub fn unknown(limit: &Limit, part: &KeyPart) -> Self {
-        Self::UnknownKey {
-            limit: Arc::clone(&limit.name),
-            part: part.clone(),
-            status: keyless_status(limit),
-        }
-    }
-
-    /// `limit` asks for `part`, which is claimed by a token that is not believed.
-    #[must_use]
-    pub fn bad_token(limit: &Limit, part: &KeyPart, why: TokenDoubt) -> Self {
-        Self::BadToken {
-            limit: Arc::clone(&limit.name),
-            part: part.clone(),
-            why,
-            status: keyless_status(limit),
-        }
-    }
-
-    /// `limit`, or a group of it, goes by `part`, which came several times and differs.
-    #[must_use]
-    pub fn ambiguous(limit: &Limit, part: &KeyPart) -> Self {
-        Self::AmbiguousKey {
-            limit: Arc::clone(&limit.name),
-            part: part.clone(),
-        }
-    }
-
     /// `limit` refuses for `wait`.
     #[must_use]
-    pub fn limited(limit: &Limit, wait: Wait) -> Self {
-        let status = StatusCode::from_u16(limit.answers.refusal);
-        Self::Limited {
-            limit: Arc::clone(&limit.name),
-            wait,
-            status: status.unwrap_or(StatusCode::TOO_MANY_REQUESTS),
-        }
+    pub fn limited(limit: &Arc<Limit>, wait: Wait) -> Self {
+        let limit = Arc::clone(limit);
+        Self::Refused(RefusalCause::Limited { limit, wait })
     }
 
     /// The limit that turned the request away, if one did.
     #[must_use]
-    pub fn limit(&self) -> Option<&Arc<str>> {
+    pub fn limit(&self) -> Option<&Arc<Limit>> {
         match self {
-            Self::Limited { limit, .. }
-            | Self::MissingKey { limit, .. }
-            | Self::UnknownKey { limit, .. }
-            | Self::BadToken { limit, .. }
-            | Self::AmbiguousKey { limit, .. } => Some(limit),
+            Self::Refused(cause) => cause.limit(),
             _ => None,
         }
     }
@@ -214,17 +109,18 @@ impl ProxyError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::BadRequest(BadRequest::HeadTooLarge) => Reason::TooLarge,
-            Self::BadRequest(_) | Self::Loop | Self::BodyMalformed | Self::AmbiguousKey { .. } => {
-                Reason::BadRequest
-            }
+            Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
             Self::NoRoute => Reason::NoRoute,
-            Self::MissingKey { .. } => Reason::MissingKey,
-            Self::UnknownKey { .. } => Reason::UnknownKey,
-            Self::BadToken { .. } => Reason::BadToken,
-            Self::Limited { .. } => Reason::LimitRefused,
+            Self::Refused(cause) => match cause {
+                RefusalCause::AmbiguousKey { .. } => Reason::BadRequest,
+                RefusalCause::MissingKey { .. } => Reason::MissingKey,
+                RefusalCause::UnknownKey { .. } => Reason::UnknownKey,
+                RefusalCause::BadToken { .. } => Reason::BadToken,
+                RefusalCause::Limited { .. } => Reason::LimitRefused,
+                RefusalCause::StoreDown => Reason::StoreDown,
+            },
             Self::TooManyHeld => Reason::TooManyHeld,
             Self::Busy => Reason::Busy,
-            Self::StoreDown => Reason::StoreDown,
             Self::Draining => Reason::Draining,
             Self::ClientGone => Reason::ClientGone,
             Self::BodyStopped => Reason::ClientTimeout,
@@ -240,11 +136,14 @@ impl ProxyError {
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::Limited {
+            Self::Refused(RefusalCause::Limited {
                 wait: Wait::Micros(wait),
                 ..
-            } => Some(*wait),
-            Self::TooManyHeld | Self::Busy | Self::StoreDown | Self::Draining => Some(LATER),
+            }) => Some(*wait),
+            Self::Refused(RefusalCause::StoreDown)
+            | Self::TooManyHeld
+            | Self::Busy
+            | Self::Draining => Some(LATER),
             _ => None,
         }
     }
@@ -270,6 +169,18 @@ impl From<FramingFault> for BadRequest {
     }
 }
 
-fn keyless_status(limit: &Limit) -> StatusCode {
-    StatusCode::from_u16(limit.answers.keyless).unwrap_or(StatusCode::UNAUTHORIZED)
+/// The status of a refusal: as the file says; 429 and 401 where it says nothing.
+fn refusal_status(cause: &RefusalCause) -> StatusCode {
+    match cause {
+        RefusalCause::Limited { limit, .. } => {
+            StatusCode::from_u16(limit.answers.refusal).unwrap_or(StatusCode::TOO_MANY_REQUESTS)
+        }
+        RefusalCause::MissingKey { limit, .. }
+        | RefusalCause::UnknownKey { limit, .. }
+        | RefusalCause::BadToken { limit, .. } => {
+            StatusCode::from_u16(limit.answers.keyless).unwrap_or(StatusCode::UNAUTHORIZED)
+        }
+        RefusalCause::AmbiguousKey { .. } => StatusCode::BAD_REQUEST,
+        RefusalCause::StoreDown => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }

@@ -3,18 +3,17 @@
 mod account;
 
 use super::Worker;
-use super::admit::{Admission, Plan};
 use super::body::{self, Body, RequestBody, Upload};
 use super::body_prefix::BodyPrefix;
 pub use super::ending::ExchangeEnd;
 use super::error::ProxyError;
-use super::refunds::Refunds;
 use super::reply::{self, ProblemDetails, ReplyFormat};
 use super::request_id::X_REQUEST_ID;
-use super::slots::HeldSlots;
+use super::reservation::Reservation;
 use super::upstream_call::UpstreamAnswer;
 use super::worker_snapshot::WorkerSnapshot;
-use super::{fields, request_id, stripped_fields};
+use super::{fields, request_id};
+use crate::admission::{Admission, Plan, stripped_fields};
 use crate::clock::{self, Timestamp};
 use crate::key::Content;
 use crate::listen::Peer;
@@ -82,10 +81,8 @@ pub struct Exchange {
     old_client: Option<SocketWatch>,
     /// Empty, with room.
     spare: Option<HeaderMap>,
-    /// What it holds of limits on what is in flight, until its end.
-    pub slots: Option<HeldSlots>,
-    /// What it has paid to limits that may give it back.
-    pub(super) returns: Option<Rc<Refunds>>,
+    /// What its limits have charged, and may give back.
+    pub(super) reservation: Option<Rc<Reservation>>,
     _in_flight: InFlight,
 }
 
@@ -154,8 +151,7 @@ impl Exchange {
             stalled: peer.watch.stalled(),
             old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
             spare: None,
-            slots: None,
-            returns: None,
+            reservation: None,
             _in_flight: worker.metrics.in_flight(),
         })
     }
@@ -171,25 +167,29 @@ impl Exchange {
         self.route = Some(route);
     }
 
-    /// None of its limits holds.
-    pub fn spared(&mut self, plan: Plan) {
+    /// None of its limits is asked: none that decides anything applies. Some may be in shadow, and would refuse it for want
+    /// of their key.
+    pub(super) fn unasked(&mut self, plan: Plan) {
         self.plan = plan;
+        if !self.plan.keyless().is_empty() {
+            self.count_keyless();
+        }
     }
 
     /// Its limits have been asked.
-    pub fn decided(&mut self, plan: Plan, admission: Admission) {
+    pub(super) fn decided(
+        &mut self,
+        plan: Plan,
+        admission: Admission,
+        reservation: Option<Rc<Reservation>>,
+    ) {
         if admission.has_repeat() {
             self.reason = Reason::Repeat;
         }
         self.plan = plan;
         self.admission = Some(admission);
+        self.reservation = reservation;
         self.count_decisions();
-    }
-
-    /// No limit that applies decides anything, and some that do not would refuse it for want of their key.
-    pub fn lacks_keys(&mut self, plan: Plan) {
-        self.plan = plan;
-        self.count_keyless();
     }
 
     /// It is held back for `micros`, by the limit at that position in the plan.
@@ -211,8 +211,8 @@ impl Exchange {
         self.upstream = Some((Rc::clone(&answer.pool), Some(after)));
         self.source = AnswerSource::Upstream;
         self.status = status;
-        if let Some(returns) = &self.returns {
-            returns.answered(status, answer.response.headers());
+        if let Some(reservation) = &self.reservation {
+            reservation.answered(status, answer.response.headers());
         }
         let others = after + Duration::from_micros(self.delayed);
         let ours = self.started.elapsed().saturating_sub(others);
@@ -237,8 +237,8 @@ impl Exchange {
     /// A piece of the upstream's body is handed on.
     pub fn passes(&mut self, piece: &[u8]) {
         self.sent(piece.len() as u64);
-        if let Some(returns) = &self.returns {
-            returns.passes(piece);
+        if let Some(reservation) = &self.reservation {
+            reservation.passes(piece);
         }
     }
 
@@ -261,15 +261,15 @@ impl Exchange {
         self.reason = error.reason();
         let wait = error.retry_after();
         self.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
-        if let Some(returns) = &self.returns {
-            returns.failed(error);
+        if let Some(reservation) = &self.reservation {
+            reservation.failed(error);
         }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
             // Charged for a wait that was not waited out, and given back.
             self.delayed = 0;
         }
         if let Some(limit) = error.limit() {
-            self.limit = Some(Arc::clone(limit));
+            self.limit = Some(Arc::clone(&limit.name));
         }
         let spare = self.spare.take().unwrap_or_default();
         let violated = self.violated();
@@ -322,6 +322,9 @@ impl Exchange {
     #[must_use]
     pub fn ride(mut self: Box<Self>, response: Response<Body>) -> Response<Body> {
         self.status = response.status().as_u16();
+        if let Some(reservation) = &self.reservation {
+            reservation.commit();
+        }
         response.map(|body| body.carrying(self))
     }
 
@@ -377,9 +380,6 @@ impl Drop for Exchange {
                 ProxyError::ClientGone
             };
             self.status = end.status().as_u16();
-            if let Some(returns) = &self.returns {
-                returns.given_up();
-            }
         }
         let told = self.settled();
         self.count_break();

@@ -3,7 +3,7 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::wait_queue::{Advance, Ticket, WaitQueues, WaitTooLong, WorkerQueues};
+use super::wait_queue::{Advance, QueuedRequest, Ticket, WaitQueues, WaitTooLong, WorkerQueues};
 use crate::client::Client;
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
@@ -29,7 +29,7 @@ pub struct Holds {
     total: AtomicUsize,
     clients: Mutex<HashMap<Client, usize>>,
     /// The lines that they stand in.
-    pub(super) lines: Arc<WaitQueues>,
+    pub(super) queues: Arc<WaitQueues>,
 }
 
 /// One held request; dropping it makes room.
@@ -70,9 +70,9 @@ impl Worker {
         }
         drop(counted);
         exchange.held_for(time);
-        let used = held?.into_iter();
-        if let Some(returns) = &exchange.returns {
-            returns.keep_more(used.filter(|place| place.limit.refund_on.cancels));
+        let used = held?;
+        if let Some(reservation) = &exchange.reservation {
+            reservation.keep_places(used);
         }
         Ok(())
     }
@@ -139,9 +139,9 @@ impl Drop for HoldPermit {
 /// Places in queues, given back when dropped: whoever leaves before being forwarded frees them.
 #[derive(Debug)]
 pub struct Tickets {
-    lines: Rc<WorkerQueues>,
-    standing: Vec<Ticket>,
-    until: Instant,
+    queues: Rc<WorkerQueues>,
+    tickets: Vec<Ticket>,
+    due: Instant,
     /// The request has gone on.
     used: Cell<bool>,
     /// Its place in the gateway's own count of held requests.
@@ -149,21 +149,28 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// Takes `places` for a request that came at `came` and is due after `delay`, until it goes on or leaves.
+    /// Takes a ticket for each of `places`, decided by `by`, of a request that came at `arrival` and may go on when it is `due`.
     #[must_use]
     pub fn new(
-        lines: &Rc<WorkerQueues>,
+        queues: &Rc<WorkerQueues>,
         by: Decider,
         places: Vec<Charge>,
-        (came, delay): (Instant, Duration),
+        arrival: Instant,
+        due: Instant,
     ) -> Self {
-        let (of_several, until) = (places.len() > 1, came + delay);
-        let places = places.into_iter();
-        let standing = places.map(|charge| lines.join((came, until), (charge, by), of_several));
+        let request = QueuedRequest {
+            arrival,
+            due,
+            of_several: places.len() > 1,
+            by,
+        };
+        let tickets = places
+            .into_iter()
+            .map(|charge| queues.join(charge, request));
         Self {
-            standing: standing.collect(),
-            lines: Rc::clone(lines),
-            until,
+            tickets: tickets.collect(),
+            queues: Rc::clone(queues),
+            due,
             used: Cell::new(false),
             held: None,
         }
@@ -181,7 +188,7 @@ impl Tickets {
     /// # Errors
     /// When its turn would come too late.
     pub fn go_on(&self, now: Instant) -> Result<Advance, WaitTooLong> {
-        let turn = self.lines.go_on(&self.standing, now)?;
+        let turn = self.queues.go_on(&self.tickets, now)?;
         self.used.set(matches!(turn, Advance::Now(_)));
         Ok(turn)
     }
@@ -189,26 +196,26 @@ impl Tickets {
     /// Did its turn pass while the gateway stood still?
     #[must_use]
     pub fn are_put_off(&self) -> bool {
-        self.standing.iter().any(Ticket::is_put_off)
+        self.tickets.iter().any(Ticket::is_put_off)
     }
 
     /// Where it stands, when it has one place only. With several it stands still: its wait is the longest of theirs, and
     /// moving up in one line would not shorten it.
     fn alone(&self) -> Option<&Ticket> {
-        match &*self.standing {
+        match &*self.tickets {
             [alone] => Some(alone),
             _ => None,
         }
     }
 
     fn until(&self) -> Instant {
-        let turns = self.standing.iter().map(Ticket::until);
-        turns.max().unwrap_or(self.until)
+        let turns = self.tickets.iter().map(Ticket::until);
+        turns.max().unwrap_or(self.due)
     }
 
     async fn changed(&self) {
         match self.alone() {
-            Some(standing) => standing.changed().await,
+            Some(ticket) => ticket.changed().await,
             None => std::future::pending().await,
         }
     }
@@ -219,8 +226,8 @@ impl Drop for Tickets {
         if self.used.get() {
             return;
         }
-        for standing in self.standing.drain(..) {
-            self.lines.leave(&standing);
+        for ticket in self.tickets.drain(..) {
+            self.queues.leave(&ticket);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
-pub mod admit;
 pub mod body;
 mod body_prefix;
 mod descriptor_reserve;
-pub mod destination;
 mod ending;
 pub mod error;
 pub mod exchange;
@@ -15,16 +13,16 @@ pub mod header_value;
 pub mod hold;
 pub mod hop;
 mod json_probe;
-mod refunds;
+mod limit_check;
 pub mod reply;
 pub mod request;
 pub mod request_id;
+mod reservation;
 mod response_body;
 mod response_cost;
-mod slots;
+mod route_request;
 pub mod soft_timeout;
 pub mod static_reply;
-pub mod stripped_fields;
 pub mod trailers;
 pub mod upgrade;
 pub mod upstream_call;
@@ -35,6 +33,7 @@ pub mod worker_snapshot;
 pub use body::Body;
 pub use hold::Holds;
 
+use crate::admission::stripped_fields::{self, FieldTrust};
 use crate::descriptors::{DescriptorReserve, DescriptorShare};
 use crate::listen::handler::{Handler, RejectedHead};
 use crate::listen::minimum_rate::RateBound;
@@ -49,7 +48,6 @@ use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use body::{RequestBody, Upload};
 use body_prefix::PrefixBudget;
-use destination::RouteRequest;
 use error::ProxyError;
 use exchange::Exchange;
 use forwarded::Hops;
@@ -60,12 +58,12 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use request::{BadRequest, Target};
 use response_body::{BodyStart, UpstreamBody};
+use route_request::RouteRequest;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use stripped_fields::FieldTrust;
 use tokio::time::Instant;
 use upstream_call::{Purpose, UpstreamAnswer, UpstreamCall};
 use wait_queue::WorkerQueues;
@@ -79,7 +77,7 @@ pub struct Worker {
     store: Store,
     pools: Pools<RequestBody>,
     holds: Arc<Holds>,
-    lines: Rc<WorkerQueues>,
+    queues: Rc<WorkerQueues>,
     drain: Drain,
     pace: RateBound,
     descriptors: DescriptorShare,
@@ -156,14 +154,14 @@ impl Worker {
             snapshots.load_full(),
             &metrics,
         )));
-        let lines = Rc::new(WorkerQueues::new(&holds.lines, &store));
+        let queues = Rc::new(WorkerQueues::new(&holds.queues, &store));
         Self {
             snapshots,
             local,
             store,
             pools: Pools::new(descriptors.clone()),
             holds,
-            lines,
+            queues,
             drain,
             pace,
             descriptors,
@@ -176,17 +174,17 @@ impl Worker {
     /// Housekeeping, about once a second.
     pub fn sweep(&self) {
         self.pools.sweep();
-        self.lines.sweep();
+        self.queues.sweep();
         self.store.report();
     }
 
     /// Lets what is on its way to the store arrive: the last thing a worker does. Bounded by the store's timeout.
     pub async fn settle(&self) {
-        self.lines.settle().await;
+        self.queues.settle().await;
         self.store.settle().await;
     }
 
-    /// Writes out log lines that wait for company. To be spawned once.
+    /// Writes out log queues that wait for company. To be spawned once.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
         self.access.flushing()
     }
@@ -328,7 +326,7 @@ impl Worker {
                 None => Purpose::Exchange,
             },
             at: started,
-            returns: exchange.returns.clone(),
+            reservation: exchange.reservation.clone(),
             tried: &tried,
         };
         let sending = pin!(upstream_call::send(servers, outgoing));

@@ -8,6 +8,7 @@ pub use format::ReplyFormat;
 use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
+use crate::admission::RefusalCause;
 use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
@@ -56,7 +57,7 @@ pub fn to(
     spare: HeaderMap,
 ) -> Response<Body> {
     let body = match told.error {
-        ProxyError::Limited { limit, .. } => looks.of_refusal(limit),
+        ProxyError::Refused(RefusalCause::Limited { limit, .. }) => looks.of_refusal(&limit.name),
         _ => &looks.everywhere,
     };
     let (kind, text) = format::written(told, body, preferred);
@@ -116,10 +117,12 @@ pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Body> {
 /// The status codes of gRPC, by what the error means there; the file may say another HTTP status for a limit's.
 fn grpc_status(error: &ProxyError) -> u16 {
     match error {
-        ProxyError::Limited { .. } => return 8,
-        ProxyError::MissingKey { .. }
-        | ProxyError::UnknownKey { .. }
-        | ProxyError::BadToken { .. } => return 16,
+        ProxyError::Refused(RefusalCause::Limited { .. }) => return 8,
+        ProxyError::Refused(
+            RefusalCause::MissingKey { .. }
+            | RefusalCause::UnknownKey { .. }
+            | RefusalCause::BadToken { .. },
+        ) => return 16,
         _ => {}
     }
     match error.status() {
@@ -141,9 +144,13 @@ pub fn empty() -> Response<Body> {
 /// Where the request should have said who it comes from. Names are checked to need no escapes.
 fn challenge(error: &ProxyError) -> Option<String> {
     let part = match error {
-        ProxyError::MissingKey { part, .. } | ProxyError::UnknownKey { part, .. } => part,
+        ProxyError::Refused(
+            RefusalCause::MissingKey { part, .. } | RefusalCause::UnknownKey { part, .. },
+        ) => part,
         // RFC 6750, section 3.1.
-        ProxyError::BadToken { .. } => return Some("Bearer error=\"invalid_token\"".to_owned()),
+        ProxyError::Refused(RefusalCause::BadToken { .. }) => {
+            return Some("Bearer error=\"invalid_token\"".to_owned());
+        }
         _ => return None,
     };
     Some(match part {

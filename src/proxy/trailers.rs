@@ -4,7 +4,8 @@
 //! no routing, no credentials, no identity, no controls. They are never merged into the head. `grpc-status`, checksums
 //! and the like pass.
 
-use super::{forwarded, hop, stripped_fields};
+use super::{forwarded, hop};
+use crate::admission::stripped_fields;
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 

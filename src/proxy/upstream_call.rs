@@ -3,7 +3,7 @@
 use super::body::{RequestBody, Upload, is_malformed};
 use super::error::ProxyError;
 use super::hop;
-use super::refunds::Refunds;
+use super::reservation::Reservation;
 use super::response_body::BodyStart;
 use super::soft_timeout::QUICK;
 use super::upstream_request::UpstreamHead;
@@ -44,7 +44,7 @@ pub struct UpstreamCall<'a> {
     /// When it sets out.
     pub at: Instant,
     /// Charges that stay once it is on its way.
-    pub(super) returns: Option<Rc<Refunds>>,
+    pub(super) reservation: Option<Rc<Reservation>>,
     /// Where the server is noted that is tried, by its position.
     pub tried: &'a Cell<usize>,
 }
@@ -134,7 +134,7 @@ pub async fn send(
         promise,
         purpose,
         at,
-        returns,
+        reservation,
         tried,
     } = outgoing;
     tried.set(servers.turn());
@@ -153,8 +153,8 @@ pub async fn send(
     if purpose == Purpose::Tunnel {
         connection.spawn_tunnel();
     }
-    if let Some(returns) = returns {
-        returns.forwarded();
+    if let Some(reservation) = reservation {
+        reservation.forwarded();
     }
     let request = head.request(body);
     let repeatable = is_repeatable(&request);

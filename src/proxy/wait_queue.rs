@@ -15,7 +15,7 @@ mod leak;
 mod queue;
 mod tickets;
 
-pub use tickets::{Advance, Ticket, WaitTooLong};
+pub use tickets::{Advance, QueuedRequest, Ticket, WaitTooLong};
 
 use crate::limit::{LimitId, Scope};
 use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
@@ -151,17 +151,12 @@ impl WorkerQueues {
         Self { desk, task }
     }
 
-    /// Takes the spot that `charge`, decided `by` that, has paid for, due at `until`, for a request that came at `came`.
-    /// Whoever has places in several queues stands still in each: its turn is the last of theirs.
+    /// Gives `request` a ticket for the place that `charge` has paid for.
     #[must_use]
-    pub fn join(
-        &self,
-        (came, until): (Instant, Instant),
-        (charge, by): (Charge, Decider),
-        of_several: bool,
-    ) -> Ticket {
-        let (name, limit) = (name(&charge, by), Arc::clone(&charge.limit));
-        let (place, spot) = Position::taken(came, until, charge, of_several);
+    pub fn join(&self, charge: Charge, request: QueuedRequest) -> Ticket {
+        let (name, limit) = (name(&charge, request.by), Arc::clone(&charge.limit));
+        let (place, spot) =
+            Position::taken(request.arrival, request.due, charge, request.of_several);
         self.desk.join(&name, place);
         Ticket { name, spot, limit }
     }

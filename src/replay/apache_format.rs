@@ -20,10 +20,7 @@ pub(super) fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
     let mut request = LoggedRequest {
         client: match client {
             "-" => None,
-            client => Some(match address::v4(client.as_bytes()) {
-                Some(address) => address,
-                None => address::any(client)?,
-            }),
+            client => Some(address::read(client)?),
         },
         method,
         target,

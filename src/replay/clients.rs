@@ -1,10 +1,10 @@
-//! Who was refused, and how often, for any number of clients in bounded room: exact up to some
-//! hundred thousand, beyond that the numbers of clients are estimates and those refused most are kept.
+//! How often each client was refused, for any number of clients in bounded memory: exact up to some hundred thousand.
+//! Beyond that the numbers of clients are estimates, and the clients that were refused most are kept.
 
 use super::sketch::Sketch;
 use hashbrown::HashTable;
 
-/// So many are kept.
+/// Clients that are kept.
 const MOST: usize = 1 << 17;
 
 /// Files that are compared at most.
@@ -14,10 +14,11 @@ pub(super) const SIDES: usize = 2;
 #[derive(Debug)]
 pub(super) struct Clients {
     table: HashTable<ClientRow>,
-    /// What is known of those who were refused, apart: the others are many, and looked at for every request.
+    /// Counts of refused clients, apart from the table: most clients are never refused, and the table is read for every
+    /// request.
     refusals: Vec<RefusalCounts>,
     most: usize,
-    /// Somebody was dropped: counts come from the sketches.
+    /// A client was dropped from the table: counts come from the sketches.
     dropped: bool,
     seen: Sketch,
     /// Refused under each file.
@@ -30,12 +31,12 @@ pub(super) struct Clients {
 #[derive(Debug)]
 struct ClientRow {
     hash: u64,
-    /// Its requests, and below them, in [`PLACE`] bits, its position among the refusals; nobody's where it was never
-    /// refused.
+    /// Its requests, and below them, in [`PLACE`] bits, its position among the refusals; [`NEVER_REFUSED`] where it has
+    /// none.
     counted: u64,
 }
 
-/// A client before its request is counted; nobody may be counted in between.
+/// A client before its request is counted. It holds until the next client is counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientPosition {
     hash: u64,
@@ -43,7 +44,7 @@ pub(super) struct ClientPosition {
     at: Option<usize>,
 }
 
-/// Bits of a position among the refusals, of which there are no more than [`MOST`] and nobody's.
+/// Bits of a position among the refusals, of which there are [`MOST`] and one for [`NEVER_REFUSED`].
 const PLACE: u32 = 18;
 
 impl ClientRow {
@@ -72,7 +73,7 @@ struct RefusalCounts {
     count: [u64; SIDES],
 }
 
-/// A client as it is told.
+/// A client as a report shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClientRecord<'a> {
     pub(super) name: &'a str,
@@ -81,7 +82,7 @@ pub(super) struct ClientRecord<'a> {
     pub(super) refused: [u64; SIDES],
 }
 
-/// The position of those who were never refused.
+/// The position of clients that were never refused.
 const NEVER_REFUSED: usize = 0;
 
 /// How many clients, in all and refused; exact or about.
@@ -93,12 +94,12 @@ pub struct ClientTotals {
     pub refused: [u64; SIDES],
     /// Refused under the second file and never under the first.
     pub first_time: u64,
-    /// There were too many to be told apart exactly.
+    /// The numbers are estimates: there were too many clients to be kept.
     pub about: bool,
 }
 
 impl Clients {
-    /// Nobody yet.
+    /// No client yet.
     pub(super) fn new() -> Self {
         Self::with_room(MOST)
     }
@@ -212,7 +213,7 @@ impl Clients {
         }
     }
 
-    /// Makes room: those who were never refused go first, then those who were least.
+    /// Makes room: clients that were never refused go first, then the ones that were refused least.
     #[cold]
     fn drop_some(&mut self) {
         self.dropped = true;

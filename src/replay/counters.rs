@@ -1,4 +1,4 @@
-//! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts with the same clock.
+//! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts on that clock.
 
 use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Nobody waits behind a replay.
+/// No client waits for a replay.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// So few counters are never swept.
@@ -44,7 +44,7 @@ pub(super) enum Counters {
 pub(super) struct MemoryCounters {
     store: MemoryStore,
     clock: Clock,
-    /// When there are so many, those that have ended go.
+    /// When there are so many counters, the ended ones go.
     room: usize,
 }
 
@@ -96,7 +96,7 @@ impl Counters {
     }
 
     /// Gives back what a request held until `now`.
-    pub(super) fn give_back(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn refund(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         let Charge {
             limit, key, ticket, ..
         } = charge;
@@ -158,7 +158,7 @@ impl Counters {
 }
 
 impl RedisCounters {
-    /// Sends what nobody waits for, and waits for it: the next decision counts on it.
+    /// Sends a request that a gateway would not wait for, and waits for it: the next decision depends on it.
     fn send(&self, what: impl FnOnce(&RedisStore)) -> Result<(), StoreError> {
         let lost = || self.store.stats().refunds_lost.get();
         let before = lost();
@@ -194,7 +194,7 @@ impl MemoryCounters {
         }
     }
 
-    /// All of it at once, and not again before as many have come as there are: what it costs is spread over those.
+    /// Sweeps all counters at once, and again when their number has doubled: the cost is spread over the new ones.
     #[cold]
     fn sweep(&mut self, now: Timestamp) {
         self.clock.set(now);
@@ -256,7 +256,7 @@ impl ReplayRedis {
         }))
     }
 
-    /// Has somebody asked the program to end? What it has put into Redis is to go first.
+    /// Was the program asked to end? Its counters in Redis are to be removed first.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.get()
     }

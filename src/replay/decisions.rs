@@ -62,7 +62,7 @@ pub(super) fn write(
     out.write_all(b"}\n")
 }
 
-/// What limits said that do not decide; a request that has none has no such member.
+/// The answers of limits that do not decide; a request without such limits has no such member.
 fn shadows(out: &mut dyn Write, side: &PolicySide) -> io::Result<()> {
     let mut some = false;
     for aside in side.shadows() {
@@ -109,7 +109,7 @@ fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u32 {
     }
 }
 
-/// Which rate of a list it is, whose numbers held; others have no such member.
+/// Which rate of a list, or which group, the numbers belong to; a limit without either has no such member.
 fn listed(out: &mut dyn Write, name: &str, value: Option<&str>) -> io::Result<()> {
     match value {
         None => Ok(()),

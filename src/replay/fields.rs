@@ -1,4 +1,4 @@
-//! `--fields`: which members of somebody's JSON say what a request is made of.
+//! `--fields`: which members of a JSON log are the parts of a request.
 
 use super::json::{self, JsonText, Value};
 use super::line::{Fault, LogFormat, LoggedRequest};
@@ -92,14 +92,7 @@ impl Mapping {
                 return Err(format!("`{pair}` names no member of the log's lines"));
             }
             let says = says(name, meant)?;
-            let twice = |entry: &MappedMember| {
-                let durations = matches!(
-                    (&entry.says, &says),
-                    (MappedField::Duration(_), MappedField::Duration(_))
-                );
-                entry.says == says || durations
-            };
-            if entries.iter().any(twice) {
+            if entries.iter().any(|entry| entry.says.is_same_part(&says)) {
                 return Err(format!("`{name}` is named twice"));
             }
             entries.push(MappedMember {
@@ -109,40 +102,11 @@ impl Mapping {
                 was_seen: Cell::new(false),
             });
         }
-        // What is ours has our names, unless they say something else.
-        let ours = [
-            ("client", MappedField::Client),
-            ("method", MappedField::Method),
-            ("host", MappedField::Host),
-            ("path", MappedField::Path),
-            ("status", MappedField::Status),
-            ("cost", MappedField::Cost),
-            ("duration_ms", MappedField::Duration(3)),
-        ];
-        for (name, says) in ours {
-            let is_said = entries.iter().any(|entry| {
-                let asked =
-                    |one: &MappedField| matches!(one, MappedField::Method | MappedField::Path);
-                entry.says == says
-                    || matches!(
-                        (&entry.says, &says),
-                        (MappedField::Duration(_), MappedField::Duration(_))
-                    )
-                    || entry.says == MappedField::Request && asked(&says)
-            });
-            if !is_said {
-                entries.push(MappedMember {
-                    says,
-                    member: name.into(),
-                    name: Box::from(""),
-                    was_seen: Cell::new(true),
-                });
-            }
-        }
+        add_own_members(&mut entries);
         Ok(Self { entries })
     }
 
-    /// What was named and stood in no line: name and member.
+    /// Names with members that no line had.
     pub(super) fn unseen(&self) -> impl Iterator<Item = (&str, &str)> {
         let unseen = self.entries.iter().filter(|entry| !entry.was_seen.get());
         unseen.map(|entry| (&*entry.name, &*entry.member))
@@ -200,6 +164,39 @@ impl Mapping {
     }
 }
 
+impl MappedField {
+    /// Whether both are one part of a request, in whichever unit.
+    fn is_same_part(&self, other: &Self) -> bool {
+        self == other || matches!((self, other), (Self::Duration(_), Self::Duration(_)))
+    }
+}
+
+/// Adds the members of our own log that say what no entry says.
+fn add_own_members(entries: &mut Vec<MappedMember>) {
+    for (name, says) in [
+        ("client", MappedField::Client),
+        ("method", MappedField::Method),
+        ("host", MappedField::Host),
+        ("path", MappedField::Path),
+        ("status", MappedField::Status),
+        ("cost", MappedField::Cost),
+        ("duration_ms", MappedField::Duration(3)),
+    ] {
+        let is_in_line = matches!(says, MappedField::Method | MappedField::Path);
+        let is_mapped = entries.iter().any(|entry| {
+            entry.says.is_same_part(&says) || entry.says == MappedField::Request && is_in_line
+        });
+        if !is_mapped {
+            entries.push(MappedMember {
+                says,
+                member: name.into(),
+                name: Box::from(""),
+                was_seen: Cell::new(true),
+            });
+        }
+    }
+}
+
 fn says(name: &str, meant: NearestName) -> Result<MappedField, String> {
     Ok(match name {
         "ts" => MappedField::Ts,
@@ -233,7 +230,7 @@ fn says(name: &str, meant: NearestName) -> Result<MappedField, String> {
     })
 }
 
-/// A thousandth of what can be told.
+/// In place of the decimals: the unit is a thousandth of a microsecond.
 const NANOS: u32 = u32::MAX;
 
 fn take<'a>(

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// A longer line is none of ours.
+/// Longer lines are not read.
 const LONGEST: usize = 1024 * 1024;
 
 /// How much is read at once: little enough to leave the processor's cache to the counters.
@@ -36,7 +36,7 @@ pub struct TraceLines {
 pub struct TraceLine<'a> {
     /// Counted from 1.
     pub number: u64,
-    /// What stands there, with its end; or why nobody looked.
+    /// The bytes of the line, with its end; or why they were not read.
     pub text: Result<&'a [u8], Fault>,
 }
 

@@ -1,4 +1,4 @@
-//! One line of a trace: the access log's JSON, the shorter JSON people write, or what other servers log.
+//! One line of a trace: the access log's JSON, shorter JSON of that kind, or the log of another server.
 
 mod format;
 mod limits;
@@ -20,24 +20,24 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A request as a line tells it.
+/// A request as its line has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LoggedRequest<'a> {
-    /// When.
+    /// The instant of its head.
     pub(super) ts: Timestamp,
-    /// From whom.
+    /// The client's address.
     pub(super) client: Option<IpAddr>,
-    /// `GET` where the line does not say. UTF-8, as the next two are.
+    /// `GET` where the line has none. UTF-8, as the next two are.
     pub(super) method: Cow<'a, [u8]>,
-    /// Empty where the line does not say.
+    /// Empty where the line has none.
     pub(super) host: Cow<'a, [u8]>,
     /// Path, with or without a query; or a whole URI.
     pub(super) target: Cow<'a, [u8]>,
     /// An object of fields, as it stands there; empty where the line has none.
     pub(super) headers: &'a [u8],
-    /// Where a log keeps it beside.
+    /// Where a log has it outside of the fields.
     pub(super) user_agent: Option<Cow<'a, str>>,
-    /// Likewise.
+    /// Where a log has it outside of the fields.
     pub(super) referer: Option<Cow<'a, str>>,
     /// Keys by limit, as the access log writes them.
     pub(super) keys: SmallVec<[(JsonText<'a>, Value<'a>); INLINE_LIMITS]>,
@@ -51,7 +51,7 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) duration: u64,
     /// How many requests the line stands for.
     pub(super) times: u64,
-    /// What the answer said, 0 where the line does not say.
+    /// The status of the answer; 0 where the line has none.
     pub(super) status: u16,
     /// The access log's word for why; empty where the line has none.
     pub(super) reason: &'a [u8],
@@ -65,8 +65,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) names_path: bool,
     /// How the line is written.
     pub(super) format: LogFormat,
-    /// What only other servers' logs say. Where it is there, the client is the peer of that server, and who spoke through
-    /// it is found as the gateway finds it.
+    /// What only other servers' logs have. With it, `client` is the peer of that server, and the client behind the peer is
+    /// found as the gateway finds it.
     pub(super) proxy_fields: Option<Box<ProxyFields<'a>>>,
 }
 
@@ -83,7 +83,7 @@ pub enum Fault {
     TooLong,
     /// Has no `ts`.
     NoTime,
-    /// Says neither who asked nor for what.
+    /// Has neither a client nor a path.
     Nameless,
     /// The time is none, or one that cannot be computed with.
     BadTime,

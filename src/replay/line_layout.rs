@@ -1,9 +1,9 @@
-//! What the lines of a trace have in common: most name the same members in the same order, spelled alike. What stands
-//! between two values is then known at a glance, and not read byte by byte.
+//! The layout that the lines of a trace have in common: most lines have one list of members in one order, spelled alike.
+//! The bytes between two values are then compared with the last line's at once, and not read one by one.
 
 use super::line::MemberName;
 
-/// So many members of a line are remembered; an access log has half of them.
+/// Members of a line that are remembered; an access log has half as many.
 const MOST: usize = 64;
 
 /// Longer beginnings are read each time.

@@ -1,4 +1,4 @@
-//! What a trace does not say, and its answer would hang on: who asked, for what, and what limits count by.
+//! What the lines of a trace lack, though answers depend on it: clients, paths, and what limits count by.
 
 use super::line::{LogFormat, LoggedRequest};
 use super::policy_side::{LoggedHead, PolicySide};
@@ -16,17 +16,17 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(super) struct MissingFields {
     /// Lines by how they are written.
     pub(super) formats: [u64; LogFormat::ALL.len()],
-    /// Lines that say neither who asked nor for what: no requests.
+    /// Lines without a client and without a path: they are no requests.
     pub(super) nameless: LineSample<()>,
     /// Requests without a client.
     pub(super) clientless: LineSample<()>,
     /// Requests without a path.
     pub(super) pathless: LineSample<()>,
-    /// What no line has said yet, of all that an answer needs.
+    /// What no line has had yet, of all that an answer needs.
     expected: Vec<ExpectedField>,
     spread: ClientSpread,
     has_nameless_fields: bool,
-    /// A private peer whose list of addresses was not believed.
+    /// A private peer with a list of addresses that `trust` does not believe.
     untrusted: Option<IpAddr>,
 }
 
@@ -38,16 +38,16 @@ enum ExpectedField {
     Host,
 }
 
-/// Whose addresses the lines have.
+/// Which addresses the lines have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClientSpread {
-    /// Nobody's yet.
+    /// None yet.
     Empty,
-    /// That of one, so often.
+    /// One address, and how many lines have it.
     Single(IpAddr, u64),
-    /// Of several that are all trusted.
+    /// Several, all of them trusted.
     Trusted,
-    /// Of somebody else, too.
+    /// Several, not all of them trusted.
     Mixed,
 }
 
@@ -84,7 +84,7 @@ impl MissingFields {
         }
     }
 
-    /// Looks at a line's request; `address` is who `side` takes for its client.
+    /// Looks at a line's request; `address` is the client's for `side`.
     #[inline]
     pub(super) fn look(
         &mut self,
@@ -129,7 +129,7 @@ impl MissingFields {
         }
     }
 
-    /// What is to be told of it to who reads the answer.
+    /// Notes for the reader of the report.
     pub(super) fn notes(&self, trust: &Trust) -> Vec<Note> {
         let mut notes = Vec::new();
         match self.spread {
@@ -188,7 +188,7 @@ impl ExpectedField {
                         KeyPart::Cookie(_) => head.has(&http::header::COOKIE),
                         KeyPart::Query { .. } => request.query().is_some(),
                         KeyPart::Host => head.names_host(request),
-                        // Nobody verifies a token again.
+                        // A replay verifies no token.
                         _ => false,
                     }
             }

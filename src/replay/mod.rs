@@ -2,19 +2,19 @@
 //! as in the gateway, on a clock that the trace moves.
 //!
 //! ```text
-//! input      lines of a file, of standard input, of gzip
-//! line       a line → a request     (json, combined, instant, address: how it is written)
-//! others     lines of other servers (fields: JSON that --fields explains)
-//! habits     what lines have in common, and need not be read anew
-//! side       a request → its answer (one for the file, one for the file as --set changes it)
-//! ways       routes that were found a moment ago
-//! slots      what requests under way hold, until the trace says they ended
-//! held       how many wait, for the bounds on that
-//! counters   where a side counts: memory, or Redis through the scripts
-//! decisions  an answer → a line of --decisions
-//! lacks      what no line says, and the answer would hang on
-//! tally      answers → numbers      (clients, waits, course: whose, how long, when)
-//! report     numbers → what a person, a program or a picture shows
+//! input            lines of a file, of standard input, of gzip
+//! line             a line → a request     (json, apache_format, instant, address: how it is written)
+//! proxy_formats    lines of other servers (fields: JSON that --fields explains)
+//! line_layout      the members that lines have in common, found at a glance
+//! policy_side      a request → its answer (one for the file, one for the file as --set changes it)
+//! route_cache      routes that were found a moment ago
+//! reservations     slots and charges of requests under way, until the trace says that they ended
+//! waiting_requests how many requests wait, for the bounds on that
+//! counters         where a side counts: memory, or Redis through the scripts
+//! decisions        an answer → a line of --decisions
+//! missing_fields   what no line has, though answers depend on it
+//! tally            answers → numbers      (clients, wait_histogram, timeline)
+//! report           numbers → text, JSON or SVG
 //! ```
 //!
 //! Time never runs back: a line with an earlier `ts` than one before it counts at the latest seen. What is kept grows
@@ -68,13 +68,13 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// Lines that are told one by one when something is odd about them.
+/// Odd lines that a report lists one by one.
 const SAMPLE: usize = 20;
 
-/// Clients that are told as the hardest hit.
+/// Clients that a report lists as the hardest hit.
 const HARDEST: usize = 5;
 
-/// Lines between two looks at whoever watches.
+/// Lines between two reports of progress.
 const LOOK: u64 = 256;
 
 /// A replay under way.
@@ -117,7 +117,7 @@ pub enum ReplayError {
     /// The store did not decide.
     #[error("{0}")]
     Store(StoreError),
-    /// Somebody asked for it.
+    /// A signal asked for it.
     #[error("interrupted")]
     Interrupted,
 }
@@ -154,7 +154,7 @@ impl Replay {
             head: LoggedHead::default(),
             line_layout: LineLayout::default(),
             mapping: None,
-            // The same trace gives the same summary, estimates included.
+            // One trace has one summary, estimates included.
             hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
             timeline: Timeline::default(),
@@ -300,7 +300,7 @@ impl Replay {
         }
         self.requests += 1;
         self.timeline.add(self.now.micros(), intervals);
-        // Who names no address is told apart by the first key.
+        // Clients without an address are counted by the first key of their requests.
         let key = || self.sides[0].keys().next().map_or("", |(_, key)| key);
         match sought {
             Some((address, client)) => {
@@ -321,7 +321,7 @@ impl Replay {
     pub fn report(self) -> Report {
         let side = self.sides.len() - 1;
         let client_totals = self.clients.client_totals();
-        // Under the changed file, unless nobody is refused there.
+        // Under the changed file, unless that refuses no client.
         let shown = if client_totals.refused[side] > 0 {
             side
         } else {

@@ -6,7 +6,7 @@ mod outcome;
 mod shadow;
 
 use identity::write_logged;
-use outcome::{outcome, turned_away};
+use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
 use super::counters::{Counters, Detail};
@@ -14,24 +14,24 @@ use super::line::{Fault, LoggedRequest};
 use super::reservations::OpenReservations;
 use super::route_cache::{RouteCache, RouteMatch};
 use super::waiting_requests::WaitingRequests;
+use crate::admission::destination::Destination;
+use crate::admission::stripped_fields::{FieldTrust, tidy};
+use crate::admission::{Admission, LoggedValues, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
 use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::proxy::admit::Plan;
-use crate::proxy::destination::Destination;
-use crate::proxy::stripped_fields::{FieldTrust, tidy};
 use crate::route::{RequestView, host_key};
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Charge, StoreDecision, StoreError};
+use crate::store::{Decider, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Who asks where a line names nobody.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// The client of all lines that name none.
+const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A file with its counters.
 #[derive(Debug)]
@@ -39,15 +39,15 @@ pub(super) struct PolicySide {
     snapshot: Snapshot,
     counters: Counters,
     route_cache: RouteCache,
-    /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
+    /// The route, the plan and the decision of the last request: kept here, since they are large.
     route: Option<usize>,
     plan: Plan,
-    decided: Option<StoreDecision>,
+    admission: Admission,
     /// Was the last request's plan one that a store was asked?
     asked: bool,
     /// What requests under way hold and may give back; nothing where no limit does.
-    slots: Option<OpenReservations>,
-    held: WaitingRequests,
+    reservations: Option<OpenReservations>,
+    waiting: WaitingRequests,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
@@ -105,7 +105,7 @@ impl LoggedHead {
 }
 
 impl PolicySide {
-    /// A file that nothing has been asked of. `before` is the file whose traffic the log shows, if that is another.
+    /// The side of a file. `before` is the side of the file whose traffic the log shows, if that is another file.
     pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
         let limits = |snapshot: &Snapshot| -> Vec<_> {
             let services = snapshot.services.iter();
@@ -120,7 +120,7 @@ impl PolicySide {
             .into_iter()
             .filter(|limit| {
                 let same = then.iter().find(|other| other.name == limit.name);
-                // What nobody knows is looked for in logged keys too.
+                // Keys of no group are in the log, too.
                 let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
                 same.is_some_and(|other| by(other) != by(limit))
             })
@@ -135,16 +135,19 @@ impl PolicySide {
             route_cache: RouteCache::new(),
             route: None,
             plan: Plan::default(),
-            decided: None,
+            admission: Admission {
+                decided: None,
+                by: Decider::Memory,
+            },
             asked: false,
-            slots: holds.then(OpenReservations::default),
-            held: WaitingRequests::default(),
+            reservations: holds.then(OpenReservations::default),
+            waiting: WaitingRequests::default(),
             moved,
         }
     }
 
-    /// Decides one request at the instant `now`. What its limits said one by one is known afterwards where somebody
-    /// is told.
+    /// Decides one request at the instant `now`. The verdicts of its limits are known afterwards where `detail` asks for
+    /// them.
     pub(super) fn judge(
         &mut self,
         request: &LoggedRequest<'_>,
@@ -152,10 +155,10 @@ impl PolicySide {
         now: Timestamp,
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
-        if let Some(slots) = &mut self.slots {
-            slots.pass(&mut self.counters, now)?;
+        if let Some(reservations) = &mut self.reservations {
+            reservations.pass(&mut self.counters, now)?;
         }
-        self.decided = None;
+        self.admission.decided = None;
         self.asked = false;
         self.route = match self.find(request, head) {
             RouteMatch::Found(route) => Some(route),
@@ -187,7 +190,7 @@ impl PolicySide {
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
-            address: self.address(request, head).unwrap_or(NOBODY),
+            address: self.address(request, head).unwrap_or(NO_CLIENT),
             route: &service.name,
             method: &head.method,
             fields: &head.fields,
@@ -198,89 +201,49 @@ impl PolicySide {
             },
             cookies: &Cookies::of(&head.fields),
             identity: request,
-            // No log says so.
+            // No log has the body.
             content: Content::Absent,
         };
-        let given = |limit: &Limit| {
-            let logged = || request.logged_cost(&limit.name);
-            let cost = match limit.price {
-                // As the gateway takes it: what is more than the most is the most.
-                Some(ref price) => {
-                    let said = request.cost.or_else(logged);
-                    said.map(|cost| cost.min(price.max))
-                }
-                // A repeat that went free has no id in the log, but took nothing.
-                None => logged().filter(|cost| *cost == 0),
-            };
-            cost.map(Cost::new)
-        };
         let moved = &self.moved;
-        self.plan.refill(service, &caller, given, |limit, out| {
-            !moved.contains(&limit.name) && write_logged(request, limit, out)
-        });
+        let values = LoggedValues {
+            cost: |limit: &Limit| logged_cost(request, limit),
+            key: |limit: &Limit, out: &mut Vec<u8>| {
+                !moved.contains(&limit.name) && write_logged(request, limit, out)
+            },
+        };
+        self.plan.refill(service, &caller, &values);
         // What the gateway answers where the limits that it asks do not refuse.
-        let otherwise = self.plan.lack().map(turned_away);
+        let otherwise = self.plan.lack().map(refusal);
         if self.plan.is_empty() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
         self.asked = true;
         let checks = self.plan.checks(service);
-        let detail = if self.slots.is_some() {
-            Detail::Verdicts
-        } else {
-            detail
-        };
+        // Reservations are made of the verdicts.
+        let detail = self
+            .reservations
+            .as_ref()
+            .map_or(detail, |_| Detail::Verdicts);
         self.counters
-            .decide(&checks, now, detail, &mut self.decided)?;
-        let Some(decided) = &self.decided else {
+            .decide(&checks, now, detail, &mut self.admission.decided)?;
+        if self.admission.decided.is_none() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
+        }
+        let outcome = outcome(&self.admission, &self.plan, service);
+        let stay = Stay::of(request, now, &outcome);
+        let open = |queues_exist| {
+            self.admission
+                .open_charges(&self.plan, service, queues_exist)
         };
-        let outcome = outcome(decided, &self.plan, service);
-        let wait = match &outcome {
-            ReplayOutcome::Delay { wait, .. } => *wait,
-            _ => 0,
-        };
-        let ends = now.plus(request.duration);
-        let has_left = request.left_within(wait);
-        if wait > 0 {
-            let until = if has_left { ends } else { now.plus(wait) };
-            if !self
-                .held
-                .enter(caller.address, now, until, self.snapshot.holds)
-            {
-                // Refused after having been charged: what belongs to the wait goes back at once.
-                for (index, check) in checks.iter().enumerate() {
-                    let limit = check.limit;
-                    let back = limit.refund_on.cancels
-                        || limit.holds_back()
-                        || limit.rule.holds().is_some();
-                    if let Some(charge) = Charge::of(decided, index, check).filter(|_| back) {
-                        self.counters.give_back(&charge, now)?;
-                    }
-                }
+        if stay.wait > 0 {
+            let (client, bounds) = (caller.address, self.snapshot.holds);
+            if !self.waiting.enter(client, now, stay.wait_ends(), bounds) {
+                refund_wait(&mut self.counters, &open(true), now)?;
                 return Ok(ReplayOutcome::TooManyHeld);
             }
         }
-        if let Some(slots) = &mut self.slots {
-            for (index, check) in checks.iter().enumerate() {
-                let (gives, rule) = (check.limit.refund_on, &check.limit.rule);
-                let is_queued = wait > 0 && check.limit.holds_back();
-                // A place in a queue comes back with who leaves it.
-                let left = has_left && (gives.cancels || is_queued && wait > request.duration);
-                let failed = request.failed() && gives.errors;
-                if (rule.holds().is_some() || left || failed)
-                    && let Some(charge) = Charge::of(decided, index, check)
-                {
-                    slots.hold(charge, now, ends);
-                } else if let Some(meter) = &check.limit.meter
-                    && let Some(truth) = given_later(request, &check.limit.name)
-                    && let Some(charge) = Charge::of(decided, index, check)
-                {
-                    // As the gateway takes it, however much the line says.
-                    let most = Cost::new(truth.units().min(meter.max));
-                    slots.settle(charge, most, ends);
-                }
-            }
+        if let Some(reservations) = &mut self.reservations {
+            reserve(reservations, open(false), &stay);
         }
         Ok(match outcome {
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => otherwise.unwrap_or(outcome),
@@ -312,7 +275,7 @@ impl PolicySide {
     /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
     /// its limits took; 1 where it has none.
     pub(super) fn granted(&self) -> u32 {
-        let (Some(decided), Some(service)) = (&self.decided, self.service()) else {
+        let (Some(decided), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
         };
         let of_those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
@@ -324,9 +287,9 @@ impl PolicySide {
         least.or_else(greatest).unwrap_or(1)
     }
 
-    /// What the limits said to it one by one; nothing where none was asked.
+    /// The verdicts of the limits; nothing where none was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
-        self.decided.as_ref()
+        self.admission.decided.as_ref()
     }
 
     /// Where it counts.
@@ -335,13 +298,93 @@ impl PolicySide {
     }
 }
 
-/// What the response told `limit` that the request has cost.
-fn given_later(request: &LoggedRequest<'_>, limit: &str) -> Option<Cost> {
-    let told = request.cost.or_else(|| request.logged_cost(limit));
-    told.map(Cost::new)
+/// The cost of a request for a limit that does not compute it, as far as the line has it.
+fn logged_cost(request: &LoggedRequest<'_>, limit: &Limit) -> Option<Cost> {
+    let logged = || request.logged_cost(&limit.name);
+    let cost = match &limit.price {
+        // As in the gateway, a cost above the maximum counts as the maximum.
+        Some(price) => request.cost.or_else(logged).map(|cost| cost.min(price.max)),
+        // The log has no id of a repeat; a repeat is a request that took nothing.
+        None => logged().filter(|cost| *cost == 0),
+    };
+    cost.map(Cost::new)
 }
 
-/// Where a request goes, as its line tells it; read as text when a limit asks.
+/// How long a request stays in the gateway, by its line and by its decision.
+struct Stay<'a, 'r> {
+    request: &'a LoggedRequest<'r>,
+    begins: Timestamp,
+    ends: Timestamp,
+    /// Microseconds in the queue of a limit.
+    wait: u64,
+    /// The client leaves before anything is forwarded.
+    is_abandoned: bool,
+}
+
+impl<'a, 'r> Stay<'a, 'r> {
+    fn of(request: &'a LoggedRequest<'r>, begins: Timestamp, outcome: &ReplayOutcome) -> Self {
+        let wait = match outcome {
+            ReplayOutcome::Delay { wait, .. } => *wait,
+            _ => 0,
+        };
+        Self {
+            request,
+            begins,
+            ends: begins.plus(request.duration),
+            wait,
+            is_abandoned: request.left_within(wait),
+        }
+    }
+
+    fn wait_ends(&self) -> Timestamp {
+        if self.is_abandoned {
+            self.ends
+        } else {
+            self.begins.plus(self.wait)
+        }
+    }
+}
+
+/// Refunds what belongs to the wait of a request that was charged and may not wait.
+fn refund_wait(
+    counters: &mut Counters,
+    open: &OpenCharges,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let refundable = open.refundable.iter();
+    let refundable = refundable.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
+    let mut charges = open.slots.iter().chain(&open.places).chain(refundable);
+    charges.try_for_each(|charge| counters.refund(charge, now))
+}
+
+/// Keeps the charges that something is to be done about when the stay ends: slots, refunds, settlements.
+fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &Stay<'_, '_>) {
+    let request = stay.request;
+    if stay.is_abandoned && stay.wait > request.duration {
+        // A place in a queue is refunded when its client leaves before its turn.
+        open.slots.append(&mut open.places);
+    }
+    open.leave_queues();
+    for charge in open.slots {
+        reservations.hold(charge, stay.begins, stay.ends);
+    }
+    for charge in open.refundable {
+        let limit = &charge.limit;
+        let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
+        let has_failed = request.failed() && RequestEnd::ServerError.refunds(limit);
+        if is_cancelled || has_failed {
+            reservations.hold(charge, stay.begins, stay.ends);
+        } else if let Some(meter) = &limit.meter
+            && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
+        {
+            // As in the gateway, a cost above the maximum counts as the maximum.
+            let cost = Cost::new(cost.min(meter.max));
+            reservations.settle(charge, cost, stay.ends);
+        }
+    }
+}
+
+/// Where a request goes, by its line; read as text when a limit counts by it.
 #[derive(Debug)]
 struct LoggedLocation<'a, 'r> {
     request: &'a LoggedRequest<'r>,
@@ -384,7 +427,7 @@ impl Location for LoggedLocation<'_, '_> {
     }
 }
 
-/// A request as conditions of routes look at it. Nobody vouches for a scheme but the target in the line.
+/// A request as conditions of routes look at it. The scheme is known by the line's target alone.
 struct LoggedRouteInput<'a, 'r> {
     request: &'a LoggedRequest<'r>,
     head: &'a LoggedHead,
@@ -409,7 +452,7 @@ impl RequestView for LoggedRouteInput<'_, '_> {
     }
 }
 
-/// The host that a request is for, as the line tells it; the one that its target names goes first.
+/// The host that a request is for; the one in its target goes first.
 fn host<'a>(
     request: &'a LoggedRequest<'_>,
     head: &'a LoggedHead,

@@ -1,4 +1,4 @@
-//! Lines of other servers' logs, told apart by their shapes: text here, objects by the members they have.
+//! Lines of other servers' logs, recognised by their shapes: text here, objects by their members.
 
 mod alb;
 mod caddy;
@@ -70,7 +70,7 @@ fn behind_a_host(line: &str) -> Option<Result<LoggedRequest<'_>, Fault>> {
     let (name, port) = host.rsplit_once(':')?;
     let is_host =
         !name.is_empty() && !port.is_empty() && port.bytes().all(|at| at.is_ascii_digit());
-    if !is_host || address::any(client).is_err() {
+    if !is_host || address::read(client).is_err() {
         return None;
     }
     Some(apache_format::read(rest).map(|mut request| {
@@ -83,7 +83,7 @@ fn behind_a_host(line: &str) -> Option<Result<LoggedRequest<'_>, Fault>> {
 fn behind_a_list(line: &str) -> Option<Result<LoggedRequest<'_>, Fault>> {
     let (list, _) = line.split_once(" - ")?;
     let (before, last) = list.rsplit_once(',')?;
-    address::any(last.trim_ascii()).ok()?;
+    address::read(last.trim_ascii()).ok()?;
     let rest = line.get(before.len() + 1..)?.trim_ascii_start();
     Some(apache_format::read(rest).map(|mut request| {
         let proxy_fields = request.proxy_fields.get_or_insert_default();
@@ -111,7 +111,7 @@ pub(super) fn read_object<'a>(
     if !timed {
         return Err(Fault::NoTime);
     }
-    // Who says what it costs, or under which key it was counted, has written it for a replay.
+    // A line with a cost, or with the key of a limit, was written for a replay.
     let mut says = !request.keys.is_empty() || !request.costs.is_empty() || request.cost.is_some();
     if !request.headers.is_empty() {
         json::members(request.headers, |_, _| {
@@ -173,13 +173,13 @@ pub(super) fn fields(
     Ok(())
 }
 
-/// Is it a list of addresses, as `X-Forwarded-For` is one? The right end tells: anybody may have written the left.
+/// Is it a list of addresses, as `X-Forwarded-For` is one? The right end decides: a client may have written the left.
 pub(super) fn leads_back(list: &str) -> bool {
     let last = list.rsplit(',').next().unwrap_or_default();
     read_address(last).is_some()
 }
 
-/// The right end of a list of addresses, which is the peer of who wrote it, and what stands before.
+/// The right end of a list of addresses, which is the peer of the server that wrote it, and what stands before.
 fn chain(list: &str) -> Option<(IpAddr, Option<&str>)> {
     match list.rsplit_once(',') {
         Some((before, last)) => Some((read_address(last)?, Some(before))),
@@ -187,7 +187,7 @@ fn chain(list: &str) -> Option<(IpAddr, Option<&str>)> {
     }
 }
 
-/// Puts what `list` says about who asked into `request`. Nothing is said by `-`.
+/// Takes the client of `request` from `list`. A `-` is no client.
 pub(super) fn put_chain<'a>(
     request: &mut LoggedRequest<'a>,
     list: Cow<'a, str>,
@@ -220,7 +220,7 @@ fn with_port(text: &str) -> Option<IpAddr> {
     let inside = address
         .strip_prefix('[')
         .and_then(|at| at.strip_suffix(']'));
-    address::any(inside.unwrap_or(address)).ok()
+    address::read(inside.unwrap_or(address)).ok()
 }
 
 /// A text of an object; nothing for what is none, and for `-`.

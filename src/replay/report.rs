@@ -1,4 +1,4 @@
-//! All that a replay has to tell; how it is told is below.
+//! The result of a replay, and how its numbers are written for people.
 
 mod json;
 mod note;
@@ -27,7 +27,7 @@ pub struct Report {
     pub written: u64,
     /// How the lines that are requests are written, and how many are.
     pub formats: Vec<(super::LogFormat, u64)>,
-    /// Lines that say neither who asked nor for what: no requests.
+    /// Lines without a client and without a path: they are no requests.
     pub nameless: LineSample<()>,
     /// Requests without a client: all of them are one's.
     pub clientless: LineSample<()>,
@@ -154,7 +154,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// A share in hundredths of a percent, rounded; some is never told as none, nor most as all.
+/// A share in hundredths of a percent, rounded; a part is never shown as none or as all.
 fn share(part: u64, whole: u64) -> u64 {
     if whole == 0 {
         return 0;

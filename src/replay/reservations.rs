@@ -77,7 +77,7 @@ impl OpenReservations {
             if let Some(truth) = due.truth {
                 counters.correct(&due.charge, truth, due.at)?;
             } else if due.at == due.ends {
-                counters.give_back(&due.charge, due.at)?;
+                counters.refund(&due.charge, due.at)?;
             } else {
                 counters.renew(&due.charge, due.at)?;
                 let now = due.at;

@@ -1,5 +1,5 @@
-//! Ways that were found a moment ago: logged traffic asks for few paths many times, and finding a route costs a fifth of
-//! a replay. What is kept is small and never grows.
+//! Routes that were found a moment ago: logged traffic has few paths and many requests for each, and finding a route costs
+//! a fifth of a replay. The cache is small and never grows.
 
 use crate::route::{RequestView, Table, host_key, path};
 use http::Method;
@@ -67,7 +67,7 @@ impl RouteCache {
         if first.is(method, host, raw) {
             return first.found;
         }
-        // The one asked for last stands first, and the other is the next to go.
+        // The route of the last request stands first, and the second is the next to go.
         std::mem::swap(first, second);
         if !first.is(method, host, raw) {
             first.text.clear();

@@ -22,7 +22,7 @@ impl Sketch {
     /// One more; one that was there before changes nothing.
     pub(super) fn add(&mut self, hash: u64) {
         let register = usize::try_from(hash >> (u64::BITS - BITS)).unwrap_or(0);
-        // A bit below all others ends every run.
+        // A bit below the hash ends every run.
         let run = ((hash << BITS) | (1 << (BITS - 1))).leading_zeros() + 1;
         let longest = &mut self.longest[register];
         *longest = u8::try_from(run).unwrap_or(u8::MAX).max(*longest);
@@ -44,7 +44,7 @@ impl Sketch {
             .sum();
         let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
         let empty = self.longest.iter().filter(|run| **run == 0).count();
-        // Few are counted better by the registers that none of them hit.
+        // Few hashes are counted better by the registers that none of them hit.
         if raw <= 2.5 * registers && empty > 0 {
             return (registers * (registers / empty as f64).ln()).round() as u64;
         }

@@ -62,7 +62,7 @@ pub struct WaitQuantiles {
 }
 
 impl Tally {
-    /// Of nothing yet. What does not decide is told from the start: that it would have refused nobody is an answer too.
+    /// No requests yet. Limits that do not decide are listed from the start: no refusal is an answer, too.
     pub(super) fn of_side(side: &PolicySide) -> Self {
         let mut tally = Self::default();
         for limit in side.limits().filter(|limit| !limit.mode.decides()) {
@@ -138,7 +138,8 @@ impl Tally {
         })
     }
 
-    /// Adds what limits said to the request just judged that do not decide. Of several rates of one limit the worst counts.
+    /// Adds the answers of limits that do not decide to the request just judged. Of several rates of one limit the worst
+    /// counts.
     pub(super) fn add_shadows(&mut self, side: &PolicySide) {
         let mut shadows = side.shadows().peekable();
         while let Some(ShadowAnswer {

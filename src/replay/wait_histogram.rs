@@ -1,4 +1,4 @@
-//! How long requests were held: counted in steps of a thousandth, so that any number of them takes the same room.
+//! How long requests were held: counted in steps of a thousandth, in as much memory for any number of requests.
 
 /// Steps in which each doubling of the wait is counted, as a power of two.
 const FINE: u32 = 10;
@@ -24,7 +24,7 @@ impl WaitHistogram {
         self.count += 1;
     }
 
-    /// The wait that `per_mille` of a thousand do not exceed; nothing where nobody waited.
+    /// The wait that `per_mille` of a thousand do not exceed; nothing where no request waited.
     pub(super) fn quantile(&self, per_mille: u64) -> Option<u64> {
         if self.count == 0 {
             return None;

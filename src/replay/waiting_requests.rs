@@ -1,4 +1,4 @@
-//! Requests that are held at this moment of the trace: the gateway bounds them in all and for each client.
+//! Requests that wait at this moment of the trace: the gateway bounds them in all and for each client.
 
 use crate::client::Client;
 use crate::clock::Timestamp;
@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
-/// Who is held, and until when.
+/// Which clients have requests that wait, and until when.
 #[derive(Debug, Default)]
 pub(super) struct WaitingRequests {
     until: BinaryHeap<Reverse<(Timestamp, Client)>>,
@@ -15,7 +15,7 @@ pub(super) struct WaitingRequests {
 }
 
 impl WaitingRequests {
-    /// A place among the held from `now` until `until`, unless the caps are reached.
+    /// Lets a request of `client` wait from `now` until `until`, unless the caps are reached.
     pub(super) fn enter(
         &mut self,
         client: IpAddr,
@@ -34,7 +34,7 @@ impl WaitingRequests {
         true
     }
 
-    /// Those whose time has come go on.
+    /// Lets requests go on whose wait has ended.
     fn leave(&mut self, now: Timestamp) {
         while let Some(Reverse((until, client))) = self.until.peek().copied() {
             if until > now {

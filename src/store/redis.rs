@@ -71,7 +71,7 @@ use tokio::time::{sleep, timeout};
 /// Decisions or updates in one call. Redis does nothing else meanwhile: 64 take it a quarter of a millisecond.
 const MOST_IN_CALL: usize = 64;
 
-/// How often it is looked whether Redis has answered for the first time.
+/// How often [`RedisStore::met`] looks whether Redis has answered for the first time.
 const MEETS: Duration = Duration::from_millis(2);
 
 /// More would be no deadline.
@@ -220,7 +220,7 @@ impl RedisStore {
     /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     ///
     /// # Errors
-    /// When Redis did not answer that it is gone.
+    /// When Redis did not answer that the counter is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
         self.cluster.known().await?;
         let (answer, receiver) = oneshot::channel();

@@ -1,9 +1,9 @@
 //! The access log: one line for each request, written without ever keeping one waiting.
 //!
-//! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms
-//! old. The way there is bounded: when whoever reads the log is too slow or gone, lines are dropped and counted, and
-//! requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
-//! summed up (`repeated`, see `refusals`).
+//! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms old.
+//! The channel to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and counted,
+//! and requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
+//! summed up (`repeated`, see `refusal_summary`).
 
 mod escape;
 mod json;
@@ -20,13 +20,14 @@ pub use record::{AccessRecord, Charge, Reason};
 
 use super::AccessFormat;
 use super::metrics::Metrics;
+use crate::clock;
 use line_buffer::LineBuffer;
 use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use writer::WriterHandle;
 
@@ -116,7 +117,7 @@ struct WorkerLog {
 }
 
 impl AccessWriter {
-    /// Whether anything is written at all; where not, nobody needs to fill in a record.
+    /// Whether anything is written at all; where not, no record need be filled in.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.0.is_some()
@@ -129,7 +130,7 @@ impl AccessWriter {
         };
         let mut buffer = log.buffer.borrow_mut();
         let was_idle = buffer.is_idle();
-        buffer.record(record, Instant::now);
+        buffer.record(record, || clock::now().into_std());
         if was_idle && !buffer.is_idle() {
             log.begun.notify_one();
         }
@@ -138,7 +139,7 @@ impl AccessWriter {
     /// Hands over what has gathered.
     pub fn flush(&self) {
         if let Some(log) = &self.0 {
-            log.buffer.borrow_mut().tick(Instant::now());
+            log.buffer.borrow_mut().tick(clock::now().into_std());
         }
     }
 
@@ -155,7 +156,7 @@ impl AccessWriter {
                 loop {
                     tokio::time::sleep(GATHER).await;
                     let mut buffer = log.buffer.borrow_mut();
-                    buffer.tick(Instant::now());
+                    buffer.tick(clock::now().into_std());
                     if buffer.is_idle() {
                         break;
                     }

@@ -1,11 +1,13 @@
 //! The diagnostic log: what the gateway has to say about itself, on standard error, one line for each event.
 
 use super::Level;
+use crate::clock;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -15,7 +17,7 @@ pub const VARIABLE: &str = "TOLLGATE_LOG";
 /// Starts the log for the whole process; a second call changes nothing.
 ///
 /// # Errors
-/// When [`VARIABLE`] is set to what is no filter. The log has started all the same, at `level`.
+/// When [`VARIABLE`] is set to what is no filter. The log has started nevertheless, at `level`.
 pub fn start(level: Level) -> Result<(), BadFilter> {
     let asked = std::env::var(VARIABLE)
         .ok()
@@ -41,8 +43,8 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
 #[error("{VARIABLE} is not a log filter: {0}")]
 pub struct BadFilter(String);
 
-/// Ours at `level`; from libraries what may need a person, as theirs is rarely about the gateway. What those of HTTP warn of is
-/// what a client has sent: whoever likes could fill a disk with that, frame by frame.
+/// Events of the gateway at `level`; of libraries the ones that may need a person, since most are not about the gateway.
+/// Libraries of HTTP warn of what a client has sent: a client could fill a disk with such warnings, frame by frame.
 fn ordinary(level: Level) -> EnvFilter {
     let (ours, theirs) = match level {
         Level::Error => ("error", "error"),
@@ -76,7 +78,7 @@ impl<'a> MakeWriter<'a> for StderrLines {
 
 /// Takes one event at each write, as the formatter hands them over.
 ///
-/// It never fails: told of a failure, the formatter would report it on standard error, which panics when that is gone.
+/// It never fails: the formatter would report a failure on standard error, and a report panics when that is closed.
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
@@ -109,7 +111,7 @@ fn joined(text: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Lets one message of a kind through in a while and counts the others. One `static` for each kind:
+/// Lets one message of a kind through in an interval and counts the rest. One `static` for each kind:
 ///
 /// ```
 /// # use tollgate::telemetry::log::Throttle;
@@ -176,7 +178,7 @@ impl fmt::Display for More {
 /// Microseconds since this was first asked.
 fn uptime() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    micros(ORIGIN.get_or_init(Instant::now).elapsed())
+    micros(ORIGIN.get_or_init(clock::now).elapsed())
 }
 
 const fn micros(time: Duration) -> u64 {

@@ -1,4 +1,4 @@
-//! Every metric of the program: cells that each worker writes alone, summed when somebody reads them.
+//! Every metric of the program: cells that each worker writes alone, summed when they are scraped.
 //!
 //! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
@@ -31,9 +31,9 @@ pub use worker::{
     WorkerMetrics,
 };
 
+use crate::clock;
 use instrument::{Counter, SharedCounter};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 use store::StoreCells;
 use worker_cells::{WorkerCells, lock};
 
@@ -130,7 +130,8 @@ impl Metrics {
 
     /// The first configuration is in force.
     pub fn started(&self, generation: u64) {
-        self.reloads.last_success.set(seconds_now());
+        let seconds = clock::wall().micros() / 1_000_000;
+        self.reloads.last_success.set(seconds);
         self.reloads.generation.set(generation);
     }
 
@@ -147,7 +148,7 @@ impl Metrics {
         self.reloads.last_failed.set(1);
     }
 
-    /// Lines of the access log were lost because whoever reads it is too slow or gone.
+    /// Lines of the access log were lost because their reader is too slow or gone.
     pub(super) fn access_lines_dropped(&self, lines: u64) {
         self.access_log.dropped.add(lines);
     }
@@ -168,10 +169,4 @@ impl Metrics {
     pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
         text_format::render(self, format)
     }
-}
-
-fn seconds_now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }

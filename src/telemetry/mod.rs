@@ -7,7 +7,7 @@ mod printable;
 
 pub use printable::{printable, printable_in_place, printable_json};
 
-/// How much is said, and in which form. Read once, at start.
+/// How much the logs have, and in which form. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSettings {
     /// Form of the access log.

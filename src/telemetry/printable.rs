@@ -11,7 +11,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for JSON, in which line breaks stand between objects alone and an escape means the same character.
+/// JSON `text` with such characters written as escapes of JSON, which mean the characters.
 #[must_use]
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| {
@@ -23,7 +23,8 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same with marks of as many bytes, where places in the text are counted; who shows it takes care of what has one.
+/// `text` with such characters replaced by marks of as many bytes: positions in the text stay. A character of one byte has
+/// no mark and is left to the caller.
 #[must_use]
 pub fn printable_in_place(text: String) -> String {
     if !text.contains(is_obeyed) {

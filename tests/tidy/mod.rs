@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 21] = [
+const ROOMS: [(&str, &[&str]); 22] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
     ("shutdown", &[]),
-    ("telemetry", &["client"]),
+    ("telemetry", &["client", "clock"]),
     ("tls", &[]),
     ("route", &[]),
     (
@@ -34,6 +34,10 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ),
     ("snapshot", &["route", "upstream", "key", "limit"]),
     (
+        "admission",
+        &["telemetry", "route", "key", "limit", "store", "snapshot"],
+    ),
+    (
         "proxy",
         &[
             "client",
@@ -48,6 +52,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
             "limit",
             "store",
             "snapshot",
+            "admission",
         ],
     ),
     (
@@ -73,7 +78,15 @@ const ROOMS: [(&str, &[&str]); 21] = [
     (
         "replay",
         &[
-            "client", "clock", "route", "key", "limit", "store", "snapshot", "proxy",
+            "client",
+            "clock",
+            "route",
+            "key",
+            "limit",
+            "store",
+            "snapshot",
+            "admission",
+            "proxy",
         ],
     ),
     ("app", &["*"]),

@@ -88,7 +88,7 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
     if let Backend::Redis(target) = &compiled.boot.store.source {
         probes.extend(redis(target, &compiled.boot.store).await);
     }
-    let upstreams = compiled.outline.upstreams.iter();
+    let upstreams = compiled.outline.upstreams.iter().map(|one| &one.upstream);
     let mut servers = upstreams.flat_map(|upstream| {
         let servers = upstream.servers.iter();
         servers.map(|server| {

@@ -1,6 +1,7 @@
 //! How a request ends, as far as that can be known before it is sent.
 
 use super::explanation::{AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, Routing};
+use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
 use crate::key::Caller;
@@ -16,7 +17,7 @@ use http::{Uri, header};
 pub(super) struct Departure<'a> {
     pub(super) caller: &'a Caller<'a>,
     pub(super) onward: &'a PathAndQuery,
-    pub(super) lack: Option<&'a ProxyError>,
+    pub(super) lack: Option<&'a RefusalCause>,
 }
 
 /// How the request ends under `service`.
@@ -38,6 +39,7 @@ pub(super) fn answer(
         Some(_) => LimitOutlook::Unasked,
     };
     if let Some(lack) = departure.lack {
+        let lack = ProxyError::from(lack.clone());
         return ExpectedAnswer::Lacking {
             status: lack.status().as_u16(),
             reason: lack.to_string(),

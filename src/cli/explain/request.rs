@@ -7,6 +7,8 @@ use super::explanation::{
 };
 use super::outlook::{self, Departure};
 use super::stripped_fields::{self, StrippedField};
+use crate::admission::destination::Destination;
+use crate::admission::{Plan, RefusalCause};
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
@@ -15,8 +17,6 @@ use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
-use crate::proxy::admit::Plan;
-use crate::proxy::destination::Destination;
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::request::{self, BadRequest, Target};
@@ -236,7 +236,7 @@ fn applied(
             applied.leased = leases::of_request(&applied.limit);
         }
         // The gateway does not ask a limit whose key another limit refuses as unknown.
-        if let Some(ProxyError::UnknownKey { part, .. }) = plan.lack()
+        if let Some(RefusalCause::UnknownKey { part, .. }) = plan.lack()
             && !plan.positions().any(|planned| planned == position)
         {
             applied.key = KeyResult::Faulty(KeyFault::LeftOut, part.to_string());

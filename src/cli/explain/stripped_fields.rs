@@ -1,8 +1,8 @@
 //! The fields of a request that the gateway drops before anything reads them, and why.
 
+use crate::admission::stripped_fields::{FieldTrust, StripCause, tidy, why};
 use crate::proxy::hop;
 use crate::proxy::request::BadRequest;
-use crate::proxy::stripped_fields::{FieldTrust, StripCause, tidy, why};
 use crate::snapshot::Snapshot;
 use http::{HeaderMap, HeaderName};
 use std::net::IpAddr;

@@ -75,10 +75,8 @@ fn doubled(limit: u32) -> u64 {
 
 /// `within a minute that lies across two`, `within 3s that lie across two`.
 fn across(window: &str) -> String {
-    let lies = match window.starts_with(|c: char| c.is_ascii_digit()) {
-        true => "lie",
-        false => "lies",
-    };
+    let is_plural = window.starts_with(|c: char| c.is_ascii_digit());
+    let lies = if is_plural { "lie" } else { "lies" };
     format!("within {} that {lies} across two", one(window))
 }
 

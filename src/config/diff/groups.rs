@@ -1,17 +1,15 @@
-//! Who has come to groups and who has left them: how many, never who.
+//! How many members have come to groups and have left them. No member is named.
 
-use super::{Change, Outline, PLAINLY, collection, to};
+use super::{Change, Collection, Outline, differences, to};
+use crate::config::document::GROUPS;
+use crate::config::vocabulary::Compare;
 use crate::key::Group;
+use std::sync::Arc;
 
 pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
-    collection(
-        "groups",
-        (&old.groups, &new.groups),
-        |group| &group.name,
-        PLAINLY,
-        |was, is| difference(&old.groups[was], &new.groups[is]),
-        changes,
-    );
+    let name = |group: &Arc<Group>| group.name.to_string();
+    let groups = Collection::new("groups", &old.groups, &new.groups, name);
+    groups.compare(changes, |old, new| group(old, new));
     let order = |outline: &Outline, other: &Outline| -> Vec<String> {
         let names = outline.groups.iter().map(|group| group.name.to_string());
         let both = |name: &String| other.groups.iter().any(|group| *group.name == **name);
@@ -19,25 +17,20 @@ pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     };
     let (before, after) = (order(old, new), order(new, old));
     if before != after {
-        changes.push(Change {
-            subject: "groups".into(),
-            what: format!(
-                "order {}; who is in several has the tier of the first",
-                to(&before.join(", "), &after.join(", "))
-            ),
-            restart: false,
-        });
+        let order = to(&before.join(", "), &after.join(", "));
+        let what = format!("order {order}; a client in several groups has the tier of the first");
+        changes.push(Change::live("groups", what));
     }
 }
 
-fn difference(old: &Group, new: &Group) -> Option<String> {
-    let mut parts = Vec::new();
-    if old.by != new.by {
-        parts.push(format!("by {}", to(&old.by, &new.by)));
-    }
+fn group(old: &Group, new: &Group) -> Option<String> {
+    let mut parts = differences(&GROUPS, |compare| match compare {
+        Compare::Group(of) => Some((of(old)?, of(new)?)),
+        _ => None,
+    });
     let (joined, left) = new.joined_and_left(old);
     parts.extend(members(joined, left));
-    (!parts.is_empty()).then(|| parts.join(", "))
+    super::joined(&parts)
 }
 
 /// `3 members more, 1 fewer`.
@@ -100,7 +93,9 @@ mod tests {
         let (one, two) = (group("one", &["a"]), group("two", &["a"]));
         assert_eq!(
             changes_between(&format!("{one}{two}"), &format!("{two}{one}")),
-            ["groups: order one, two to two, one; who is in several has the tier of the first"]
+            [
+                "groups: order one, two to two, one; a client in several groups has the tier of the first"
+            ]
         );
     }
 }

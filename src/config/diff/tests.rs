@@ -1,7 +1,8 @@
 //! What a reload changes is said in words.
 
 use super::*;
-use crate::config::parse;
+use crate::config::{load, parse};
+use std::sync::Arc;
 
 const OLD: &str = "\
     [server]\nlisten = \":8080\"\n\
@@ -110,7 +111,7 @@ fn changes_of_fields_are_told_without_values() {
     );
     assert_eq!(
         changes_between(&with("one"), &with("two")),
-        "routes.r: request_headers changed"
+        "routes.r: request_headers changed: set x-key and remove cookie"
     );
 }
 
@@ -134,7 +135,10 @@ fn another_end_is_told() {
         changes_between(&lead, &said),
         "routes.r: redirect https://b.test (307) to none, respond none to 410"
     );
-    assert_eq!(changes_between(&said, &more), "routes.r: respond changed");
+    assert_eq!(
+        changes_between(&said, &more),
+        "routes.r: respond changed: 410"
+    );
 }
 
 #[test]
@@ -192,4 +196,47 @@ fn secrets_are_compared_and_not_shown() {
         changes[0].to_string(),
         "store.password: changed; connections made from now on present it"
     );
+}
+
+#[test]
+fn what_is_believed_is_told_with_values_and_without_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    let outline = |jwt: &str, secret: &str| -> Arc<Outline> {
+        let rest = "[limits.a]\nby = \"ip\"\nrate = \"10/s\"\n[upstreams.u]\nservers = \"a:1\"\n\
+             [routes.r]\nupstream = \"u\"\nlimits = \"a\"\n";
+        let jwt = jwt.replace("hs256", "algorithms = \"HS256\"");
+        std::fs::write(&file, format!("{jwt}{rest}")).unwrap();
+        for name in ["one.secret", "two.secret"] {
+            std::fs::write(folder.path().join(name), secret).unwrap();
+        }
+        load(&file).unwrap().outline
+    };
+    let changes_between = |old: &Outline, new: &Outline| -> Vec<String> {
+        let changes = diff(old, new, &old.boot);
+        changes.iter().map(ToString::to_string).collect()
+    };
+    let (secret, other) = ("s".repeat(40), "o".repeat(40));
+    let old = outline("[jwt]\nkeys = \"one.secret\"\nhs256\n", &secret);
+    let more = "issuer = \"https://i.test\"\nleeway = \"30s\"\nrequire_exp = false\n";
+    let new = outline(
+        &format!("[jwt]\nkeys = \"one.secret\"\nhs256\n{more}"),
+        &secret,
+    );
+    assert_eq!(
+        changes_between(&old, &new),
+        ["jwt: issuer none to https://i.test, leeway 0s to 30s, require_exp true to false"]
+    );
+    let moved = outline("[jwt]\nkeys = \"two.secret\"\nhs256\n", &secret);
+    assert_eq!(changes_between(&old, &moved), [""; 0]);
+    let another = outline("[jwt]\nkeys = \"two.secret\"\nhs256\n", &other);
+    assert_eq!(
+        changes_between(&old, &another),
+        ["jwt: keys one.secret to two.secret"]
+    );
+    assert_eq!(
+        changes_between(&moved, &another),
+        ["jwt: what two.secret holds has changed"]
+    );
+    assert_eq!(changes_between(&old, &outline("", "")), ["jwt: removed"]);
 }

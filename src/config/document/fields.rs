@@ -3,9 +3,11 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
-use super::super::value::{ValueError, address, byte_rate, duration, in_list, quoted, rate};
-use super::super::vocabulary::{Default, IGNORE_WARNINGS, INCLUDE, Shape, TABLES, Table};
-use super::{List, Setting};
+use super::super::value::{ValueError, address, duration, in_list, quoted, rate};
+use super::super::vocabulary::{Default, Table, ValueShape};
+use super::words::Words;
+use super::{IGNORE_WARNINGS, INCLUDE, List, Setting, TABLES};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -15,6 +17,8 @@ pub(super) struct Fields<'a> {
     vocabulary: &'static Table,
     /// `[limits.per-ip]`.
     title: String,
+    /// What it is called, and where.
+    name: At<String>,
     /// Its header.
     place: Span,
     table: &'a DeTable<'a>,
@@ -33,44 +37,66 @@ pub(super) enum Zero {
 }
 
 impl<'a> Fields<'a> {
-    /// Starts reading; unknown keys and absent required ones are noted at once.
+    /// Starts reading a table of the top level; unknown keys and absent required ones are noted at once.
     pub(super) fn new(
         vocabulary: &'static Table,
-        name: &str,
+        name: At<String>,
         place: Span,
         table: &'a DeTable<'a>,
         found: &'a mut Vec<Diagnostic>,
     ) -> Self {
-        let title = vocabulary.title(name);
         let mut fields = Self {
-            vocabulary,
-            title,
+            title: vocabulary.title(&name.value),
+            name,
             place,
+            ..Self::unchecked(vocabulary, table, found)
+        };
+        fields.check();
+        fields
+    }
+
+    /// A table of which nothing is noted before a key is read.
+    pub(super) fn unchecked(
+        vocabulary: &'static Table,
+        table: &'a DeTable<'a>,
+        found: &'a mut Vec<Diagnostic>,
+    ) -> Self {
+        Self {
+            vocabulary,
+            title: String::new(),
+            name: At::default(),
+            place: 0..0,
             table,
             misspelt: Vec::new(),
             found,
-        };
+        }
+    }
+
+    /// Notes unknown keys and absent required ones.
+    fn check(&mut self) {
+        let Self {
+            vocabulary, table, ..
+        } = *self;
         let ignores = TABLES.iter().any(|table| std::ptr::eq(*table, vocabulary));
         for (key, value) in table {
             if ignores && key.get_ref() == IGNORE_WARNINGS.name {
                 continue;
             }
-            if vocabulary.key(key.get_ref()).is_none() && fields.found.len() <= super::ENOUGH {
-                fields.unknown(key, value);
+            if vocabulary.key(key.get_ref()).is_none() && self.found.len() <= super::ENOUGH {
+                self.unknown(key, value);
             }
         }
         for key in vocabulary.keys {
             match key.default {
-                Default::Required => fields.require(key.name),
+                Default::Required => self.require(key.name),
                 Default::Unless(others)
-                    if others.iter().all(|other| fields.value(other).is_none()) =>
+                    if others.iter().all(|other| self.value(other).is_none()) =>
                 {
-                    fields.require(key.name);
+                    self.require(key.name);
                 }
                 _ => {}
             }
         }
-        fields
     }
 
     /// Notes that `key` must be written, unless it is.
@@ -89,6 +115,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// What the table is called.
+    pub(super) fn name(&self) -> At<String> {
+        self.name.clone()
+    }
+
     /// The header of the table.
     pub(super) fn place(&self) -> Span {
         self.place.clone()
@@ -104,13 +135,28 @@ impl<'a> Fields<'a> {
         self.table.is_empty()
     }
 
+    /// Notes that the table is empty, which is a mistake.
+    pub(super) fn note_empty(&mut self) {
+        let Some(empty) = &self.vocabulary.empty else {
+            return;
+        };
+        let key = &self.name.value;
+        let outer = self.title.strip_suffix(&format!(".{key}]"));
+        let outer = outer.unwrap_or(&self.title);
+        let message = format!("`{key}` in `{outer}]` {}", empty.message);
+        self.found.push(
+            Diagnostic::error(Code::EmptyList, message)
+                .at(&self.name.span, empty.label)
+                .help(empty.help),
+        );
+    }
+
     /// Notes a mistake.
     pub(super) fn note(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
     }
 
-    /// A key's value as it stands; where there is none, that of a misspelling of it: what else is wrong with it is
-    /// told in the same run.
+    /// A key's value as it stands; where there is none, that of a misspelling of it: one run reports every mistake in it.
     pub(super) fn value(&self, key: &str) -> Option<(&'a DeValue<'a>, Span)> {
         let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
@@ -134,37 +180,27 @@ impl<'a> Fields<'a> {
         self.take(read(text), span)
     }
 
-    /// A text, or a list of them, each of which `read` understands. A list that is written is not empty.
-    pub(super) fn texts<T>(
+    /// A value or a list of values; `read` notes what is wrong with one.
+    pub(super) fn items<T>(
         &mut self,
         key: &'static str,
-        read: impl Fn(&str) -> Result<T, ValueError>,
+        mut read: impl FnMut(&mut Self, &DeValue<'a>, &Span) -> Option<T>,
     ) -> List<T> {
         let Some((value, whole)) = self.value(key) else {
             return Setting::Absent;
         };
-        let items: Vec<(&DeValue<'_>, Span)> = match value {
-            DeValue::Array(items) => items
-                .iter()
-                .map(|item| (item.get_ref(), item.span()))
-                .collect(),
-            single => vec![(single, whole.clone())],
+        let (mut entries, mut good) = (Vec::new(), true);
+        let mut one = |item: &DeValue<'a>, span: Span| match read(self, item, &span) {
+            Some(value) => entries.push(At::new(value, span)),
+            None => good = false,
         };
-        let alone = matches!(value, DeValue::String(_));
-        let mut entries = Vec::with_capacity(items.len());
-        let mut good = true;
-        for (item, span) in items {
-            let entry = match item {
-                DeValue::String(text) => {
-                    let list = || alone.then(|| as_list(text, &read)).flatten();
-                    self.take(read(text).map_err(|wrong| wrong.instead_if(list())), span)
+        match value {
+            DeValue::Array(items) => {
+                for item in items.iter() {
+                    one(item.get_ref(), item.span());
                 }
-                other => self.wrong_type(key, other, &span),
-            };
-            match entry {
-                Setting::Valid(entry) => entries.push(entry),
-                Setting::Absent | Setting::Partial(_) | Setting::Invalid => good = false,
             }
+            single => one(single, whole.clone()),
         }
         let entries = At::new(entries, whole);
         if good {
@@ -174,91 +210,104 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One of some words.
-    pub(super) fn choice<T: Copy>(
+    /// A text, or a list of them, each of which `read` understands. A list that is written is not empty.
+    pub(super) fn texts<T>(
         &mut self,
         key: &'static str,
-        words: &[(&'static str, T)],
-        later: &[&str],
-    ) -> Setting<T> {
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> List<T> {
+        let alone = matches!(self.value(key), Some((DeValue::String(_), _)));
+        self.items(key, |fields, item, span| {
+            let DeValue::String(text) = item else {
+                fields.wrong_type::<T>(key, item, span);
+                return None;
+            };
+            let list = || alone.then(|| as_list(text, &read)).flatten();
+            match read(text).map_err(|wrong| wrong.instead_if(list())) {
+                Ok(value) => Some(value),
+                Err(wrong) => {
+                    fields.found.push(wrong.at(span));
+                    None
+                }
+            }
+        })
+    }
+
+    /// One of the words of a type.
+    pub(super) fn choice<T: Words>(&mut self, key: &'static str) -> Setting<T> {
         let Some((value, span)) = self.value(key) else {
             return Setting::Absent;
         };
         let DeValue::String(text) = value else {
             return self.wrong_type(key, value, &span);
         };
-        if let Some((_, meaning)) = words.iter().find(|(word, _)| word == text) {
-            return Setting::Valid(At::new(*meaning, span));
+        if let Some(value) = T::of(text) {
+            return Setting::Valid(At::new(value, span));
         }
-        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let diagnostic = if later.contains(&text.as_ref()) {
+        let diagnostic = if T::LATER.contains(&text.as_ref()) {
             Diagnostic::error(
                 Code::NotAvailable,
                 format!("`{key} = \"{text}\"` is not available in this version"),
             )
-            .at(&span, format!("{} can be had", all_of(&names)))
+            .at(&span, format!("{} can be had", all_of(T::WORDS)))
         } else {
+            let near = nearest(text, T::WORDS.iter().copied());
             Diagnostic::error(
                 Code::BadChoice,
                 format!("{} is no choice for `{key}`", quoted(text)),
             )
-            .at(&span, format!("must be {}", one_of(&names)))
-            .help_if(
-                nearest(text, names.iter().copied()).map(|near| format!("did you mean `{near}`?")),
-            )
+            .at(&span, format!("must be {}", one_of(T::WORDS)))
+            .help_if(near.map(|near| format!("did you mean `{near}`?")))
         };
         self.found.push(diagnostic);
         Setting::Invalid
     }
 
-    /// A whole number within the range of the vocabulary.
-    pub(super) fn whole(&mut self, key: &'static str) -> Setting<u32> {
+    /// A whole number within this range.
+    pub(super) fn whole(&mut self, key: &'static str, range: RangeInclusive<u32>) -> Setting<u32> {
         let Some((value, span)) = self.value(key) else {
             return Setting::Absent;
-        };
-        let shape = self.vocabulary.key(key).map(|key| key.shape);
-        let Some((least, most)) = shape.and_then(Shape::range) else {
-            return Setting::Invalid;
         };
         let DeValue::Integer(number) = value else {
             return self.wrong_type(key, value, &span);
         };
         let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
-        let within = number
-            .and_then(|number| u64::try_from(number).ok())
-            .filter(|number| (least..=most).contains(number));
-        match within.and_then(|number| u32::try_from(number).ok()) {
+        let within = number.and_then(|number| u32::try_from(number).ok());
+        match within.filter(|number| range.contains(number)) {
             Some(number) => Setting::Valid(At::new(number, span)),
             None => {
                 let diagnostic = Diagnostic::error(
                     Code::BadNumber,
                     format!("`{key}` in `{}` is out of range", self.title),
                 )
-                .at(&span, format!("must be from {least} to {most}"));
+                .at(
+                    &span,
+                    format!("must be from {} to {}", range.start(), range.end()),
+                );
                 self.found.push(diagnostic);
                 Setting::Invalid
             }
         }
     }
 
-    /// Yes or no.
-    pub(super) fn flag(&mut self, key: &'static str) -> Setting<bool> {
-        match self.value(key) {
-            None => Setting::Absent,
-            Some((DeValue::Boolean(flag), span)) => Setting::Valid(At::new(*flag, span)),
-            Some((other, span)) => self.wrong_type(key, other, &span),
-        }
-    }
-
-    /// Reads a table that stands inside this one, under `name`.
+    /// Reads a table that stands inside this one, under `path`.
     pub(super) fn inner<T>(
         &mut self,
         vocabulary: &'static Table,
-        name: &str,
-        (table, place): (&DeTable<'_>, Span),
-        read: impl FnOnce(Fields<'_>) -> T,
+        path: &str,
+        name: At<String>,
+        table: &DeTable<'_>,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> T {
-        read(Fields::new(vocabulary, name, place, table, self.found))
+        let outer = self.title.trim_end_matches(']');
+        let mut fields = Fields {
+            title: format!("{outer}.{path}]"),
+            place: name.span.clone(),
+            name,
+            ..Fields::unchecked(vocabulary, table, self.found)
+        };
+        fields.check();
+        read(&mut fields)
     }
 
     /// A time.
@@ -276,14 +325,6 @@ impl<'a> Fields<'a> {
                 Setting::Invalid
             }
             _ => time,
-        }
-    }
-
-    /// Bytes in a second, or a bare 0.
-    pub(super) fn byte_rate(&mut self, key: &'static str) -> Setting<u64> {
-        match self.value(key) {
-            Some((value @ DeValue::Integer(_), span)) => self.take(byte_rate(&number(value)), span),
-            _ => self.text(key, byte_rate),
         }
     }
 
@@ -308,9 +349,9 @@ impl<'a> Fields<'a> {
         let shape = self
             .vocabulary
             .key(key)
-            .map_or(Shape::Text, |key| key.shape);
+            .map_or(ValueShape::Text, |key| key.shape());
         let diagnostic = match (shape, value) {
-            (Shape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
+            (ValueShape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
                 let number = number(value);
                 Diagnostic::error(
                     Code::BadDuration,
@@ -319,7 +360,7 @@ impl<'a> Fields<'a> {
                 .at(span, "how long is that?")
                 .help_if(help_of(duration(&number)))
             }
-            (Shape::Rate, DeValue::Integer(_) | DeValue::Float(_)) => {
+            (ValueShape::Rate(_), DeValue::Integer(_) | DeValue::Float(_)) => {
                 let number = number(value);
                 Diagnostic::error(
                     Code::BadRate,
@@ -328,13 +369,13 @@ impl<'a> Fields<'a> {
                 .at(span, "in how long?")
                 .help_if(help_of(rate(&number)))
             }
-            (Shape::Whole { .. } | Shape::Cost, DeValue::String(text))
+            (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
                 if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
             {
                 self.type_error(key, shape, value, span)
                     .help(format!("write `{key} = {text}`, without quotes"))
             }
-            (Shape::Texts | Shape::Text, DeValue::Integer(_)) if key == "listen" => self
+            (ValueShape::Texts | ValueShape::Text, DeValue::Integer(_)) if key == "listen" => self
                 .type_error(key, shape, value, span)
                 .help_if(help_of(address(&number(value)))),
             _ => self.type_error(key, shape, value, span),
@@ -343,7 +384,13 @@ impl<'a> Fields<'a> {
         Setting::Invalid
     }
 
-    fn type_error(&self, key: &str, shape: Shape, value: &DeValue<'_>, span: &Span) -> Diagnostic {
+    fn type_error(
+        &self,
+        key: &str,
+        shape: ValueShape,
+        value: &DeValue<'_>,
+        span: &Span,
+    ) -> Diagnostic {
         let example = self.vocabulary.key(key).map_or("", |key| key.example);
         Diagnostic::error(
             Code::WrongType,
@@ -430,8 +477,8 @@ fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
     read.err()?.shown_help()
 }
 
-/// A number as somebody would write it into a text.
-fn number(value: &DeValue<'_>) -> String {
+/// A number as it would stand in a text.
+pub(super) fn number(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => {
             number.as_str().trim_start_matches(['+', '-']).to_owned()

@@ -1,32 +1,37 @@
-//! `[groups.NAME]` as written. What its members are is read by [`super::super::groups`], which knows what they are looked
-//! up by.
+//! `[groups.NAME]`. What its members are is read by [`super::super::groups`], which knows what they are looked up by.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::source::{At, Span};
+use super::super::outline::show;
 use super::super::value::part;
+use super::super::vocabulary::ValueShape;
 use super::fields::Fields;
-use super::{List, Setting};
+use super::form::{Custom, TextsAs, any};
+use super::table::{Section as _, table};
+use super::{Items, Setting};
 use crate::key::{KeyPart, Mask};
 
-/// `[groups.NAME]`.
-#[derive(Debug)]
-pub(in crate::config) struct GroupTable {
-    pub(in crate::config) name: At<String>,
-    pub(in crate::config) place: Span,
-    pub(in crate::config) by: Setting<KeyPart>,
-    pub(in crate::config) members: List<String>,
-    pub(in crate::config) file: List<String>,
+table! {
+    /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has
+    /// read itself: a list, files, networks; at most 1000000. A request in several groups has the tier of the first of
+    /// them in this file. The log of a reload says how many members came and went, and nothing shows one.
+    GroupTable { name, place } = GROUPS, "groups", "a group", named true;
+
+    /// What of a request is looked up among the members, as in a limit's `by`: `header:NAME`, `cookie:NAME`,
+    /// `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
+    by: KeyPart = Custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
+
+    /// The members themselves: values, or `sha256:HEX` of one; blanks around a claim, a query's value, a cookie or a
+    /// part of the path count. With `by = "ip"` addresses and networks.
+    members: Items<String> = TextsAs(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
+
+    /// Files with one member on a line, written as in `members`; empty lines, blanks at either end, and what follows a
+    /// `#` at the start of a line or behind a blank, do not count. Paths start at this file's folder. They are watched
+    /// as this file is, and a file that is gone or has a mistake changes nothing.
+    file: Items<String> = TextsAs(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 
-pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> GroupTable {
-    let by = by(&mut fields);
-    let group = GroupTable {
-        place: fields.place(),
-        name,
-        by,
-        members: fields.texts("members", |text| Ok(text.to_owned())),
-        file: fields.texts("file", |text| Ok(text.to_owned())),
-    };
+pub(super) fn read(mut fields: Fields<'_>) -> GroupTable {
+    let group = GroupTable::read(&mut fields);
     if group.members.is_absent() && group.file.is_absent() {
         fields.note(
             Diagnostic::error(
@@ -41,8 +46,8 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> GroupTable {
 }
 
 /// One part of a request, of which there can be members.
-fn by(fields: &mut Fields<'_>) -> Setting<KeyPart> {
-    let by = match fields.text("by", part) {
+fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
+    let by = match fields.text(key, part) {
         Setting::Valid(by) => by,
         Setting::Absent => return Setting::Absent,
         Setting::Partial(_) | Setting::Invalid => return Setting::Invalid,
@@ -56,7 +61,7 @@ fn by(fields: &mut Fields<'_>) -> Setting<KeyPart> {
             "tells no clients apart",
             "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
         ),
-        Some(part) => return Setting::Valid(At::new(part, by.span)),
+        Some(part) => return Setting::of(Some(part), by.span),
     };
     let message = format!("nobody is a member of `{}` by this", fields.title());
     fields.note(

@@ -1,70 +1,77 @@
-//! `request_headers` and `response_headers` of a route as written.
+//! `request_headers` and `response_headers` of a route.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Direction, editable_field, field_value};
-use super::super::vocabulary::ROUTE_FIELDS;
-use super::Setting;
+use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
+use super::form::{Custom, Texts, any};
+use super::table::{Section as _, table};
+use super::{Items, Setting};
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
 use toml::de::DeValue;
 
-/// What stands under `key`.
+table! {
+    /// A change of fields.
+    HeaderChanges = ROUTE_FIELDS, "routes", "a change of fields", empty Some(Emptiness {
+            message: "changes nothing",
+            label: "",
+            help: "write what to `set`, to `add` or to `remove`, or leave it out",
+        });
+
+    /// Fields with the one value they are to have; a value may be `{ file = "..." }` or `{ env = "..." }`.
+    set: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
+
+    /// Fields that get a line more; values as under `set`.
+    add: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
+
+    /// Fields that go.
+    remove: Items<String> = Texts(any), Words("none"), "[\"server\"]";
+}
+
+/// Names of fields with their values, as written.
+type HeaderLines = Vec<(At<String>, At<String>)>;
+
+/// What becomes of fields in this direction; nothing where one of them is a mistake.
 pub(super) fn changes(
-    route: &str,
-    key: &'static str,
-    side: Direction,
+    read: HeaderChanges,
+    direction: Direction,
     fields: &mut Fields<'_>,
-) -> Setting<Changes> {
-    let Some((value, whole)) = fields.value(key) else {
-        return Setting::Absent;
-    };
-    let DeValue::Table(table) = value else {
-        return fields.wrong_type(key, value, &whole);
-    };
-    let name = format!("{route}.{key}");
-    let read = fields.inner(&ROUTE_FIELDS, &name, (table, whole.clone()), |mut inner| {
-        let set = lines("set", side, &mut inner);
-        let add = lines("add", side, &mut inner);
-        let remove = inner.texts("remove", |text| editable_field(side, text));
-        let (Some(set), Some(add)) = (set, add) else {
-            return None;
-        };
-        if remove.is_bad() {
-            return None;
+) -> Option<Changes> {
+    let set = resolved("set", &read.set, direction, fields);
+    let add = resolved("add", &read.add, direction, fields);
+    let mut remove = Vec::new();
+    let mut good = !read.is_bad();
+    for at in read.remove.entries() {
+        match fields.take(editable_field(direction, &at.value), at.span.clone()) {
+            Setting::Valid(name) => remove.push(name),
+            _ => good = false,
         }
-        let removed = remove.entries();
-        for (name, _) in set.iter().chain(&add) {
-            if let Some(also) = removed.iter().find(|at| at.value == name.value) {
-                contradiction(name, &also.span, &mut inner);
-                return None;
-            }
-        }
-        let plain = |lines: Vec<(At<HeaderName>, HeaderValue)>| {
-            let lines = lines.into_iter();
-            lines.map(|(name, value)| (name.value, value)).collect()
-        };
-        Some(Changes {
-            remove: removed.iter().map(|at| at.value.clone()).collect(),
-            set: plain(set),
-            add: plain(add),
-        })
-    });
-    match read {
-        Some(changes) if changes == Changes::default() => {
-            let nothing = Diagnostic::error(
-                Code::EmptyList,
-                format!("`{key}` in `{}` changes nothing", fields.title()),
-            )
-            .at(&whole, "")
-            .help("write what to `set`, to `add` or to `remove`, or leave it out");
-            fields.note(nothing);
-            Setting::Invalid
-        }
-        Some(changes) => Setting::Valid(At::new(changes, whole)),
-        None => Setting::Invalid,
     }
+    let (Some(set), Some(add), true) = (set, add, good) else {
+        return None;
+    };
+    for (name, _) in set.iter().chain(&add) {
+        if let Some(also) = remove.iter().find(|at| at.value == name.value) {
+            contradiction(name, &also.span, fields);
+            return None;
+        }
+    }
+    let plain = |lines: Vec<(At<HeaderName>, HeaderValue)>| {
+        let lines = lines.into_iter();
+        lines.map(|(name, value)| (name.value, value)).collect()
+    };
+    let changes = Changes {
+        remove: remove.into_iter().map(|at| at.value).collect(),
+        set: plain(set),
+        add: plain(add),
+    };
+    if changes == Changes::default() {
+        fields.note_empty();
+        return None;
+    }
+    Some(changes)
 }
 
 fn contradiction(name: &At<HeaderName>, removed: &Span, fields: &mut Fields<'_>) {
@@ -82,41 +89,55 @@ fn contradiction(name: &At<HeaderName>, removed: &Span, fields: &mut Fields<'_>)
     fields.note(diagnostic);
 }
 
-/// Names with their values; nothing when one of them is a mistake.
-fn lines(
-    key: &'static str,
-    side: Direction,
-    fields: &mut Fields<'_>,
-) -> Option<Vec<(At<HeaderName>, HeaderValue)>> {
+/// Names with texts.
+fn lines(key: &'static str, fields: &mut Fields<'_>) -> Setting<HeaderLines> {
     let Some((value, whole)) = fields.value(key) else {
-        return Some(Vec::new());
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
-        let _: Setting<()> = fields.wrong_type(key, value, &whole);
-        return None;
+        return fields.wrong_type(key, value, &whole);
     };
-    let mut lines: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
-    let mut good = true;
+    let (mut lines, mut good) = (Vec::new(), true);
     for (name, value) in table {
-        let written = name.get_ref().as_ref();
-        let name = fields.take(editable_field(side, written), name.span());
-        let value = match value.get_ref() {
-            DeValue::String(text) => fields.take(field_value(side, written, text), value.span()),
-            _ => {
-                let wrong = Diagnostic::error(
-                    Code::WrongType,
-                    format!("a field under `{key}` in `{}` takes a text", fields.title()),
-                )
-                .at(&value.span(), "");
-                fields.note(wrong);
-                Setting::Invalid
-            }
-        };
-        let (Setting::Valid(name), Setting::Valid(value)) = (name, value) else {
+        let DeValue::String(text) = value.get_ref() else {
+            let wrong = Diagnostic::error(
+                Code::WrongType,
+                format!("a field under `{key}` in `{}` takes a text", fields.title()),
+            );
+            fields.note(wrong.at(&value.span(), ""));
             good = false;
             continue;
         };
-        if let Some((first, _)) = lines.iter().find(|(other, _)| other.value == name.value) {
+        let name = At::new(name.get_ref().to_string(), name.span());
+        lines.push((name, At::new(text.to_string(), value.span())));
+    }
+    let lines = At::new(lines, whole);
+    if good {
+        Setting::Valid(lines)
+    } else {
+        Setting::Partial(lines)
+    }
+}
+
+/// The fields and values that `lines` name, each field once; nothing where one of them is a mistake.
+fn resolved(
+    key: &'static str,
+    lines: &Setting<HeaderLines>,
+    direction: Direction,
+    fields: &mut Fields<'_>,
+) -> Option<Vec<(At<HeaderName>, HeaderValue)>> {
+    let mut resolved: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
+    let mut good = true;
+    for (name, value) in lines.written().into_iter().flatten() {
+        let field = editable_field(direction, &name.value);
+        let field = fields.take(field, name.span.clone());
+        let value_read = field_value(direction, &name.value, &value.value);
+        let value = fields.take(value_read, value.span.clone());
+        let (Setting::Valid(name), Setting::Valid(value)) = (field, value) else {
+            good = false;
+            continue;
+        };
+        if let Some((first, _)) = resolved.iter().find(|(other, _)| other.value == name.value) {
             let twice = Diagnostic::error(
                 Code::Duplicate,
                 format!("`{key}` in `{}` has `{}` twice", fields.title(), name.value),
@@ -126,7 +147,7 @@ fn lines(
             fields.note(twice);
             good = false;
         }
-        lines.push((name, value.value));
+        resolved.push((name, value.value));
     }
-    good.then_some(lines)
+    good.then_some(resolved)
 }

@@ -3,14 +3,18 @@
 
 mod entry;
 
+pub(super) use entry::INCLUDE_ENTRY;
+
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::files::fence::real;
 use super::super::files::{Files, glob};
 use super::super::grant::Grant;
 use super::super::source::{At, Source, Span};
-use super::super::vocabulary::{self, IGNORE_WARNINGS, INCLUDE, TABLES};
+use super::super::vocabulary;
 use super::super::{MOST_BYTES, suggest};
-use super::{Document, Variables, syntax, unknown_table, variables};
+use super::{
+    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, unknown_table, variables,
+};
 use entry::Listed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,9 +50,10 @@ pub(in crate::config) fn gather(
         .flat_map(|listed| listed.files.iter().map(|file| (file, &listed.grant)));
     for (file, grant) in all {
         let before = gathering.found.len();
-        match glob::is_pattern(&file.value) {
-            true => gathering.pattern(file, grant),
-            false => gathering.file(file, grant),
+        if glob::is_pattern(&file.value) {
+            gathering.pattern(file, grant);
+        } else {
+            gathering.file(file, grant);
         }
         let new = &gathering.found[before..];
         if new.iter().any(|one| one.code == Code::Unreadable) {
@@ -57,7 +62,7 @@ pub(in crate::config) fn gather(
     }
 }
 
-/// The entries as they are written, as far as they can be read; what is wrong is told when the tree is read as a whole.
+/// The entries as they are written, as far as they can be read; mistakes are reported when the tree is read as a whole.
 fn entries(source: &Source) -> Vec<Listed> {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let mut only = DeTable::new();
@@ -70,6 +75,13 @@ fn entries(source: &Source) -> Vec<Listed> {
         Some(value) => entry::all(source, value, &variables, untold),
         None => Vec::new(),
     }
+}
+
+/// How an entry names a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FoundBy {
+    Pattern,
+    Path,
 }
 
 struct Gathering<'g> {
@@ -102,9 +114,10 @@ impl Gathering<'_> {
                     self.found.push(nothing);
                 }
                 for path in matched {
-                    match is_described(&path, &entry.value) {
-                        true => self.take(&path, entry, (grant, true)),
-                        false => self.disguised(&path, entry),
+                    if is_described(&path, &entry.value) {
+                        self.take(&path, entry, grant, FoundBy::Pattern);
+                    } else {
+                        self.disguised(&path, entry);
                     }
                 }
             }
@@ -115,7 +128,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// A link that leads to a file with a name that nobody would include: messages about its text would show whatever it is.
+    /// A link to a file whose name no pattern here describes. Messages about its text would show a file of any kind.
     fn disguised(&mut self, path: &Path, entry: &At<String>) {
         let message = format!(
             "`{}` leads to a file that `{}` does not describe",
@@ -139,11 +152,11 @@ impl Gathering<'_> {
                     ));
             return self.found.push(folder);
         }
-        self.take(&path, entry, (grant, false));
+        self.take(&path, entry, grant, FoundBy::Path);
     }
 
     /// Takes one file in. Two patterns may find the same one; a path that is written twice is a slip.
-    fn take(&mut self, path: &Path, entry: &At<String>, (grant, by_pattern): (&Arc<Grant>, bool)) {
+    fn take(&mut self, path: &Path, entry: &At<String>, grant: &Arc<Grant>, by: FoundBy) {
         let name = path.display().to_string();
         let place = real(path);
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == place) {
@@ -151,9 +164,9 @@ impl Gathering<'_> {
                 !(Arc::ptr_eq(first, grant) || first.is_plain() && grant.is_plain())
             });
             if let Some(first) = differs {
-                let twice = two_entries(&name, (&grant.span, &first.span));
+                let twice = two_entries(&name, &grant.span, &first.span);
                 self.found.push(twice);
-            } else if !by_pattern {
+            } else if by == FoundBy::Path {
                 let message = match first {
                     None => "the file includes itself".to_owned(),
                     Some(_) => format!("`{name}` is included twice"),
@@ -202,7 +215,6 @@ impl Gathering<'_> {
     }
 }
 
-/// What a file may do is not left to the order of entries.
 /// Is the file that a path leads to called as the last step of `pattern` has it?
 fn is_described(path: &Path, pattern: &str) -> bool {
     let place = real(path);
@@ -211,7 +223,8 @@ fn is_described(path: &Path, pattern: &str) -> bool {
     name.is_some_and(|name| glob::matches(last, name))
 }
 
-fn two_entries(name: &str, (second, first): (&Span, &Span)) -> Diagnostic {
+/// What a file may do is not left to the order of entries.
+fn two_entries(name: &str, second: &Span, first: &Span) -> Diagnostic {
     Diagnostic::error(
         Code::Conflict,
         format!(
@@ -280,7 +293,7 @@ fn join<'s>(
         }
         (Some(there), DeValue::Table(entries)) => match there.get_mut() {
             DeValue::Table(there) => (there, entries),
-            // What is wrong there is told; these names are not known for it.
+            // The mistake there has been reported, and these names are defined nowhere.
             _ => return,
         },
         _ => return,
@@ -325,7 +338,7 @@ fn only_in_main(source: &Source, name: &str, span: &Span) -> Diagnostic {
     ))
 }
 
-/// `include` itself: what is wrong with it is told, and it leaves the tree.
+/// `include` itself: its mistakes are reported, and it leaves the tree.
 pub(super) fn read(
     source: &Source,
     root: &mut DeTable<'_>,

@@ -1,20 +1,74 @@
-//! `[jwt]` as written. Keys are only pointed at here; [`super::super::jwt`] fetches them.
+//! `[jwt]`. Keys are only pointed at here; [`super::super::jwt`] fetches them.
 
-use super::super::source::{At, Span};
-use super::super::value::{ValueError, field};
-use super::super::vocabulary::JWT_KEY;
+use super::super::outline::{show, show_list, show_time};
+use super::super::source::At;
+use super::super::value::field;
+use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
-use super::{List, Setting};
+use super::form::{Custom, Flag, PlainText, TextAs, Texts, TextsAs, Time, WordList, any};
+use super::table::{Section as _, table};
+use super::words::words;
+use super::{Items, List};
 use http::HeaderName;
 use jsonwebtoken::Algorithm;
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// The algorithms that tokens may be signed with.
-pub(in crate::config) const ALGORITHMS: &[&str] = &[
-    "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256",
-    "ES384", "EdDSA",
-];
+table! {
+    /// Which JSON Web Tokens are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a limit
+    /// of its route asks for a claim: signature, `exp`, and `nbf` where it has one. A token that is there and not
+    /// believed is answered 401, whatever `missing` says. A claim that is neither a text nor a number is none:
+    /// `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.
+    Jwt { place } = JWT, "jwt", "the tokens";
+
+    /// Files with public keys in PEM (several in one file are all believed), or each with one shared secret where
+    /// `algorithms` are HS256, HS384 or HS512. A table gives its keys an id, which tokens name them by (`kid`); of
+    /// those without one at most 4 are for one algorithm. Paths start at this file's folder; the files are watched as
+    /// this file is.
+    keys: Items<KeyFile> = Custom(ValueShape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
+
+    /// Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name, and against
+    /// those that have none; one that names none, against 4 keys at most.
+    jwks: Items<String> = TextsAs(ValueShape::Files, any), Words("none, beside `keys`"), "\"jwks.json\"";
+
+    /// How tokens may be signed, and no other way, whatever they say: with private keys, or with shared secrets, not
+    /// both.
+    algorithms: Items<Algorithm> = WordList, Required, "[\"RS256\"]", Tokens(|tokens| show_list(&tokens.algorithms));
+
+    /// The issuer that a token must name (`iss`), one of these.
+    issuer: Items<String> = Texts(any), Words("anybody"), "\"https://id.example.com\"",
+        Tokens(|tokens| show_list(&tokens.issuer));
+
+    /// The audience that a token must name (`aud`), one of these.
+    audience: Items<String> = Texts(any), Words("anybody"), "\"orders-api\"",
+        Tokens(|tokens| show_list(&tokens.audience));
+
+    /// How far clocks may differ: so much later `exp` and so much earlier `nbf` still count, in whole seconds, `"1h"`
+    /// at most.
+    leeway: Duration = Time(Zero::Allowed), Value("\"0s\""), "\"30s\"", Tokens(|tokens| show_time(tokens.leeway));
+
+    /// A token that says no end of its time (`exp`) is not believed; with `false` it is, for as long as its key is.
+    require_exp: bool = Flag, Value("true"), "false", Tokens(|tokens| show(tokens.require_exp));
+
+    /// The field with the token: behind `Bearer` in `Authorization`, with or without it in others.
+    header: HeaderName = PlainText(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
+}
+
+table! {
+    /// A file with keys of tokens.
+    KeyFileTable = JWT_KEY, "jwt", "a file with keys";
+
+    /// The file.
+    file: String = TextAs(ValueShape::File, any), Required, "\"2026.pem\"";
+
+    /// What tokens call its keys.
+    kid: String = PlainText(any), Words("none"), "\"2026\"";
+}
+
+words! {
+    Algorithm: HS256 "HS256", HS384 "HS384", HS512 "HS512", RS256 "RS256", RS384 "RS384", RS512 "RS512",
+    PS256 "PS256", PS384 "PS384", PS512 "PS512", ES256 "ES256", ES384 "ES384", EdDSA "EdDSA"
+}
 
 /// A file with keys.
 #[derive(Debug, Clone)]
@@ -24,78 +78,25 @@ pub(in crate::config) struct KeyFile {
     pub(in crate::config) kid: Option<String>,
 }
 
-/// `[jwt]`.
-#[derive(Debug)]
-pub(in crate::config) struct Jwt {
-    pub(in crate::config) place: Span,
-    pub(in crate::config) keys: List<KeyFile>,
-    pub(in crate::config) jwks: List<String>,
-    pub(in crate::config) algorithms: List<Algorithm>,
-    pub(in crate::config) issuer: List<String>,
-    pub(in crate::config) audience: List<String>,
-    pub(in crate::config) leeway: Setting<Duration>,
-    pub(in crate::config) require_exp: Setting<bool>,
-    pub(in crate::config) header: Setting<HeaderName>,
-}
-
-pub(super) fn read(mut fields: Fields<'_>) -> Jwt {
-    let text = |text: &str| Ok(text.to_owned());
-    Jwt {
-        place: fields.place(),
-        keys: key_files(&mut fields),
-        jwks: fields.texts("jwks", text),
-        algorithms: fields.texts("algorithms", algorithm),
-        issuer: fields.texts("issuer", text),
-        audience: fields.texts("audience", text),
-        leeway: fields.time("leeway", Zero::Allowed),
-        require_exp: fields.flag("require_exp"),
-        header: fields.text("header", field),
-    }
-}
-
 /// A file, a table of a file and the id of its keys, or a list of such.
-fn key_files(fields: &mut Fields<'_>) -> List<KeyFile> {
-    let Some((value, whole)) = fields.value("keys") else {
-        return Setting::Absent;
-    };
-    let items: Vec<(&DeValue<'_>, Span)> = match value {
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| (item.get_ref(), item.span()))
-            .collect(),
-        single => vec![(single, whole.clone())],
-    };
-    let (mut files, many) = (Vec::with_capacity(items.len()), items.len());
-    for (item, span) in items {
-        let (file, kid) = match item {
-            DeValue::String(text) => (
-                Setting::Valid(At::new(text.clone().into_owned(), span.clone())),
-                Setting::Absent,
-            ),
-            DeValue::Table(table) => {
-                fields.inner(&JWT_KEY, "jwt.keys", (table, span.clone()), |mut inner| {
-                    let text = |text: &str| Ok(text.to_owned());
-                    (inner.text("file", text), inner.text("kid", text))
-                })
-            }
-            other => (fields.wrong_type("keys", other, &span), Setting::Absent),
-        };
-        if let (Setting::Valid(file), false) = (file, kid.is_bad()) {
-            let kid = kid.get().cloned();
-            files.push(At::new(KeyFile { file, kid }, span));
+fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
+    fields.items(key, |fields, item, span| match item {
+        DeValue::String(text) => Some(KeyFile {
+            file: At::new(text.clone().into_owned(), span.clone()),
+            kid: None,
+        }),
+        DeValue::Table(table) => {
+            let name = At::new(key.to_owned(), span.clone());
+            let read = fields.inner(&JWT_KEY, key, name, table, KeyFileTable::read);
+            let file = read.file.at().filter(|_| !read.kid.is_bad())?;
+            Some(KeyFile {
+                file: file.clone(),
+                kid: read.kid.get().cloned(),
+            })
         }
-    }
-    let files_read = files.len() == many;
-    let files = At::new(files, whole);
-    match files_read {
-        true => Setting::Valid(files),
-        false => Setting::Partial(files),
-    }
-}
-
-fn algorithm(text: &str) -> Result<Algorithm, ValueError> {
-    let known = ALGORITHMS.contains(&text).then(|| text.parse().ok());
-    known
-        .flatten()
-        .ok_or_else(|| ValueError::choice("algorithms", text, ALGORITHMS))
+        other => {
+            fields.wrong_type::<()>(key, other, span);
+            None
+        }
+    })
 }

@@ -1,118 +1,302 @@
-//! `[limits.NAME]` as written.
+//! `[limits.NAME]`.
 
+mod comparison;
 mod cost;
-mod lease;
+mod rate;
+mod tier;
 
 pub(in crate::config) use cost::CostSource;
-pub(in crate::config) use cost::read as read_cost;
+pub(in crate::config) use rate::RateEntry;
+pub(in crate::config) use tier::Tier;
 
+use super::super::describe;
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::source::{At, Span};
-use super::super::value::{Quota, ValueError, field, method, network, part, rate, tag, top, zone};
-use super::super::vocabulary::{LIMIT_CANDIDATE, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
+use super::super::outline::show;
+use super::super::source::At;
+use super::super::value::{
+    ErrorText, error_text, field, method, network, part, public_name, tag, top, zone,
+};
+use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
-use super::store::on_down;
-use super::tier::{Tier, tiers};
-use super::told::{self, Told};
-use super::{List, Setting};
+use super::form::{
+    COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Texts, Time, Whole, Word, WordList, any,
+    whole,
+};
+use super::server::error_body;
+use super::table::{Section as _, table};
+use super::words::{Words as _, words};
+use super::{Items, List, Setting};
 use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
-use crate::limit::{LeaseSetting, Mode, OnDown, Scope};
+use crate::limit::sliding_window::MAX_PARTS;
+use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
+use comparison::{
+    algorithm, anchor, burst, clock, delaying, joined, leaky, over, queue, shown_candidate,
+    shown_tiers, sliding,
+};
+use cost::COST;
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
+use rate::RATE;
+use std::num::NonZeroU32;
 use std::time::Duration;
+use tier::{LIMIT_TIER, tiers};
 use toml::de::DeValue;
 
-/// `[limits.NAME]`.
-#[derive(Debug, Clone)]
-pub(in crate::config) struct Limit {
-    pub(in crate::config) name: At<String>,
-    pub(in crate::config) place: Span,
-    /// Nothing stands for `everyone`.
-    pub(in crate::config) by: List<Option<KeyPart>>,
-    pub(in crate::config) missing: Setting<MissingKey>,
-    pub(in crate::config) rates: List<RateEntry>,
-    pub(in crate::config) burst: Setting<u32>,
-    pub(in crate::config) algorithm: Setting<Algorithm>,
-    pub(in crate::config) anchor: Setting<Anchor>,
-    pub(in crate::config) offset: Setting<Duration>,
-    pub(in crate::config) timezone: Setting<TimeZone>,
-    pub(in crate::config) buckets: Setting<u32>,
-    pub(in crate::config) strict: Setting<bool>,
-    pub(in crate::config) max: Setting<u32>,
-    pub(in crate::config) slot_ttl: Setting<Duration>,
-    pub(in crate::config) queue: Setting<u32>,
-    pub(in crate::config) max_wait: Setting<Duration>,
-    pub(in crate::config) over: Setting<Over>,
-    pub(in crate::config) cost: Setting<CostSource>,
-    pub(in crate::config) refund: List<Refund>,
-    pub(in crate::config) partial: Setting<bool>,
-    pub(in crate::config) dedupe: Setting<Dedupe>,
-    pub(in crate::config) exempt: Setting<Exempt>,
-    pub(in crate::config) scope: Setting<Scope>,
-    pub(in crate::config) on_down: Setting<OnDown>,
-    pub(in crate::config) lease: Setting<LeaseSetting>,
-    pub(in crate::config) with: Setting<String>,
-    pub(in crate::config) told: Told,
-    pub(in crate::config) mode: Setting<Mode>,
-    pub(in crate::config) candidate: Setting<Candidate>,
-    pub(in crate::config) unknown: Setting<UnknownKey>,
-    pub(in crate::config) tiers: List<Tier>,
+/// How many requests may be in flight.
+const SLOTS: Whole = Whole(1, 10_000);
+
+table! {
+    /// A named rule: what to count by, how much, what happens beyond. The name is the identity of its counters: new
+    /// numbers keep them, another name has its own.
+    Limit { name, place } = LIMITS, "limits", "a limit", named true;
+
+    /// What to count by: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`,
+    /// `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `jwt:CLAIM` (of a token that `[jwt]`
+    /// believes, with dots for claims inside others), `method`, `host`, `route`, `everyone`, or a list of parts that
+    /// form one key. A field or parameter that came several times with different values is answered with 400, since
+    /// Tollgate cannot know which of them the upstream believes; a cookie counts as missing then (with `missing =
+    /// "skip"` the client is counted by address: sending two cookies is no way out), and is read as most upstreams do:
+    /// without quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave
+    /// the process as digests only; methods outside the standards count as one.
+    by: Items<Option<KeyPart>> = Custom(ValueShape::Texts, by), Required, "\"ip\"",
+        Limit(|limit| show(describe::key(&limit.first().by)));
+
+    /// What a request without the key meets: 401, counted by address, not limited, or all of them on one counter. A
+    /// request that is answered 401 counts on its other limits.
+    missing: MissingKey = Word, Words("must be chosen where `by` names a header, a cookie, a query parameter or a claim"), "\"refuse\"",
+        Limit(|limit| show(limit.first().by.missing.word()));
+
+    /// How much in how long: `N/TIME`, the time with an optional number before its unit (us, ms, s, min, h, d, w,
+    /// month); a list is several windows checked as one.
+    rate: Items<RateEntry> = RATE, Words("required, but for `concurrency`, which has none"), "\"100/min\"",
+        Limit(|limit| joined(limit.rates, |one| Some(describe::rate(one))));
+
+    /// How many may arrive at once, in a bucket; windows and logs have none.
+    burst: u32 = COUNT, Computed("N of the rate; 1 for `leaky-bucket`", burst), "20",
+        Limit(|limit| joined(limit.rates, burst));
+
+    /// How it counts: refilled continuously, drained evenly (and delays), N in each window, N in a window that moves
+    /// with time and is seen in parts, N in any stretch of the time, each remembered (at most 10000), or how many are
+    /// in flight at once.
+    algorithm: Algorithm = Word, Value("\"token-bucket\""), "\"leaky-bucket\"",
+        Limit(|limit| show(algorithm(&limit.first().rule).word()));
+
+    /// Where a fixed window starts: at its first admitted request, or at whole multiples of its length by the clock
+    /// (UTC), and at midnight or the first for days with a `timezone` and for months. What is left of one window and
+    /// the whole of the next may come together: up to twice N at once, where `sliding-log` and a `strict` sliding
+    /// window never exceed N.
+    anchor: Anchor = Word, Value("\"first\""), "\"clock\"", Limit(|limit| anchor(limit.first()));
+
+    /// How much later than that windows by the clock start: `"8h"` for days that start at eight; less than the window.
+    offset: Duration = Time(Zero::Allowed), Value("\"0s\""), "\"8h\"",
+        Limit(|limit| clock(limit.first()).and_then(|(offset, _)| show(offset)));
+
+    /// Whose days and months they are, for windows by the clock over `d` and `month`; changes of daylight saving make
+    /// such a day longer or shorter.
+    timezone: TimeZone = PlainText(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
+        Limit(|limit| clock(limit.first()).and_then(|(_, zone)| show(zone)));
+
+    /// Parts that a sliding window is seen in; each is a whole number of milliseconds. The part that is leaving counts
+    /// in proportion.
+    buckets: u32 = Whole(1, MAX_PARTS), Value("1"), "6",
+        Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.parts)));
+
+    /// Whether the part of a sliding window that is leaving counts whole: then no stretch of the time ever sees more
+    /// than N, and some see less.
+    strict: bool = Flag, Value("false"), "true",
+        Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.strict)));
+
+    /// How many requests may be in flight at once, from the decision to the last byte, those held back and WebSockets
+    /// included.
+    max: u32 = SLOTS, Words("required for `concurrency`"), "20";
+
+    /// How long a slot of `concurrency` in Redis stays taken without a renewal, so how long after a gateway has died;
+    /// each slot is renewed every third of that time.
+    slot_ttl: Duration = Time(Zero::Refused), Value("\"30s\""), "\"10s\"",
+        Limit(|limit| limit.first().rule.holds().and_then(|rule| show(describe::span_as_written(rule.ttl))));
+
+    /// How many requests a leaky bucket holds back at most.
+    queue: u32 = COUNT, Computed("as many as go on within `max_wait`", queue), "100",
+        Limit(|limit| queue(limit.first()).and_then(show));
+
+    /// Longest that a leaky bucket holds a request back; a request that would wait longer is refused at once.
+    max_wait: Duration = Time(Zero::Allowed), Value("\"5s\""), "\"2s\"",
+        Limit(|limit| delaying(limit.first()).and_then(|rule| show(describe::span_as_written(rule.max_wait))));
+
+    /// What happens beyond the limit; only a leaky bucket delays.
+    over: Over = Word, Computed("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`", |limit| Some(format!("\"{}\"", over(limit).word()))), "\"refuse\"",
+        Limit(|limit| leaky(limit.first()).and_then(|_| show(over(limit.first()).word())));
+
+    /// How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1)
+    /// without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without
+    /// taking. Or what the response says, in a field (`response_header = "x-units"`) or a member of its JSON
+    /// (`response_json = "usage.total_tokens"`): `estimate` (1) is charged before, and settled when the response has
+    /// its number, `max` at most. Where the client leaves after the body began and before the number came, the request
+    /// takes `max` (all that the limit holds, without one), or with `on_leave = "estimate"` the estimate. What was too
+    /// much comes back; what was too little is charged all the same, so that the key may be in debt and waits longer.
+    /// Not for logs, concurrency and buckets that delay.
+    cost: CostSource = COST, Value("1"), "5", Limit(|limit| show(describe::cost(limit.first())));
+
+    /// After what a charge goes back: an answer of the upstream's from 500 on, or 502 and 504 for want of one (`5xx`),
+    /// or a request given up before anything of it was forwarded (`cancel`). A place in a queue goes back in any case
+    /// when its request leaves it.
+    refund: Items<Refund> = WordList, Words("nothing"), "[\"5xx\", \"cancel\"]",
+        Limit(|limit| show(describe::refund(limit.first().refund_on)));
+
+    /// Whether a request that costs more than is left is granted what is left, at least 1. The upstream reads the grant
+    /// in `Tollgate-Granted`; of a request's limits one at most may do so, and the others are charged in full.
+    partial: bool = Flag, Value("false"), "true", Limit(|limit| show(limit.first().partial));
+
+    /// Which field says that a request repeats another: the same id with the same method, path (normal form), query,
+    /// body (its first 16 KiB), cost and key is charged once within `ttl` (`"10min"`, `"7d"` at most). Its repeats,
+    /// `repeats` (3) at most, go free and get the same answer, and are not held back; more are charged. Refused
+    /// requests are not remembered. A request without the field, with two of them with an id of more than 256 bytes, or
+    /// whose body does not come within 5 s, is charged. `of = "path"` leaves out query and body. A charge on which a
+    /// repeat has gone free is not given back.
+    dedupe: Dedupe = InnerTable(whole), Words("every request is charged"), "{ header = \"idempotency-key\" }",
+        Limit(|limit| show(describe::dedupe(limit.first())));
+
+    /// Requests that it does not hold for: those of clients in these networks (`ip`), with exactly these `methods`, for
+    /// these `paths` and all below them, in their normal form, or of members of these `groups`. One of them is enough;
+    /// what is exempt is not charged and needs no key.
+    exempt: Exempt = InnerTable(whole), Words("nobody"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
+        Limit(|limit| show(describe::exempt(limit.first())));
+
+    /// Other numbers for groups, as `tiers.gold = { rate = "1000/min", burst = 200 }`; what a tier does not say is as
+    /// in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`.
+    /// Each tier has counters of its own: a client that changes tier starts afresh there.
+    tiers: Items<Tier> = Custom(ValueShape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
+        Limit(|limit| show(shown_tiers(limit.rates)));
+
+    /// What becomes of keys that no group knows: with `ip` they count by client address, so that inventing keys makes
+    /// no counters; with `refuse` they are answered 401, as a missing key is, and no other limit counts by them. Known
+    /// is a value that is a member of any group by the same part of the request, and there must be such a group.
+    unknown: UnknownKey = Word, Words("every key has a counter of its own"), "\"refuse\"",
+        Limit(|limit| show(describe::unknown(&limit.first().by)));
+
+    /// Which gateways count together: all on one Redis, or each gateway by itself, always in memory, so that N gateways
+    /// together admit N times as much. Another scope has counters of its own.
+    scope: Scope = Word, Value("\"cluster\""), "\"gateway\"", Limit(|limit| show(limit.first().scope.word()));
+
+    /// What it does while Redis is away: `local` counts in each gateway, which admits its share: as one of the gateways
+    /// that were there; `open` lets everything pass, `closed` answers 503. A request that one of its limits is closed
+    /// for is answered 503; else each of them does its own.
+    on_down: OnDown = Word, Words("`on_down` in `[store]`"), "\"closed\"",
+        Limit(|limit| show(describe::on_down(limit.first())));
+
+    /// Whether a gateway takes several permits of a busy key from Redis in one call and uses them up itself: `"auto"`,
+    /// `"off"`, or how many at once at most. All gateways together never admit more than the limit; permits that are
+    /// not used within 100 ms may be lost to it, or come back. Only where it is exact and worth it, see
+    /// docs/sparing.md.
+    lease: LeaseSetting = Custom(ValueShape::Lease, lease), Value("\"auto\""), "\"off\"",
+        Limit(|limit| show(limit.first().leasing));
+
+    /// A tag under which its counters live in one slot of a Redis Cluster, together with those of all limits that name
+    /// it: what such limits decide of a request is one call, charged all or none. Another tag starts the counters
+    /// afresh.
+    with: String = PlainText(tag), Words("its own keys, spread over the cluster"), "\"shop\"",
+        Limit(|limit| show(limit.first().with.as_deref().unwrap_or("its own keys")));
+
+    /// What clients see instead of its name, in `RateLimit` and in refusals; logs and metrics keep the name.
+    public_name: String = PlainText(public_name), Words("the limit's name"), "\"requests\"",
+        Limit(|limit| show(limit.first().public_name()));
+
+    /// The status of its refusals; gRPC clients get `RESOURCE_EXHAUSTED` whatever it is.
+    status: u32 = Whole(400, 599), Value("429"), "503", Limit(|limit| show(limit.first().answers.refusal));
+
+    /// What its refusals look like, in the words of [`[response]`](#response): `problem+json`, `text`, `html`, `accept`
+    /// or `file:PATH`. A request without the key is answered as `[response]` says.
+    body: ErrorText = TextAs(ValueShape::ErrorBody, error_text), Words("`body` in `[response]`"), "\"file:slow-down.html\"",
+        Limit(|limit| error_body(limit.body));
+
+    /// The status for a request without the key, where `missing` is `"refuse"`, or with a key that no group knows,
+    /// where `unknown` is.
+    missing_status: u32 = Whole(400, 599), Value("401"), "403", Limit(|limit| show(limit.first().answers.keyless));
+
+    /// Whether CORS preflights leave its counters alone. A preflight is `OPTIONS` with `Origin` and
+    /// `Access-Control-Request-Method`, without body, `Cookie`, `Authorization` and a field that asks for another
+    /// method, as browsers send it. `free` preflights count on a counter of their own with the limit's numbers, by
+    /// address where the limit counts by what they cannot have, so that no client's own requests are charged for them
+    /// and a flood of preflights is refused; a limit on what is in flight counts them with all else. All other
+    /// `OPTIONS` are requests as any.
+    preflights: Preflights = Word, Value("\"free\""), "\"counted\"",
+        Limit(|limit| show(limit.first().answers.preflights.word()));
+
+    /// Whether it decides, or is only counted beside the limits that do: a shadow refuses and delays no request, stands
+    /// in no response, and is charged when the request is admitted and it would admit it too. Its verdict is in the
+    /// access log, the metrics and `simulate`. A change of the mode keeps the counters.
+    mode: Mode = Word, Value("\"enforce\""), "\"shadow\"", Limit(|limit| show(limit.first().mode.as_str()));
+
+    /// Other numbers for the same limit, counted beside its own on counters of their own and reported as a shadow's:
+    /// `rate`, `burst`, `max`, `queue` and `max_wait`. Those that it does not say, and all else, are the limit's.
+    candidate: Candidate = InnerTable(whole), Words("none"), "{ rate = \"8/s\" }",
+        Limit(|limit| show(shown_candidate(limit.candidate)));
 }
 
-/// Numbers that are counted beside a limit's own; those that it does not say are the limit's.
-#[derive(Debug, Clone)]
-pub(in crate::config) struct Candidate {
-    pub(in crate::config) rates: List<RateEntry>,
-    pub(in crate::config) burst: Setting<u32>,
-    pub(in crate::config) max: Setting<u32>,
-    pub(in crate::config) queue: Setting<u32>,
-    pub(in crate::config) max_wait: Setting<Duration>,
+table! {
+    /// Numbers to be counted beside a limit's own.
+    Candidate = LIMIT_CANDIDATE, "limits", "a candidate", takes Some("`{ rate = \"8/s\", burst = 16 }`"),
+        empty Some(Emptiness {
+            message: "changes nothing",
+            label: "at least one number",
+            help: "leave it out, or write `candidate = { rate = \"8/s\" }`",
+        });
+
+    /// How much in how long.
+    rate: Items<RateEntry> = RATE, Words("the limit's"), "\"8/s\"";
+
+    /// How many may arrive at once.
+    burst: u32 = COUNT, Words("the limit's"), "16";
+
+    /// How many may be in flight at once.
+    max: u32 = SLOTS, Words("the limit's"), "10";
+
+    /// How many a leaky bucket would hold back.
+    queue: u32 = COUNT, Words("the limit's"), "50";
+
+    /// Longest that a leaky bucket would hold one back.
+    max_wait: Duration = Time(Zero::Allowed), Words("the limit's"), "\"1s\"";
 }
 
-impl Limit {
-    /// The limit with the numbers of its candidate, if it has one.
-    pub(in crate::config) fn with_candidate(&self) -> Option<Self> {
-        let candidate = self.candidate.get()?.clone();
-        let mut limit = self.clone();
-        if !candidate.rates.is_absent() {
-            if candidate.rates.entries().len() > 1 {
-                // Each of them has its own.
-                limit.burst = Setting::Absent;
-            }
-            limit.rates = candidate.rates;
-        }
-        let number = |given: Setting<u32>, own: &mut Setting<u32>| {
-            if !given.is_absent() {
-                *own = given;
-            }
-        };
-        number(candidate.burst, &mut limit.burst);
-        number(candidate.max, &mut limit.max);
-        number(candidate.queue, &mut limit.queue);
-        if !candidate.max_wait.is_absent() {
-            limit.max_wait = candidate.max_wait;
-        }
-        Some(limit)
-    }
+table! {
+    /// Requests that a limit does not count.
+    Exempt = LIMIT_EXEMPT, "limits", "an exemption", takes Some("`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"], groups = [\"internal\"] }`"),
+        empty Some(Emptiness {
+            message: "exempts nobody",
+            label: "at least one of `ip`, `methods`, `paths` and `groups`",
+            help: "leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`",
+        });
+
+    /// Networks of clients.
+    ip: Items<IpNet> = Texts(network), Words("none"), "[\"10.0.0.0/8\"]";
+
+    /// Methods.
+    methods: Items<Method> = Texts(method), Words("none"), "[\"OPTIONS\"]";
+
+    /// Paths, each with all below it.
+    paths: Items<Box<str>> = Texts(top), Words("none"), "[\"/healthz\"]";
+
+    /// Groups, with all their members.
+    groups: Items<String> = Texts(any), Words("none"), "[\"internal\"]";
 }
 
-/// Whom a limit does not hold for.
-#[derive(Debug, Clone)]
-pub(in crate::config) struct Exempt {
-    pub(in crate::config) ip: List<IpNet>,
-    pub(in crate::config) methods: List<Method>,
-    pub(in crate::config) paths: List<Box<str>>,
-    pub(in crate::config) groups: List<String>,
-}
+table! {
+    /// Ids that are charged once.
+    Dedupe = LIMIT_DEDUPE, "limits", "a dedupe", takes Some("`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`");
 
-/// Which requests are repeats of others.
-#[derive(Debug, Clone)]
-pub(in crate::config) struct Dedupe {
-    pub(in crate::config) header: At<HeaderName>,
-    pub(in crate::config) ttl: Setting<Duration>,
-    pub(in crate::config) repeats: Setting<u32>,
-    pub(in crate::config) of: Setting<Sameness>,
+    /// The field with the id.
+    header: HeaderName = PlainText(field), Required, "\"idempotency-key\"";
+
+    /// How long an id is remembered, from its charge on.
+    ttl: Duration = Time(Zero::Refused), Value("\"10min\""), "\"1h\"";
+
+    /// How many repeats go free in that time.
+    repeats: u32 = Whole(1, 1_000), Value("3"), "5";
+
+    /// What a repeat has in common with the request that it repeats, beside id, method, cost and key: path, query and
+    /// the first 16 KiB of the body (`request`), or the `path` alone.
+    of: Sameness = Word, Value("\"request\""), "\"path\"";
 }
 
 /// After what a charge goes back.
@@ -120,14 +304,6 @@ pub(in crate::config) struct Dedupe {
 pub(in crate::config) enum Refund {
     Errors,
     Cancels,
-}
-
-/// One of a limit's rates.
-#[derive(Debug, Clone)]
-pub(in crate::config) struct RateEntry {
-    pub(in crate::config) quota: At<Quota>,
-    /// Of this rate alone, in a list.
-    pub(in crate::config) burst: Setting<u32>,
 }
 
 /// Where a fixed window starts.
@@ -148,20 +324,6 @@ pub(in crate::config) enum Algorithm {
     Concurrency,
 }
 
-impl Algorithm {
-    /// As the file writes it.
-    pub(in crate::config) fn as_str(self) -> &'static str {
-        match self {
-            Self::TokenBucket => "token-bucket",
-            Self::LeakyBucket => "leaky-bucket",
-            Self::FixedWindow => "fixed-window",
-            Self::SlidingWindow => "sliding-window",
-            Self::SlidingLog => "sliding-log",
-            Self::Concurrency => "concurrency",
-        }
-    }
-}
-
 /// What happens beyond a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Over {
@@ -169,276 +331,91 @@ pub(in crate::config) enum Over {
     Delay,
 }
 
-pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
-    let by = fields.texts("by", part);
-    let by = match by.at() {
-        Some(at) if at.value.is_empty() => {
-            fields.note(
-                Diagnostic::error(
-                    Code::EmptyList,
-                    format!("`by` in `{}` names nothing", fields.title()),
-                )
-                .at(&at.span, "at least one part")
-                .help("write `by = \"everyone\"` for one counter that all requests share"),
-            );
-            Setting::Invalid
-        }
-        _ => by,
-    };
-    let algorithm = fields.choice(
-        "algorithm",
-        &[
-            ("token-bucket", Algorithm::TokenBucket),
-            ("leaky-bucket", Algorithm::LeakyBucket),
-            ("fixed-window", Algorithm::FixedWindow),
-            ("sliding-window", Algorithm::SlidingWindow),
-            ("sliding-log", Algorithm::SlidingLog),
-            ("concurrency", Algorithm::Concurrency),
-        ],
-        &[],
-    );
-    // Without a word about the algorithm, or with one that nobody knows, it is a bucket that lacks its rate.
-    match algorithm.or(Algorithm::TokenBucket) {
+words! { Refund: Errors "5xx", Cancels "cancel" }
+words! { Anchor: First "first", Clock "clock" }
+words! {
+    Algorithm: TokenBucket "token-bucket", LeakyBucket "leaky-bucket", FixedWindow "fixed-window",
+    SlidingWindow "sliding-window", SlidingLog "sliding-log", Concurrency "concurrency"
+}
+words! { Over: Refuse "refuse", Delay "delay" }
+words! { MissingKey: Refuse "refuse", Ip "ip", Skip "skip", Shared "shared" }
+words! { UnknownKey: Ip "ip", Refuse "refuse" }
+words! { Scope: Cluster "cluster", Gateway "gateway" }
+words! { Preflights: Free "free", Counted "counted" }
+words! { Mode: Enforce "enforce", Shadow "shadow" }
+words! { Sameness: Request "request", Path "path" }
+words! { LeaseSetting: Auto "auto", Off "off" }
+
+pub(super) fn read(mut fields: Fields<'_>) -> Limit {
+    let limit = Limit::read(&mut fields);
+    // Without a word about the algorithm, or with an unknown one, it is a bucket that lacks its rate.
+    match limit.algorithm() {
         Algorithm::Concurrency => fields.require("max"),
         _ => fields.require("rate"),
     }
-    let limit = name.value.clone();
-    let rates = rates(&limit, &mut fields);
-    Limit {
-        place: fields.place(),
-        name,
-        by,
-        rates,
-        missing: fields.choice(
-            "missing",
-            &[
-                ("refuse", MissingKey::Refuse),
-                ("ip", MissingKey::Ip),
-                ("skip", MissingKey::Skip),
-                ("shared", MissingKey::Shared),
-            ],
-            &[],
-        ),
-        burst: fields.whole("burst"),
-        algorithm,
-        anchor: fields.choice(
-            "anchor",
-            &[("first", Anchor::First), ("clock", Anchor::Clock)],
-            &[],
-        ),
-        offset: fields.time("offset", Zero::Allowed),
-        timezone: fields.text("timezone", zone),
-        buckets: fields.whole("buckets"),
-        strict: fields.flag("strict"),
-        max: fields.whole("max"),
-        slot_ttl: fields.time("slot_ttl", Zero::Refused),
-        queue: fields.whole("queue"),
-        max_wait: fields.time("max_wait", Zero::Allowed),
-        over: fields.choice(
-            "over",
-            &[("refuse", Over::Refuse), ("delay", Over::Delay)],
-            &[],
-        ),
-        cost: cost::read(&limit, &mut fields),
-        refund: fields.texts("refund", refund),
-        partial: fields.flag("partial"),
-        dedupe: dedupe(&limit, &mut fields),
-        exempt: exempt(&limit, &mut fields),
-        scope: fields.choice(
-            "scope",
-            &[("cluster", Scope::Cluster), ("gateway", Scope::Gateway)],
-            &[],
-        ),
-        on_down: on_down(&mut fields),
-        lease: lease::read(&mut fields),
-        with: fields.text("with", tag),
-        told: told::read(&mut fields),
-        mode: fields.choice(
-            "mode",
-            &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)],
-            &[],
-        ),
-        candidate: candidate(&limit, &mut fields),
-        unknown: fields.choice(
-            "unknown",
-            &[("ip", UnknownKey::Ip), ("refuse", UnknownKey::Refuse)],
-            &[],
-        ),
-        tiers: tiers(&limit, &mut fields),
-    }
+    limit
 }
 
-/// One rate, or a list of rates of which each may have a burst of its own.
-pub(super) fn rates(name: &str, fields: &mut Fields<'_>) -> List<RateEntry> {
-    let Some((value, whole)) = fields.value("rate") else {
-        return Setting::Absent;
-    };
-    let items: Vec<(&DeValue<'_>, Span)> = match value {
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| (item.get_ref(), item.span()))
-            .collect(),
-        single => vec![(single, whole.clone())],
-    };
-    if items.is_empty() {
-        fields.note(
-            Diagnostic::error(
-                Code::EmptyList,
-                format!("`rate` in `{}` names no rate", fields.title()),
-            )
-            .at(&whole, "at least one")
-            .help("write one as `rate = \"100/min\"`"),
-        );
-    }
-    let listed = matches!(value, DeValue::Array(_));
-    let (mut entries, many) = (Vec::new(), items.len());
-    for (item, span) in items {
-        let (quota, burst) = match item {
-            DeValue::String(text) => (fields.take(rate(text), span.clone()), Setting::Absent),
-            DeValue::Table(table) if listed => {
-                let (name, place) = (format!("{name}.rate"), span.clone());
-                fields.inner(&LIMIT_RATE, &name, (table, place), |mut inner| {
-                    (inner.text("rate", rate), inner.whole("burst"))
-                })
-            }
-            other => (fields.wrong_type("rate", other, &span), Setting::Absent),
+impl Limit {
+    /// The limit with the numbers of its candidate, if it has one.
+    pub(in crate::config) fn with_candidate(&self) -> Option<Self> {
+        let candidate = self.candidate.get()?;
+        // Each rate of a list has its own burst.
+        let burst = match candidate.rate.entries().len() {
+            0 | 1 => self.burst.clone(),
+            _ => Setting::Absent,
         };
-        if let Setting::Valid(quota) = quota
-            && !burst.is_bad()
-        {
-            entries.push(At::new(RateEntry { quota, burst }, span));
+        Some(Self {
+            rate: candidate.rate.or_else(&self.rate),
+            burst: candidate.burst.or_else(&burst),
+            max: candidate.max.or_else(&self.max),
+            queue: candidate.queue.or_else(&self.queue),
+            max_wait: candidate.max_wait.or_else(&self.max_wait),
+            ..self.clone()
+        })
+    }
+
+    /// The limit with the numbers of a tier, under a name of its own.
+    pub(in crate::config) fn with_tier(&self, tier: &Tier) -> Self {
+        let name = format!("{}.tiers.{}", self.name.value, tier.name.value);
+        Self {
+            name: At::new(name, self.name.span.clone()),
+            rate: tier.rate.or_else(&self.rate),
+            burst: tier.burst.or_else(&self.burst),
+            max: tier.max.or_else(&self.max),
+            queue: tier.queue.or_else(&self.queue),
+            max_wait: tier.max_wait.or_else(&self.max_wait),
+            cost: tier.cost.or_else(&self.cost),
+            ..self.clone()
         }
     }
-    match entries.len() == many && many > 0 {
-        true => Setting::Valid(At::new(entries, whole)),
-        false => Setting::Invalid,
-    }
 }
 
-/// The field with the id, and how long it is remembered.
-fn dedupe(name: &str, fields: &mut Fields<'_>) -> Setting<Dedupe> {
-    let Some((value, whole)) = fields.value("dedupe") else {
-        return Setting::Absent;
+fn by(key: &'static str, fields: &mut Fields<'_>) -> List<Option<KeyPart>> {
+    let by = fields.texts(key, part);
+    let Some(at) = by.at().filter(|at| at.value.is_empty()) else {
+        return by;
     };
-    let DeValue::Table(table) = value else {
-        return fields.wrong_type("dedupe", value, &whole);
-    };
-    let name = format!("{name}.dedupe");
-    let read = |mut inner: Fields<'_>| {
-        let (header, ttl) = (
-            inner.text("header", field),
-            inner.time("ttl", Zero::Refused),
-        );
-        let repeats = inner.whole("repeats");
-        let words = [("request", Sameness::Request), ("path", Sameness::Path)];
-        let of = inner.choice("of", &words, &[]);
-        let Setting::Valid(header) = header else {
-            return None;
-        };
-        (!ttl.is_bad() && !repeats.is_bad() && !of.is_bad()).then_some(Dedupe {
-            header,
-            ttl,
-            repeats,
-            of,
-        })
-    };
-    match fields.inner(&LIMIT_DEDUPE, &name, (table, whole.clone()), read) {
-        Some(dedupe) => Setting::Valid(At::new(dedupe, whole)),
-        None => Setting::Invalid,
-    }
+    fields.note(
+        Diagnostic::error(
+            Code::EmptyList,
+            format!("`by` in `{}` names nothing", fields.title()),
+        )
+        .at(&at.span, "at least one part")
+        .help("write `by = \"everyone\"` for one counter that all requests share"),
+    );
+    Setting::Invalid
 }
 
-/// Numbers to be counted beside the limit's own.
-fn candidate(name: &str, fields: &mut Fields<'_>) -> Setting<Candidate> {
-    let Some((value, whole)) = fields.value("candidate") else {
-        return Setting::Absent;
-    };
-    let DeValue::Table(table) = value else {
-        return fields.wrong_type("candidate", value, &whole);
-    };
-    if table.is_empty() {
-        fields.note(
-            Diagnostic::error(
-                Code::EmptyList,
-                format!("`candidate` in `{}` changes nothing", fields.title()),
-            )
-            .at(&whole, "at least one number")
-            .help("leave it out, or write `candidate = { rate = \"8/s\" }`"),
-        );
-        return Setting::Invalid;
+/// A word, or how many permits.
+fn lease(key: &'static str, fields: &mut Fields<'_>) -> Setting<LeaseSetting> {
+    if !matches!(fields.value(key), Some((DeValue::Integer(_), _))) {
+        return fields.choice(key);
     }
-    let name = format!("{name}.candidate");
-    let read = |mut inner: Fields<'_>| {
-        let candidate = Candidate {
-            rates: rates(&name, &mut inner),
-            burst: inner.whole("burst"),
-            max: inner.whole("max"),
-            queue: inner.whole("queue"),
-            max_wait: inner.time("max_wait", Zero::Allowed),
-        };
-        let numbers = [&candidate.burst, &candidate.max, &candidate.queue];
-        let bad = candidate.rates.is_bad()
-            || candidate.max_wait.is_bad()
-            || numbers.iter().any(|number| number.is_bad());
-        (!bad).then_some(candidate)
-    };
-    match fields.inner(&LIMIT_CANDIDATE, &name, (table, whole.clone()), read) {
-        Some(candidate) => Setting::Valid(At::new(candidate, whole)),
-        None => Setting::Invalid,
-    }
-}
-
-/// Whom it does not hold for.
-fn exempt(name: &str, fields: &mut Fields<'_>) -> Setting<Exempt> {
-    let Some((value, whole)) = fields.value("exempt") else {
-        return Setting::Absent;
-    };
-    let DeValue::Table(table) = value else {
-        return fields.wrong_type("exempt", value, &whole);
-    };
-    if table.is_empty() {
-        fields.note(
-            Diagnostic::error(
-                Code::EmptyList,
-                format!("`exempt` in `{}` exempts nobody", fields.title()),
-            )
-            .at(
-                &whole,
-                "at least one of `ip`, `methods`, `paths` and `groups`",
-            )
-            .help("leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`"),
-        );
-        return Setting::Invalid;
-    }
-    let name = format!("{name}.exempt");
-    let read = |mut inner: Fields<'_>| {
-        let (ip, methods) = (inner.texts("ip", network), inner.texts("methods", method));
-        let paths = inner.texts("paths", top);
-        let groups = inner.texts("groups", |text| Ok(text.to_owned()));
-        let bad = [
-            ip.is_bad(),
-            methods.is_bad(),
-            paths.is_bad(),
-            groups.is_bad(),
-        ];
-        (!bad.contains(&true)).then_some(Exempt {
-            ip,
-            methods,
-            paths,
-            groups,
-        })
-    };
-    match fields.inner(&LIMIT_EXEMPT, &name, (table, whole.clone()), read) {
-        Some(exempt) => Setting::Valid(At::new(exempt, whole)),
-        None => Setting::Invalid,
-    }
-}
-
-/// One word of `refund`.
-fn refund(text: &str) -> Result<Refund, ValueError> {
-    match text {
-        "5xx" => Ok(Refund::Errors),
-        "cancel" => Ok(Refund::Cancels),
-        other => Err(ValueError::choice("refund", other, &["5xx", "cancel"])),
+    match fields.whole(key, 2..=1_000_000) {
+        Setting::Valid(at) => {
+            Setting::of(NonZeroU32::new(at.value).map(LeaseSetting::Most), at.span)
+        }
+        _ => Setting::Invalid,
     }
 }

@@ -1,21 +1,112 @@
-//! `[routes.NAME]` as written.
+//! `[routes.NAME]`.
+
+mod comparison;
 
 use super::super::diagnostic::{Code, Diagnostic};
+use super::super::outline::{show, show_list, show_time};
 use super::super::source::{At, Span};
 use super::super::value::{
     Direction, ValueError, condition_field, condition_parameter, condition_value, host, method,
     new_path, path, prefix,
 };
+use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
-use super::header_changes::changes;
+use super::form::{Custom, FilledTexts, InnerTable, PlainText, Texts, Time, Word, any};
+use super::header_changes::{HeaderChanges, changes};
 use super::static_reply::{Redirect, Respond, redirect, respond};
-use super::upstream::not_empty;
-use super::{List, Setting};
+use super::table::{Section as _, table};
+use super::words::{Words as _, words};
+use super::{Items, List, Setting};
 use crate::route::{Condition, HostPattern, PathPattern};
 use crate::snapshot::changes::Changes;
+use comparison::{conditions, header_changes, hosts, show_option, shown_redirect, shown_respond};
 use http::Method;
 use std::time::Duration;
 use toml::de::DeValue;
+
+table! {
+    /// Recognises requests and says where they go. The most specific route wins, never the first: exact host before
+    /// wildcard before any, then segment by segment literal before parameter before rest, then methods before any, then
+    /// more conditions (`headers`, `query`, `scheme`) before fewer; where one fails the next is tried.
+    Route { name, place } = ROUTES, "routes", "a route", named true, later &["retry"];
+
+    /// Hosts it is for: `api.example.com`, or `*.example.com` for all below it.
+    host: Items<HostPattern> = FilledTexts(host, "leave it out for any host"), Words("any host"), "\"api.example.com\"",
+        Route(|route| show(hosts(&route.rule.hosts)));
+
+    /// Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.
+    path: PathPattern = PlainText(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
+        Route(|route| show(route.rule.path.told()));
+
+    /// Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case
+    /// meet a more general route with its limits alone. ASCII letters of fixed segments, not of parameters, which
+    /// limits by `path:NAME` count byte for byte; a route for the very spelling goes before.
+    path_case: PathCase = Word, Value("\"sensitive\""), "\"insensitive\"";
+
+    /// Methods it is for; `GET` stands for `HEAD` too.
+    methods: Items<Method> = FilledTexts(method, "leave it out for any method"), Words("any method"), "[\"GET\", \"POST\"]",
+        Route(|route| show_list(&route.rule.methods));
+
+    /// Fields that its requests have: with this value, or with any (`true`). Several lines of a field are one value,
+    /// joined by `, `.
+    headers: Items<Condition> = Custom(ValueShape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Field(..))));
+
+    /// Parameters that the query of its requests has: names and values as they are when decoded, or `true` for any
+    /// value. A parameter that comes several times is one value, joined by `, `.
+    query: Items<Condition> = Custom(ValueShape::Conditions, query), Words("any"), "{ v = \"2\" }",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Query(..))));
+
+    /// How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of
+    /// `X-Forwarded-Proto`, or in `Forwarded` where that is the field it writes, else by the `:scheme` of an HTTP/2
+    /// request; over HTTP/1.1 a target of `https` is answered 400), `http` in all other cases.
+    scheme: Items<Condition> = Custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
+
+    /// What its paths begin with and the upstream does not see: `/api/orders` is forwarded as `/orders`. The query
+    /// stays; limits and the log see the path as it came.
+    strip_prefix: PathPattern = PlainText(prefix), Words("nothing"), "\"/api\"",
+        Route(|route| show_option(route.strip_prefix.as_deref()));
+
+    /// The path to forward instead, with the parameters of `path`, each as a whole segment; the query stays. Not beside
+    /// `strip_prefix`.
+    rewrite: String = PlainText(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
+        Route(|route| show_option(route.rewrite.as_deref()));
+
+    /// What becomes of a request's fields on the way to the upstream, after limits have read them: first `remove`, then
+    /// `set` (one line, whatever was there), then `add` (a line more). Fields that frame the message, belong to one
+    /// connection, or that Tollgate writes itself cannot be changed.
+    request_headers: Changes = InnerTable(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
+        Route(|route| header_changes(route.request_headers.as_ref()));
+
+    /// What becomes of a response's fields on the way to the client. An error that Tollgate answers itself, a refusal too, gets
+    /// what it does not have: nothing it says is replaced or removed.
+    response_headers: Changes = InnerTable(response_headers), Words("none"), "{ remove = [\"server\"] }",
+        Route(|route| header_changes(route.response_headers.as_ref()));
+
+    /// Name of the upstream that its requests go to.
+    upstream: String = PlainText(any), Unless(&["redirect", "respond"]), "\"orders\"",
+        Route(|route| show_option(route.upstream.as_deref()));
+
+    /// Instead of an upstream: leads its requests elsewhere. `to` is a path, or all from `https://` on, with the
+    /// parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the default). Limits hold
+    /// before it.
+    redirect: Redirect = InnerTable(redirect), Words("none"), "{ to = \"/new/{*rest}\" }",
+        Route(|route| shown_redirect(route.own.as_ref()));
+
+    /// Instead of an upstream: answers this, with `status` 200, an empty `body`, and `text/plain; charset=utf-8` as
+    /// `content_type` of a body unless they are written. Limits hold before it.
+    respond: Respond = InnerTable(respond), Words("none"), "{ status = 410 }",
+        Route(|route| shown_respond(route.own.as_ref()));
+
+    /// Names of the limits its requests are held to, beside those of `[defaults]`, of which `"!NAME"` drops one; all of
+    /// them admit a request, or none is charged.
+    limits: Items<String> = Texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
+        Route(|route| show_list(&route.limits));
+
+    /// Longest from forwarding, after any hold, to the head of the response; beyond it the answer is 504.
+    timeout: Duration = Time(Zero::Refused), Value("\"30s\""), "\"5s\"", Route(|route| show_time(route.timeout));
+}
 
 /// Are two spellings of a path that differ in case two paths?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,109 +115,78 @@ pub(in crate::config) enum PathCase {
     Insensitive,
 }
 
-/// `[routes.NAME]`.
-#[derive(Debug)]
-pub(in crate::config) struct Route {
-    pub(in crate::config) name: At<String>,
-    pub(in crate::config) place: Span,
-    pub(in crate::config) host: List<HostPattern>,
-    pub(in crate::config) path: Setting<PathPattern>,
-    pub(in crate::config) path_case: Setting<PathCase>,
-    pub(in crate::config) methods: List<Method>,
-    /// In fields, in the query, and the scheme: each with its place.
-    pub(in crate::config) conditions: [List<Condition>; 3],
-    pub(in crate::config) strip_prefix: Setting<PathPattern>,
-    /// Written as a path is.
-    pub(in crate::config) rewrite: Setting<String>,
-    pub(in crate::config) request_headers: Setting<Changes>,
-    pub(in crate::config) response_headers: Setting<Changes>,
-    pub(in crate::config) upstream: Setting<String>,
-    pub(in crate::config) redirect: Setting<Redirect>,
-    pub(in crate::config) respond: Setting<Respond>,
-    pub(in crate::config) limits: List<String>,
-    pub(in crate::config) timeout: Setting<Duration>,
+/// How requests came to the first proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Scheme {
+    Http,
+    Https,
 }
 
-pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
-    let host = fields.texts("host", host);
-    let host = not_empty(&mut fields, host, "host", "leave it out for any host");
-    let methods = fields.texts("methods", method);
-    let methods = not_empty(
-        &mut fields,
-        methods,
-        "methods",
-        "leave it out for any method",
-    );
-    let headers = conditions(
-        &mut fields,
-        "headers",
+words! { PathCase: Sensitive "sensitive", Insensitive "insensitive" }
+words! { Scheme: Http "http", Https "https" }
+
+pub(super) fn read(mut fields: Fields<'_>) -> Route {
+    let mut route = Route::read(&mut fields);
+    if route.path_case.get() == Some(&PathCase::Insensitive) {
+        route.path = route.path.map(PathPattern::in_any_case);
+    }
+    route
+}
+
+impl Route {
+    /// What it asks of fields, of the query, and of the scheme.
+    pub(in crate::config) fn conditions(&self) -> impl Iterator<Item = &At<Condition>> {
+        let all = [&self.headers, &self.query, &self.scheme];
+        all.into_iter().flat_map(|list| list.entries())
+    }
+}
+
+fn request_headers(read: HeaderChanges, fields: &mut Fields<'_>) -> Option<Changes> {
+    changes(read, Direction::Request, fields)
+}
+
+fn response_headers(read: HeaderChanges, fields: &mut Fields<'_>) -> Option<Changes> {
+    changes(read, Direction::Response, fields)
+}
+
+fn headers(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
+    named_conditions(
+        key,
         condition_field,
         condition_value,
         Condition::Field,
-    );
-    let query = conditions(
-        &mut fields,
-        "query",
+        fields,
+    )
+}
+
+fn query(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
+    named_conditions(
+        key,
         condition_parameter,
         condition_parameter,
         Condition::Query,
-    );
-    let scheme = fields.choice("scheme", &[("http", false), ("https", true)], &[]);
-    let scheme = match scheme {
+        fields,
+    )
+}
+
+fn scheme(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
+    match fields.choice::<Scheme>(key) {
         Setting::Valid(At { value, span }) => {
-            let condition = At::new(Condition::Https(value), span.clone());
+            let condition = At::new(Condition::Https(value == Scheme::Https), span.clone());
             Setting::Valid(At::new(vec![condition], span))
         }
         Setting::Absent => Setting::Absent,
         Setting::Invalid | Setting::Partial(_) => Setting::Invalid,
-    };
-    let [request_headers, response_headers] = [
-        ("request_headers", Direction::Request),
-        ("response_headers", Direction::Response),
-    ]
-    .map(|(key, side)| changes(&name.value, key, side, &mut fields));
-    let (redirect, respond) = (
-        redirect(&name.value, &mut fields),
-        respond(&name.value, &mut fields),
-    );
-    let cases = [
-        ("sensitive", PathCase::Sensitive),
-        ("insensitive", PathCase::Insensitive),
-    ];
-    let path_case = fields.choice("path_case", &cases, &[]);
-    let path = match fields.text("path", path) {
-        Setting::Valid(at) if path_case.get() == Some(&PathCase::Insensitive) => {
-            Setting::Valid(at.map(PathPattern::in_any_case))
-        }
-        path => path,
-    };
-    Route {
-        place: fields.place(),
-        name,
-        host,
-        path,
-        path_case,
-        methods,
-        conditions: [headers, query, scheme],
-        strip_prefix: fields.text("strip_prefix", prefix),
-        rewrite: fields.text("rewrite", new_path),
-        request_headers,
-        response_headers,
-        redirect,
-        respond,
-        upstream: fields.text("upstream", |text| Ok(text.to_owned())),
-        limits: fields.texts("limits", |text| Ok(text.to_owned())),
-        timeout: fields.time("timeout", Zero::Refused),
     }
 }
 
 /// Names, each with the value it is to have, or `true` for any.
-fn conditions<N: PartialEq, V>(
-    fields: &mut Fields<'_>,
+fn named_conditions<N: PartialEq, V>(
     key: &'static str,
     read_name: impl Fn(&str) -> Result<N, ValueError>,
     read_value: impl Fn(&str) -> Result<V, ValueError>,
     make: impl Fn(N, Option<V>) -> Condition,
+    fields: &mut Fields<'_>,
 ) -> List<Condition> {
     let Some((value, whole)) = fields.value(key) else {
         return Setting::Absent;
@@ -186,9 +246,10 @@ fn conditions<N: PartialEq, V>(
             _ => None,
         });
     let made = At::new(made.collect(), whole);
-    match good {
-        true => Setting::Valid(made),
-        false => Setting::Partial(made),
+    if good {
+        Setting::Valid(made)
+    } else {
+        Setting::Partial(made)
     }
 }
 
@@ -199,10 +260,9 @@ fn neither(title: &str, key: &str, is_false: bool, span: &Span) -> Diagnostic {
         format!("a name under `{key}` in `{title}` takes a text, or `true`"),
     )
     .at(span, "");
-    match is_false {
-        true => diagnostic.help(
-            "to take requests without it, leave it out: a route with more conditions is tried first",
-        ),
-        false => diagnostic.help("write the value in quotes, or `true` for any"),
-    }
+    diagnostic.help(if is_false {
+        "to take requests without it, leave it out: a route with more conditions is tried first"
+    } else {
+        "write the value in quotes, or `true` for any"
+    })
 }

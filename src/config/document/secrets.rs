@@ -58,7 +58,7 @@ fn is_literal(name: &str, value: &DeValue<'_>) -> bool {
     matches!(value, DeValue::String(text) if !text.is_empty()) && redaction::is_secret(name)
 }
 
-/// Whoever is to be recognised by this value can be imitated by all who read the file.
+/// A client or server that this value authenticates can be imitated by every reader of the file.
 fn in_file(name: &str, span: &Span) -> Diagnostic {
     Diagnostic::warning(
         Code::SecretInFile,

@@ -1,48 +1,100 @@
-//! `[store]` as written. Secrets are only pointed at here; [`super::super::store`] fetches them.
+//! `[store]` and the tables inside it. Secrets are only pointed at here; [`super::super::store`] fetches them.
 
 use super::super::diagnostic::{Code, Diagnostic};
+use super::super::outline::{show, show_time};
 use super::super::secret::SecretLocation;
 use super::super::source::At;
 use super::super::value::{server_name, store};
-use super::super::vocabulary::{STORE_SENTINEL, STORE_TLS, Table};
+use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::{Fields, Zero};
+use super::form::{
+    COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Time, Word, any, as_written,
+};
 use super::secrets;
+use super::table::table;
+use super::words::{Words as _, words};
 use crate::store::{Backend, OnDown, Secret};
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// `[store]`.
-#[derive(Debug, Default)]
-pub(in crate::config) struct Store {
-    pub(in crate::config) url: Setting<Backend>,
-    pub(in crate::config) username: Setting<SecretSource>,
-    pub(in crate::config) password: Setting<SecretSource>,
-    pub(in crate::config) tls: Setting<StoreTls>,
-    pub(in crate::config) sentinel: Setting<Sentinel>,
-    pub(in crate::config) functions: Setting<bool>,
-    pub(in crate::config) timeout: Setting<Duration>,
-    pub(in crate::config) on_down: Setting<OnDown>,
-    pub(in crate::config) prefix: Setting<String>,
-    pub(in crate::config) max_keys: Setting<u32>,
-    pub(in crate::config) together: Setting<bool>,
+table! {
+    /// Where counters live: in this process, or in a Redis that several gateways share.
+    Store = STORE, "store", "the store", later &["lease"];
+
+    /// `memory:`, `redis://[user[:password]@]host[:port][/database]`, `unix:/path[?db=NUMBER]`,
+    /// `redis+sentinel://h1,h2,h3/NAME[/database]` or `redis+cluster://h1,h2,h3`; `rediss` in place of `redis` is with
+    /// TLS.
+    url: Backend = TextAs(ValueShape::StoreUrl, store), Value("\"memory:\""), "\"redis://cache:6379/0\"", StoreAddress;
+
+    /// User of the Redis' access control list; `password` goes with it.
+    username: SecretSource = Custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
+
+    /// Password of the Redis user, best kept in a file or in the environment.
+    password: SecretSource = Custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
+
+    /// Which authorities to believe and what to present, where the `url` begins with `rediss`; a changed file is taken
+    /// over by connections made from then on.
+    tls: StoreTls = InnerTable(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
+
+    /// The credentials for the sentinels of a `redis+sentinel://`, which are not those for Redis.
+    sentinel: Sentinel = InnerTable(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
+
+    /// Keep the scripts in Redis as a library of functions: it is written to disk and to replicas, so that it is there
+    /// after a restart or a failover. Redis 7 or Valkey.
+    functions: bool = Flag, Value("false"), "true", StoreAddress;
+
+    /// Longest a decision takes before `on_down` answers, waiting for its turn and the call itself together, so more
+    /// than twice the round trip to Redis: 1ms to 60s.
+    timeout: Duration = Time(Zero::Refused), Value("\"50ms\""), "\"25ms\"",
+        Restart(|boot| show_time(boot.store.timeout));
+
+    /// What limits do while Redis is away, unless they say it themselves: count in each gateway, as one of the gateways
+    /// that were there, let everything pass, or answer 503.
+    on_down: OnDown = Word, Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
+
+    /// First part of every key in Redis; gateways that share counters share it.
+    prefix: String = Custom(ValueShape::Text, prefix), Value("\"tollgate\""), "\"edge\"",
+        Restart(|boot| show(&boot.store.prefix));
+
+    /// Live counters held in memory at most. A quarter is kept in equal parts for the limits; a new key of a limit that
+    /// has used up its part, when the rest is full, shares one counter with the limit's others.
+    max_keys: u32 = COUNT, Value("1000000"), "200000", Restart(|boot| show(boot.store.max_keys));
+
+    /// Whether all counters of a Redis Cluster live in one slot, so that every request is one call on one master. A
+    /// change starts the counters afresh.
+    together: bool = Flag, Value("false"), "true";
 }
 
-/// `tls` of `[store]`.
-#[derive(Debug, Default)]
-pub(in crate::config) struct StoreTls {
-    pub(in crate::config) ca: Setting<String>,
-    pub(in crate::config) cert: Setting<String>,
-    pub(in crate::config) key: Setting<String>,
-    pub(in crate::config) server_name: Setting<String>,
+table! {
+    /// Which authorities to believe and what to present to a Redis with TLS. Files are PEM, and watched.
+    StoreTls = STORE_TLS, "store.tls", "TLS to the store";
+
+    /// File with the certificates of the authorities to believe, instead of the system's.
+    ca: String = TextAs(ValueShape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
+
+    /// File with the certificate to present, and those between it and its authority.
+    cert: String = TextAs(ValueShape::File, any), Words("none"), "\"gateway.pem\"";
+
+    /// File with the key of `cert`, without a passphrase.
+    key: String = TextAs(ValueShape::File, any), Words("none"), "\"gateway.key\"";
+
+    /// Name that the server's certificate has, where it is another than the one in the `url`.
+    server_name: String = PlainText(server_name), Words("what is connected to"), "\"redis.internal\"";
 }
 
-/// `sentinel` of `[store]`.
-#[derive(Debug, Default)]
-pub(in crate::config) struct Sentinel {
-    pub(in crate::config) username: Setting<SecretSource>,
-    pub(in crate::config) password: Setting<SecretSource>,
+table! {
+    /// The user that asks the sentinels where the master is. Sentinels have users and passwords of their own.
+    Sentinel = STORE_SENTINEL, "store.sentinel", "the sentinels";
+
+    /// User of the sentinels' access control list; `password` goes with it.
+    username: SecretSource = Custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
+
+    /// Password for the sentinels.
+    password: SecretSource = Custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/sentinel\" }";
 }
+
+words! { OnDown: Local "local", Open "open", Closed "closed" }
 
 /// What need not stand in the file, or where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,106 +105,47 @@ pub(in crate::config) enum SecretSource {
     Elsewhere(SecretLocation),
 }
 
-pub(super) fn read(mut fields: Fields<'_>) -> Store {
-    Store {
-        url: fields.text("url", store),
-        username: kept("username", &mut fields),
-        password: kept("password", &mut fields),
-        tls: inner("tls", &STORE_TLS, &mut fields, tls),
-        sentinel: inner("sentinel", &STORE_SENTINEL, &mut fields, sentinel),
-        functions: fields.flag("functions"),
-        timeout: fields.time("timeout", Zero::Refused),
-        on_down: on_down(&mut fields),
-        prefix: prefix(&mut fields),
-        max_keys: fields.whole("max_keys"),
-        together: fields.flag("together"),
-    }
-}
-
-/// What limits do while the store is away: all of them, or one.
-pub(super) fn on_down(fields: &mut Fields<'_>) -> Setting<OnDown> {
-    let all = [OnDown::Local, OnDown::Open, OnDown::Closed];
-    let choices = all.map(|on_down| (on_down.as_str(), on_down));
-    fields.choice("on_down", &choices, &[])
-}
-
-/// A table inside `[store]`.
-fn inner<T>(
-    key: &'static str,
-    vocabulary: &'static Table,
-    fields: &mut Fields<'_>,
-    read: impl FnOnce(Fields<'_>) -> T,
-) -> Setting<T> {
-    let Some((value, whole)) = fields.value(key) else {
-        return Setting::Absent;
-    };
-    let DeValue::Table(table) = value else {
-        return fields.wrong_type(key, value, &whole);
-    };
-    let inner = fields.inner(vocabulary, vocabulary.name, (table, whole.clone()), read);
-    Setting::Valid(At::new(inner, whole))
-}
-
-fn tls(mut fields: Fields<'_>) -> StoreTls {
-    let path = |text: &str| Ok(text.to_owned());
-    StoreTls {
-        ca: fields.text("ca", path),
-        cert: fields.text("cert", path),
-        key: fields.text("key", path),
-        server_name: fields.text("server_name", server_name),
-    }
-}
-
-fn sentinel(mut fields: Fields<'_>) -> Sentinel {
-    Sentinel {
-        username: kept("username", &mut fields),
-        password: kept("password", &mut fields),
-    }
-}
-
-fn kept(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
+fn secret(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
     let Some((value, span)) = fields.value(key) else {
         return Setting::Absent;
     };
     let table = match value {
         DeValue::String(text) => {
-            return Setting::Valid(At::new(SecretSource::Literal(Secret::new(text)), span));
+            return Setting::of(Some(SecretSource::Literal(Secret::new(text))), span);
         }
         DeValue::Table(table) => table,
         other => return fields.wrong_type(key, other, &span),
     };
     match SecretLocation::of(table) {
         Ok(place) => Setting::Valid(At::new(SecretSource::Elsewhere(place), span)),
-        Err(slip) => {
-            fields.note(secrets::mistake(slip, key, &span));
+        Err(error) => {
+            fields.note(secrets::mistake(error, key, &span));
             Setting::Invalid
         }
     }
 }
 
 /// The prefix stands in front of a `:` in every key.
-fn prefix(fields: &mut Fields<'_>) -> Setting<String> {
-    let prefix = fields.text("prefix", |text| Ok(text.to_owned()));
+fn prefix(key: &'static str, fields: &mut Fields<'_>) -> Setting<String> {
+    let prefix = fields.text(key, any);
     let good = |text: &str| {
         (1..=64).contains(&text.len())
             && text
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
     };
-    match prefix.at() {
-        Some(at) if !good(&at.value) => {
-            fields.note(
-                Diagnostic::error(
-                    Code::BadName,
-                    "this cannot stand in front of every Redis key",
-                )
-                .at(
-                    &at.span,
-                    "letters, digits, `_`, `-` and `.`, at most 64 of them",
-                ),
-            );
-            Setting::Invalid
-        }
-        _ => prefix,
-    }
+    let Some(at) = prefix.at().filter(|at| !good(&at.value)) else {
+        return prefix;
+    };
+    fields.note(
+        Diagnostic::error(
+            Code::BadName,
+            "this cannot stand in front of every Redis key",
+        )
+        .at(
+            &at.span,
+            "letters, digits, `_`, `-` and `.`, at most 64 of them",
+        ),
+    );
+    Setting::Invalid
 }

@@ -65,7 +65,7 @@ fn line_at(text: &str, at: usize) -> (usize, &str) {
     while !text.is_char_boundary(at) {
         at -= 1;
     }
-    // An error may be said to be at the break itself.
+    // The place of an error may be the break itself.
     let start = text[..at].rfind('\n').map_or(0, |before| before + 1);
     (start, text[start..].lines().next().unwrap_or_default())
 }

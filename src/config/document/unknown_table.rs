@@ -4,8 +4,8 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::quoted;
-use super::super::vocabulary::{Default, INCLUDE, TABLES, Table};
-use super::fields;
+use super::super::vocabulary::{Default, Table};
+use super::{INCLUDE, TABLES, fields};
 use toml::de::{DeTable, DeValue};
 
 /// The table that one of an unknown name stands for: the nearest by name, or else the one whose required keys it has.

@@ -1,5 +1,5 @@
 //! `${VAR}` in the texts of the file: filled in from the environment once the file has been parsed, never in keys, and
-//! what came of it is told beside every mistake in the result.
+//! every mistake in the result is reported with what the variables gave.
 
 mod masking;
 mod secret;
@@ -102,7 +102,7 @@ impl Variables {
         }
         match value {
             DeValue::String(text) if text.contains('$') => {
-                // What an included file may not read nobody asks for, not even whether it is set.
+                // A variable that an included file may not read is not looked up, not even for whether it is set.
                 let refused = RefCell::new(Vec::new());
                 let guarded = |name: &str| match unasked(source, span, name) {
                     None => environment(name),

@@ -1,12 +1,11 @@
-//! `ignore_warnings`: which warnings of a table are meant, so that nobody is told of them again and again.
+//! `ignore_warnings`: which warnings of a table are meant, so that a check reports them no more.
 
 use super::super::diagnostic::{Code, Diagnostic, Severity};
 use super::super::source::{At, Span};
 use super::super::span::Spans;
 use super::super::suggest::nearest;
 use super::super::value::quoted;
-use super::super::vocabulary::{IGNORE_WARNINGS, TABLES};
-use super::fields;
+use super::{IGNORE_WARNINGS, TABLES, fields};
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -98,7 +97,7 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Vec<Diagnostic>) -> Vec<At<Co
                 format!(
                     "`{}` takes {}, not {}",
                     IGNORE_WARNINGS.name,
-                    IGNORE_WARNINGS.shape.describe(),
+                    IGNORE_WARNINGS.shape().describe(),
                     fields::describe(other)
                 ),
             )
@@ -140,7 +139,7 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Vec<Diagnostic
         for code in &ignored.codes {
             let met = warnings.get(&code.value).map(|told| ignored.meets(told));
             let met = met.unwrap_or_default();
-            // Who is not asked says nothing that could be ignored.
+            // A server that is not asked gives no warning that could be ignored.
             if met.is_empty() && !code.value.is_found_by_asking() {
                 idle.push(ignored.idle(code));
             }

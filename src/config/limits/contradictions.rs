@@ -2,9 +2,8 @@
 
 mod needless;
 
-use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund};
+use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund, Words as _};
 use crate::config::source::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
@@ -37,7 +36,7 @@ pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagno
             Code::Conflict,
             format!(
                 "limit `{name}` is to delay, which a {} cannot",
-                algorithm.as_str()
+                algorithm.word()
             ),
         )
         .at(span, "only a leaky bucket delays")
@@ -83,7 +82,7 @@ fn waiting(
             Code::Conflict,
             format!(
                 "limit `{name}` has {names}, but a {} holds nothing back",
-                algorithm.as_str()
+                algorithm.word()
             ),
         )
         .at(first, "only a leaky bucket has this")
@@ -105,7 +104,7 @@ fn waiting(
 
 /// The leaky bucket that somebody who wants a delay should write.
 fn leaky_instead(written: &Limit) -> String {
-    let rate = written.rates.entries().first().map_or_else(
+    let rate = written.rate.entries().first().map_or_else(
         || "10/s".into(),
         |entry| show_rate(entry.value.quota.value.rate),
     );
@@ -114,9 +113,7 @@ fn leaky_instead(written: &Limit) -> String {
         .get()
         .map(|queue| format!("\nqueue = {queue}"))
         .unwrap_or_default();
-    let wait = written.max_wait.get().map_or(MAX_WAIT, |wait| {
-        u64::try_from(wait.as_micros()).unwrap_or(MAX_WAIT)
-    });
+    let wait = u64::try_from(written.max_wait().as_micros()).unwrap_or(u64::MAX);
     format!(
         "write\nalgorithm = \"leaky-bucket\"\nrate = \"{rate}\"{queue}\nmax_wait = \"{}\"",
         show_span(wait)
@@ -126,7 +123,7 @@ fn leaky_instead(written: &Limit) -> String {
 /// A burst where nothing bursts, or beside rates that have their own.
 fn bursts(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
     let name = &written.name.value;
-    let entries = written.rates.entries();
+    let entries = written.rate.entries();
     if let (true, Some(burst)) = (entries.len() > 1, written.burst.at()) {
         found.push(
             Diagnostic::error(
@@ -173,7 +170,7 @@ fn windows(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
     ];
     if algorithm != Algorithm::FixedWindow {
         foreign(written, algorithm, &fixed, Algorithm::FixedWindow, found);
-    } else if written.anchor.or(Anchor::First) == Anchor::First && !written.anchor.is_bad() {
+    } else if written.anchor() == Anchor::First && !written.anchor.is_bad() {
         unanchored(written, &fixed[1..], found);
     }
     let slots = [
@@ -182,7 +179,7 @@ fn windows(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
     ];
     if algorithm != Algorithm::Concurrency {
         foreign(written, algorithm, &slots, Algorithm::Concurrency, found);
-    } else if let Some(rates) = written.rates.at() {
+    } else if let Some(rates) = written.rate.at() {
         found.push(
             Diagnostic::error(
                 Code::Conflict,
@@ -220,13 +217,13 @@ fn foreign(
             format!(
                 "limit `{}` has `{key}`, which a {} does not know",
                 written.name.value,
-                algorithm.as_str()
+                algorithm.word()
             ),
         )
-        .at(span, format!("only a {} has this", owner.as_str()))
+        .at(span, format!("only a {} has this", owner.word()))
         .help(format!(
             "leave `{key}` out, or count with `algorithm = \"{}\"`",
-            owner.as_str()
+            owner.word()
         ));
         if let Some(algorithm) = written.algorithm.at() {
             diagnostic = diagnostic.and(&algorithm.span, "this one");
@@ -237,7 +234,7 @@ fn foreign(
 
 /// Several windows would each grant something else.
 fn partial_list(written: &Limit, found: &mut Vec<Diagnostic>) {
-    let (Some(partial), Some(rates)) = (written.partial.at(), written.rates.at()) else {
+    let (Some(partial), Some(rates)) = (written.partial.at(), written.rate.at()) else {
         return;
     };
     if !partial.value || rates.value.len() < 2 {
@@ -373,7 +370,7 @@ fn unsettled(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>)
             Code::Conflict,
             format!(
                 "limit `{name}` learns its cost from the response, which a {} cannot settle",
-                algorithm.as_str()
+                algorithm.word()
             ),
         )
         .at(&cost.span, why)

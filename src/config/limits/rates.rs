@@ -12,7 +12,7 @@ type Rated<'a> = (Rate, &'a Rule);
 
 /// Notes what is wrong with a list of rates.
 pub(super) fn compare(written: &Limit, rules: &[Rule], found: &mut Vec<Diagnostic>) {
-    let entries = written.rates.entries();
+    let entries = written.rate.entries();
     let rated: Vec<Rated<'_>> = entries
         .iter()
         .zip(rules)

@@ -1,6 +1,5 @@
 //! One rate of a limit → the rule that counts by it.
 
-use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::{Algorithm, Anchor, Limit, Over, RateEntry};
 use crate::config::source::{At, Span};
@@ -15,14 +14,10 @@ use crate::limit::sliding_log::{self, SlidingLog};
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Rule, Unit};
-use jiff::tz::TimeZone;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 const DAY: u64 = 86_400 * MICROS;
-
-/// How long a lease lasts when the file does not say.
-const SLOT_TTL: u64 = 30 * MICROS;
 
 /// Nothing when the numbers do not fit each other, which then has been noted.
 pub(super) fn compile(
@@ -32,8 +27,7 @@ pub(super) fn compile(
     found: &mut Vec<Diagnostic>,
 ) -> Option<Rule> {
     let quota = &entry.value.quota;
-    let by_clock =
-        algorithm == Algorithm::FixedWindow && written.anchor.or(Anchor::First) == Anchor::Clock;
+    let by_clock = algorithm == Algorithm::FixedWindow && written.anchor() == Anchor::Clock;
     if quota.value.is_monthly() && !by_clock {
         months_elsewhere(written, algorithm, entry, found);
         return None;
@@ -54,10 +48,7 @@ pub(super) fn compile(
 /// The rule of a limit on what is in flight, and how many per life of a lease that is at least.
 pub(super) fn concurrency(written: &Limit) -> Option<(Rate, Rule)> {
     let max = NonZeroU32::new(*written.max.get()?)?;
-    let ttl = match written.slot_ttl.get() {
-        Some(ttl) => u64::try_from(ttl.as_micros()).ok()?,
-        None => SLOT_TTL,
-    };
+    let ttl = u64::try_from(written.slot_ttl().as_micros()).ok()?;
     let rate = Rate {
         count: max,
         period: NonZeroU64::new(ttl)?,
@@ -120,10 +111,7 @@ fn leaky_bucket(
     if written.over.or(Over::Delay) == Over::Refuse {
         return Some(Rule::LeakyBucket(LeakyBucket::meter(rate.value, burst)));
     }
-    let max_wait = match written.max_wait.get() {
-        Some(wait) => u64::try_from(wait.as_micros()).ok()?,
-        None => MAX_WAIT,
-    };
+    let max_wait = u64::try_from(written.max_wait().as_micros()).ok()?;
     let (queue, place) = match written.queue.at() {
         Some(at) => (u64::from(at.value), &at.span),
         None => (
@@ -227,10 +215,7 @@ fn clock_window(
         );
         return None;
     }
-    let offset = match written.offset.get() {
-        Some(offset) => u64::try_from(offset.as_micros()).ok()?,
-        None => 0,
-    };
+    let offset = u64::try_from(written.offset().as_micros()).ok()?;
     // The shortest that a window of the calendar can be. An hour less than its days where clocks change.
     let shortest = match calendar {
         Some((Unit::Month, many)) => 28 * DAY * u64::from(many),
@@ -263,7 +248,7 @@ fn clock_window(
     Some(Rule::ClockWindow(match calendar {
         None => ClockWindow::by_clock(quota.rate, offset),
         Some((unit, many)) => {
-            let zone = written.timezone.get().cloned().unwrap_or(TimeZone::UTC);
+            let zone = written.timezone();
             let zone_name = zone.iana_name().unwrap_or("UTC").into();
             let calendar = Calendar {
                 unit,
@@ -278,7 +263,7 @@ fn clock_window(
 }
 
 fn sliding_window(written: &Limit, rate: &At<Rate>, found: &mut Vec<Diagnostic>) -> Option<Rule> {
-    let parts = NonZeroU32::new(written.buckets.or(1))?;
+    let parts = NonZeroU32::new(written.buckets())?;
     let period = rate.value.period.get();
     let whole = |parts: u64| parts > 0 && period.is_multiple_of(parts * 1000);
     let asked = u64::from(parts.get());
@@ -325,7 +310,7 @@ fn sliding_window(written: &Limit, rate: &At<Rate>, found: &mut Vec<Diagnostic>)
         );
         return None;
     }
-    let strict = written.strict.or(false);
+    let strict = written.strict();
     Some(Rule::SlidingWindow(SlidingWindow::new(
         rate.value, parts, strict,
     )))

@@ -24,7 +24,7 @@ pub(super) fn add(
         .tiers
         .entries()
         .iter()
-        .filter_map(|tier| Some((groups.find(&tier.value.group.value)?, tier)))
+        .filter_map(|tier| Some((groups.find(&tier.value.name.value)?, tier)))
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
@@ -56,8 +56,8 @@ fn compile(
     (group, groups): (&Group, &Groups),
     found: &mut Vec<Diagnostic>,
 ) -> Option<Vec<limit::Limit>> {
-    let whole = merged(written, &tier.value);
-    if whole.rates.entries().len() != written.rates.entries().len() && !written.rates.is_absent() {
+    let whole = written.with_tier(&tier.value);
+    if whole.rate.entries().len() != written.rate.entries().len() && !written.rate.is_absent() {
         found.push(other_list(written, &tier.value));
         return None;
     }
@@ -71,43 +71,18 @@ fn compile(
     });
     let wrong = mistakes.iter().any(|one| one.severity == Severity::Error);
     found.append(&mut mistakes);
-    (!wrong && compiled.len() == limits.len() && *group.name == *tier.value.group.value)
+    (!wrong && compiled.len() == limits.len() && *group.name == *tier.value.name.value)
         .then_some(compiled)
 }
 
-/// The limit as it is for the group.
-fn merged(written: &Limit, tier: &Written) -> Limit {
-    let mut whole = written.clone();
-    whole.name.value = format!("{}.tiers.{}", written.name.value, tier.group.value);
-    if !tier.rates.is_absent() {
-        whole.rates = tier.rates.clone();
-    }
-    for (key, other) in [
-        (&mut whole.burst, &tier.burst),
-        (&mut whole.max, &tier.max),
-        (&mut whole.queue, &tier.queue),
-    ] {
-        if !other.is_absent() {
-            *key = other.clone();
-        }
-    }
-    if !tier.max_wait.is_absent() {
-        whole.max_wait = tier.max_wait.clone();
-    }
-    if !tier.cost.is_absent() {
-        whole.cost = tier.cost.clone();
-    }
-    whole
-}
-
 fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
-    let (name, group) = (&written.name.value, &tier.group.value);
-    let (own, theirs) = (written.rates.entries().len(), tier.rates.entries().len());
+    let (name, group) = (&written.name.value, &tier.name.value);
+    let (own, theirs) = (written.rate.entries().len(), tier.rate.entries().len());
     let rates = |many: usize| match many {
         1 => "one rate".to_owned(),
         many => format!("{many} rates"),
     };
-    let place = tier.rates.at().map_or(&tier.group.span, |at| &at.span);
+    let place = tier.rate.at().map_or(&tier.name.span, |at| &at.span);
     let mut diagnostic = Diagnostic::error(
         Code::Conflict,
         format!(
@@ -117,7 +92,7 @@ fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
         ),
     )
     .at(place, "a tier has as many rates as its limit, one for each");
-    if let Some(rates) = written.rates.at() {
+    if let Some(rates) = written.rate.at() {
         diagnostic = diagnostic.and(&rates.span, rates_of(own));
     }
     diagnostic.help("write as many, in the same order")

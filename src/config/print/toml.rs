@@ -6,10 +6,11 @@ use toml::de::DeValue;
 /// A key, quoted where it must be.
 pub(super) fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    match !name.is_empty() && name.bytes().all(bare) {
-        true => name.to_owned(),
+    if !name.is_empty() && name.bytes().all(bare) {
+        name.to_owned()
+    } else {
         // No variables are read in keys.
-        false => quoted(name, "$"),
+        quoted(name, "$")
     }
 }
 
@@ -39,6 +40,15 @@ fn quoted(text: &str, dollar: &str) -> String {
     out
 }
 
+/// A table on one line.
+pub(super) fn inline(entries: &[String]) -> String {
+    if entries.is_empty() {
+        "{}".to_owned()
+    } else {
+        format!("{{ {} }}", entries.join(", "))
+    }
+}
+
 pub(super) fn value(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(string) => text(string),
@@ -65,10 +75,7 @@ pub(super) fn value(value: &DeValue<'_>) -> String {
                     format!("{} = {}", key(name.get_ref()), self::value(entry.get_ref()))
                 })
                 .collect();
-            match entries.is_empty() {
-                true => "{}".to_owned(),
-                false => format!("{{ {} }}", entries.join(", ")),
-            }
+            inline(&entries)
         }
     }
 }

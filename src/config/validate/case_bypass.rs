@@ -4,7 +4,6 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Route};
 use super::super::value::quoted;
 use super::routes::place;
-use crate::limit::Mode;
 use crate::route::{Condition, HostPattern, RequestView, Rule, Segment, Table};
 use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -123,7 +122,7 @@ fn told(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
 }
 
 fn decides(limit: &super::super::document::Limit) -> bool {
-    limit.mode.or(Mode::Enforce).decides()
+    limit.mode().decides()
 }
 
 /// A request that `rule` takes, but for its path.

@@ -20,7 +20,7 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
         let title = format!("limit {}", quoted(&limit.name.value));
         for tier in limit.tiers.entries() {
             let user = format!("{title} has a tier for group");
-            groups.used(&user, &tier.value.group, place, found);
+            groups.used(&user, &tier.value.name, place, found);
         }
         let exempt = limit.exempt.get();
         for name in exempt.map_or(&[][..], |exempt| exempt.groups.entries()) {

@@ -6,16 +6,10 @@ use super::super::document::{Algorithm, Document, Limit, Over, Route, Tier};
 use super::super::source::{At, Span};
 use super::super::value::{quoted, show_span};
 use crate::key::KeyPart;
-use crate::limit::Mode;
 use crate::limit::rate::Rate;
 use crate::route::Condition;
 use std::collections::HashMap;
 use std::time::Duration;
-
-/// What a route has where nothing is written.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// What a leaky bucket has.
-const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest that a limit, or its tier for a group, holds a request.
 struct LongestWait<'a> {
@@ -131,7 +125,7 @@ fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
 
 /// A route that asks for what only a proxy in front of the gateway writes.
 fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
-    let all = route.conditions.iter().flat_map(|list| list.entries());
+    let all = route.conditions();
     let written_by_proxies = |at: &&At<Condition>| match &at.value {
         Condition::Field(name, _) => {
             let name = name.as_str();
@@ -154,7 +148,7 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
 
 /// That a request came by `https` is only believed of a trusted proxy.
 fn unreachable_by_https(document: &Document, route: &Route, found: &mut Vec<Diagnostic>) {
-    let mut all = route.conditions.iter().flat_map(|list| list.entries());
+    let mut all = route.conditions();
     let https = all.find(|at| at.value == Condition::Https(true));
     let (Some(https), true) = (https, document.server.trust.is_absent()) else {
         return;
@@ -175,7 +169,7 @@ fn unreachable_by_https(document: &Document, route: &Route, found: &mut Vec<Diag
 /// `http` and `https` together are every request: nothing is left for the route that asks for neither.
 fn both_schemes(document: &Document, found: &mut Vec<Diagnostic>) {
     let asks = |route: &Route| {
-        let mut all = route.conditions.iter().flat_map(|list| list.entries());
+        let mut all = route.conditions();
         all.any(|at| matches!(at.value, Condition::Https(_)))
     };
     if !document.routes.iter().any(asks) {
@@ -183,7 +177,7 @@ fn both_schemes(document: &Document, found: &mut Vec<Diagnostic>) {
     }
     let mut alike: HashMap<String, [Vec<&Route>; 3]> = HashMap::new();
     for route in &document.routes {
-        let mut all = route.conditions.iter().flat_map(|list| list.entries());
+        let mut all = route.conditions();
         let scheme = all.find_map(|at| match at.value {
             Condition::Https(https) => Some(usize::from(https)),
             _ => None,
@@ -224,7 +218,7 @@ fn apart_from_scheme(route: &Route) -> String {
         .entries()
         .iter()
         .map(|at| at.value.to_string());
-    let all = route.conditions.iter().flat_map(|list| list.entries());
+    let all = route.conditions();
     let others = all.filter(|at| !matches!(at.value, Condition::Https(_)));
     let others = others.map(|at| format!("{:?}", at.value));
     let mut lists = [
@@ -240,8 +234,8 @@ fn apart_from_scheme(route: &Route) -> String {
 }
 
 fn delays(limit: &Limit) -> bool {
-    limit.mode.or(Mode::Enforce).decides()
-        && limit.algorithm.or(Algorithm::TokenBucket) == Algorithm::LeakyBucket
+    limit.mode().decides()
+        && limit.algorithm() == Algorithm::LeakyBucket
         && limit.over.or(Over::Delay) == Over::Delay
 }
 
@@ -263,9 +257,9 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     let max_wait = max_wait.or(limit.max_wait.at());
     let queue = tier.and_then(|tier| tier.queue.at());
     let queue = queue.or(limit.queue.at());
-    let rates = tier.map(|tier| &tier.rates).filter(|own| !own.is_absent());
-    let rates = rates.unwrap_or(&limit.rates);
-    let mut wait = max_wait.map_or(MAX_WAIT, |at| at.value);
+    let rates = tier.map(|tier| &tier.rate).filter(|own| !own.is_absent());
+    let rates = rates.unwrap_or(&limit.rate);
+    let mut wait = max_wait.map_or_else(|| limit.max_wait(), |at| at.value);
     let mut place = max_wait.map(|at| &at.span);
     if let Some(queue) = queue {
         let drained = |rate: Rate| rate.interval().times(u64::from(queue.value)).ceil();
@@ -278,7 +272,7 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     }
     LongestWait {
         limit,
-        group: tier.map(|tier| tier.group.value.as_str()),
+        group: tier.map(|tier| tier.name.value.as_str()),
         wait,
         place,
     }
@@ -291,7 +285,7 @@ fn waits_longer(
     waits: &HashMap<&str, LongestWait<'_>>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let timeout = route.timeout.or(TIMEOUT);
+    let timeout = route.timeout();
     for name in document.limits_of(route) {
         let Some(longest) = waits.get(name.value.as_str()) else {
             continue;

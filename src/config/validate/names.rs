@@ -6,7 +6,6 @@ use super::super::source::{At, Source, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
 use crate::key::KeyPart;
-use crate::limit::Mode;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};
 
@@ -317,7 +316,7 @@ pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
     let partial: HashSet<&str> = document
         .limits
         .iter()
-        .filter(|limit| limit.partial.or(false) && limit.mode.or(Mode::Enforce).decides())
+        .filter(|limit| limit.partial() && limit.mode().decides())
         .map(|limit| limit.name.value.as_str())
         .collect();
     for route in &document.routes {
@@ -404,13 +403,13 @@ pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
     // By what clients see: who has no other name, and the first of those who have.
     let mut plain: HashMap<&str, &Span> = HashMap::new();
     for limit in &document.limits {
-        if limit.told.public_name.at().is_none() {
+        if limit.public_name.at().is_none() {
             plain.entry(&limit.name.value).or_insert(&limit.name.span);
         }
     }
     let mut earlier: HashMap<&str, &Span> = HashMap::new();
     for limit in &document.limits {
-        let Some(public) = limit.told.public_name.at() else {
+        let Some(public) = limit.public_name.at() else {
             continue;
         };
         let name = public.value.as_str();

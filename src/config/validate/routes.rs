@@ -84,7 +84,8 @@ fn rule(route: &Route) -> Option<Rule> {
     if route.host.is_bad() || route.path.is_bad() || route.methods.is_bad() {
         return None;
     }
-    if route.conditions.iter().any(List::is_bad) {
+    let conditions = [&route.headers, &route.query, &route.scheme];
+    if conditions.into_iter().any(List::is_bad) {
         return None;
     }
     let mut hosts: Vec<HostPattern> = Vec::new();
@@ -99,8 +100,7 @@ fn rule(route: &Route) -> Option<Rule> {
             methods.push(method.value.clone());
         }
     }
-    let conditions = route.conditions.iter().flat_map(List::entries);
-    let mut conditions: Vec<Condition> = conditions.map(|at| at.value.clone()).collect();
+    let mut conditions: Vec<Condition> = route.conditions().map(|at| at.value.clone()).collect();
     // However they are written, the same conditions are the same.
     conditions.sort_by_cached_key(ToString::to_string);
     Some(Rule {

@@ -5,8 +5,8 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{CostSource, Document, GroupTable, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
+use crate::admission::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
-use crate::proxy::stripped_fields::{FieldTrust, StripCause, why};
 use crate::route::Condition;
 use http::HeaderName;
 
@@ -59,7 +59,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     }
     for route in &document.routes {
         let message = || format!("no request reaches route {}", quoted(&route.name.value));
-        let all = route.conditions.iter().flat_map(|list| list.entries());
+        let all = route.conditions();
         found.extend(all.into_iter().find_map(|at| match &at.value {
             Condition::Field(name, _) => {
                 dropped.warning(Code::UnreachableRoute, (name, &at.span), message)
@@ -84,7 +84,10 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
             self.warning(Code::DroppedField, field, message)
         }));
         if let Some(dedupe) = limit.dedupe.get() {
-            let field = (&dedupe.header.value, &dedupe.header.span);
+            let Some(header) = dedupe.header.at() else {
+                return;
+            };
+            let field = (&header.value, &header.span);
             let message = || {
                 format!(
                     "{} knows no repeats: no request has the field of their id",
@@ -127,9 +130,9 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         };
         for limit in &document.limits {
             let tiers = limit.tiers.entries().iter();
-            let mut tiers = tiers.filter(|tier| tier.value.group.value == group.name.value);
+            let mut tiers = tiers.filter(|tier| tier.value.name.value == group.name.value);
             if let Some(tier) = tiers.next() {
-                warning = warning.and(&tier.value.group.span, "no request has this tier");
+                warning = warning.and(&tier.value.name.span, "no request has this tier");
             }
             let exempt = limit.exempt.get().map(|exempt| exempt.groups.entries());
             let mut exempt = exempt.unwrap_or_default().iter();

@@ -1,8 +1,17 @@
 //! Values for responses of the gateway: error bodies, percentages, public names.
 
-use super::super::document::ErrorText;
 use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::snapshot::errors::Page;
+
+/// What the gateway's own responses look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::config) enum ErrorText {
+    Problem,
+    Text,
+    Html,
+    Accept,
+    File(String),
+}
 
 /// Reads `problem+json`, `text`, `html`, `accept` or `file:PATH`.
 pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError> {

@@ -23,7 +23,9 @@ impl Exchange {
     /// # Errors
     /// With the reason, once.
     pub(in crate::proxy) fn lacks_nothing(&mut self) -> Result<(), ProxyError> {
-        self.plan.take_lack().map_or(Ok(()), Err)
+        self.plan
+            .take_lack()
+            .map_or(Ok(()), |cause| Err(cause.into()))
     }
 
     /// How slow its client may be: gRPC has the idle time alone, in both directions.
@@ -69,9 +71,9 @@ impl Exchange {
 
     /// All of the answer is on its way to a client that takes it when it likes: its limits do not wait for that.
     pub(in crate::proxy) fn handed_on(&mut self) {
-        self.slots = None;
-        if let Some(returns) = &self.returns {
-            returns.over(false);
+        if let Some(reservation) = &self.reservation {
+            reservation.free_slots();
+            reservation.over(false);
         }
         if self.source == AnswerSource::Gateway {
             // Why the gateway answered says more than that the client did not stay to read it.
@@ -342,11 +344,11 @@ impl Exchange {
 
     /// Settles what the response's body has told, and counts what its limits were told.
     pub(super) fn settled(&self) -> Vec<ResponseCost> {
-        let (Some(returns), Some(route)) = (&self.returns, self.route) else {
+        let (Some(reservation), Some(route)) = (&self.reservation, self.route) else {
             return Vec::new();
         };
-        returns.over(self.has_left() && !self.worker.drain.is_over());
-        let told = returns.told();
+        reservation.over(self.has_left() && !self.worker.drain.is_over());
+        let told = reservation.costs();
         let handles = &self.local.route(route, &self.worker.metrics).limits;
         let limits = self.local.service(route).limits.iter();
         for (limit, handle) in limits.zip(handles) {

@@ -1,6 +1,7 @@
 //! The forms an answer of the gateway's own can take, and which of them a client would rather have.
 
 use super::{ProblemDetails, problem};
+use crate::admission::RefusalCause;
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields;
 use crate::snapshot::errors::{ErrorBody, PageValues, escape_markup};
@@ -117,10 +118,12 @@ pub(super) fn written(
     body: &ErrorBody,
     preferred: ReplyFormat,
 ) -> (HeaderValue, Vec<u8>) {
-    if let (ErrorBody::File(page), ProxyError::Limited { status, .. }) = (body, told.error) {
+    if let (ErrorBody::File(page), ProxyError::Refused(RefusalCause::Limited { .. })) =
+        (body, told.error)
+    {
         let limit = told.violated.named.map(|limit| &**limit.public_name());
         let filled = PageValues {
-            status: status.as_u16(),
+            status: told.error.status().as_u16(),
             limit: limit.unwrap_or_default(),
             retry_after: told.wait.map(fields::seconds),
             request_id: told.request_id.as_bytes(),

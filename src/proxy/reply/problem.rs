@@ -1,6 +1,7 @@
 //! What an answer of the gateway's own says: a problem (RFC 9457), and its sentence.
 
 use super::ProblemDetails;
+use crate::admission::RefusalCause;
 use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
@@ -28,7 +29,9 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let status = error.status();
     let mut body = Vec::with_capacity(ROOM);
     // Names of limits and fields are tokens; nothing below needs escaping but what people read.
-    if let (ProxyError::Limited { .. }, Some(limit)) = (error, violated.named) {
+    if let (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) =
+        (error, violated.named)
+    {
         body.extend_from_slice(TOO_MANY);
         write_number(&mut body, u64::from(status.as_u16()));
         body.extend_from_slice(br#","detail":""#);
@@ -67,9 +70,9 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
         body.extend_from_slice(br#","retry_after_ms":"#);
         write_number(&mut body, wait.div_ceil(1000).max(1));
     }
-    if let ProxyError::Limited {
+    if let ProxyError::Refused(RefusalCause::Limited {
         wait: Wait::Never, ..
-    } = error
+    }) = error
     {
         body.extend_from_slice(br#","retry_after_ms":null"#);
     }
@@ -87,9 +90,8 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
 
 fn kind_and_title(error: &ProxyError) -> (&'static str, &'static str) {
     match (error, error.status()) {
-        (ProxyError::Limited { .. }, _) | (_, StatusCode::TOO_MANY_REQUESTS) => {
-            (QUOTA_EXCEEDED, "Too many requests")
-        }
+        (ProxyError::Refused(RefusalCause::Limited { .. }), _)
+        | (_, StatusCode::TOO_MANY_REQUESTS) => (QUOTA_EXCEEDED, "Too many requests"),
         (_, StatusCode::SERVICE_UNAVAILABLE) => (REDUCED_CAPACITY, "Service unavailable"),
         (_, status) => ("about:blank", status.canonical_reason().unwrap_or("Error")),
     }
@@ -123,26 +125,28 @@ fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u
 /// In the client's words; never names a server or a host.
 pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
     match (told.error, told.violated.named) {
-        (ProxyError::Limited { .. }, Some(limit)) => {
+        (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) => {
             let mut text = Vec::with_capacity(ROOM);
             write_refusal(&mut text, limit, told.wait, b"\"");
             String::from_utf8(text).unwrap_or_default()
         }
-        (ProxyError::MissingKey { part, .. }, _) => format!("The request needs {}.", called(part)),
-        (ProxyError::UnknownKey { part, .. }, _) => {
+        (ProxyError::Refused(RefusalCause::MissingKey { part, .. }), _) => {
+            format!("The request needs {}.", called(part))
+        }
+        (ProxyError::Refused(RefusalCause::UnknownKey { part, .. }), _) => {
             format!("Nobody knows what the request says in {}.", called(part))
         }
-        (ProxyError::BadToken { why, .. }, _) => {
+        (ProxyError::Refused(RefusalCause::BadToken { why, .. }), _) => {
             format!("The token of the request is {}.", why.as_str())
         }
-        (ProxyError::AmbiguousKey { part, .. }, _) => format!(
+        (ProxyError::Refused(RefusalCause::AmbiguousKey { part, .. }), _) => format!(
             "The request has {} several times, with different values.",
             called(part)
         ),
         (ProxyError::TooManyHeld, _) => {
             "Too many requests are waiting. Try again shortly.".to_owned()
         }
-        (ProxyError::StoreDown, _) => {
+        (ProxyError::Refused(RefusalCause::StoreDown), _) => {
             "Limits cannot be checked at the moment. Try again shortly.".to_owned()
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
@@ -260,11 +264,8 @@ mod tests {
             named: Some(limit),
             all: all.iter().copied().collect(),
         };
-        let error = ProxyError::Limited {
-            limit: Arc::clone(&limit.name),
-            wait,
-            status: StatusCode::TOO_MANY_REQUESTS,
-        };
+        let limit = Arc::clone(limit);
+        let error = ProxyError::Refused(RefusalCause::Limited { limit, wait });
         let told = ProblemDetails {
             wait: error.retry_after(),
             error: &error,

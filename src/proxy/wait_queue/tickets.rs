@@ -3,7 +3,7 @@
 use super::queue::Waiter;
 use super::{QueueKey, QueueShard, WaitQueues, lock};
 use crate::limit::Limit;
-use crate::store::Charge;
+use crate::store::{Charge, Decider};
 use smallvec::SmallVec;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -15,6 +15,19 @@ pub struct Ticket {
     pub(super) name: QueueKey,
     pub(super) spot: Arc<Waiter>,
     pub(super) limit: Arc<Limit>,
+}
+
+/// A request that is to be held, as its queues see it.
+#[derive(Debug, Clone, Copy)]
+pub struct QueuedRequest {
+    /// The store that decided it.
+    pub by: Decider,
+    /// When it came.
+    pub arrival: Instant,
+    /// When it may go on.
+    pub due: Instant,
+    /// It has places in several queues: it stands still in each, and its turn is the last of theirs.
+    pub of_several: bool,
 }
 
 /// What a request may do that stands in lines.

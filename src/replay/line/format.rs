@@ -1,9 +1,9 @@
-//! How lines are written, and what only other servers' lines say.
+//! How lines are written, and what only lines of other servers have.
 
 use super::super::json::Value;
 use std::borrow::Cow;
 
-/// What lines of other servers say in ways of their own.
+/// Parts of a request that lines of other servers have in ways of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::replay) struct ProxyFields<'a> {
     /// The list of addresses that reached that server.
@@ -12,7 +12,7 @@ pub(in crate::replay) struct ProxyFields<'a> {
     pub(in crate::replay) fields: Vec<(Cow<'a, str>, Value<'a>)>,
     /// It came by TLS.
     pub(in crate::replay) is_https: bool,
-    /// It has fields whose names are not in the line.
+    /// The line has fields without their names.
     pub(in crate::replay) has_nameless_fields: bool,
 }
 
@@ -62,37 +62,30 @@ impl LogFormat {
 
     /// Its name in a report for programs.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Own => "json",
-            Self::Fields => "fields",
-            Self::Common => "common",
-            Self::Combined => "combined",
-            Self::Main => "nginx-main",
-            Self::Caddy => "caddy",
-            Self::Traefik => "traefik",
-            Self::TraefikText => "traefik-common",
-            Self::Envoy => "envoy",
-            Self::Haproxy => "haproxy",
-            Self::Alb => "alb",
-        }
+    pub const fn name(self) -> &'static str {
+        self.names().0
     }
 
     /// Its name for people.
     #[must_use]
-    pub fn title(self) -> &'static str {
+    pub const fn title(self) -> &'static str {
+        self.names().1
+    }
+
+    /// Its names for programs and for people.
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Own => "our JSON",
-            Self::Fields => "JSON by --fields",
-            Self::Common => "common log",
-            Self::Combined => "combined log",
-            Self::Main => "nginx's main log",
-            Self::Caddy => "Caddy's JSON",
-            Self::Traefik => "Traefik's JSON",
-            Self::TraefikText => "Traefik's common log",
-            Self::Envoy => "Envoy's log",
-            Self::Haproxy => "HAProxy's httplog",
-            Self::Alb => "ALB log",
+            Self::Own => ("json", "our JSON"),
+            Self::Fields => ("fields", "JSON by --fields"),
+            Self::Common => ("common", "common log"),
+            Self::Combined => ("combined", "combined log"),
+            Self::Main => ("nginx-main", "nginx's main log"),
+            Self::Caddy => ("caddy", "Caddy's JSON"),
+            Self::Traefik => ("traefik", "Traefik's JSON"),
+            Self::TraefikText => ("traefik-common", "Traefik's common log"),
+            Self::Envoy => ("envoy", "Envoy's log"),
+            Self::Haproxy => ("haproxy", "HAProxy's httplog"),
+            Self::Alb => ("alb", "ALB log"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the access log's line says of the limits that the request was asked.
+//! Keys, costs and groups by limit, as the access log's line has them.
 
 use super::super::json::{self, Value};
 use super::LoggedRequest;

@@ -4,6 +4,7 @@ use super::super::json::{self, JsonText, Value};
 use super::super::line_layout::LineLayout;
 use super::super::{address, instant, proxy_formats};
 use super::{Fault, LoggedRequest};
+use std::net::IpAddr;
 
 /// More requests than one line can stand for.
 const MOST_REPEATED: u64 = 1_000_000_000;
@@ -47,7 +48,7 @@ pub(in crate::replay) enum MemberName {
     DurationMs,
     /// `repeated`.
     Repeated,
-    /// Any other: it is passed over.
+    /// A member that no request is made of.
     Other,
 }
 
@@ -156,16 +157,7 @@ fn take<'a>(
         _ => Err(Fault::BadMember(name)),
     };
     match member {
-        MemberName::Client => match value {
-            Value::Text(text) => {
-                let plain = text.plain().and_then(address::v4);
-                request.client = Some(match plain {
-                    Some(address) => address,
-                    None => address::any(&text.read()?)?,
-                });
-            }
-            _ => return Err(Fault::BadClient),
-        },
+        MemberName::Client => request.client = Some(client(value)?),
         MemberName::Method => request.method = bytes("method")?,
         MemberName::Host => request.host = bytes("host")?,
         MemberName::Path => {
@@ -178,14 +170,7 @@ fn take<'a>(
             _ => return Err(Fault::BadMember("headers")),
         },
         MemberName::Keys => match value {
-            // Every limit looks for its own: they are read once for all of them.
-            Value::Object(raw) => {
-                request.keys.clear();
-                json::members(raw, |limit, key| {
-                    request.keys.push((limit, key));
-                    Ok(())
-                })?;
-            }
+            Value::Object(raw) => keys(request, raw)?,
             _ => return Err(Fault::BadMember("keys")),
         },
         MemberName::Costs => match value {
@@ -197,7 +182,7 @@ fn take<'a>(
                 request.groups = raw;
             }
         }
-        // Other tools' logs may say these in words of their own.
+        // Logs of other tools may have other words in these members.
         MemberName::Status => request.status = number(value, 0, "status").unwrap_or(0),
         MemberName::Reason => request.reason = word(value),
         MemberName::Limit => request.limit = word(value),
@@ -217,6 +202,22 @@ fn take<'a>(
         MemberName::Ts | MemberName::Other => {}
     }
     Ok(())
+}
+
+fn client(value: Value<'_>) -> Result<IpAddr, Fault> {
+    let Value::Text(text) = value else {
+        return Err(Fault::BadClient);
+    };
+    address::read(&text.read()?)
+}
+
+/// Reads the keys once for all limits: every limit looks for its own.
+fn keys<'a>(request: &mut LoggedRequest<'a>, raw: &'a [u8]) -> Result<(), Fault> {
+    request.keys.clear();
+    json::members(raw, |limit, key| {
+        request.keys.push((limit, key));
+        Ok(())
+    })
 }
 
 /// A number without sign; whole where it has no `places`.

@@ -1,12 +1,12 @@
-//! What the log knows of a request that its line does not show: keys as they were counted, and groups.
+//! Keys as they were counted, and groups: what the access log has of a request beside its parts.
 
 use super::super::line::LoggedRequest;
 use crate::key::TokenDoubt;
 use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;
 
-/// The digest of a value that no group knows: nobody has found what would have it.
-const NOBODYS: &[u8] = b"%sha=00000000000000000000000000000000";
+/// A digest that stands for a value of no group: no text is known that has it.
+const UNKNOWN_KEY: &[u8] = b"%sha=00000000000000000000000000000000";
 
 /// Writes the key that the log says `limit` counted `request` under; false where it says none.
 #[inline]
@@ -25,8 +25,8 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
     let Some(known) = &limit.by.unknown else {
         return false;
     };
-    // What was refused since nobody knew it is in no log. Of several parts it does not say which, nor what the others
-    // were: where they would be counted it is a request without a key.
+    // No log has a key that was refused as unknown. Of several parts the log does not have the unknown one, nor the
+    // rest: where they would be counted, the request has no key.
     let parts = limit.by.parts.len();
     let is_enough = parts == 1 || known.otherwise == UnknownKey::Refuse;
     if !is_enough || !request.was_unknown_to(&limit.name) {
@@ -36,7 +36,7 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
         if at > 0 {
             out.push(b'|');
         }
-        out.extend_from_slice(NOBODYS);
+        out.extend_from_slice(UNKNOWN_KEY);
     }
     true
 }

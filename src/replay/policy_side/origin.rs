@@ -1,4 +1,4 @@
-//! What a line names: its client, its host, its fields.
+//! The client, the host and the fields of a line.
 
 use super::super::line::LoggedRequest;
 use super::{LoggedHead, PolicySide, host};
@@ -7,12 +7,12 @@ use http::HeaderName;
 use std::net::IpAddr;
 
 impl LoggedHead {
-    /// Does the line say this field?
+    /// Does the line have this field?
     pub(in crate::replay) fn has(&self, name: &HeaderName) -> bool {
         self.fields.contains_key(name)
     }
 
-    /// Does the line say a host, in one of its ways?
+    /// Does the line have a host, in one of its ways?
     pub(in crate::replay) fn names_host(&self, request: &LoggedRequest<'_>) -> bool {
         let (_, named) = request.path();
         !host(request, self, named).is_empty()
@@ -20,8 +20,8 @@ impl LoggedHead {
 }
 
 impl PolicySide {
-    /// Who is taken for the client: whom the line names, or, where that is the peer of another server, who spoke through
-    /// it as this file's `trust` has it.
+    /// The client's address: the line's, or, where that is the peer of another server, the one behind it as this file's
+    /// `trust` has it.
     #[inline]
     pub(in crate::replay) fn address(
         &self,
@@ -40,7 +40,7 @@ impl PolicySide {
         Some(self.snapshot.trust.client(client, &head.fields))
     }
 
-    /// Whose word on a client's address is believed.
+    /// Which peers are believed about a client's address.
     pub(in crate::replay) fn trust(&self) -> &Trust {
         &self.snapshot.trust
     }

@@ -1,11 +1,11 @@
-//! What limits said that do not decide.
+//! Answers of limits that do not decide: shadows and candidates.
 
 use super::PolicySide;
 use crate::limit::Limit;
 use crate::limit::verdict::{self, Wait};
 use std::sync::Arc;
 
-/// What a limit said that does not decide.
+/// The answer of a limit that does not decide.
 #[derive(Debug)]
 pub(in crate::replay) struct ShadowAnswer<'a> {
     pub(in crate::replay) limit: &'a Arc<Limit>,
@@ -17,12 +17,12 @@ pub(in crate::replay) struct ShadowAnswer<'a> {
 }
 
 impl PolicySide {
-    /// What the limits said that do not decide, each with the key that it counted; nothing said is a key that is absent.
-    /// Where nobody is told, nothing may stand for all of them that said nothing worth telling.
+    /// The answers of the limits that do not decide, each with its key. Where verdicts are not asked for, no answers may
+    /// stand for answers that all admit.
     pub(in crate::replay) fn shadows(&self) -> impl Iterator<Item = ShadowAnswer<'_>> {
         let service = self.service();
         let limit = move |at: usize| service.and_then(|service| service.limits.get(at));
-        let decided = self.decided.iter().filter(|_| self.asked);
+        let decided = self.admission.decided.iter().filter(|_| self.asked);
         let counted = decided
             .flat_map(|decided| &decided.aside)
             .filter_map(move |aside| {

@@ -29,7 +29,7 @@ fn take<'a>(kind: &str, time: &str, line: &'a str) -> Result<LoggedRequest<'a>, 
     let mut rest = line;
     let (method, target) = asked(quoted(&mut rest).ok_or(Fault::Unknown)?)?;
     let agent = quoted(&mut rest).filter(|text| *text != "-");
-    // A WebSocket's line has the time of its end, and its beginning is told far behind.
+    // A WebSocket's line has the time of its end first, and of its beginning far behind.
     let began = match kind {
         "ws" | "wss" => rest
             .split_ascii_whitespace()

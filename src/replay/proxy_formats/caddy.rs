@@ -33,7 +33,7 @@ pub(super) fn read(line: &[u8]) -> Result<Option<LoggedRequest<'_>>, Fault> {
         ..LoggedRequest::at(Timestamp::default())
     };
     let mut proxy_fields = ProxyFields::default();
-    // `client_ip` is who Caddy itself believes that it was; older ones have only the peer, with its port.
+    // `client_ip` is the client as Caddy itself finds it; older Caddys log only the peer, with its port.
     let (mut client, mut peer) = (None, None);
     json::members(asked, |name, value| {
         match (name.plain(), value) {

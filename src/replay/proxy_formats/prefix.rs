@@ -1,4 +1,4 @@
-//! What stands in front of a line that somebody else has passed on: names of services, times, syslog's head.
+//! What stands in front of a line that another program has passed on: names of services, times, syslog's head.
 
 use super::super::instant;
 

@@ -8,38 +8,6 @@ use std::time::Duration;
 /// The whole report. `changed` is what changed the file, as given; empty without a second file.
 #[must_use]
 pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
-    let side = |index: usize, tally: &Tally| {
-        let client_totals = &report.client_totals;
-        json!({
-            "refused": tally.refused,
-            "refused_share": fraction(tally.refused, report.requests),
-            "delayed": tally.delayed,
-            "delayed_share": fraction(tally.delayed, report.requests),
-            "no_route": tally.no_route,
-            "too_many_held": tally.too_many_held,
-            "clients_refused": client_totals.refused[index],
-            "clients_refused_for_the_first_time": (index > 0).then_some(client_totals.first_time),
-            "worst_minute": tally.worst().map(|minute| json!({
-                "start_us": minute.start,
-                "refused": minute.refused,
-            })),
-            "waits_us": tally.wait_quantiles().map(|held| json!({
-                "p50": held.p50,
-                "p99": held.p99,
-                "max": held.max,
-            })),
-            "limits": tally.limits.iter().map(|by| (by.limit.to_string(), json!({
-                "refused": by.refused,
-                "delayed": by.delayed,
-            }))).collect::<serde_json::Map<_, _>>(),
-            "shadow": tally.shadows.iter().map(|by| (by.limit.to_string(), json!({
-                "would_refuse": by.refused,
-                "would_refuse_share": fraction(by.refused, report.requests),
-                "would_delay": by.delayed,
-            }))).collect::<serde_json::Map<_, _>>(),
-            "course": timeline(report, index),
-        })
-    };
     let hardest = report.hardest.iter().map(|client| {
         json!({
             "client": client.client,
@@ -81,10 +49,44 @@ pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
         "took_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "clients": report.client_totals.all,
         "clients_about": report.client_totals.about,
-        "file": report.tallies.first().map(|tally| side(0, tally)),
+        "file": report.tallies.first().map(|tally| side(report, 0, tally)),
         "set": sets,
-        "changed": report.tallies.get(1).map(|tally| side(1, tally)),
+        "changed": report.tallies.get(1).map(|tally| side(report, 1, tally)),
         "hardest_hit": hardest.collect::<Vec<_>>(),
+    })
+}
+
+/// The numbers of one file.
+fn side(report: &Report, index: usize, tally: &Tally) -> Value {
+    let client_totals = &report.client_totals;
+    json!({
+        "refused": tally.refused,
+        "refused_share": fraction(tally.refused, report.requests),
+        "delayed": tally.delayed,
+        "delayed_share": fraction(tally.delayed, report.requests),
+        "no_route": tally.no_route,
+        "too_many_held": tally.too_many_held,
+        "clients_refused": client_totals.refused[index],
+        "clients_refused_for_the_first_time": (index > 0).then_some(client_totals.first_time),
+        "worst_minute": tally.worst().map(|minute| json!({
+            "start_us": minute.start,
+            "refused": minute.refused,
+        })),
+        "waits_us": tally.wait_quantiles().map(|held| json!({
+            "p50": held.p50,
+            "p99": held.p99,
+            "max": held.max,
+        })),
+        "limits": tally.limits.iter().map(|by| (by.limit.to_string(), json!({
+            "refused": by.refused,
+            "delayed": by.delayed,
+        }))).collect::<serde_json::Map<_, _>>(),
+        "shadow": tally.shadows.iter().map(|by| (by.limit.to_string(), json!({
+            "would_refuse": by.refused,
+            "would_refuse_share": fraction(by.refused, report.requests),
+            "would_delay": by.delayed,
+        }))).collect::<serde_json::Map<_, _>>(),
+        "course": timeline(report, index),
     })
 }
 

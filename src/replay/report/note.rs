@@ -28,7 +28,7 @@ pub enum Note {
     NamelessFields,
     /// What `--fields` names is in no line.
     NoMember {
-        /// What it would have said.
+        /// The part of a request that it was to be.
         name: String,
         /// The member.
         member: String,

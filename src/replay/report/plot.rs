@@ -1,5 +1,5 @@
 //! A small plot for a terminal: one column for each stretch of time. What was admitted, delayed and refused stand below each
-//! other, each to a scale of its own: a refused one among a hundred is what somebody looks for.
+//! other, each to a scale of its own: one refused request among a hundred is to be seen.
 
 use super::{grouped, stamp, time};
 use crate::replay::timeline::{Interval, Timeline};
@@ -15,7 +15,7 @@ const STEPS: u64 = 8;
 pub enum Marks {
     /// Blocks, for terminals that have them.
     Blocks,
-    /// Letters, for all others.
+    /// Letters, for terminals without blocks.
     Ascii,
 }
 

@@ -18,7 +18,7 @@ const GAP: u64 = 14;
 /// From one file's picture to the next one's.
 const STEP: u64 = TOP + HEIGHT + GAP + LOWER + 40;
 
-/// Admitted, delayed, refused: told apart by those who see few colours, too.
+/// Admitted, delayed, refused: in colours that differ for colour-blind people, too.
 const COLOURS: [(&str, &str); 3] = [
     ("#9ecae1", "admitted"),
     ("#f0b429", "delayed"),

@@ -3,7 +3,7 @@
 use super::plot::{self, Marks};
 use super::{LineSample, Report, grouped, percent, stamp, time};
 use crate::replay::LogFormat;
-use crate::replay::tally::Tally;
+use crate::replay::tally::{ByLimit, Tally};
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
@@ -148,21 +148,7 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
         let held = |tally: &Tally| format!("{} refused", grouped(tally.too_many_held));
         rows.add("  too many held", tallies.iter().map(held));
     }
-    let client_totals = &report.client_totals;
-    let refused = client_totals.refused.iter().zip(tallies).enumerate();
-    rows.add(
-        "clients refused",
-        refused.map(
-            |(side, (refused, _))| match (side, client_totals.first_time) {
-                (0, _) | (_, 0) => grouped(*refused),
-                (_, first) => format!(
-                    "{}, {} of them for the first time",
-                    grouped(*refused),
-                    grouped(first)
-                ),
-            },
-        ),
-    );
+    clients_refused(&mut rows, report);
     rows.add(
         "worst minute",
         tallies.iter().map(|tally| match tally.worst() {
@@ -181,9 +167,36 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
             Some(held) => [held.p50, held.p99, held.max].map(time).join(", "),
         }),
     );
+    hardest_hit(&mut rows, report);
+    write(out, &rows);
+}
+
+fn clients_refused(rows: &mut Rows, report: &Report) {
+    let client_totals = &report.client_totals;
+    let refused = client_totals
+        .refused
+        .iter()
+        .zip(&report.tallies)
+        .enumerate();
+    rows.add(
+        "clients refused",
+        refused.map(
+            |(side, (refused, _))| match (side, client_totals.first_time) {
+                (0, _) | (_, 0) => grouped(*refused),
+                (_, first) => format!(
+                    "{}, {} of them for the first time",
+                    grouped(*refused),
+                    grouped(first)
+                ),
+            },
+        ),
+    );
+}
+
+fn hardest_hit(rows: &mut Rows, report: &Report) {
     for (index, client) in report.hardest.iter().enumerate() {
         let what = if index == 0 { "hardest hit" } else { "" };
-        let cells = client.refused.iter().zip(tallies);
+        let cells = client.refused.iter().zip(&report.tallies);
         rows.add(
             &format!("{what:<12}{}", client.client),
             cells.map(|(refused, _)| {
@@ -192,55 +205,61 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
             }),
         );
     }
-    write(out, &rows);
 }
 
 fn by_limit(rows: &mut Rows, tallies: &[Tally]) {
-    let mut names: Vec<_> = Vec::new();
-    for by in tallies.iter().flat_map(|tally| &tally.limits) {
-        if !names.contains(&&by.limit) {
-            names.push(&by.limit);
-        }
-    }
-    for name in names {
-        let cells = tallies.iter().map(|tally| {
-            let by = tally.limits.iter().find(|by| by.limit == *name);
-            match by.map_or((0, 0), |by| (by.refused, by.delayed)) {
-                (refused, 0) => format!("{} refused", grouped(refused)),
-                (0, delayed) => format!("{} delayed", grouped(delayed)),
-                (refused, delayed) => {
-                    format!("{} refused, {} delayed", grouped(refused), grouped(delayed))
-                }
+    let limits = |tally: &Tally| tally.limits.clone();
+    for_each_limit(rows, tallies, "by", limits, |refused, delayed| {
+        match (refused, delayed) {
+            (refused, 0) => format!("{} refused", grouped(refused)),
+            (0, delayed) => format!("{} delayed", grouped(delayed)),
+            (refused, delayed) => {
+                format!("{} refused, {} delayed", grouped(refused), grouped(delayed))
             }
-        });
-        rows.add(&format!("  by {name}"), cells);
-    }
+        }
+    });
 }
 
 /// What limits would have done that do not decide.
 fn shadows(rows: &mut Rows, report: &Report) {
-    let tallies = &report.tallies;
+    let limits = |tally: &Tally| tally.shadows.clone();
+    for_each_limit(
+        rows,
+        &report.tallies,
+        "shadow",
+        limits,
+        |refused, delayed| {
+            let share = percent(refused, report.requests);
+            let refused = format!("{} ({share}) would be refused", grouped(refused));
+            match delayed {
+                0 => refused,
+                delayed => format!("{refused}, {} delayed", grouped(delayed)),
+            }
+        },
+    );
+}
+
+/// A row for each limit of any of the files; `cell` is of the requests that it refused and delayed.
+fn for_each_limit(
+    rows: &mut Rows,
+    tallies: &[Tally],
+    what: &str,
+    limits: fn(&Tally) -> Vec<ByLimit>,
+    cell: impl Fn(u64, u64) -> String,
+) {
+    let tallies: Vec<_> = tallies.iter().map(limits).collect();
     let mut names: Vec<_> = Vec::new();
-    for by in tallies.iter().flat_map(|tally| &tally.shadows) {
+    for by in tallies.iter().flatten() {
         if !names.contains(&&by.limit) {
             names.push(&by.limit);
         }
     }
     for name in names {
-        let cells = tallies.iter().map(|tally| {
-            let by = tally.shadows.iter().find(|by| by.limit == *name);
-            let (refused, delayed) = by.map_or((0, 0), |by| (by.refused, by.delayed));
-            let refused = format!(
-                "{} ({}) would be refused",
-                grouped(refused),
-                percent(refused, report.requests)
-            );
-            match delayed {
-                0 => refused,
-                delayed => format!("{refused}, {} delayed", grouped(delayed)),
-            }
+        let cells = tallies.iter().map(|limits| {
+            let by = limits.iter().find(|by| by.limit == *name);
+            by.map_or_else(|| cell(0, 0), |by| cell(by.refused, by.delayed))
         });
-        rows.add(&format!("  shadow {name}"), cells);
+        rows.add(&format!("  {what} {name}"), cells);
     }
 }
 

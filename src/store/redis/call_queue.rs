@@ -50,9 +50,9 @@ pub(super) struct QueuedDecision {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Surcharge {
     until: Instant,
-    /// When it was sent first.
+    /// When the surcharge was sent first.
     since: Option<Instant>,
-    /// How often it was sent in vain.
+    /// How often the surcharge was sent in vain.
     tries: u8,
 }
 
@@ -78,12 +78,12 @@ impl Surcharge {
     }
 }
 
-/// How far a decision has come that fails.
+/// How far a decision came before it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendState {
-    /// It was not sent.
+    /// The decision was not sent.
     Unsent,
-    /// It was sent, and may have been applied.
+    /// The decision was sent, and may have been applied.
     Sent,
 }
 

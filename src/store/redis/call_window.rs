@@ -82,7 +82,7 @@ impl CallWindow {
         }
     }
 
-    /// It was answered.
+    /// The call was answered.
     pub(super) fn answer(&self, sent: CallStart) {
         let now = clock::now();
         let took = now - sent.at;
@@ -97,14 +97,15 @@ impl CallWindow {
         );
     }
 
-    /// It was not answered in time.
+    /// The call was not answered in time.
     pub(super) fn misses(&self) {
         if self.late.get().is_none() {
             self.late.set(Some(clock::now()));
         }
     }
 
-    /// It was lost with its connection. Is each, as soon as it is used? Of those that were under way together one counts.
+    /// The call was lost with its connection. Are connections lost as soon as they are used? Of the calls that were under way
+    /// together one counts.
     pub(super) fn loses(&self, sent: CallStart) -> bool {
         let (last, many) = self.lost.get();
         if last.is_some_and(|last| sent.at < last) {

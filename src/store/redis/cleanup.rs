@@ -26,7 +26,7 @@ impl RedisStore {
     /// steps, so it is not for a prefix that gateways count under.
     ///
     /// # Errors
-    /// When Redis did not do it, or not all of it.
+    /// When Redis did not remove the keys, or not all of them.
     pub async fn clear(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         for handle in self.cluster.masters().await? {
@@ -50,7 +50,7 @@ impl Node {
             let (next, keys) = page;
             if !keys.is_empty() {
                 removed += keys.len() as u64;
-                // One by one, for in a cluster those of one command are of one slot.
+                // One by one, for in a cluster the keys of one command are of one slot.
                 let mut unlink = Pipeline::with_capacity(keys.len());
                 for key in keys {
                     unlink.cmd("UNLINK").arg(key);

@@ -49,7 +49,7 @@ pub(super) struct Connection {
     functions: bool,
     /// The signals' age when it was made.
     pub(super) age: u64,
-    /// Where it leads, if sentinels had to be asked.
+    /// The master at its other end, if sentinels had to be asked.
     pub(super) master: Option<Address>,
 }
 
@@ -182,7 +182,7 @@ impl Connection {
         self.life.signals.lost.notify_one();
     }
 
-    /// Is it of no use any more, or is there a better one to be made?
+    /// Is the connection of no use any more, or is there a better one to be made?
     pub(super) fn is_dead(&self) -> bool {
         let ConnectionLife { dead, signals, .. } = &*self.life;
         dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
@@ -192,7 +192,7 @@ impl Connection {
         if self.functions {
             return self.load_library().await;
         }
-        // One first, which says why where scripts are not taken; the rest in one write, for a server may be far.
+        // One script first, whose error names why a server takes none; the rest in one write, for a server may be far.
         let [first, rest @ ..] = script::ALL;
         self.send(&first.load()).await?;
         self.life.signals.hear();
@@ -206,7 +206,7 @@ impl Connection {
             .try_for_each(|loaded| loaded.map(drop))
     }
 
-    /// It is written where it is not yet: a write goes to disk and to every replica.
+    /// Loads the library where it is missing: a write goes to disk and to every replica.
     async fn load_library(&mut self) -> Result<(), StoreError> {
         match self.send(&library::find()).await {
             Ok(Value::Array(found)) if !found.is_empty() => Ok(()),
@@ -225,7 +225,7 @@ impl Connection {
     }
 }
 
-/// Of what a server says when it refuses, in bytes: it may be anything, and goes into one line.
+/// Longest text of a refusal, in bytes: a server may send any, and the text goes into one line.
 pub(super) const LONGEST_WORDS: usize = 400;
 
 /// As much of a server's words as a line of the log has room for.

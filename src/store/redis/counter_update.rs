@@ -51,11 +51,11 @@ pub(super) struct CounterUpdate {
     pub(super) route: CallRoute,
     /// From then on the update means nothing any more.
     pub(super) until: Instant,
-    /// How often it was sent in vain.
+    /// How often the update was sent in vain.
     pub(super) tries: u8,
-    /// Of the call that it went with.
+    /// The marker of the call that it went with.
     pub(super) marker: Option<AppliedMarker>,
-    /// Mostly there is none.
+    /// Where a caller waits, the sender of its answer.
     pub(super) answer: Option<UpdateSender>,
 }
 
@@ -70,7 +70,7 @@ impl UpdateKind {
         })
     }
 
-    /// Of a charge of `limit` that is refunded.
+    /// The kind of a refund of `limit`.
     pub(super) fn refund_of(limit: &Limit) -> Self {
         match limit.rule.holds() {
             Some(_) => Self::Release { recheck: None },

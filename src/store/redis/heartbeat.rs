@@ -18,9 +18,9 @@ const NO_NUMBER: StoreError = StoreError::Protocol("not a number of gateways");
 /// What a gateway reports of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there.
+    /// The gateway is there.
     There,
-    /// It goes.
+    /// The gateway goes.
     Goes,
 }
 
@@ -44,7 +44,7 @@ impl RedisStore {
         if let Err(StoreError::Refused(reason)) = &counted
             && self.cluster.router.is_redirected(node, reason)
         {
-            // By the next time it is known which node serves it.
+            // By the next heartbeat it is known which node serves the key.
             return Err(StoreError::Down);
         }
         if let Err(error) = &counted
@@ -96,7 +96,7 @@ fn command(prefix: &str, me: u64, presence: Presence, life: Duration) -> Cmd {
     command
 }
 
-/// With the key, where something else lives there.
+/// The error, with the key where another value lives there.
 fn explain(error: StoreError, prefix: &str) -> StoreError {
     match error {
         StoreError::Refused(reason) if reason.contains("WRONGTYPE") => {
@@ -119,7 +119,7 @@ fn count(answer: Value) -> Result<u32, StoreError> {
 /// Would the next request have the same answer?
 fn is_of_server(error: &StoreError) -> bool {
     match error {
-        // Where only the connection was lost, the next one shows it.
+        // Where only the connection was lost, the next one shows whether the server is there.
         StoreError::Timeout { .. } | StoreError::Unreachable(_) => true,
         StoreError::Refused(reason) => reply::server_wide(reason),
         _ => false,

@@ -11,7 +11,7 @@ use crate::limit::{Limit, Mode};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
-/// Of the bytes behind the keys. States of another version are left to expire.
+/// The version of the bytes behind the keys. States of another version are left to expire.
 pub(super) const VERSION: u32 = 1;
 
 /// Names of counters, one behind the other.
@@ -82,8 +82,7 @@ pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
     format!("{prefix}:{VERSION}:probe:{{").into_bytes()
 }
 
-/// Where a call under this name says that it has been made, in the slot of the counter called `beside`. No limit has it:
-/// it has no kind.
+/// The key of the marker with this name, in the slot of the counter `beside`. No limit has the key: it has no kind.
 #[must_use]
 pub(super) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {
     let tag = beside.and_then(|counter| {
@@ -98,7 +97,7 @@ pub(super) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> 
     marker
 }
 
-/// Where the gateways tell that they live. No limit has it: it has no kind.
+/// The key at which the gateways report that they live. No limit has it: it has no kind.
 #[must_use]
 pub(super) fn gateways_key(prefix: &str) -> String {
     format!("{prefix}:{VERSION}:gateways:{{*}}")

@@ -84,12 +84,12 @@ pub(super) fn call(script: &Cmd) -> Cmd {
     command
 }
 
-/// Is it that the library is not there any more?
+/// Does the server answer that the library is not there any more?
 pub(super) fn is_missing(reason: &str) -> bool {
     reason.contains("Function not found")
 }
 
-/// Is it that the library was there already?
+/// Does the server answer that the library was there already?
 pub(super) fn is_there(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused(reason) if reason.contains("already exists"))
 }

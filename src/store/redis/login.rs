@@ -152,7 +152,7 @@ impl Connection {
                 }
                 _ => return error,
             },
-            // One with a password of its own: it says no more to strangers.
+            // A server with a password of its own answers no more without it.
             Err(StoreError::Refused(reason)) if first_word(reason) == "NOAUTH" => format!(
                 "{address} does not know what every Redis knows, and wants a password: where it is a sentinel, write `{}`",
                 by_sentinel(target, address, "NAME")
@@ -163,8 +163,8 @@ impl Connection {
     }
 }
 
-/// How long a server is listened to that ended a connection before it was asked anything: less than a sentinel is waited for
-/// in all, and one behind TLS says nothing.
+/// How long to listen to a server that ended a connection before it was asked anything: less than a sentinel has in all, and a
+/// server behind TLS sends nothing.
 const LISTENED: Duration = Duration::from_millis(120);
 
 /// What a server says that ends connections as soon as they are made: protected mode, too many clients. It may have ended the
@@ -241,7 +241,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     format!("{who} does not take the login ({code})")
 }
 
-/// It wants a password and was given none.
+/// The message where a server wants a password and was given none.
 pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
     let (who, place) = peer.named();
     (code == "NOAUTH").then(|| {
@@ -249,12 +249,12 @@ pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
     })
 }
 
-/// Does it not know such a command?
+/// Does a server answer that it does not know the command?
 pub(super) fn is_unknown_command(reason: &str) -> bool {
     reason.to_ascii_lowercase().contains("unknown command")
 }
 
-/// Which address is meant where a sentinel's is written as a Redis'.
+/// The message where the address of a sentinel is written as that of a Redis.
 fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> String {
     let names = match watched {
         Value::Array(names) => names.iter().filter_map(text).collect(),

@@ -1,4 +1,4 @@
-//! One Redis, alone or a master of a cluster: what waits for it, its connections, whether it is there.
+//! One Redis, alone or a master of a cluster: its queue, its connections, its health.
 
 use super::abandonment::PendingAnswer;
 use super::call_queue::CallQueue;
@@ -80,7 +80,7 @@ impl Node {
         let health = Rc::new(Health::new(name.into(), limits, listener));
         let lanes = Rc::new(Lanes::new(context.timeout));
         Rc::new(Self {
-            // Any will do at first: a node that answers that it serves other slots is there.
+            // Any tag will do at first: a node that answers that it serves other slots is there.
             probe_tag: RefCell::new(address.as_ref().map(|_| b"*".to_vec())),
             connections: Connections::new(target, address.clone()),
             address,

@@ -27,7 +27,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Of the Redis with this name in the log, which is not away.
+    /// The outage of the Redis with this name in the log, which is not away yet.
     pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             name,

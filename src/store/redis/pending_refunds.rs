@@ -105,7 +105,7 @@ impl PendingRefunds {
         }
     }
 
-    /// All of it, for other nodes.
+    /// All updates, for other nodes.
     pub(super) fn take_all(&self) -> Vec<CounterUpdate> {
         let later = self.later.take().into_iter().map(|(_, update)| update);
         self.waiting.take().into_iter().chain(later).collect()

@@ -121,9 +121,9 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: Pool<Manager>,
-    /// Where the master is wherever they say: whether they say it still.
+    /// Where sentinels name the master: whether they name another.
     master_watch: Option<MasterWatch>,
-    /// Where they lead, if it is to one Redis alone.
+    /// The target of the connections, if it is one Redis alone.
     lone: Option<RedisTarget>,
     pub(super) signals: Arc<Signals>,
 }
@@ -185,7 +185,7 @@ impl Connections {
         self.signals.age.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Where the last of them leads, if sentinels had to be asked.
+    /// The master at the other end of the last connection, if sentinels had to be asked.
     pub(super) fn master(&self) -> Option<Address> {
         locked(&self.signals.master).clone()
     }
@@ -212,7 +212,7 @@ impl Connections {
                 biased;
                 taken = self.pool.get() => match taken {
                     Ok(connection) if connection.is_dead() => drop(connection),
-                    // It goes back at once, for the next to share.
+                    // The connection goes back at once, for the next call to share.
                     Ok(connection) => return Ok(Connection::clone(&connection)),
                     Err(RunError::User(error)) => return Err(error),
                     Err(RunError::TimedOut) => {

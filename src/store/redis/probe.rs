@@ -22,7 +22,7 @@ use tokio::time::timeout;
 /// What a Redis is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisReport {
-    /// Where it is, if sentinels had to be asked.
+    /// Its address, if sentinels had to be asked.
     pub master: Option<Address>,
     /// Its name and version: `redis 7.0.15`.
     pub version: String,
@@ -59,7 +59,7 @@ impl fmt::Display for RedisReport {
 /// answer tells of, each with its own outcome. The caller bounds the time.
 ///
 /// # Errors
-/// When it cannot be reached, or refuses the login or the scripts.
+/// When Redis cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
     let RedisEndpoint::Cluster { seeds } = &target.place else {
         let found = look(Destination::of(target), prefix, None).await?;
@@ -170,7 +170,7 @@ async fn look(
     })
 }
 
-/// Can it be reached from other machines there? A connection to no address in particular leads to the own machine.
+/// Can a Redis at this address be reached from other machines? A connection to no address in particular leads to the own machine.
 pub(super) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;

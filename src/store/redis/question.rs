@@ -130,7 +130,7 @@ impl Question {
     }
 
     /// Numbers the slots that `own`, the block of `check`, asks for: without an answer they can be given back all the same.
-    /// By a clock of the caller's they are numbered as the twin does, unless the caller has chosen.
+    /// By a clock of the caller's the slots are numbered as the twin does, unless the caller has chosen.
     fn number(
         &mut self,
         check: &Check<'_>,
@@ -169,7 +169,7 @@ impl Question {
         })
     }
 
-    /// How many counters it is about.
+    /// How many counters the question is about.
     pub(super) fn limits(&self) -> usize {
         self.ends.len()
     }

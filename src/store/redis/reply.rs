@@ -29,9 +29,9 @@ pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 pub(super) enum ReplyError {
     /// Something is the matter with the key of one of its limits.
     Limit {
-        /// Which.
+        /// The position of the limit.
         index: usize,
-        /// In the server's words.
+        /// The server's words.
         reason: Arc<str>,
     },
     /// The store as a whole.
@@ -74,7 +74,7 @@ pub(super) fn server_wide(reason: &str) -> bool {
     })
 }
 
-/// Is it because the server is no master, or no longer?
+/// Does the error mean that the server is no master, or no longer?
 pub(super) fn is_read_only(reason: &str) -> bool {
     codes(reason).any(|word| word == "READONLY")
 }

@@ -97,7 +97,7 @@ impl Router {
     /// waited in vain.
     ///
     /// # Errors
-    /// When the map is not known.
+    /// While the map is not known.
     pub(super) async fn known(&self, patience: Duration) -> Result<(), StoreError> {
         let learned = async {
             loop {
@@ -173,7 +173,7 @@ impl Router {
     pub(super) fn refund(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match self.home(refund.limit, refund.key) {
             Some((handle, route)) => handle.node.refund(refund, clock, route, None),
-            // Of a cluster whose map was never known.
+            // The map of the cluster was never known.
             None => {
                 self.context
                     .stats

@@ -36,9 +36,9 @@ const NO_SENTINELS: StoreError = StoreError::Protocol("no sentinels");
 /// The sentinels that watch one Redis.
 #[derive(Debug, Default)]
 pub(super) struct Sentinels {
-    /// Which one is asked first: the last that knew.
+    /// Which sentinel is asked first: the last that knew.
     preferred: AtomicUsize,
-    /// Of the connections that are made.
+    /// The signals of the connections that are made.
     signals: Arc<Signals>,
 }
 
@@ -98,7 +98,7 @@ impl Sentinels {
         }
     }
 
-    /// Whom a sentinel calls the master: the one `before` if it still answers, else the first that does.
+    /// The master that a sentinel names: the sentinel `before` if it still answers, else the first that does.
     async fn named(
         &self,
         target: &RedisTarget,
@@ -161,7 +161,7 @@ impl Sentinels {
     ) -> Result<Connection, StoreError> {
         let asked = timeout(EACH, self.ask(sentinel, target)).await;
         let (_, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
-        // Of what is wrong there the sentinel is not to blame.
+        // The sentinel is not to blame for an error of the master.
         let there = |error: StoreError| {
             let why = format!("it names {master}, and {}", plain(&error));
             StoreError::Unreachable(why.into())
@@ -223,7 +223,7 @@ impl Sentinels {
     }
 }
 
-/// Whom the sentinel at the other end calls the master.
+/// The master that the sentinel at the other end names.
 async fn named_master(
     connection: &mut Connection,
     target: &RedisTarget,
@@ -261,7 +261,7 @@ fn address(host: &Value, port: &Value) -> Option<Address> {
     Some(Address::new(&text(host)?, port))
 }
 
-/// With what to do where a password is wanted.
+/// The error, with what to do where a password is wanted.
 fn refused(error: StoreError, whose: Peer) -> StoreError {
     let StoreError::Refused(reason) = &error else {
         return error;
@@ -270,7 +270,7 @@ fn refused(error: StoreError, whose: Peer) -> StoreError {
     why.map_or(error, |why| StoreError::Refused(why.into()))
 }
 
-/// Without saying again that it is the store that cannot be reached.
+/// The text of an error, without that it is the store that cannot be reached.
 fn plain(error: &StoreError) -> String {
     match error {
         StoreError::Unreachable(why) | StoreError::Refused(why) | StoreError::Lost(why) => {

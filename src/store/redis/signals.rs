@@ -17,13 +17,13 @@ pub(super) const KNOCK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Signals {
     /// A connection has ended.
     pub(super) lost: Notify,
-    /// One could not be made.
+    /// A connection could not be made.
     pub(super) failed: Notify,
-    /// One leads to another master than those before it.
+    /// A connection leads to another master than those before it.
     pub(super) replaced: Notify,
     /// Connections that were made at a lesser age are not used any more.
     pub(super) age: AtomicU64,
-    /// Where the last of them leads, if sentinels had to be asked.
+    /// The master at the other end of the last connection, if sentinels had to be asked.
     pub(super) master: Mutex<Option<Address>>,
     /// Why the last attempt to make one failed, if it did.
     why: Mutex<Option<(Instant, StoreError)>>,
@@ -41,7 +41,7 @@ impl Signals {
         *locked(&self.heard) = Some(clock::now());
     }
 
-    /// When it did so last.
+    /// When the server did so last.
     pub(super) fn heard(&self) -> Option<Instant> {
         *locked(&self.heard)
     }

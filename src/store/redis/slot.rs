@@ -1,9 +1,9 @@
 //! Which of the 16,384 slots of a cluster a counter lives in, CRC16 of its hash tag; and the route of a call to a slot.
 
-/// One of [`SLOTS`].
+/// A slot, below [`SLOTS`].
 pub(super) type Slot = u16;
 
-/// How many there are.
+/// How many slots a cluster has.
 pub(super) const SLOTS: usize = 16_384;
 
 /// The remainders of every byte: XMODEM's polynomial, as the specification of Redis Cluster has it.
@@ -51,7 +51,7 @@ pub(super) struct CallRoute {
     pub(super) slot: Slot,
     /// The slot is being moved to the node that this is sent to.
     pub(super) asking: bool,
-    /// In a call of its own.
+    /// The call has no other beside it.
     pub(super) alone: bool,
     /// How often the call was sent to another node.
     pub(super) hops: u8,

@@ -26,9 +26,9 @@ pub(super) struct SlotMap {
 
 struct MappedNode {
     node: NodeHandle,
-    /// How many slots it serves.
+    /// How many slots the node serves.
     serves: usize,
-    /// When it was last needed.
+    /// When the node was last needed.
     needed: Instant,
 }
 
@@ -53,7 +53,7 @@ impl SlotMap {
         self.homes.iter().map(|home| &home.node)
     }
 
-    /// Those that serve something.
+    /// The nodes that serve a slot.
     pub(super) fn masters(&self) -> impl Iterator<Item = &NodeHandle> {
         let masters = self.homes.iter().filter(|home| home.serves > 0);
         masters.map(|home| &home.node)
@@ -178,7 +178,7 @@ pub(super) struct SlotRange {
 }
 
 impl SlotRange {
-    /// How many slots it has.
+    /// How many slots the range has.
     pub(super) fn len(&self) -> usize {
         usize::from(self.last.saturating_sub(self.first)) + 1
     }

@@ -34,7 +34,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 
-/// Any of them. One call more for each read is nothing beside the read.
+/// Any such stream. One call more for each read is nothing beside the read.
 pub(super) type RedisStream = Box<dyn Duplex>;
 
 /// Where a connection leads.

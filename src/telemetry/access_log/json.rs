@@ -1,4 +1,8 @@
-//! A request as one JSON object. Its names are those of a trace, so that a log can be replayed.
+//! A request as one JSON object. Its names are a trace's, so that a log can be replayed.
+//!
+//! serde's derive was weighed for this: texts from outside are cut at a length, may be no UTF-8 and have more characters
+//! escaped than JSON asks for, and times are decimals without a float. Each of these would need an adapter, and the
+//! adapters are longer than what the derive would save.
 
 use super::escape::{self, json, millis, number, protocol};
 use super::record::AccessRecord;
@@ -45,7 +49,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     text(out, record.user_agent);
 }
 
-/// What the limits said, and how long everything took.
+/// The answers of the limits, and how long everything took.
 fn limits(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     out.extend(br#","limit":"#);
     text(out, record.limit.map(str::as_bytes));

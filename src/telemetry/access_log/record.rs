@@ -4,16 +4,16 @@ use crate::telemetry::metrics::DecidedBy;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One request, told once. What came from outside is bytes and may hold anything; it is cut and escaped when written.
+/// One request that has ended. Values from outside are bytes and may hold anything; they are cut and escaped when written.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessRecord<'a> {
     /// When its head arrived: microseconds since the Unix epoch.
     pub ts: u64,
     /// What `X-Request-Id` says.
     pub request_id: &'a [u8],
-    /// Who counts as the client; `None` behind a Unix socket that forwards nobody.
+    /// The client's address; `None` behind a Unix socket whose peer forwards none.
     pub client: Option<IpAddr>,
-    /// Who is at the other end of the connection.
+    /// The address at the far end of the connection.
     pub peer: Option<IpAddr>,
     /// Its method; `None` where what came was no request, as for path and version.
     pub method: Option<&'a str>,
@@ -53,9 +53,9 @@ pub struct AccessRecord<'a> {
     pub bytes_out: u64,
     /// Its `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// Whose word the decision is; `None` where nothing was decided.
+    /// What decided; `None` where nothing was decided.
     pub decided_by: Option<DecidedBy>,
-    /// When a refused one may come back; `None` for others, and for what is never admitted.
+    /// When a refused request may come back; `None` for admitted requests, and where it would never be admitted.
     pub retry_after: Option<Duration>,
     /// What the limit has left.
     pub remaining: Option<u64>,
@@ -93,7 +93,7 @@ pub enum Reason {
     Busy,
     /// It lacks what a limit counts by.
     MissingKey,
-    /// Nobody knows the key that a limit counts by.
+    /// The key that a limit counts by is in no group.
     UnknownKey,
     /// Its token is not believed, and a limit or a group asks what it claims.
     BadToken,
@@ -159,63 +159,42 @@ impl Reason {
     /// The word in the log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Repeat => "repeat",
-            Self::LimitDelayed => "limit_delayed",
-            Self::Upgraded => "upgraded",
-            Self::LimitRefused => "limit_refused",
-            Self::StoreDown => "store_down",
-            Self::TooManyHeld => "too_many_held",
-            Self::Busy => "busy",
-            Self::MissingKey => "missing_key",
-            Self::UnknownKey => "unknown_key",
-            Self::BadToken => "bad_token",
-            Self::NoRoute => "no_route",
-            Self::NoServer => "no_server",
-            Self::ConnectFailed => "connect_failed",
-            Self::UpstreamTimeout => "upstream_timeout",
-            Self::UpstreamReset => "upstream_reset",
-            Self::UpstreamInvalid => "upstream_invalid",
-            Self::ClientGone => "client_gone",
-            Self::ClientTimeout => "client_timeout",
-            Self::ClientStalled => "client_stalled",
-            Self::BadRequest => "bad_request",
-            Self::TooLarge => "too_large",
-            Self::Draining => "draining",
-            Self::DrainCut => "drain_cut",
-            Self::Internal => "internal",
-        }
+        self.spellings().0
     }
 
     /// For a person at a terminal.
     pub(super) const fn in_words(self) -> &'static str {
+        self.spellings().1
+    }
+
+    /// The word in the log, and the words for a person.
+    const fn spellings(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ok => "",
-            Self::Repeat => "a repeat, free of charge",
-            Self::LimitDelayed => "held back",
-            Self::Upgraded => "became a tunnel",
-            Self::LimitRefused => "over the limit",
-            Self::StoreDown => "the store is away",
-            Self::TooManyHeld => "too many requests are held back",
-            Self::Busy => "no connection left for the upstream",
-            Self::MissingKey => "lacks what a limit counts by",
-            Self::UnknownKey => "nobody knows its key",
-            Self::BadToken => "its token is not believed",
-            Self::NoRoute => "no route matches",
-            Self::NoServer => "the upstream has no server",
-            Self::ConnectFailed => "no connection to the upstream",
-            Self::UpstreamTimeout => "the upstream did not answer in time",
-            Self::UpstreamReset => "the upstream broke off",
-            Self::UpstreamInvalid => "the upstream did not answer in HTTP",
-            Self::ClientGone => "the client left",
-            Self::ClientTimeout => "the client stopped sending",
-            Self::ClientStalled => "the client did not read the answer",
-            Self::BadRequest => "not a valid request",
-            Self::TooLarge => "too large",
-            Self::Draining => "shutting down",
-            Self::DrainCut => "cut by the shutdown",
-            Self::Internal => "a fault of the gateway",
+            Self::Ok => ("ok", ""),
+            Self::Repeat => ("repeat", "a repeat, free of charge"),
+            Self::LimitDelayed => ("limit_delayed", "held back"),
+            Self::Upgraded => ("upgraded", "became a tunnel"),
+            Self::LimitRefused => ("limit_refused", "over the limit"),
+            Self::StoreDown => ("store_down", "the store is away"),
+            Self::TooManyHeld => ("too_many_held", "too many requests are held back"),
+            Self::Busy => ("busy", "no connection left for the upstream"),
+            Self::MissingKey => ("missing_key", "lacks what a limit counts by"),
+            Self::UnknownKey => ("unknown_key", "its key is in no group"),
+            Self::BadToken => ("bad_token", "its token is not believed"),
+            Self::NoRoute => ("no_route", "no route matches"),
+            Self::NoServer => ("no_server", "the upstream has no server"),
+            Self::ConnectFailed => ("connect_failed", "no connection to the upstream"),
+            Self::UpstreamTimeout => ("upstream_timeout", "the upstream did not answer in time"),
+            Self::UpstreamReset => ("upstream_reset", "the upstream broke off"),
+            Self::UpstreamInvalid => ("upstream_invalid", "the upstream did not answer in HTTP"),
+            Self::ClientGone => ("client_gone", "the client left"),
+            Self::ClientTimeout => ("client_timeout", "the client stopped sending"),
+            Self::ClientStalled => ("client_stalled", "the client did not read the answer"),
+            Self::BadRequest => ("bad_request", "not a valid request"),
+            Self::TooLarge => ("too_large", "too large"),
+            Self::Draining => ("draining", "shutting down"),
+            Self::DrainCut => ("drain_cut", "cut by the shutdown"),
+            Self::Internal => ("internal", "a fault of the gateway"),
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// An output that can be read back.
 #[derive(Clone, Default)]

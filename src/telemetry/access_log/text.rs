@@ -106,8 +106,8 @@ const UNITS: [(&str, u128, u128); 6] = [
     ("us", 1, 1),
 ];
 
-/// A wait as people say it, in two units at most: `250ms`, `1h`, `59m 59s`. Rounded up, because who comes back too early
-/// is refused again.
+/// A wait as people say it, in two units at most: `250ms`, `1h`, `59m 59s`. Rounded up, because a client that comes back too
+/// early is refused again.
 fn span(out: &mut Vec<u8>, wait: Duration) {
     let unit = |micros: u128| UNITS.iter().find(|(_, length, _)| *length <= micros);
     let finest = unit(wait.as_micros()).map_or(1, |(_, _, finest)| *finest);
@@ -145,7 +145,7 @@ pub(super) fn combined(
     number(out, u64::from(record.status));
     out.push(b' ');
     number(out, record.bytes_out);
-    // The referrer is not kept: it is somebody's address with its query.
+    // The referrer is not kept: it is an address with its query.
     out.extend(b" \"-\" \"");
     apache(out, record.user_agent.unwrap_or(b"-"));
     out.push(b'"');

@@ -2,7 +2,6 @@
 
 use super::escape::padded;
 use jiff::Timestamp;
-use jiff::tz::Offset;
 use std::fmt::Write;
 
 /// The second that was written last, in the forms that lines use.
@@ -55,30 +54,11 @@ impl TimestampText {
             .ok()
             .and_then(|second| Timestamp::from_second(second).ok())
             .unwrap_or(Timestamp::MAX);
-        let at = Offset::UTC.to_datetime(at);
-        let (year, day) = (at.year(), at.day());
-        let month = MONTHS[usize::from(at.month().unsigned_abs()).saturating_sub(1) % 12];
-        let time = (at.hour(), at.minute(), at.second());
         // Writing to a string does not fail.
-        let _ = write!(
-            self.rfc3339,
-            "{year:04}-{:02}-{day:02}T{:02}:{:02}:{:02}",
-            at.month(),
-            time.0,
-            time.1,
-            time.2
-        );
-        let _ = write!(
-            self.apache,
-            "{day:02}/{month}/{year:04}:{:02}:{:02}:{:02}",
-            time.0, time.1, time.2
-        );
+        let _ = write!(self.rfc3339, "{}", at.strftime("%Y-%m-%dT%H:%M:%S"));
+        let _ = write!(self.apache, "{}", at.strftime("%d/%b/%Y:%H:%M:%S"));
     }
 }
-
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
 
 #[cfg(test)]
 mod tests {

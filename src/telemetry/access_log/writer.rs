@@ -1,8 +1,12 @@
-//! The one thread that writes the access log, and the bounded way to it.
+//! The one thread that writes the access log, and the bounded channel to it.
 //!
-//! Only this thread meets a slow, full or broken output. Whatever that output does, the way there fills up and lines
-//! are dropped and counted; nobody else waits.
+//! Only this thread meets a slow, full or broken output. Whatever that output does, the channel fills up and lines are
+//! dropped and counted; no worker waits.
+//!
+//! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where `/metrics`
+//! has lines, does not report the lines that a shutdown loses, and does not end a torn line.
 
+use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
 use std::fmt;
@@ -10,7 +14,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Chunks on the way: at 32 KiB each, 8 MiB at most.
 const UNDERWAY: usize = 256;
@@ -113,16 +117,16 @@ impl WriterHandle {
 
     /// Asks the thread to finish and waits for it; returns the lines lost to the deadline.
     pub(super) fn shutdown(&self, deadline: Duration) -> u64 {
-        let end = Instant::now() + deadline;
+        let end = clock::now() + deadline;
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         while let Err(TrySendError::Full(_)) = self.sender.try_send(Message::Close) {
-            if Instant::now() >= end {
+            if clock::now() >= end {
                 break;
             }
             std::thread::sleep(PAUSE);
         }
-        // Nothing is ever sent: this waits for the other end to be dropped.
-        let _ = ended.recv_timeout(end.saturating_duration_since(Instant::now()));
+        // Nothing is ever sent: this waits for the thread to drop its end.
+        let _ = ended.recv_timeout(end.saturating_duration_since(clock::now()));
         let lost = self.underway.load(Ordering::Relaxed);
         self.metrics.access_lines_dropped(lost);
         lost
@@ -191,7 +195,7 @@ impl LineWriter {
                     bytes = rest;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Whoever started us may have made the output non-blocking.
+                // The parent process may have made the output non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
                 Err(error) => return Err(error),
             }
@@ -200,7 +204,7 @@ impl LineWriter {
     }
 }
 
-/// Standard output without its lock, so that a blocked log does not block who prints.
+/// Standard output without its lock, so that a blocked log does not block `println!`.
 #[cfg(unix)]
 pub(super) fn unbuffered(stdout: &io::Stdout) -> io::Result<std::fs::File> {
     use std::os::fd::AsFd;

@@ -1,9 +1,7 @@
-//! What a full house does: who gave way, and who was turned away. Rare, so any thread may count.
+//! Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
 
-use super::family::{Encoder, counters};
 use super::instrument::{Counter, SharedCounter};
 use super::label::Label;
-use std::fmt::Result;
 
 /// What a connection was doing when it was closed to make room for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +43,11 @@ impl ConnectionCells {
         self.rejected[why.position()].add(1);
     }
 
-    pub(super) fn encode(&self, e: &mut Encoder<'_>) -> Result {
-        let rows = Eviction::ALL.iter().zip(&self.evicted);
-        let rows = rows.map(|(what, count)| ([("kind", what.word())], count.get()));
-        let help =
-            "Connections of clients closed to make room for new ones, by what they waited for.";
-        counters(e, "tollgate_connections_gave_way", help, rows)?;
-        let rows = Rejection::ALL.iter().zip(&self.rejected);
-        let rows = rows.map(|(why, count)| ([("reason", why.word())], count.get()));
-        let help = "New connections of clients that were not taken.";
-        counters(e, "tollgate_connections_turned_away", help, rows)
+    pub(super) fn evictions(&self, what: Eviction) -> u64 {
+        self.evicted[what.position()].get()
+    }
+
+    pub(super) fn rejections(&self, why: Rejection) -> u64 {
+        self.rejected[why.position()].get()
     }
 }

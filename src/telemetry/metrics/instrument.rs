@@ -4,6 +4,7 @@
 //! a read-modify-write. The handles that write are bound to their thread by `Rc`, which is what makes that true.
 
 use std::marker::PhantomData;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -145,14 +146,6 @@ pub(super) struct HistogramReading {
 }
 
 impl HistogramReading {
-    /// Takes another's observations in.
-    pub(super) fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
-            *mine = mine.wrapping_add(theirs);
-        }
-        self.nanos = self.nanos.wrapping_add(other.nanos);
-    }
-
     /// How many were observed.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().sum()
@@ -171,6 +164,15 @@ impl HistogramReading {
             });
             (end, self.buckets[i])
         })
+    }
+}
+
+impl AddAssign for HistogramReading {
+    fn add_assign(&mut self, other: Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
+            *mine = mine.wrapping_add(theirs);
+        }
+        self.nanos = self.nanos.wrapping_add(other.nanos);
     }
 }
 

@@ -13,7 +13,7 @@ const METHODS: [&str; 9] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
 
-/// Who wrote the answer.
+/// The source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerSource {
     /// The gateway: a refusal, an error, no route.
@@ -22,7 +22,7 @@ pub enum AnswerSource {
     Upstream,
 }
 
-/// What a limit said.
+/// The verdict of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Go on.
@@ -33,7 +33,7 @@ pub enum Decision {
     Refuse,
     /// Go on, free of charge: it has been charged before.
     Repeat,
-    /// It does not decide, and would have said to go on.
+    /// It does not decide, and would have let the request go on.
     WouldAllow,
     /// It does not decide, and would have held the request back.
     WouldDelay,
@@ -51,31 +51,31 @@ impl Decision {
     }
 }
 
-/// What a response said of its request's cost.
+/// The cost of a request in its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CostReport {
     /// A number: the charge was settled.
     Number,
     /// Nothing: the charge stays as it was estimated.
     Nothing,
-    /// Something that cannot be read, likewise.
+    /// Something that cannot be read: the charge stays as it was estimated.
     Unreadable,
-    /// Nothing before its client left: the charge is the most that it could have been.
+    /// Nothing before the client left: the charge is the most that it could have been.
     Left,
 }
 
-/// What a limit's word is worth.
+/// Whether a limit decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// It decides.
     Enforce,
     /// It only counts.
     Shadow,
-    /// It counts other numbers beside those of a limit.
+    /// It counts by other numbers than the limit that decides.
     Candidate,
 }
 
-/// Whose word a decision is.
+/// What a decision comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The configured store.
@@ -86,9 +86,9 @@ pub enum DecidedBy {
     Lease,
     /// The memory of this gateway, while the store is away.
     Local,
-    /// Nobody: the store is away and the limit lets everything through.
+    /// No counter: the store is away and the limit lets everything through.
     Open,
-    /// Nobody: the store is away and the limit lets nothing through.
+    /// No counter: the store is away and the limit lets nothing through.
     Closed,
 }
 
@@ -119,7 +119,7 @@ pub enum Operation {
     Release,
     /// Give charges back.
     Refund,
-    /// Make a charge the true one, when a response has told it.
+    /// Settle charges by the cost in the response.
     Settle,
 }
 
@@ -134,7 +134,7 @@ pub enum CallOutcome {
     Error,
     /// It was known to be away and was not asked.
     Down,
-    /// It was to be told sooner or later, and never will be.
+    /// The call was given up before it was sent, or without an answer.
     Lost,
 }
 
@@ -270,7 +270,7 @@ impl Combination {
         Self(method_code(method) << 24 | u32::from(status) << 8 | source as u32)
     }
 
-    /// The same with the status forgotten.
+    /// This combination without its status.
     pub(super) const fn any_status(self) -> Self {
         Self(self.0 & 0xff00_00ff)
     }

@@ -1,4 +1,4 @@
-//! What is counted about the store: round trips, whether it is there, and who answered when it was not.
+//! What is counted about the store: round trips, whether it is there, and what stood in for it when it was not.
 
 use super::instrument::{Counter, Histogram, HistogramReading, RoundTripBuckets, SharedCounter};
 use super::label::{CallOutcome, DecidedBy, Label, Operation, Permits, Redirect};
@@ -15,7 +15,7 @@ pub enum StoreReach {
     /// Nothing of it.
     #[default]
     None,
-    /// Some of a cluster: a master is away, or nobody serves some of the slots.
+    /// Some of a cluster: a master is away, or some of the slots have no master.
     Part,
     /// All of it.
     All,
@@ -156,7 +156,7 @@ impl StoreMetrics {
         self.0.call_sizes.decisions.add(many);
     }
 
-    /// A node of a cluster did not run a call, and said who would.
+    /// A node of a cluster did not run a call, and named the node that would.
     pub fn redirected(&self, to: Redirect) {
         self.0.redirects[to.position()].add(1);
     }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 /// A text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// OpenMetrics 1.0, for those who ask for it.
+    /// OpenMetrics 1.0, for scrapers that ask for it.
     OpenMetrics,
-    /// Prometheus 0.0.4, for everyone else.
+    /// Prometheus 0.0.4, for all other scrapers.
     Prometheus,
 }
 
 impl TextFormat {
     /// What to answer to this `Accept` field.
     ///
-    /// Whoever names OpenMetrics at all understands it, and Prometheus names it first; weights are not compared.
+    /// A scraper that names OpenMetrics understands it, and Prometheus names it first; weights are not compared.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Self {
         let named = accept.is_some_and(|accept| {

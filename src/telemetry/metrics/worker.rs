@@ -211,7 +211,7 @@ impl LimitMetrics {
         self.0.decisions.count(decision, by).add(1);
     }
 
-    /// A response told the limit what its request has cost, or did not.
+    /// A response reported the cost of its request to the limit, or did not.
     pub fn cost_reported(&self, cost_reported: CostReport) {
         self.0.cells.costs[cost_reported.position()].add(1);
     }

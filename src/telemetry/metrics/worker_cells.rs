@@ -171,7 +171,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A copy of the list, so that nobody waits for the lock while the numbers are read.
+/// A copy of the list, so that the lock is free while the numbers are read.
 pub(super) fn copy<T>(list: &Mutex<Vec<Arc<T>>>) -> Vec<Arc<T>> {
     lock(list).clone()
 }

@@ -170,7 +170,7 @@ async fn a_file_is_sent_with_its_places_filled_and_taken_over_by_a_reload() {
     assert_eq!(lost.field("content-type"), "application/problem+json");
 
     std::fs::write(&page, "{}").unwrap();
-    let told = "response.body: the file has changed";
+    let told = "response.body: changed: a file";
     gateway.said.line(0, told, |line| line.contains(told)).await;
     assert_eq!(gateway.get("/").await.expect(429).text(), "{}");
 }
@@ -225,7 +225,7 @@ async fn a_limit_chooses_what_its_own_refusals_look_like() {
         assert_eq!(answer.field("content-type"), "text/plain; charset=utf-8");
     }
     std::fs::write(&page, "slow").unwrap();
-    let told = "limits.page.body: the file has changed";
+    let told = "limits.page: body changed: a file, counters kept";
     gateway.said.line(0, told, |line| line.contains(told)).await;
     let answer = client.ask(asking("/page", "*/*")).await.expect(429);
     assert_eq!(answer.text(), "slow");

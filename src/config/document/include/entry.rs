@@ -5,13 +5,41 @@ use super::super::super::files::fence::AllowedPaths;
 use super::super::super::grant::Grant;
 use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
-use super::super::super::vocabulary::{INCLUDE, INCLUDE_ENTRY};
 use super::super::fields::{self, Fields};
-use super::super::upstream::not_empty;
-use super::super::{List, Variables};
+use super::super::form::{FilledTexts, Texts, any};
+use super::super::table::{Section as _, table};
+use super::super::{INCLUDE, Items, List, Variables};
+use crate::route::{HostPattern, PathPattern};
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+table! {
+    /// Files, and what they may do.
+    IncludeTable = INCLUDE_ENTRY, "include", "an entry of `include`";
+
+    /// The files, as a text in `include` names them.
+    files: Items<String> = FilledTexts(any, "leave the entry out for no files"), Required, "\"team-a/*.toml\"";
+
+    /// Hosts that their routes may be for, written as in a route: each route says its `host`, which is one of these or
+    /// below one.
+    hosts: Items<HostPattern> = FilledTexts(host, "leave it out for any host"), Words("any host"), "[\"a.example.com\"]";
+
+    /// Paths that their routes may be for, written as in a route: each route's `path` takes no request that none of
+    /// these would take.
+    paths: Items<PathPattern> = FilledTexts(path, "leave it out for any path"), Words("any path"), "[\"/a/{*rest}\"]";
+
+    /// Files that they may read beyond their own folder, as `{ file = "..." }`, a group's `file`, or the `body` of a
+    /// limit: paths from the folder of this file on, with patterns. What counts is where a path leads through all
+    /// links; a link counts by its own name where it stays in the folder that the pattern begins with.
+    secrets: Items<String> = Texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
+
+    /// Variables that they may read, as `${NAME}` or `{ env = "NAME" }`: names, with patterns.
+    variables: Items<String> = Texts(any), Words("none"), "[\"TEAM_A_*\"]";
+
+    /// Limits of `[defaults]` that their routes may drop with `"!NAME"`: names, with patterns.
+    drops: Items<String> = Texts(any), Words("none"), "[\"per-ip\"]";
+}
 
 /// Files to take in, and what they may do.
 pub(super) struct Listed {
@@ -47,7 +75,7 @@ fn no_entry(value: &DeValue<'_>, span: &Span) -> Diagnostic {
         format!(
             "`{}` takes {}, not {}",
             INCLUDE.name,
-            INCLUDE.shape.describe(),
+            INCLUDE.shape().describe(),
             fields::describe(value)
         ),
     )
@@ -86,22 +114,16 @@ fn with_grant(
     variables: &Variables,
     found: &mut Vec<Diagnostic>,
 ) -> Listed {
-    let mut fields = Fields::new(&INCLUDE_ENTRY, INCLUDE.name, span.clone(), table, found);
-    let text = |text: &str| Ok(text.to_owned());
-    let files = fields.texts("files", text);
-    let files = not_empty(
-        &mut fields,
+    let name = At::new(INCLUDE.name.to_owned(), span.clone());
+    let mut fields = Fields::new(&INCLUDE_ENTRY, name, span.clone(), table, found);
+    let IncludeTable {
         files,
-        "files",
-        "leave the entry out for no files",
-    );
-    let hosts = fields.texts("hosts", host);
-    let hosts = not_empty(&mut fields, hosts, "hosts", "leave it out for any host");
-    let paths = fields.texts("paths", path);
-    let paths = not_empty(&mut fields, paths, "paths", "leave it out for any path");
-    let secrets = fields.texts("secrets", text);
-    let named = fields.texts("variables", text);
-    let drops = fields.texts("drops", text);
+        hosts,
+        paths,
+        secrets,
+        variables: names,
+        drops,
+    } = IncludeTable::read(&mut fields);
     let mut allowed = Vec::new();
     for pattern in secrets.entries() {
         match AllowedPaths::read(&source.beside(pattern.span.start, &pattern.value)) {
@@ -118,7 +140,7 @@ fn with_grant(
         hosts: (!hosts.is_absent()).then(|| values(&hosts)),
         paths: (!paths.is_absent()).then(|| values(&paths)),
         secrets: allowed,
-        variables: values(&named),
+        variables: values(&names),
         drops: drops.entries().to_vec(),
     };
     let files = files.entries().iter();

@@ -1,14 +1,57 @@
-//! `cost` in `[limits.NAME]` as written.
+//! `cost` of a limit and of its tiers.
 
-use super::super::super::diagnostic::{Code, Diagnostic};
-use super::super::super::source::{At, Span};
-use super::super::super::value::{field, members};
-use super::super::super::vocabulary::{LIMIT_COST, LIMIT_COST_LATER};
 use super::super::Setting;
 use super::super::fields::Fields;
-use crate::key::{MeterPlace, OnLeave};
+use super::super::form::{COUNT, Custom, Form as _, InnerTable, PlainText, Whole, Word};
+use super::super::table::{Section as _, table};
+use super::super::words::words;
+use crate::config::diagnostic::{Code, Diagnostic};
+use crate::config::source::At;
+use crate::config::value::{field, members};
+use crate::config::vocabulary::ValueShape;
+use crate::key::{OnLeave, MeterPlace as CostPlace};
 use http::HeaderName;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
+
+table! {
+    /// A cost that a request says.
+    RequestCost = LIMIT_COST, "limits", "a cost";
+
+    /// The field that says it.
+    header: HeaderName = PlainText(field), Required, "\"x-cost\"";
+
+    /// Without the field.
+    default: u32 = COUNT, Value("1"), "1";
+
+    /// The most that a request takes.
+    max: u32 = COUNT, Required, "50";
+
+    /// 0 lets requests ask without taking.
+    min: u32 = Whole(0, 1), Value("1"), "0";
+}
+
+table! {
+    /// A cost that a response says.
+    ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
+
+    /// The field of the response that says it.
+    response_header: CostPlace = PlainText(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
+
+    /// The member of the JSON body that says it.
+    response_json: CostPlace = PlainText(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
+
+    /// What is asked for before, and stays where the response says nothing.
+    estimate: u32 = COUNT, Value("1"), "100";
+
+    /// The most that a request takes.
+    max: u32 = COUNT, Words("whatever the response says"), "5000";
+
+    /// What a request takes whose client leaves after the body began and before the number came: `max` (without one all
+    /// that the limit holds), or the estimate.
+    on_leave: OnLeave = Word, Value("\"max\""), "\"estimate\"";
+}
+
+words! { OnLeave: Max "max", Estimate "estimate" }
 
 /// What a request takes.
 #[derive(Debug, Clone)]
@@ -23,88 +66,60 @@ pub(in crate::config) enum CostSource {
     },
     /// What the response says.
     Later {
-        place: At<MeterPlace>,
+        place: At<CostPlace>,
         estimate: Setting<u32>,
         max: Setting<u32>,
         on_leave: Setting<OnLeave>,
     },
 }
 
-/// A number, or where it is said.
-pub(in crate::config) fn read(name: &str, fields: &mut Fields<'_>) -> Setting<CostSource> {
-    let Some((value, whole)) = fields.value("cost") else {
-        return Setting::Absent;
-    };
-    let DeValue::Table(table) = value else {
-        return match fields.whole("cost") {
-            Setting::Valid(units) => {
-                Setting::Valid(At::new(CostSource::Fixed(units.value), units.span))
-            }
-            _ => Setting::Invalid,
-        };
-    };
-    let name = format!("{name}.cost");
+/// A number, or where a request or a response has it.
+pub(super) const COST: Custom<CostSource> =
+    Custom(ValueShape::Cost(&[&LIMIT_COST, &LIMIT_COST_LATER]), cost);
+
+fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     let of_response = ["response_header", "response_json", "estimate", "on_leave"];
-    let read = match of_response.iter().any(|key| table.contains_key(*key)) {
-        true => later(&name, (table, whole.clone()), fields),
-        false => fields.inner(&LIMIT_COST, &name, (table, whole.clone()), of_request),
-    };
-    match read {
-        Some(cost) => Setting::Valid(At::new(cost, whole)),
-        None => Setting::Invalid,
+    match fields.value(key) {
+        Some((DeValue::Table(table), _))
+            if of_response.iter().any(|key| table.contains_key(*key)) =>
+        {
+            InnerTable(later).read(key, fields)
+        }
+        Some((DeValue::Table(_), _)) => InnerTable(of_request).read(key, fields),
+        _ => COUNT.read(key, fields).map(CostSource::Fixed),
     }
 }
 
-fn of_request(mut inner: Fields<'_>) -> Option<CostSource> {
-    let (header, max) = (inner.text("header", field), inner.whole("max"));
-    let (default, min) = (inner.whole("default"), inner.whole("min"));
-    let (Setting::Valid(header), Setting::Valid(max)) = (header, max) else {
-        return None;
-    };
-    (!default.is_bad() && !min.is_bad()).then_some(CostSource::Field {
+fn of_request(read: RequestCost, _: &mut Fields<'_>) -> Option<CostSource> {
+    let (header, max) = (read.header.at()?.clone(), read.max.at()?.clone());
+    (!read.is_bad()).then_some(CostSource::Field {
         header,
-        default,
         max,
-        min,
+        default: read.default,
+        min: read.min,
     })
 }
 
-fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Option<CostSource> {
-    fields.inner(&LIMIT_COST_LATER, name, place, |mut inner| {
-        let header = inner.text("response_header", |text| {
-            field(text).map(MeterPlace::Header)
-        });
-        let json = inner.text("response_json", |text| members(text).map(MeterPlace::Json));
-        let (estimate, max) = (inner.whole("estimate"), inner.whole("max"));
-        let on_leave = inner.choice(
-            "on_leave",
-            &[("max", OnLeave::Max), ("estimate", OnLeave::Estimate)],
-            &[],
-        );
-        let place = match (header, json) {
-            (Setting::Valid(header), Setting::Valid(json)) => {
-                inner.note(
-                    Diagnostic::error(
-                        Code::Conflict,
-                        format!("`{}` reads the cost from two places", inner.title()),
-                    )
-                    .at(&json.span, "from the body")
-                    .and(&header.span, "and from a field")
-                    .help("leave one of them out"),
-                );
-                return None;
-            }
-            (Setting::Valid(place), Setting::Absent) | (Setting::Absent, Setting::Valid(place)) => {
-                place
-            }
-            _ => return None,
-        };
-        let is_bad = estimate.is_bad() || max.is_bad() || on_leave.is_bad();
-        (!is_bad).then_some(CostSource::Later {
-            place,
-            estimate,
-            max,
-            on_leave,
-        })
+fn later(read: ResponseCost, fields: &mut Fields<'_>) -> Option<CostSource> {
+    let place = match (read.response_header.at(), read.response_json.at()) {
+        (Some(header), Some(json)) => {
+            fields.note(
+                Diagnostic::error(
+                    Code::Conflict,
+                    format!("`{}` reads the cost from two places", fields.title()),
+                )
+                .at(&json.span, "from the body")
+                .and(&header.span, "and from a field")
+                .help("leave one of them out"),
+            );
+            return None;
+        }
+        (header, json) => header.or(json)?.clone(),
+    };
+    (!read.is_bad()).then_some(CostSource::Later {
+        place,
+        estimate: read.estimate,
+        max: read.max,
+        on_leave: read.on_leave,
     })
 }

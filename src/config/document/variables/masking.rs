@@ -85,9 +85,10 @@ impl Stars<'_> {
     fn text(&mut self, filled: &Filled, whole: &str) -> String {
         let used = filled.used.iter();
         let shown: Vec<(&Used, String)> = used
-            .map(|used| match self.variables.hides(used) {
-                true => (used, self.series.stars(&used.gave)),
-                false => (used, used.gave.clone()),
+            .map(|used| {
+                let is_hidden = self.variables.hides(used);
+                let stars = is_hidden.then(|| self.series.stars(&used.gave));
+                (used, stars.unwrap_or_else(|| used.gave.clone()))
             })
             .collect();
         let environment: Environment<'_> = &|name| {

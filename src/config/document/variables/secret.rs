@@ -67,9 +67,10 @@ impl Variables {
     /// May what this gave not be shown? A default is what its own place makes of it, whatever another says of the variable; an
     /// empty one gives nothing away.
     pub(super) fn hides(&self, used: &Used) -> bool {
-        match used.is_default {
-            true => used.is_secret() && !used.gave.is_empty(),
-            false => self.named.contains(&used.name) || used.is_secret(),
+        if used.is_default {
+            used.is_secret() && !used.gave.is_empty()
+        } else {
+            self.named.contains(&used.name) || used.is_secret()
         }
     }
 

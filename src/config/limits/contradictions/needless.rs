@@ -8,8 +8,7 @@ use crate::limit::Scope;
 /// A status for who lacks the key, where nobody is refused for that.
 pub(super) fn needless_status(written: &Limit, found: &mut Vec<Diagnostic>) {
     let name = &written.name.value;
-    let (Some(status), Some(missing)) = (written.told.missing_status.at(), written.missing.at())
-    else {
+    let (Some(status), Some(missing)) = (written.missing_status.at(), written.missing.at()) else {
         return;
     };
     let refuses_unknown = written.unknown.get() == Some(&UnknownKey::Refuse);

@@ -1,12 +1,13 @@
 //! The reference page, docs/configuration.md, made from the vocabulary.
 
-use super::super::diagnostic::Code;
-use super::super::suggest::one_of;
-use super::{Default, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, Key, Shape, TABLES, Table};
+use crate::config::diagnostic::Code;
+use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::suggest::one_of;
+use crate::config::vocabulary::{Default, Key, Table, ValueShape};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-<!-- Generated from src/config/vocabulary. Change it there, then run the tests with UPDATE=1. -->
+<!-- Generated from src/config/document. Change it there, then run the tests with UPDATE=1. -->
 
 # Configuration
 
@@ -82,22 +83,21 @@ table's when any of its places is there: one about a limit and a route may be ig
 const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n";
 
 /// The text of docs/configuration.md.
-#[must_use]
-pub fn reference() -> String {
+pub(super) fn reference() -> String {
     let mut out = HEAD.to_owned();
     out.push_str(INCLUDED);
-    out.push_str(COLUMNS);
-    row(&INCLUDE, &mut out);
+    rows("[include]", [&INCLUDE], &mut out);
     out.push_str(GRANTED);
-    out.push_str(COLUMNS);
-    for key in INCLUDE_ENTRY.keys {
-        row(key, &mut out);
-    }
+    let tables = INCLUDE.shape().tables();
+    rows(
+        "[include]",
+        tables.iter().flat_map(|table| table.keys),
+        &mut out,
+    );
     out.push_str(IGNORED);
-    out.push_str(COLUMNS);
-    row(&IGNORE_WARNINGS, &mut out);
+    rows("", [&IGNORE_WARNINGS], &mut out);
     for table in TABLES {
-        section(table, &mut out);
+        section(&table.title("NAME"), table, &mut out);
     }
     out.push_str(
         "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable, and `tollgate explain CODE` shows its page.\n\n\
@@ -113,63 +113,116 @@ pub fn reference() -> String {
     out
 }
 
-fn section(table: &Table, out: &mut String) {
-    let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.title("NAME"), table.about);
+fn section(title: &str, table: &Table, out: &mut String) {
+    let _ = write!(out, "\n## `{title}`\n\n{}\n\n", table.about);
+    rows(title, table.keys, out);
+    for key in table.keys {
+        let tables = key.shape().tables();
+        // What the tables of a candidate and of a tier take is what the limit's own take.
+        let first = tables.iter().filter(|_| !title.contains(".NAME."));
+        for inner in first {
+            section(&inner_title(title, key), inner, out);
+        }
+    }
+}
+
+/// `[limits.NAME.cost]`, `[limits.NAME.tiers.GROUP]`.
+fn inner_title(title: &str, key: &Key) -> String {
+    let outer = title.trim_end_matches(']');
+    match key.shape() {
+        ValueShape::Tiers(_) => format!("{outer}.{}.GROUP]", key.name),
+        _ => format!("{outer}.{}]", key.name),
+    }
+}
+
+/// The fragment of a heading, as Markdown makes it.
+fn fragment(title: &str) -> String {
+    let kept = title
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c));
+    kept.collect::<String>().to_lowercase()
+}
+
+/// A row of a table for each key. A cell has 25 words at most: a longer meaning stands in full below the table.
+fn rows<'k>(title: &str, keys: impl IntoIterator<Item = &'k Key>, out: &mut String) {
+    let mut below = String::new();
     out.push_str(COLUMNS);
-    for key in table.keys {
-        row(key, out);
-    }
-    for key in table.keys {
-        if let Shape::Inner(inner) = key.shape {
-            section(inner, out);
+    for key in keys {
+        let restart = if key.is_live() { "" } else { " *restart*" };
+        let head = head(key.about);
+        if head.len() < key.about.len() {
+            let _ = writeln!(below, "- `{}`: {}", key.name, key.about);
         }
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} For example `{}`.{restart} |",
+            key.name,
+            takes(title, key),
+            default(key),
+            if head.ends_with('.') {
+                head.to_owned()
+            } else {
+                format!("{head}, see below.")
+            },
+            key.example,
+        );
+    }
+    if !below.is_empty() {
+        let _ = write!(out, "\n{below}");
     }
 }
 
-fn row(key: &Key, out: &mut String) {
-    let restart = if key.live { "" } else { " *restart*" };
-    let _ = writeln!(
-        out,
-        "| `{}` | {} | {} | {} For example `{}`.{restart} |",
-        key.name,
-        takes(key.shape),
-        default(key),
-        key.about,
-        key.example,
-    );
+/// The beginning of a meaning that has 20 words at most, up to the end of a sentence, else of a clause.
+fn head(about: &str) -> &str {
+    let ends = |marks: &'static [&str]| {
+        let all = marks.iter().flat_map(|mark| about.match_indices(mark));
+        let ends = all.map(|(at, mark)| at + usize::from(mark == ". "));
+        ends.chain([about.len()]).filter(|end| {
+            let head = &about[..*end];
+            let is_whole = head.matches('`').count().is_multiple_of(2)
+                && head.matches('(').count() == head.matches(')').count();
+            is_whole && head.split(' ').count() <= 20
+        })
+    };
+    let end = ends(&[". "]).max();
+    let end = end.or_else(|| ends(&[": ", "; "]).max());
+    let end = end.or_else(|| ends(&[", "]).max());
+    &about[..end.expect("a meaning begins with a short clause")]
 }
 
-fn takes(shape: Shape) -> String {
-    match shape {
-        Shape::Duration => "time".into(),
-        Shape::ByteRate => "bytes a second, or 0".into(),
-        Shape::Rate => "rate or list".into(),
-        Shape::Flag => "`true`, `false`".into(),
-        Shape::Text => "text".into(),
-        Shape::Texts => "text or list".into(),
-        Shape::Choice(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
-            words.join(", ")
-        }
-        Shape::Choices(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
-            format!("list of {}", words.join(", "))
-        }
-        Shape::Include => "text, table or list".into(),
-        Shape::Conditions | Shape::Lines => "table of names".into(),
-        Shape::Redirect => "`{ to = .., status = .. }`".into(),
-        Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),
-        Shape::Tiers => "`{ GROUP = { rate = .., burst = .., max = .., queue = .., max_wait = .., cost = .. } }`".into(),
-        Shape::Inner(table) => format!("[table](#{})", table.name.replace('.', "")),
-        Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
-        Shape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
-        Shape::Whole { .. }
-        | Shape::Cost
-        | Shape::Dedupe
-        | Shape::KeyFiles
-        | Shape::Exempt
-        | Shape::Candidate
-        | Shape::Secret => shape.describe(),
+fn takes(title: &str, key: &Key) -> String {
+    let words = |words: &[&str]| {
+        let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+        words.join(", ")
+    };
+    // A tier's cost is described where the limit's is.
+    let title = title.split_once(".NAME.").map_or(title, |(table, _)| table);
+    let title = if title.ends_with(']') {
+        title.to_owned()
+    } else {
+        format!("{title}.NAME]")
+    };
+    let link = |text: &str| format!("{text}(#{})", fragment(&inner_title(&title, key)));
+    match key.shape() {
+        ValueShape::Duration => "time".into(),
+        ValueShape::ByteRate => "bytes a second, or 0".into(),
+        ValueShape::Rate(_) => "rate or list".into(),
+        ValueShape::Flag => "`true`, `false`".into(),
+        ValueShape::Text
+        | ValueShape::File
+        | ValueShape::ErrorBody
+        | ValueShape::StoreUrl
+        | ValueShape::Destination => "text".into(),
+        ValueShape::Texts | ValueShape::Files | ValueShape::Members => "text or list".into(),
+        ValueShape::Choice(all) => words(all),
+        ValueShape::Choices(all) => format!("list of {}", words(all)),
+        ValueShape::Include(_) => "text, table or list".into(),
+        ValueShape::Conditions | ValueShape::Lines => "table of names".into(),
+        ValueShape::Tiers(_) => link("[table of groups]"),
+        ValueShape::Inner(_) => link("[table]"),
+        ValueShape::Cost(_) => link("whole number from 1, or [table]"),
+        ValueShape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
+        shape => shape.describe(),
     }
 }
 
@@ -178,6 +231,6 @@ fn default(key: &Key) -> String {
         Default::Required => "required".into(),
         Default::Unless(others) => format!("required, unless {} is there", one_of(others)),
         Default::Value(value) => format!("`{value}`"),
-        Default::Words(words) => words.into(),
+        Default::Words(words) | Default::Computed(words, _) => words.into(),
     }
 }

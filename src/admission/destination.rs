@@ -1,14 +1,8 @@
-//! Where a request goes, as limits may count it: host, parameters of the path, query; and what conditions of routes see.
+//! Where a request goes, as limits may count it: host, parameters of the path, query.
 
-use super::forwarded;
-use super::request::Target;
 use crate::key::Location;
-use crate::key::client_ip::Trust;
-use crate::route::{self, PathPattern, host_key, path};
-use http::HeaderMap;
-use http::request::Parts;
+use crate::route::{PathPattern, host_key, path};
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// Where one request goes. Nothing is worked out before a limit asks for it.
 #[derive(Debug, Clone, Copy)]
@@ -42,32 +36,5 @@ impl Location for Destination<'_> {
 
     fn query(&self) -> Option<&str> {
         self.query
-    }
-}
-
-/// A request on its way to a route.
-#[derive(Debug, Clone, Copy)]
-pub struct RouteRequest<'a> {
-    /// Its head.
-    pub parts: &'a Parts,
-    /// Whom it addresses.
-    pub target: &'a Target,
-    /// The far end of its connection.
-    pub peer: IpAddr,
-    /// Whose word on the scheme is believed.
-    pub trust: &'a Trust,
-}
-
-impl route::RequestView for RouteRequest<'_> {
-    fn fields(&self) -> &HeaderMap {
-        &self.parts.headers
-    }
-
-    fn query(&self) -> Option<&str> {
-        self.parts.uri.query()
-    }
-
-    fn is_https(&self) -> bool {
-        forwarded::is_https(self.trust, self.peer, &self.parts.headers, self.target)
     }
 }

@@ -48,7 +48,7 @@ impl FieldTrust<()> {
 ///   many a framework believes them, whoever wrote them. `Proxy` goes with them, which CGI takes for a setting
 ///   (CVE-2016-5385).
 /// - Fields that ask an upstream for another method go where a route or a limit looks at the method.
-/// - Several `Content-Length` lines, equal as [`Target::read`](super::request::Target::read) has seen, become one.
+/// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
 pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
     let (mut lengths, mut cookies) = (0, 0);

@@ -1,12 +1,12 @@
 //! The limits that apply to one request, each with its key.
 
+use super::refusal_cause::RefusalCause;
 use super::request_cost::{cost, repeat_id};
 use crate::key::TokenDoubt;
 use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};
-use crate::proxy::error::ProxyError;
 use crate::snapshot::Service;
 use crate::store::Check;
 use smallvec::SmallVec;
@@ -31,7 +31,7 @@ pub struct Plan {
 struct Lack {
     /// Position of that limit among the service's: the first of several is told of.
     limit: usize,
-    error: ProxyError,
+    cause: RefusalCause,
     /// What it says that nobody knows. No counter is made of that.
     unknown: Vec<KeyPart>,
 }
@@ -46,6 +46,22 @@ struct PlannedCheck {
     end: usize,
     cost: Cost,
     id: Option<RepeatId>,
+}
+
+/// A limit of a service, with its position there.
+#[derive(Debug, Clone, Copy)]
+struct LimitPosition<'a> {
+    index: usize,
+    limit: &'a Arc<Limit>,
+}
+
+/// What a log knows of a request beyond its line.
+#[derive(Debug)]
+pub struct LoggedValues<C, K> {
+    /// What the request took from a limit that lets the request name its cost.
+    pub cost: C,
+    /// Writes the key of a limit, as it was counted then; false where the log does not know it.
+    pub key: K,
 }
 
 impl PlannedCheck {
@@ -69,7 +85,7 @@ impl Plan {
     }
 
     /// Nothing yet, and room for all that may come.
-    pub(super) fn with_room(service: &Service) -> Self {
+    pub(crate) fn with_room(service: &Service) -> Self {
         Self {
             keys: Vec::with_capacity(64 * service.limits.len()),
             ..Self::default()
@@ -77,41 +93,41 @@ impl Plan {
     }
 
     /// Writes the keys of `those` limits that apply.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         service: &Service,
         caller: &Caller<'_>,
         those: impl Fn(&Limit) -> bool,
     ) {
-        self.write(
-            service,
-            caller,
-            those,
-            (|_: &Limit| None, |_: &Limit, _: &mut Vec<u8>| false),
-        );
+        let values = LoggedValues {
+            cost: |_: &Limit| None,
+            key: |_: &Limit, _: &mut Vec<u8>| false,
+        };
+        self.write(service, caller, those, &values);
     }
 
     /// The limits in the order of the service again, after they were written in another.
-    pub(super) fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         self.limits.sort_unstable_by_key(|planned| planned.limit);
         self.keyless.sort_unstable();
     }
 
-    /// Likewise in place, for replays: `given` is what the request took from a limit that lets it say so, `known` says
-    /// whether it has written the key of a limit, as it was counted then.
+    /// Plans anew, in place, for a logged request, of which the log knows these `values`.
     pub fn refill(
         &mut self,
         service: &Service,
         caller: &Caller<'_>,
-        given: impl Fn(&Limit) -> Option<Cost>,
-        known: impl Fn(&Limit, &mut Vec<u8>) -> bool,
+        values: &LoggedValues<
+            impl Fn(&Limit) -> Option<Cost>,
+            impl Fn(&Limit, &mut Vec<u8>) -> bool,
+        >,
     ) {
         self.keys.clear();
         self.limits.clear();
         self.spared.clear();
         self.keyless.clear();
         self.lack = None;
-        self.write(service, caller, |_| true, (given, known));
+        self.write(service, caller, |_| true, values);
     }
 
     fn write(
@@ -119,23 +135,24 @@ impl Plan {
         service: &Service,
         caller: &Caller<'_>,
         those: impl Fn(&Limit) -> bool,
-        (given, known): (
+        values: &LoggedValues<
             impl Fn(&Limit) -> Option<Cost>,
             impl Fn(&Limit, &mut Vec<u8>) -> bool,
-        ),
+        >,
     ) {
         let is_preflight = caller.is_preflight();
         let mut standing = Memberships::default();
         for (index, limit) in service.limits.iter().enumerate() {
-            if !those(limit) || self.spares((index, limit), caller, &mut standing) {
+            let at = LimitPosition { index, limit };
+            if !those(limit) || self.spares(at, caller, &mut standing) {
                 continue;
             }
             if is_preflight && limit.answers.preflights == Preflights::Free {
-                self.push_preflight((index, limit), caller);
+                self.push_preflight(at, caller);
                 continue;
             }
             let start = self.keys.len();
-            let found = if known(limit, &mut self.keys) {
+            let found = if (values.key)(limit, &mut self.keys) {
                 limit.by.recognise(caller, &mut self.keys, start)
             } else {
                 limit.by.write(caller, &mut self.keys)
@@ -144,17 +161,23 @@ impl Plan {
                 // The same would be a fresh counter for every guess.
                 KeyOutcome::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
                 KeyOutcome::Key => {
-                    self.push((index, limit), caller, (start, &mut standing), &given);
+                    self.push(at, caller, start, &mut standing, &values.cost);
                 }
                 KeyOutcome::Skip => {}
                 KeyOutcome::Refuse(part) => {
-                    self.lacks(index, limit, || ProxyError::keyless(limit, part));
+                    self.lacks(at, || RefusalCause::MissingKey {
+                        limit: Arc::clone(limit),
+                        part: part.clone(),
+                    });
                 }
                 KeyOutcome::Unknown(part) => {
-                    self.lacks(index, limit, || ProxyError::unknown(limit, part));
+                    self.lacks(at, || RefusalCause::UnknownKey {
+                        limit: Arc::clone(limit),
+                        part: part.clone(),
+                    });
                     self.leave_out(service, part);
                 }
-                KeyOutcome::Doubt(doubt) => self.doubts((index, limit), doubt, caller),
+                KeyOutcome::Doubt(doubt) => self.doubts(at, doubt, caller),
             }
         }
         if self.lack.is_some() {
@@ -172,7 +195,8 @@ impl Plan {
 
     /// Plans a limit that a preflight does not count on as other requests do. No tier of it holds, and no id.
     #[cold]
-    fn push_preflight(&mut self, (index, limit): (usize, &Limit), caller: &Caller<'_>) {
+    fn push_preflight(&mut self, at: LimitPosition<'_>, caller: &Caller<'_>) {
+        let LimitPosition { index, limit } = at;
         let start = self.keys.len();
         limit.write_preflight(caller, &mut self.keys);
         self.limits.push(PlannedCheck {
@@ -188,10 +212,11 @@ impl Plan {
     /// Does the limit not hold for the request?
     fn spares<'a>(
         &mut self,
-        (index, limit): (usize, &'a Limit),
+        at: LimitPosition<'a>,
         caller: &Caller<'_>,
         standing: &mut Memberships<'a>,
     ) -> bool {
+        let LimitPosition { index, limit } = at;
         let Some(not) = &limit.exempt else {
             return false;
         };
@@ -205,7 +230,7 @@ impl Plan {
                 true
             }
             Err(doubt) => {
-                self.doubts((index, limit), doubt, caller);
+                self.doubts(at, doubt, caller);
                 // It counts as who is in no group.
                 !limit.mode.decides()
             }
@@ -215,11 +240,13 @@ impl Plan {
     /// Plans a limit whose key has been written, from `start` to the end.
     fn push<'a>(
         &mut self,
-        (index, limit): (usize, &'a Arc<Limit>),
+        at: LimitPosition<'a>,
         caller: &Caller<'_>,
-        (start, standing): (usize, &mut Memberships<'a>),
-        given: impl Fn(&Limit) -> Option<Cost>,
+        start: usize,
+        standing: &mut Memberships<'a>,
+        logged_cost: impl Fn(&Limit) -> Option<Cost>,
     ) {
+        let LimitPosition { index, limit } = at;
         let tier = if limit.tiers.is_empty() {
             Ok(None)
         } else {
@@ -228,7 +255,7 @@ impl Plan {
         let tier = match tier {
             Ok(tier) => tier,
             Err(doubt) => {
-                self.doubts((index, limit), doubt, caller);
+                self.doubts(at, doubt, caller);
                 if !limit.mode.decides() {
                     return self.keys.truncate(start);
                 }
@@ -238,7 +265,7 @@ impl Plan {
         let limit = tier.map_or(limit, |tier| &limit.tiers[tier].limit);
         let cost = match (&limit.price, &limit.dedupe) {
             (None, None) => limit.cost,
-            _ => given(limit).unwrap_or_else(|| cost(limit, caller)),
+            _ => logged_cost(limit).unwrap_or_else(|| cost(limit, caller)),
         };
         self.limits.push(PlannedCheck {
             limit: index,
@@ -250,21 +277,27 @@ impl Plan {
         });
     }
 
-    /// An upstream may read otherwise what limit number `index` counts by, or its groups go by.
+    /// An upstream may read otherwise what the limit counts by, or what its groups go by.
     #[cold]
-    fn doubts(&mut self, (index, limit): (usize, &Limit), doubt: Doubt<'_>, caller: &Caller<'_>) {
-        self.lacks(index, limit, || match doubt {
-            Doubt::Several(part) => ProxyError::ambiguous(limit, part),
-            Doubt::Unbelieved(part) => {
-                let why = caller.identity.doubt().unwrap_or(TokenDoubt::Unbelieved);
-                ProxyError::bad_token(limit, part, why)
-            }
+    fn doubts(&mut self, at: LimitPosition<'_>, doubt: Doubt<'_>, caller: &Caller<'_>) {
+        let limit = Arc::clone(at.limit);
+        self.lacks(at, || match doubt {
+            Doubt::Several(part) => RefusalCause::AmbiguousKey {
+                limit,
+                part: part.clone(),
+            },
+            Doubt::Unbelieved(part) => RefusalCause::BadToken {
+                limit,
+                part: part.clone(),
+                why: caller.identity.doubt().unwrap_or(TokenDoubt::Unbelieved),
+            },
         });
     }
 
-    /// The request is to be turned away for limit number `index`, if that decides anything.
+    /// The request is to be turned away for the limit, if that decides anything.
     #[cold]
-    fn lacks(&mut self, index: usize, limit: &Limit, error: impl FnOnce() -> ProxyError) {
+    fn lacks(&mut self, at: LimitPosition<'_>, cause: impl FnOnce() -> RefusalCause) {
+        let LimitPosition { index, limit } = at;
         if !limit.mode.decides() {
             return self.keyless.push(index);
         }
@@ -275,7 +308,7 @@ impl Plan {
         };
         self.lack = Some(Box::new(Lack {
             limit: index,
-            error: error(),
+            cause: cause(),
             unknown,
         }));
     }
@@ -301,13 +334,13 @@ impl Plan {
 
     /// Why the request is turned away, if it is, where none of its limits refuses it.
     #[must_use]
-    pub fn lack(&self) -> Option<&ProxyError> {
-        self.lack.as_ref().map(|lack| &lack.error)
+    pub fn lack(&self) -> Option<&RefusalCause> {
+        self.lack.as_ref().map(|lack| &lack.cause)
     }
 
-    /// The same, to be answered.
-    pub fn take_lack(&mut self) -> Option<ProxyError> {
-        self.lack.take().map(|lack| lack.error)
+    /// Takes that cause, to be answered.
+    pub fn take_lack(&mut self) -> Option<RefusalCause> {
+        self.lack.take().map(|lack| lack.cause)
     }
 
     /// Does no limit apply?
@@ -355,6 +388,11 @@ impl Plan {
             .collect()
     }
 
+    /// The limits that apply, one by one.
+    pub(super) fn each_limit<'a>(&self, service: &'a Service) -> impl Iterator<Item = &'a Limit> {
+        self.limits.iter().map(|planned| &**planned.limit(service))
+    }
+
     /// Limit number `index` of the plan, with the numbers that hold for the request.
     #[must_use]
     pub fn limit<'a>(&self, index: usize, service: &'a Service) -> Option<&'a Arc<Limit>> {
@@ -380,7 +418,7 @@ impl Plan {
     }
 
     /// Each limit's position in the service, with its cost.
-    pub(super) fn costs(&self) -> impl Iterator<Item = (usize, Cost)> {
+    pub(crate) fn costs(&self) -> impl Iterator<Item = (usize, Cost)> {
         let planned = self.limits.iter();
         planned.map(|planned| (planned.limit, planned.cost))
     }

@@ -1,0 +1,193 @@
+//! Admission: which limits a request is held to, one question to the store for all of them, and what the answer means.
+//!
+//! The room knows no answers of HTTP: a refusal is a [`RefusalCause`]. `proxy` admits requests with it, `replay` logged
+//! ones, and `explain` says what it would make of one.
+
+pub mod destination;
+mod open_charges;
+mod plan;
+mod refusal_cause;
+mod report;
+mod request_cost;
+pub mod stripped_fields;
+
+pub use open_charges::{OpenCharges, RequestEnd};
+pub use plan::{LoggedValues, Plan};
+pub use refusal_cause::RefusalCause;
+
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
+use crate::limit::{Limit, Scope};
+use crate::snapshot::Service;
+use crate::store::{Charge, Decider, Store, StoreDecision};
+use crate::telemetry::metrics;
+use std::sync::Arc;
+
+/// What the store made of a plan.
+#[derive(Debug)]
+pub struct Admission {
+    /// The decision; nothing when no store could decide and the file says to let everything pass.
+    pub decided: Option<StoreDecision>,
+    /// The store or the memory of it that decided.
+    pub by: Decider,
+}
+
+/// One question to the store for all of the plan.
+///
+/// # Errors
+/// When the store is away and the file says to refuse.
+pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admission, RefusalCause> {
+    let (decided, by) = store
+        .decide(&plan.checks(service))
+        .await
+        .map_err(|_away| RefusalCause::StoreDown)?;
+    Ok(Admission { decided, by })
+}
+
+impl Admission {
+    /// Who decided, in the words of the metrics.
+    #[must_use]
+    pub fn decider(&self) -> metrics::DecidedBy {
+        shown(self.by)
+    }
+
+    /// The same of one limit: what this gateway counts by itself is never away, and of a store only a part may be.
+    #[must_use]
+    pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
+        let other = self.decided.as_ref().and_then(|one| one.other(limit));
+        match (limit.scope, other) {
+            (Scope::Gateway, _) => metrics::DecidedBy::Store,
+            (Scope::Cluster, Some(other)) => shown(other),
+            // Others of the request are counted here; this one lets everything pass.
+            (Scope::Cluster, None)
+                if matches!(self.by, Decider::Local { .. }) && !self.is_known(limit) =>
+            {
+                metrics::DecidedBy::Open
+            }
+            (Scope::Cluster, None) => self.decider(),
+        }
+    }
+
+    /// What was said by `index` of the plan, a limit that does not decide. Nothing where nobody has counted.
+    #[must_use]
+    pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
+        let mut aside = self.decided.as_ref()?.aside.iter();
+        let aside = aside.find(|aside| aside.index == index)?;
+        Some(aside.verdict?.outcome)
+    }
+
+    /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it; nothing where nobody
+    /// was asked, since the remembered refusal of another was enough.
+    #[must_use]
+    pub fn outcome(&self, index: usize, limit: &Limit) -> Option<VerdictOutcome> {
+        let known = self.decided.as_ref().filter(|_| self.is_known(limit));
+        let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
+        match (verdict, self.by) {
+            (Some(verdict), _) => Some(verdict.outcome),
+            (None, Decider::Remembered) => None,
+            (None, Decider::Closed) => Some(VerdictOutcome::Refuse(Wait::Micros(0))),
+            (None, _) => Some(VerdictOutcome::Admit { delay: 0 }),
+        }
+    }
+
+    /// Has anybody decided `limit`?
+    #[must_use]
+    pub fn is_known(&self, limit: &Limit) -> bool {
+        let decided = self.decided.as_ref();
+        decided.is_some_and(|decided| decided.is_known(limit))
+    }
+
+    /// How long to hold the request, in microseconds.
+    ///
+    /// # Errors
+    /// When a limit refuses.
+    pub fn delay(&self, plan: &Plan, service: &Service) -> Result<u64, RefusalCause> {
+        match self.decided.as_ref().map(|decided| decided.decision.ruling) {
+            None => Ok(0),
+            Some(Ruling::Admit { delay }) => Ok(delay),
+            Some(Ruling::Refuse { by, wait }) => {
+                let limit = plan.limit(by, service);
+                let limit = limit.expect("a decision names one of the plan's limits");
+                Err(RefusalCause::Limited {
+                    limit: Arc::clone(limit),
+                    wait,
+                })
+            }
+        }
+    }
+
+    /// The charges of an admitted request that its end may change. Places in queues are among them where the request has
+    /// to wait, or `queues_exist`.
+    #[must_use]
+    pub fn open_charges(&self, plan: &Plan, service: &Service, queues_exist: bool) -> OpenCharges {
+        let mut open = OpenCharges::default();
+        let Some(decided) = &self.decided else {
+            return open;
+        };
+        let Ruling::Admit { delay } = decided.decision.ruling else {
+            return open;
+        };
+        let is_queued = |limit: &Limit| (delay > 0 || queues_exist) && limit.holds_back();
+        let is_open =
+            |limit: &Limit| limit.rule.holds().is_some() || limit.may_correct() || is_queued(limit);
+        if !plan.each_limit(service).any(is_open) {
+            return open;
+        }
+        for (index, check) in plan.checks(service).iter().enumerate() {
+            let limit = check.limit;
+            let kind = if limit.rule.holds().is_some() {
+                &mut open.slots
+            } else if is_queued(limit) {
+                &mut open.places
+            } else if limit.may_correct() {
+                &mut open.refundable
+            } else {
+                continue;
+            };
+            kind.extend(Charge::of(decided, index, check));
+        }
+        open
+    }
+
+    /// What the limit that may grant less has granted, if there is such a limit and it was asked for anything.
+    #[must_use]
+    pub fn granted(&self, plan: &Plan, service: &Service) -> Option<u32> {
+        let partial = |limit: &Limit| limit.partial && limit.mode.decides();
+        let mut asked = plan.costs().enumerate();
+        let asked = asked.find(|(_, (limit, _))| partial(&service.limits[*limit]));
+        let (index, (_, cost)) = asked?;
+        let granted = self.granted_by(index).unwrap_or(cost);
+        (granted != Cost::ZERO).then_some(granted.units())
+    }
+
+    /// Position in the plan of the limit that delays the longest.
+    #[must_use]
+    pub fn delayed_by(&self) -> Option<usize> {
+        let decision = &self.decided.as_ref()?.decision;
+        let delay = |outcome| match outcome {
+            VerdictOutcome::Admit { delay } => delay,
+            VerdictOutcome::Refuse(_) => 0,
+        };
+        let longest = decision
+            .verdicts
+            .iter()
+            .map(|verdict| delay(verdict.outcome))
+            .max()
+            .filter(|delay| *delay > 0)?;
+        decision
+            .verdicts
+            .iter()
+            .position(|verdict| delay(verdict.outcome) == longest)
+    }
+}
+
+fn shown(by: Decider) -> metrics::DecidedBy {
+    match by {
+        Decider::Memory | Decider::Redis => metrics::DecidedBy::Store,
+        Decider::Remembered => metrics::DecidedBy::Remembered,
+        Decider::Lease => metrics::DecidedBy::Lease,
+        Decider::Local { .. } => metrics::DecidedBy::Local,
+        Decider::Open => metrics::DecidedBy::Open,
+        Decider::Closed => metrics::DecidedBy::Closed,
+    }
+}

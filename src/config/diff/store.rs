@@ -1,0 +1,43 @@
+//! The store's address, and what connections to it present. A secret is compared and never shown.
+
+use super::Change;
+use crate::store::Backend;
+
+/// Another address needs a restart; what is presented to the address that stays is taken over.
+pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change>) {
+    if let (Backend::Redis(a), Backend::Redis(b)) = (running, new)
+        && a.is_same_place(b)
+    {
+        let presented = [
+            ("store.password", a.password != b.password),
+            ("store.sentinel", a.place != b.place),
+            ("store.tls", a.tls != b.tls),
+        ];
+        let presented = presented.into_iter().filter(|(_, differs)| *differs);
+        changes.extend(presented.map(|(subject, _)| {
+            Change::live(subject, "changed; connections made from now on present it")
+        }));
+    } else if running != new {
+        let subjects = address(running, new).into_iter();
+        changes.extend(subjects.map(|subject| Change::restart(subject, None)));
+    }
+}
+
+/// The keys that make it another place.
+fn address(a: &Backend, b: &Backend) -> Vec<&'static str> {
+    let (Backend::Redis(a), Backend::Redis(b)) = (a, b) else {
+        return vec!["store.url"];
+    };
+    let others = [
+        ("store.url", a.to_string() != b.to_string()),
+        ("store.username", a.username != b.username),
+        ("store.functions", a.functions != b.functions),
+    ];
+    let others = others.into_iter().filter(|(_, differs)| *differs);
+    let others: Vec<_> = others.map(|(subject, _)| subject).collect();
+    if others.is_empty() {
+        vec!["store.sentinel"]
+    } else {
+        others
+    }
+}

@@ -1,0 +1,94 @@
+//! How the keys of a route are shown where two files are compared.
+
+use crate::config::outline::{ShownValue, list, show};
+use crate::key::is_secret;
+use crate::route::{Condition, HostPattern, Rule};
+use crate::snapshot::StaticReply;
+use crate::snapshot::changes::Changes;
+use http::{HeaderName, HeaderValue};
+
+/// A value, or `none`.
+pub(super) fn show_option(value: Option<&str>) -> Option<ShownValue> {
+    show(value.unwrap_or("none"))
+}
+
+/// `a.example.com+*.b.example.com`, or `any`.
+pub(super) fn hosts(hosts: &[HostPattern]) -> String {
+    let hosts: Vec<String> = hosts
+        .iter()
+        .map(|host| match host {
+            HostPattern::Exact(name) => name.to_string(),
+            HostPattern::Suffix(suffix) => format!("*{suffix}"),
+        })
+        .collect();
+    any(&hosts)
+}
+
+fn any(items: &[String]) -> String {
+    if items.is_empty() {
+        "any".to_owned()
+    } else {
+        list(items)
+    }
+}
+
+/// Conditions of one kind. The values of those that authenticate by their name are compared and not shown.
+pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option<ShownValue> {
+    let all: Vec<&Condition> = rule.conditions.iter().filter(|one| is_kind(one)).collect();
+    let shown = |one: &&Condition| match one.secret_name(is_secret) {
+        Some(name) => format!("{name} = \"***\""),
+        None => one.to_string(),
+    };
+    let texts: Vec<String> = all.iter().map(shown).collect();
+    Some(ShownValue {
+        text: any(&texts),
+        whole: Some(format!("{all:?}")),
+    })
+}
+
+/// Where a redirect leads.
+pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
+    match own {
+        Some(StaticReply::Redirect { to, status }) => {
+            show(format!("{} ({})", to.written(), status.as_u16()))
+        }
+        _ => show("none"),
+    }
+}
+
+/// What is answered: the status is shown, a body may be long.
+pub(super) fn shown_respond(own: Option<&StaticReply>) -> Option<ShownValue> {
+    match own {
+        Some(StaticReply::Respond { status, .. }) => Some(ShownValue {
+            text: status.as_u16().to_string(),
+            whole: Some(format!("{own:?}")),
+        }),
+        _ => show("none"),
+    }
+}
+
+/// Changes of fields: names are shown, values may be secrets.
+pub(super) fn header_changes(changes: Option<&Changes>) -> Option<ShownValue> {
+    let Some(changes) = changes else {
+        return show("none");
+    };
+    let names = |lines: &[(HeaderName, HeaderValue)]| -> Vec<HeaderName> {
+        lines.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let all = [
+        ("set", names(&changes.set)),
+        ("add", names(&changes.add)),
+        ("remove", changes.remove.clone()),
+    ];
+    let all = all.iter().filter(|(_, names)| !names.is_empty());
+    let all: Vec<String> = all
+        .map(|(what, names)| format!("{what} {}", list(names)))
+        .collect();
+    // Their own form hides the sensitive ones.
+    let lines = changes.set.iter().chain(&changes.add);
+    let values: Vec<&[u8]> = lines.map(|(_, value)| value.as_bytes()).collect();
+    Some(ShownValue {
+        text: all.join(" and "),
+        whole: Some(format!("{changes:?}{values:?}")),
+    })
+}

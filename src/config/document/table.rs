@@ -1,0 +1,145 @@
+//! `table!`: a table of the file, a block for each of its keys. What a key means to the gateway stands elsewhere.
+//!
+//! ```text
+//! table! {
+//!     /// What the table is for.
+//!     Log = LOG, "log", "the log";
+//!
+//!     /// What the key does.
+//!     level: Level = Word, Value("\"info\""), "\"warn\"", Restart(|boot| word(boot.log.level));
+//! }
+//! ```
+//!
+//! A table has a type for what is written, a static for what is known about it, its name, and a noun for sentences. A key
+//! has the type of its value, the form that reads it ([`super::form`]), what holds without it, an example, and how two
+//! values are compared.
+
+use super::super::vocabulary::{Default, Table};
+use super::Setting;
+use super::fields::Fields;
+use super::form::Form;
+use toml::de::DeTable;
+
+/// The value that holds where `key` is not written, read from its declaration. A test reads every default.
+pub(super) fn default_of<T>(table: &'static Table, key: &'static str, form: &impl Form<T>) -> T {
+    let value = match table.key(key).map(|key| key.default) {
+        Some(Default::Value(value)) => value,
+        _ => "",
+    };
+    let text = format!("{key} = {value}");
+    let (root, _) = DeTable::parse_recoverable(&text);
+    let mut found = Vec::new();
+    let mut fields = Fields::unchecked(table, root.get_ref(), &mut found);
+    match form.read(key, &mut fields) {
+        Setting::Valid(at) => at.value,
+        _ => panic!("the default of `{key}` of {} cannot be read", table.noun),
+    }
+}
+
+macro_rules! table {
+    (
+        $(#[doc = $about:literal])+
+        $struct:ident $({ $($extra:ident),+ })? = $static:ident, $name:literal, $noun:literal
+            $(, $option:ident $value:expr)*;
+        $(
+            $(#[doc = $key_about:literal])+
+            $key:ident: $type:ty = $form:expr, $default:ident $(($($argument:tt)+))?, $example:literal
+                $(, $compare:expr)?;
+        )*
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, Default)]
+        pub(in crate::config) struct $struct {
+            $($(pub(in crate::config) $extra: $crate::config::document::table::extra!($extra),)+)?
+            $(
+                $(#[doc = $key_about])+
+                pub(in crate::config) $key: $crate::config::document::Setting<$type>,
+            )*
+        }
+
+        $(#[doc = $about])+
+        pub(in crate::config) static $static: $crate::config::vocabulary::Table = {
+            #[allow(unused_imports, reason = "not every table has every kind of key")]
+            use $crate::config::vocabulary::{Compare::*, Default::*, Key, Table};
+            Table {
+                name: $name,
+                noun: $noun,
+                about: concat!($($about),+).trim_ascii(),
+                keys: &[$(Key {
+                    name: stringify!($key),
+                    shape: || $crate::config::document::form::Form::<$type>::shape(&$form),
+                    default: $default $(($($argument)+))?,
+                    about: concat!($($key_about),+).trim_ascii(),
+                    example: $example,
+                    compare: $crate::config::document::table::compare!($($compare)?),
+                }),*],
+                $($option: $value,)*
+                ..Table::NONE
+            }
+        };
+
+        impl $crate::config::document::table::Section for $struct {
+            const TABLE: &'static $crate::config::vocabulary::Table = &$static;
+
+            fn read(fields: &mut $crate::config::document::fields::Fields<'_>) -> Self {
+                Self {
+                    $($($extra: fields.$extra(),)+)?
+                    $($key: $crate::config::document::form::Form::<$type>::read(
+                        &$form,
+                        stringify!($key),
+                        fields,
+                    ),)*
+                }
+            }
+
+            fn is_bad(&self) -> bool {
+                let bad = [$(self.$key.is_bad()),*];
+                let absent = [$(self.$key.is_absent()),*];
+                let keys = $static.keys.iter().zip(absent);
+                let mut required = keys.filter(|(key, _)| key.is_required());
+                bad.contains(&true) || required.any(|(_, is_absent)| is_absent)
+            }
+        }
+
+        impl $struct {
+            $($crate::config::document::table::value! { $default $static $key $type, $form })*
+        }
+    };
+}
+
+/// The value of a key whose default is a value: what is written, or else the default.
+macro_rules! value {
+    (Value $static:ident $key:ident $type:ty, $form:expr) => {
+        #[allow(dead_code, reason = "some defaults are known where the value is used")]
+        pub(in crate::config) fn $key(&self) -> $type {
+            static DEFAULT: std::sync::OnceLock<$type> = std::sync::OnceLock::new();
+            let default = || {
+                let key = stringify!($key);
+                $crate::config::document::table::default_of(&$static, key, &$form)
+            };
+            match self.$key.get() {
+                Some(written) => written.clone(),
+                None => DEFAULT.get_or_init(default).clone(),
+            }
+        }
+    };
+    ($default:ident $($key:tt)*) => {};
+}
+
+/// The type of what a table has beside its keys.
+macro_rules! extra {
+    (name) => { $crate::config::source::At<String> };
+    (place) => { $crate::config::source::Span };
+}
+
+macro_rules! compare {
+    () => {
+        Within
+    };
+    ($compare:expr) => {
+        $compare
+    };
+}
+
+pub(super) use super::form::Section;
+pub(super) use {compare, extra, table, value};

@@ -1,0 +1,205 @@
+//! JSON Schema 2020-12 for editors, made from the vocabulary.
+
+use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::vocabulary::{Default, Key, Table, ValueShape};
+use serde_json::{Map, Value, json};
+
+const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
+const BYTE_RATE: &str = "^(0|[0-9]+ ?(B|kB|KB|KiB|MB|MiB|GB|GiB)/s)$|\\$\\{";
+const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+|\\$\\{";
+const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
+
+/// The text of gateway.schema.json.
+pub(super) fn schema() -> String {
+    let tables = TABLES.iter();
+    let tables = tables.map(|table| (table.name.to_owned(), section(table, [ignore()])));
+    let include = (INCLUDE.name.to_owned(), property(&INCLUDE));
+    let top = [include, ignore()].into_iter();
+    let properties: Map<String, Value> = top.chain(tables).collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "gateway.toml",
+        "description": "Configuration of the Tollgate gateway.",
+        "type": "object",
+        "anyOf": [{ "required": ["routes"] }, { "required": ["include"] }],
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    format!("{schema:#}\n")
+}
+
+/// What every table of the top level takes.
+fn ignore() -> (String, Value) {
+    (IGNORE_WARNINGS.name.to_owned(), property(&IGNORE_WARNINGS))
+}
+
+fn section(table: &Table, more: impl IntoIterator<Item = (String, Value)>) -> Value {
+    let properties: Map<String, Value> = table
+        .keys
+        .iter()
+        .map(|key| (key.name.to_owned(), property(key)))
+        .chain(more)
+        .collect();
+    let required: Vec<_> = table
+        .keys
+        .iter()
+        .filter(|key| matches!(key.default, Default::Required))
+        .map(|key| key.name)
+        .collect();
+    let mut object = json!({
+        "type": "object",
+        "description": table.about,
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    if table.empty.is_some() {
+        object["minProperties"] = json!(1);
+    }
+    if !required.is_empty() {
+        object["required"] = json!(required);
+    }
+    let either = table.keys.iter().find_map(|key| match key.default {
+        Default::Unless(others) => Some((key.name, others)),
+        _ => None,
+    });
+    if let Some((name, others)) = either {
+        let all = others.iter().chain([&name]);
+        object["oneOf"] = all.map(|name| json!({ "required": [name] })).collect();
+    }
+    if table.named {
+        json!({
+            "type": "object",
+            "description": table.about,
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": object,
+        })
+    } else {
+        object
+    }
+}
+
+fn property(key: &Key) -> Value {
+    let mut value = shape(key.shape());
+    let (mut about, reload) = (key.about.to_owned(), key.is_live());
+    match key.default {
+        Default::Required | Default::Unless(_) => {}
+        Default::Value(default) => {
+            value["default"] = json_of(default);
+        }
+        Default::Words(words) | Default::Computed(words, _) => {
+            about = format!("{about} Default: {words}.")
+        }
+    }
+    if !reload {
+        about.push_str(" Needs a restart.");
+    }
+    value["description"] = about.into();
+    value["examples"] = json!([json_of(key.example)]);
+    value
+}
+
+fn shape(shape: ValueShape) -> Value {
+    match shape {
+        ValueShape::Text | ValueShape::File | ValueShape::ErrorBody | ValueShape::StoreUrl => {
+            json!({ "type": "string" })
+        }
+        ValueShape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
+        ValueShape::Texts | ValueShape::Files | ValueShape::Members => json!({
+            "oneOf": [
+                { "type": "string" },
+                { "type": "array", "items": { "type": "string" } },
+            ]
+        }),
+        ValueShape::KeyFiles(table) => {
+            let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
+            json!({ "anyOf": [one, { "type": "array", "items": one }] })
+        }
+        ValueShape::Numbers(numbers) => json!({ "enum": numbers }),
+        ValueShape::Choice(words) => choice(words),
+        ValueShape::Choices(words) => json!({
+            "oneOf": [
+                choice(words),
+                { "type": "array", "items": choice(words) },
+            ]
+        }),
+        ValueShape::Whole { least, most } => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        ValueShape::Duration => json!({ "type": "string", "pattern": DURATION }),
+        ValueShape::ByteRate => json!({
+            "oneOf": [
+                { "const": 0 },
+                { "type": "string", "pattern": BYTE_RATE },
+            ]
+        }),
+        ValueShape::Rate(table) => {
+            let rate = json!({ "type": "string", "pattern": RATE });
+            let one = json!({ "oneOf": [rate, section(table, [])] });
+            json!({ "oneOf": [rate, { "type": "array", "minItems": 1, "items": one }] })
+        }
+        ValueShape::Flag => json!({ "type": "boolean" }),
+        ValueShape::Cost(tables) => {
+            let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+            let tables = tables.iter().map(|table| section(table, []));
+            let all: Vec<Value> = std::iter::once(number).chain(tables).collect();
+            json!({ "oneOf": all })
+        }
+        ValueShape::Lease => json!({
+            "oneOf": [
+                choice(&["auto", "off"]),
+                { "type": "integer", "minimum": 2, "maximum": 1_000_000 },
+            ]
+        }),
+        ValueShape::Tiers(table) => {
+            let mut tier = section(table, []);
+            tier["minProperties"] = json!(1);
+            json!({
+                "type": "object", "minProperties": 1,
+                "propertyNames": { "pattern": NAME },
+                "additionalProperties": tier,
+            })
+        }
+        ValueShape::Conditions => json!({
+            "type": "object", "minProperties": 1,
+            "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
+        }),
+        ValueShape::Lines => {
+            json!({ "type": "object", "additionalProperties": self::shape(ValueShape::Secret) })
+        }
+        ValueShape::Include(table) => {
+            let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
+            json!({ "oneOf": [{ "type": "string" }, section(table, []), { "type": "array", "items": one }] })
+        }
+        ValueShape::Inner(table) => section(table, []),
+        ValueShape::Secret | ValueShape::UserName => json!({
+            "oneOf": [
+                { "type": "string" },
+                { "type": "object", "required": ["file"], "additionalProperties": false,
+                  "properties": { "file": { "type": "string" } } },
+                { "type": "object", "required": ["env"], "additionalProperties": false,
+                  "properties": { "env": { "type": "string" } } },
+            ]
+        }),
+    }
+}
+
+/// A word, or a variable that gives one.
+fn choice(words: &[&str]) -> Value {
+    json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": "\\$\\{" }] })
+}
+
+/// A value of the file in JSON, or else as the file writes it.
+fn json_of(toml: &str) -> Value {
+    json_value(toml).unwrap_or_else(|| toml.into())
+}
+
+/// The two agree on texts, numbers and lists; inline tables of one key are turned.
+fn json_value(toml: &str) -> Option<Value> {
+    let inside = toml
+        .strip_prefix("{ ")
+        .and_then(|rest| rest.strip_suffix(" }"));
+    match inside.and_then(|pair| pair.split_once(" = ")) {
+        Some((key, value)) => Some(json!({ key: json_value(value)? })),
+        None => serde_json::from_str(toml).ok(),
+    }
+}

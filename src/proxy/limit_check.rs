@@ -1,0 +1,113 @@
+//! Holds a request to its limits: plans them, asks the store once for all, and keeps what may come back.
+
+use super::Worker;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::hold::Tickets;
+use super::request::Target;
+use super::reservation::Reservation;
+use crate::admission::destination::Destination;
+use crate::admission::{self, Admission, Plan};
+use crate::client::Client;
+use crate::key::Caller;
+use crate::key::cookie::Cookies;
+use crate::key::token::Token;
+use crate::limit::Limit;
+use crate::snapshot::Service;
+use http::request::Parts;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl Worker {
+    /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
+    pub(super) async fn admit(
+        &self,
+        target: &Target,
+        parts: &Parts,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Tickets>, ProxyError> {
+        let local = Rc::clone(&exchange.local);
+        let Some(service) = exchange.service() else {
+            return Ok(None);
+        };
+        if service.limits.is_empty() {
+            return Ok(None);
+        }
+        let mut plan = Plan::with_room(service);
+        let refusal = self.plan(&mut plan, service, target, parts, exchange);
+        if plan.is_empty() {
+            exchange.unasked(plan);
+            return Ok(None);
+        }
+        let admission = match refusal {
+            Some(refusal) => refusal,
+            None => admission::ask(&self.store, &plan, service).await?,
+        };
+        let asked = Instant::now();
+        let mut charges = admission.open_charges(&plan, service, self.queues.exist());
+        let (by, delay) = (admission.by, admission.delay(&plan, service));
+        if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places, by)
+        {
+            charges.leave_queues();
+        }
+        let reservation = Reservation::keep(&self.store, by, &mut charges);
+        exchange.decided(plan, admission, reservation);
+        let delay = delay?;
+        if delay == 0 && charges.places.is_empty() {
+            return Ok(None);
+        }
+        if delay > 0 {
+            exchange.delayed(delay);
+        }
+        let due = asked + Duration::from_micros(delay);
+        let tickets = Tickets::new(&self.queues, by, charges.places, asked, due);
+        let caps = local.snapshot.holds;
+        // Refused after having been charged: dropping the tickets gives the places back.
+        let held = self.holds.enter(Client::of(exchange.client), caps);
+        Ok(Some(tickets.with(held.ok_or(ProxyError::TooManyHeld)?)))
+    }
+
+    /// The limits of a request with their keys. Where its token would have to be verified for some of them, and others are
+    /// known to refuse it, these alone, and their refusal: forging tokens is made no dearer for the gateway than asking.
+    ///
+    /// Written in place, because it is large.
+    fn plan(
+        &self,
+        plan: &mut Plan,
+        service: &Service,
+        target: &Target,
+        parts: &Parts,
+        exchange: &Exchange,
+    ) -> Option<Admission> {
+        let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers);
+        let caller = Caller {
+            address: exchange.client,
+            route: &service.name,
+            method: &parts.method,
+            fields: &parts.headers,
+            location: &Destination {
+                authority: target.host(),
+                path: parts.uri.path(),
+                query: parts.uri.query(),
+                pattern: &service.path,
+            },
+            cookies: &Cookies::of(&parts.headers),
+            identity: &token,
+            content: exchange.content,
+        };
+        if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
+            plan.fill(service, &caller, |_| true);
+            return None;
+        }
+        plan.fill(service, &caller, |limit| !limit.asks_token());
+        let refusal = self.store.refusal(&plan.checks(service));
+        if let Some((decided, by)) = refusal {
+            let decided = Some(decided);
+            return Some(Admission { decided, by });
+        }
+        plan.fill(service, &caller, Limit::asks_token);
+        plan.sort();
+        None
+    }
+}

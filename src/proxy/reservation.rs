@@ -1,0 +1,241 @@
+//! What an admitted request has taken and may not keep: slots, which are free again at its end, and charges that its end
+//! refunds or its response settles.
+//!
+//! A reservation ends once: committed as it is, committed at the cost that the response names, or cancelled. A dropped one
+//! is cancelled as far as nothing was forwarded.
+
+use super::error::ProxyError;
+use super::response_cost::{self, BodyMeter, ResponseCost};
+use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
+use crate::key::{MeterPlace, OnLeave};
+use crate::limit::rate::Cost;
+use crate::store::{Charge, Decider, Store};
+use crate::telemetry::metrics::CostReport;
+use http::{HeaderMap, StatusCode};
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+/// What one request has taken and may not keep.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    store: Store,
+    by: Decider,
+    /// Free again when the request ends.
+    slots: RefCell<Option<Slots>>,
+    /// Not final yet.
+    charges: RefCell<Vec<Charge>>,
+    /// The upstream may have seen the request.
+    forwarded: Cell<bool>,
+    /// Something of the answer's body has passed.
+    begun: Cell<bool>,
+    /// Charges that wait for a number in the body.
+    meters: RefCell<Vec<BodyMeter>>,
+    costs: RefCell<Vec<ResponseCost>>,
+}
+
+/// Slots of limits on what is in flight.
+#[derive(Debug)]
+struct Slots {
+    charges: Rc<[Charge]>,
+    /// Renews the slots in Redis. In this process no slot lapses, and nothing is renewed.
+    renewal: Option<AbortHandle>,
+}
+
+impl Slots {
+    /// Keeps the slots that `charges` have taken, if there are any. On a worker's own thread.
+    fn keep(store: &Store, by: Decider, charges: Vec<Charge>) -> Option<Self> {
+        let rules = charges
+            .iter()
+            .filter_map(|charge| charge.limit.rule.holds());
+        let shortest = rules.map(|rule| rule.ttl).min()?;
+        let charges: Rc<[Charge]> = charges.into();
+        let renewal = (by == Decider::Redis).then(|| {
+            let (store, charges) = (store.clone(), Rc::clone(&charges));
+            let pause = Duration::from_micros(shortest / 3);
+            let task = tokio::task::spawn_local(async move {
+                loop {
+                    sleep(pause).await;
+                    for charge in &*charges {
+                        store.renew(charge, by);
+                    }
+                }
+            });
+            task.abort_handle()
+        });
+        Some(Self { charges, renewal })
+    }
+}
+
+impl Reservation {
+    /// Takes the slots and what may come back out of `charges`, decided by `by`; nothing where there is neither, nor a
+    /// place in a queue, which may come back once its turn has come.
+    #[must_use]
+    pub(super) fn keep(store: &Store, by: Decider, charges: &mut OpenCharges) -> Option<Rc<Self>> {
+        if charges.is_empty() {
+            return None;
+        }
+        Some(Rc::new(Self {
+            store: store.clone(),
+            by,
+            slots: RefCell::new(Slots::keep(store, by, mem::take(&mut charges.slots))),
+            charges: RefCell::new(mem::take(&mut charges.refundable)),
+            forwarded: Cell::new(false),
+            begun: Cell::new(false),
+            meters: RefCell::default(),
+            costs: RefCell::default(),
+        }))
+    }
+
+    /// Takes in the places in queues whose turn has come.
+    pub(super) fn keep_places(&self, places: impl IntoIterator<Item = Charge>) {
+        let places = places.into_iter();
+        self.charges
+            .borrow_mut()
+            .extend(places.filter(|place| RequestEnd::Abandoned.refunds(&place.limit)));
+    }
+
+    /// Frees the slots.
+    pub(super) fn free_slots(&self) {
+        let Some(slots) = self.slots.take() else {
+            return;
+        };
+        if let Some(renewal) = &slots.renewal {
+            renewal.abort();
+        }
+        for charge in &*slots.charges {
+            self.store.refund(charge.clone(), self.by);
+        }
+    }
+
+    /// From here on the upstream may have seen the request.
+    pub(super) fn forwarded(&self) {
+        self.forwarded.set(true);
+    }
+
+    /// The charges stay as they are.
+    pub(super) fn commit(&self) {
+        self.end(RequestEnd::Answered);
+    }
+
+    /// The upstream answered with this status and these fields.
+    pub(super) fn answered(&self, status: u16, fields: &HeaderMap) {
+        let end = if (500..600).contains(&status) {
+            RequestEnd::ServerError
+        } else {
+            RequestEnd::Answered
+        };
+        for charge in self.charges.take() {
+            if end.refunds(&charge.limit) {
+                self.store.refund(charge, self.by);
+            } else {
+                self.settle(charge, fields);
+            }
+        }
+    }
+
+    /// The gateway answers itself.
+    pub(super) fn failed(&self, error: &ProxyError) {
+        self.end(match error {
+            // A limit refuses what was charged where its turn would have come too late.
+            ProxyError::ClientGone
+            | ProxyError::Draining
+            | ProxyError::TooManyHeld
+            | ProxyError::Refused(RefusalCause::Limited { .. })
+                if !self.forwarded.get() =>
+            {
+                RequestEnd::Abandoned
+            }
+            // Whatever status the file has for it: no server was asked, and guesses count.
+            ProxyError::Refused(_) => RequestEnd::Answered,
+            _ => match error.status() {
+                StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => RequestEnd::ServerError,
+                _ => RequestEnd::Answered,
+            },
+        });
+    }
+
+    fn end(&self, end: RequestEnd) {
+        let charges = self.charges.take().into_iter();
+        for charge in charges.filter(|charge| end.refunds(&charge.limit)) {
+            self.store.refund(charge, self.by);
+        }
+    }
+
+    /// A piece of the response's body passes.
+    pub(super) fn passes(&self, bytes: &[u8]) {
+        self.begun.set(true);
+        for meter in self.meters.borrow_mut().iter_mut() {
+            meter.read(bytes);
+        }
+    }
+
+    /// The response is over, or its client has `left`: the numbers so far count. Where there is none, a client that has left
+    /// is charged what the limit says.
+    pub(super) fn over(&self, left: bool) {
+        let left = left && self.begun.get();
+        for meter in self.meters.take() {
+            let (charge, told, units) = meter.end();
+            match (told, units) {
+                (CostReport::Nothing, None) if left && let Some(most) = most(&charge) => {
+                    self.correct(&charge, CostReport::Left, Some(most));
+                }
+                _ => self.correct(&charge, told, units),
+            }
+        }
+    }
+
+    /// What the response named as its cost to each limit that reads one.
+    pub(super) fn costs(&self) -> Vec<ResponseCost> {
+        self.costs.take()
+    }
+
+    /// Makes a charge the true one, now or when the body has told it.
+    fn settle(&self, charge: Charge, fields: &HeaderMap) {
+        let Some(meter) = &charge.limit.meter else {
+            return;
+        };
+        if let MeterPlace::Header(_) = meter.place {
+            let (told, units) = response_cost::in_head(&charge.limit, meter, fields);
+            return self.correct(&charge, told, units);
+        }
+        match BodyMeter::begin(charge, fields) {
+            Ok(meter) => self.meters.borrow_mut().push(meter),
+            Err(charge) => self.correct(&charge, CostReport::Unreadable, None),
+        }
+    }
+
+    fn correct(&self, charge: &Charge, told: CostReport, units: Option<u32>) {
+        if let Some(units) = units {
+            self.store.correct(charge, Cost::new(units), self.by);
+        }
+        self.costs.borrow_mut().push(ResponseCost {
+            limit: charge.limit.clone(),
+            told,
+            units,
+        });
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.free_slots();
+        if !self.forwarded.get() {
+            self.end(RequestEnd::Abandoned);
+        }
+    }
+}
+
+/// What is charged where the client leaves before the body has said anything; nothing where the estimate stays. A limit that
+/// names no most takes all that it holds.
+fn most(charge: &Charge) -> Option<u32> {
+    let meter = charge.limit.meter.as_ref()?;
+    match meter.on_leave {
+        OnLeave::Estimate => None,
+        OnLeave::Max if meter.max < u32::MAX => Some(meter.max),
+        OnLeave::Max => Some(u32::try_from(charge.limit.rule.most()).unwrap_or(u32::MAX)),
+    }
+}
