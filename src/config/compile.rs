@@ -1,6 +1,6 @@
 //! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
 
-use super::document::{self, Counted, Document, List, Upstream};
+use super::document::{self, Counted, Document, List, ServerTable, Upstream};
 use super::groups::Groups;
 use super::jwt::TokenRules;
 use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
@@ -35,14 +35,8 @@ pub(super) struct Compilation<'a> {
 impl Compilation<'_> {
     /// Puts everything together.
     pub(super) fn compile(self) -> Compiled {
-        let Self {
-            document,
-            boot,
-            errors,
-            jwt,
-            report,
-            ..
-        } = self;
+        let document = self.document;
+        let shared = self.may_ask_redis();
         let Validation {
             limits,
             rules,
@@ -53,34 +47,26 @@ impl Compilation<'_> {
         let mut services = services(document, &rules, &by_name);
         let server = &document.server;
         let outline = Outline {
-            boot: boot.clone(),
+            boot: self.boot.clone(),
             routes: routes(document, rules, &services),
             upstreams: upstream_outlines(document, &upstreams),
-            jwt: jwt.as_ref().map(|jwt| jwt.outline.clone()),
+            jwt: self.jwt.as_ref().map(|jwt| jwt.outline.clone()),
             groups: self.groups.all,
             limits: limits.clone(),
             defaults: each(&document.defaults.limits),
             trust: server.trust.entries().iter().map(|at| at.value).collect(),
             trust_field: server.trust_field.get().copied(),
             fields: document.response.headers(),
-            errors: errors.clone(),
+            errors: self.errors.clone(),
             jitter: document.response.jitter(),
-            holds: HoldCaps {
-                total: server.max_held() as usize,
-                per_client: server.max_held_per_client() as usize,
-            },
+            holds: holds(server),
         };
         let unrouted = unrouted(document, &by_name).map(|unrouted| {
             services.push(unrouted);
             services.len() - 1
         });
-        let shared = if report.source.is_without_store() {
-            document.counted != Counted::Here
-        } else {
-            matches!(boot.store.source, Backend::Redis(_))
-        };
         Compiled {
-            boot,
+            boot: self.boot,
             snapshot: Snapshot {
                 generation: 0,
                 other_methods: looks_at_method(document).is_none(),
@@ -89,22 +75,38 @@ impl Compilation<'_> {
                 unrouted,
                 upstreams,
                 trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
-                tokens: jwt.map(|jwt| jwt.verifier),
+                tokens: self.jwt.map(|jwt| jwt.verifier),
                 fields: outline.fields,
-                errors,
+                errors: self.errors,
                 jitter: outline.jitter,
                 holds: outline.holds,
             },
-            warnings: report.diagnostics,
+            warnings: self.report.diagnostics,
             ignored: Vec::new(),
-            source: report.source,
-            files: report.files,
+            source: self.report.source,
+            files: self.report.files,
             places: places(document),
             shared,
             store_at: document.store.url.at().map(|at| at.span.clone()),
             ignoring: Vec::new(),
             outline: Arc::new(outline),
         }
+    }
+
+    /// May counters be in a Redis?
+    fn may_ask_redis(&self) -> bool {
+        if self.report.source.is_without_store() {
+            self.document.counted != Counted::Here
+        } else {
+            matches!(self.boot.store.source, Backend::Redis(_))
+        }
+    }
+}
+
+fn holds(server: &ServerTable) -> HoldCaps {
+    HoldCaps {
+        total: server.max_held() as usize,
+        per_client: server.max_held_per_client() as usize,
     }
 }
 

@@ -386,33 +386,7 @@ fn section(
         return;
     };
     if vocabulary.named {
-        let mut nameless = false;
-        for (name, entry) in table {
-            if found.len() > ENOUGH {
-                break;
-            }
-            let at = At::new(name.get_ref().to_string(), name.span());
-            let DeValue::Table(fields) = entry.get_ref() else {
-                let is_key = vocabulary.key(&at.value).is_some();
-                // A table without a name has its keys here: one mistake, however many they are.
-                if !is_key || !std::mem::replace(&mut nameless, true) {
-                    found.push(unknown_table::misplaced(vocabulary, &at, entry.get_ref()));
-                }
-                let name = (!is_key).then_some(at.value);
-                document.lost.insert((vocabulary.name, name));
-                continue;
-            };
-            unknown_table::check_name(vocabulary, &at, found);
-            let place = heading(source, &entry.span(), &at.span);
-            let mut fields = Fields::new(vocabulary, at, place, fields, found);
-            match vocabulary.name {
-                "groups" => document.groups.push(group::read(fields)),
-                "limits" => document.limits.push(limit::read(fields)),
-                "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
-                _ => document.routes.push(route::read(fields)),
-            }
-        }
-        return;
+        return entries(source, document, vocabulary, table, found);
     }
     let place = heading(source, &span, key);
     let name = At::new(vocabulary.name.to_owned(), key.clone());
@@ -425,6 +399,42 @@ fn section(
         "jwt" => document.jwt = Some(Jwt::read(fields)),
         "defaults" => document.defaults = Defaults::read(fields),
         _ => document.response = Response::read(fields),
+    }
+}
+
+/// The tables with names of one table of the top level.
+fn entries(
+    source: &Source,
+    document: &mut Document,
+    vocabulary: &'static Table,
+    table: &DeTable<'_>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let mut nameless = false;
+    for (name, entry) in table {
+        if found.len() > ENOUGH {
+            break;
+        }
+        let at = At::new(name.get_ref().to_string(), name.span());
+        let DeValue::Table(fields) = entry.get_ref() else {
+            let is_key = vocabulary.key(&at.value).is_some();
+            // A table without a name has its keys here: one mistake, however many they are.
+            if !is_key || !std::mem::replace(&mut nameless, true) {
+                found.push(unknown_table::misplaced(vocabulary, &at, entry.get_ref()));
+            }
+            let name = (!is_key).then_some(at.value);
+            document.lost.insert((vocabulary.name, name));
+            continue;
+        };
+        unknown_table::check_name(vocabulary, &at, found);
+        let place = heading(source, &entry.span(), &at.span);
+        let mut fields = Fields::new(vocabulary, at, place, fields, found);
+        match vocabulary.name {
+            "groups" => document.groups.push(group::read(fields)),
+            "limits" => document.limits.push(limit::read(fields)),
+            "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
+            _ => document.routes.push(route::read(fields)),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::upstream_call::UpstreamAnswer;
 use super::worker_snapshot::WorkerSnapshot;
 use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
+use crate::client::Scheme;
 use crate::clock::{self, Timestamp};
 use crate::key::Content;
 use crate::listen::Peer;
@@ -55,6 +56,8 @@ pub struct Exchange {
     pub host: Option<HeaderValue>,
     /// The far end of its connection.
     pub peer: IpAddr,
+    /// The scheme of its connection.
+    pub scheme: Scheme,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
     route: Option<usize>,
@@ -131,6 +134,7 @@ impl Exchange {
             id: request_id::of(request.headers(), trusted, began),
             host: None,
             peer: address,
+            scheme: peer.scheme,
             client: local.snapshot.trust.client(address, request.headers()),
             local,
             route: None,

@@ -4,6 +4,7 @@
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
 use super::request::{Target, is_host};
+use crate::client::Scheme;
 use crate::key::address::{AddressText, read_address};
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
@@ -38,8 +39,8 @@ pub struct Origin<'a> {
     pub speaks: OriginFields,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
-    /// The scheme of the connection the request came on.
-    pub scheme: &'static str,
+    /// The scheme that the client has used, as far as the peer is believed.
+    pub scheme: Scheme,
 }
 
 /// A field's value while it is written.
@@ -139,25 +140,40 @@ pub fn is_of_proxies(name: &HeaderName) -> bool {
     }
 }
 
-/// Did this peer, if it is trusted, get the request by `https`? What it says last in `X-Forwarded-Proto` is its own word, or
-/// what its element of `Forwarded` says, whichever speaks ([`Trust::speaks`]); without either it is the scheme of the target.
+/// The end of the connection that a request has come on.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionPeer {
+    /// The peer's address.
+    pub address: IpAddr,
+    /// The connection's scheme.
+    pub scheme: Scheme,
+}
+
+/// The scheme by which a client has sent the request: that of the connection, unless its peer is trusted. A trusted peer's word
+/// is the last of `X-Forwarded-Proto`, or its element of `Forwarded`, whichever speaks ([`Trust::speaks`]); without either it
+/// is the scheme of the target.
 #[must_use]
-pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target) -> bool {
-    if !trust.believes(peer) {
-        return false;
+pub fn client_scheme(
+    trust: &Trust,
+    peer: ConnectionPeer,
+    fields: &HeaderMap,
+    target: &Target,
+) -> Scheme {
+    if !trust.believes(peer.address) {
+        return peer.scheme;
     }
-    let speaks = trust.speaks(peer, fields);
+    let speaks = trust.speaks(peer.address, fields);
     if let Some(scheme) = told(fields, speaks).0 {
-        return scheme == "https";
+        return scheme;
     }
     match entries(fields, &X_FORWARDED_PROTO).last() {
-        Some(word) if speaks.listed => word.trim_ascii().eq_ignore_ascii_case(b"https"),
-        _ => target.scheme() == "https",
+        Some(word) if speaks.listed => Scheme::read(word.trim_ascii()).unwrap_or(Scheme::Http),
+        _ => target.scheme().unwrap_or(peer.scheme),
     }
 }
 
 /// What `Forwarded` tells of scheme and host, where it speaks.
-fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<&'static str>, Option<HeaderValue>) {
+fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<HeaderValue>) {
     if speaks.forwarded {
         (told_scheme(fields), told_host(fields))
     } else {
@@ -172,18 +188,16 @@ fn contradicts(fields: &HeaderMap) -> bool {
         told.is_some_and(|told| !said.is_some_and(|said| told.eq_ignore_ascii_case(said)))
     };
     let host = told_host(fields);
-    is_other(told_scheme(fields).map(str::as_bytes), X_FORWARDED_PROTO)
-        || is_other(host.as_ref().map(HeaderValue::as_bytes), X_FORWARDED_HOST)
+    is_other(
+        told_scheme(fields).map(|scheme| scheme.as_str().as_bytes()),
+        X_FORWARDED_PROTO,
+    ) || is_other(host.as_ref().map(HeaderValue::as_bytes), X_FORWARDED_HOST)
 }
 
 /// What the last hop says in `Forwarded` of how the request came to it.
-fn told_scheme(fields: &HeaderMap) -> Option<&'static str> {
+fn told_scheme(fields: &HeaderMap) -> Option<Scheme> {
     let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
-    let word = last(line.as_bytes(), "proto")?;
-    let schemes = ["http", "https"].into_iter();
-    schemes
-        .into_iter()
-        .find(|scheme| word.eq_ignore_ascii_case(scheme))
+    Scheme::read(last(line.as_bytes(), "proto")?.as_bytes())
 }
 
 /// What it says there of the host that was asked for.
@@ -287,11 +301,12 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
     }
 }
 
-fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>, told: Option<&'static str>) {
+fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>, told: Option<Scheme>) {
     const HTTP: HeaderValue = HeaderValue::from_static("http");
+    const HTTPS: HeaderValue = HeaderValue::from_static("https");
     let scheme = match told.unwrap_or(origin.scheme) {
-        "http" => HTTP,
-        other => HeaderValue::from_static(other),
+        Scheme::Http => HTTP,
+        Scheme::Https => HTTPS,
     };
     fields.insert(X_FORWARDED_PROTO, scheme);
 }
@@ -335,7 +350,7 @@ fn write_element(line: &mut ValueBuffer, origin: &Origin<'_>) {
         write_value(line, host.as_bytes());
     }
     line.text(b";proto=");
-    line.text(origin.scheme.as_bytes());
+    line.text(origin.scheme.as_str().as_bytes());
 }
 
 /// An address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), what is no address as `unknown`.

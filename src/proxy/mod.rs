@@ -50,7 +50,7 @@ use body::{RequestBody, Upload};
 use body_prefix::PrefixBudget;
 use error::ProxyError;
 use exchange::Exchange;
-use forwarded::Hops;
+use forwarded::{ConnectionPeer, Hops};
 use hop::Switch;
 use http::request::Parts;
 use http::{Request, Response, Uri, Version};
@@ -250,7 +250,13 @@ impl Worker {
         if let Some(&found) = parts.extensions.get::<FramingFault>() {
             return Err(BadRequest::from(found).into());
         }
-        let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
+        let target = Target::read(
+            &parts.method,
+            &parts.uri,
+            parts.version,
+            exchange.scheme,
+            &parts.headers,
+        )?;
         let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer);
         stripped_fields::tidy(&mut parts.headers, &believed);
         hop::drop_named(&mut parts.headers)?;
@@ -275,7 +281,10 @@ impl Worker {
         let coming = RouteRequest {
             parts,
             target,
-            peer: exchange.peer,
+            peer: ConnectionPeer {
+                address: exchange.peer,
+                scheme: exchange.scheme,
+            },
             trust: &exchange.local.snapshot.trust,
         };
         let route = table

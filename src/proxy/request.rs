@@ -4,6 +4,7 @@
 //! `Transfer-Encoding`. Differing and malformed lengths it refuses. What it settles before we look, a `Content-Length`
 //! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
 
+use crate::client::Scheme;
 use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
@@ -24,7 +25,7 @@ pub struct Target {
     /// The authority is not the `Host` field but the target's own.
     own: bool,
     asterisk: bool,
-    https: bool,
+    scheme: Option<Scheme>,
 }
 
 /// Why a request is answered without being looked at further.
@@ -133,6 +134,7 @@ impl Target {
         method: &Method,
         uri: &Uri,
         version: Version,
+        connection: Scheme,
         fields: &HeaderMap,
     ) -> Result<Self, BadRequest> {
         if *method == Method::CONNECT {
@@ -146,7 +148,9 @@ impl Target {
             (Some(_), Version::HTTP_10 | Version::HTTP_11) if uri.scheme().is_none() => {
                 return Err(BadRequest::AuthorityForm);
             }
-            (Some(authority), _) => Some(check_authority(uri, version, authority, host)?),
+            (Some(authority), _) => {
+                Some(check_authority(authority, uri, version, connection, host)?)
+            }
             (None, _) => host.cloned(),
         };
         // A port may be empty (RFC 3986 section 3.2.3), and is none.
@@ -163,7 +167,9 @@ impl Target {
             own: uri.authority().is_some() || host != authority.as_ref(),
             authority,
             asterisk,
-            https: uri.scheme_str() == Some("https"),
+            scheme: uri
+                .scheme_str()
+                .and_then(|scheme| Scheme::read(scheme.as_bytes())),
         })
     }
 
@@ -188,10 +194,10 @@ impl Target {
         self.authority.as_ref().filter(|_| self.own)
     }
 
-    /// The scheme the client says it used; only a trusted peer's word on it means anything.
+    /// The scheme that the target names; only a trusted peer's is believed.
     #[must_use]
-    pub fn scheme(&self) -> &'static str {
-        if self.https { "https" } else { "http" }
+    pub fn scheme(&self) -> Option<Scheme> {
+        self.scheme
     }
 
     /// `OPTIONS *`: asks about the server it reaches, so we answer it ourselves (RFC 9110 section 9.3.7).
@@ -297,15 +303,17 @@ fn check_coding(version: Version, fields: &HeaderMap) -> Result<(), BadRequest> 
 
 /// The authority of the target, which outranks `Host`, as a field.
 fn check_authority(
+    authority: &Authority,
     uri: &Uri,
     version: Version,
-    authority: &Authority,
+    connection: Scheme,
     host: Option<&HeaderValue>,
 ) -> Result<HeaderValue, BadRequest> {
     let text = authority.as_str();
-    // In HTTP/2 `https` is what a proxy passes on that has ended TLS in front of us.
+    // In HTTP/2 a proxy in front of the gateway that has ended TLS passes `https` on.
     let ended = version == Version::HTTP_2 && uri.scheme_str() == Some("https");
-    if !ended && uri.scheme_str().is_some_and(|scheme| scheme != "http") {
+    let is_foreign = |named: &str| named != connection.as_str();
+    if !ended && uri.scheme_str().is_some_and(is_foreign) {
         return Err(BadRequest::ForeignScheme);
     }
     if text.contains('@') {

@@ -1,12 +1,12 @@
 //! A request as conditions of routes see it.
 
-use super::forwarded;
+use super::forwarded::{self, ConnectionPeer};
 use super::request::Target;
+use crate::client::Scheme;
 use crate::key::client_ip::Trust;
 use crate::route;
 use http::HeaderMap;
 use http::request::Parts;
-use std::net::IpAddr;
 
 /// A request on its way to a route.
 #[derive(Debug, Clone, Copy)]
@@ -16,8 +16,8 @@ pub(super) struct RouteRequest<'a> {
     /// Whom it addresses.
     pub(super) target: &'a Target,
     /// The far end of its connection.
-    pub(super) peer: IpAddr,
-    /// Whose word on the scheme is believed.
+    pub(super) peer: ConnectionPeer,
+    /// Which peers are believed about the scheme.
     pub(super) trust: &'a Trust,
 }
 
@@ -31,6 +31,7 @@ impl route::RequestView for RouteRequest<'_> {
     }
 
     fn is_https(&self) -> bool {
-        forwarded::is_https(self.trust, self.peer, &self.parts.headers, self.target)
+        let fields = &self.parts.headers;
+        forwarded::client_scheme(self.trust, self.peer, fields, self.target) == Scheme::Https
     }
 }

@@ -88,7 +88,11 @@ pub fn head(
             OriginFields::default()
         },
         host: target.authority(),
-        scheme: if trusted { target.scheme() } else { "http" },
+        scheme: if trusted {
+            target.scheme().unwrap_or(peer.scheme)
+        } else {
+            peer.scheme
+        },
     };
     forwarded::announce(fields, &origin, &mut peer.forwarded_fields.borrow_mut());
     forwarded::add_via(fields, parts.version);

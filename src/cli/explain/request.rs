@@ -9,6 +9,7 @@ use super::outlook::{self, Departure};
 use super::stripped_fields::{self, StrippedField};
 use crate::admission::destination::Destination;
 use crate::admission::{Plan, RefusalCause};
+use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
@@ -18,7 +19,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
 use crate::proxy::error::ProxyError;
-use crate::proxy::forwarded::{self, Hops};
+use crate::proxy::forwarded::{self, ConnectionPeer, Hops};
 use crate::proxy::request::{self, BadRequest, Target};
 use crate::route::{host_key, path};
 use crate::snapshot::Service;
@@ -95,7 +96,7 @@ struct Head {
 fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
     let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
     let (method, uri, fields) = (&request.method, &request.uri, &mut request.fields);
-    let target = Target::read(method, uri, Version::HTTP_11, fields).map_err(bad)?;
+    let target = Target::read(method, uri, Version::HTTP_11, Scheme::Http, fields).map_err(bad)?;
     let stripped = stripped_fields::strip(fields, &compiled.snapshot, request.peer).map_err(bad)?;
     if target.is_asterisk() || forwarded::count_hop(method, fields) == Hops::Spent {
         return Err(ExpectedAnswer::Gateway {
@@ -123,6 +124,10 @@ impl Head {
     ) -> (Routing, ExpectedAnswer) {
         let snapshot = &compiled.snapshot;
         let fields = &request.fields;
+        let peer = ConnectionPeer {
+            address: request.peer,
+            scheme: Scheme::Http,
+        };
         let query = RouteQuery {
             host: &self.host,
             path: &self.matched,
@@ -131,7 +136,8 @@ impl Head {
             head: ConditionInput {
                 fields,
                 query: request.uri.query(),
-                https: forwarded::is_https(&snapshot.trust, request.peer, fields, &self.target),
+                https: forwarded::client_scheme(&snapshot.trust, peer, fields, &self.target)
+                    == Scheme::Https,
             },
         };
         let found = query.find(&snapshot.table);

@@ -22,6 +22,7 @@ use crate::snapshot::changes::Changes;
 use comparison::{conditions, header_changes, hosts, show_option, shown_redirect, shown_respond};
 use http::Method;
 use std::time::Duration;
+use toml::Spanned;
 use toml::de::DeValue;
 
 table! {
@@ -214,18 +215,7 @@ fn named_conditions<N: PartialEq, V>(
             good = false;
             continue;
         }
-        let wanted = match value.get_ref() {
-            DeValue::Boolean(true) => Setting::Valid(At::new(None, value.span())),
-            DeValue::String(text) => match fields.take(read_value(text), value.span()) {
-                Setting::Valid(at) => Setting::Valid(at.map(Some)),
-                _ => Setting::Invalid,
-            },
-            other => {
-                let is_false = matches!(other, DeValue::Boolean(false));
-                fields.note(neither(fields.title(), key, is_false, &value.span()));
-                Setting::Invalid
-            }
-        };
+        let wanted = wanted(key, value, &read_value, fields);
         good &= !wanted.is_bad();
         read.push((name, wanted, span));
     }
@@ -250,6 +240,27 @@ fn named_conditions<N: PartialEq, V>(
         Setting::Valid(made)
     } else {
         Setting::Partial(made)
+    }
+}
+
+/// The value that a name is to have, or nothing for any.
+fn wanted<V>(
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    read: impl Fn(&str) -> Result<V, ValueError>,
+    fields: &mut Fields<'_>,
+) -> Setting<Option<V>> {
+    match value.get_ref() {
+        DeValue::Boolean(true) => Setting::Valid(At::new(None, value.span())),
+        DeValue::String(text) => match fields.take(read(text), value.span()) {
+            Setting::Valid(at) => Setting::Valid(at.map(Some)),
+            _ => Setting::Invalid,
+        },
+        other => {
+            let is_false = matches!(other, DeValue::Boolean(false));
+            fields.note(neither(fields.title(), key, is_false, &value.span()));
+            Setting::Invalid
+        }
     }
 }
 

@@ -38,7 +38,7 @@ fn announced_by(
         leading: trust.leading(peer, &fields),
         speaks: trust.speaks(peer, &fields),
         host: Some(&host.parse().unwrap()),
-        scheme: "http",
+        scheme: Scheme::Http,
     };
     announce(&mut fields, &origin, &mut None);
     fields
@@ -114,7 +114,7 @@ fn a_request_without_host_announces_none() {
         leading: None,
         speaks: OriginFields::default(),
         host: None,
-        scheme: "http",
+        scheme: Scheme::Http,
     };
     announce(&mut fields, &origin, &mut None);
     assert_eq!(fields["forwarded"], "for=192.0.2.1;proto=http");

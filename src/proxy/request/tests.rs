@@ -19,7 +19,13 @@ fn read(
 ) -> Result<(String, bool), BadRequest> {
     let (method, uri) = request.split_once(' ').unwrap();
     let method = method.parse().unwrap();
-    let target = Target::read(&method, &uri.parse().unwrap(), version, &fields(lines))?;
+    let target = Target::read(
+        &method,
+        &uri.parse().unwrap(),
+        version,
+        Scheme::Http,
+        &fields(lines),
+    )?;
     Ok((target.host().to_owned(), target.is_asterisk()))
 }
 
@@ -182,6 +188,7 @@ fn http_2_takes_authority_or_host_and_no_quarrel() {
         &Method::OPTIONS,
         &asterisk.build().unwrap(),
         Version::HTTP_2,
+        Scheme::Http,
         &HeaderMap::new(),
     );
     assert!(target.unwrap().is_asterisk());

@@ -278,10 +278,7 @@ pub(super) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<Sto
     if !["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN"].contains(&first_word(reason)) {
         return None;
     }
-    let scheme = match target.tls {
-        Some(_) => "rediss",
-        None => "redis",
-    };
+    let scheme = scheme(target);
     let place = match &target.place {
         RedisEndpoint::Tcp(address) => address.to_string(),
         _ => "HOST:PORT".to_owned(),
@@ -291,12 +288,16 @@ pub(super) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<Sto
 }
 
 fn by_sentinel(target: &RedisTarget, address: &Address, name: &str) -> String {
-    let scheme = if target.tls.is_some() {
+    format!("{}+sentinel://{address}/{name}", scheme(target))
+}
+
+/// How an address of the target begins.
+pub(super) fn scheme(target: &RedisTarget) -> &'static str {
+    if target.tls.is_some() {
         "rediss"
     } else {
         "redis"
-    };
-    format!("{scheme}+sentinel://{address}/{name}")
+    }
 }
 
 /// A text as servers send it.

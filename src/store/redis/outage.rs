@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The outages of this process, by the name of the Redis that is away.
 static OUTAGES: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
@@ -17,6 +17,10 @@ struct OutageRecord {
     workers: usize,
     /// The words of its refusals that were logged.
     refusals: Vec<String>,
+}
+
+fn records() -> MutexGuard<'static, BTreeMap<Arc<str>, OutageRecord>> {
+    OUTAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One worker's share in an outage. Dropping it ends the share.
@@ -40,7 +44,7 @@ impl Outage {
         if self.lasts.replace(true) {
             return false;
         }
-        let mut outages = OUTAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = records();
         let record = outages.entry(Arc::clone(&self.name)).or_default();
         record.workers += 1;
         record.workers == 1
@@ -48,7 +52,7 @@ impl Outage {
 
     /// Redis has refused in these words. Are they new in this outage, and to be logged?
     pub(super) fn is_news(&self, refusal: &str) -> bool {
-        let mut outages = OUTAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = records();
         let Some(OutageRecord { refusals, .. }) = outages.get_mut(&self.name) else {
             return false;
         };
@@ -65,7 +69,7 @@ impl Outage {
         if !self.lasts.replace(false) {
             return false;
         }
-        let mut outages = OUTAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = records();
         let Some(record) = outages.get_mut(&self.name) else {
             return false;
         };

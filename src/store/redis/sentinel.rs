@@ -206,18 +206,13 @@ impl Sentinels {
         let mut connection =
             connect(Destination::of(&asker), Peer::Sentinels, &self.signals).await?;
         let answer = named_master(&mut connection, target).await;
-        let no_sentinel = |reason: &str| {
-            login::is_unknown_command(reason).then(|| {
-            let scheme = if target.tls.is_some() { "rediss" } else { "redis" };
-            let why = format!("it is no sentinel: write the addresses of the sentinels, or `{scheme}://{sentinel}` where it is the Redis itself");
-            StoreError::Refused(why.into())
-        })
-        };
         let answer = answer.map_err(|error| match &error {
-            StoreError::Refused(reason) => {
-                no_sentinel(reason).unwrap_or_else(|| refused(error, Peer::Sentinels))
+            StoreError::Refused(reason) if login::is_unknown_command(reason) => {
+                let scheme = login::scheme(target);
+                let why = format!("it is no sentinel: write the addresses of the sentinels, or `{scheme}://{sentinel}` where it is the Redis itself");
+                StoreError::Refused(why.into())
             }
-            _ => error,
+            _ => refused(error, Peer::Sentinels),
         });
         answer.map(|master| (connection, master))
     }

@@ -6,7 +6,7 @@ use super::slot::{self, SLOTS, Slot};
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::{Cmd, Value, from_redis_value_ref};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -225,45 +225,30 @@ fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {
         return Err(ODD);
     };
-    let ranges = ranges.into_iter().map(|range| one(range, asked));
-    let ranges: Result<Vec<_>, _> = ranges.filter_map(Result::transpose).collect();
-    ranges
+    let ranges = ranges.iter().map(|range| one(range, asked));
+    ranges.filter_map(Result::transpose).collect()
 }
 
-fn one(range: Value, asked: &Address) -> Result<Option<SlotRange>, StoreError> {
+fn one(range: &Value, asked: &Address) -> Result<Option<SlotRange>, StoreError> {
     let Value::Array(parts) = range else {
         return Err(ODD);
     };
-    let [
-        Value::Int(first),
-        Value::Int(last),
-        Value::Array(master),
-        ..,
-    ] = &parts[..]
-    else {
+    let [first, last, Value::Array(master), ..] = &parts[..] else {
         return Err(ODD);
     };
-    let [host, Value::Int(port), ..] = &master[..] else {
+    let [host, port, ..] = &master[..] else {
         return Err(ODD);
     };
-    let slot = |number: i64| {
-        let slot = Slot::try_from(number).ok();
-        slot.filter(|slot| usize::from(*slot) < SLOTS).ok_or(ODD)
-    };
-    let (first, last) = (slot(*first)?, slot(*last)?);
-    let port = u16::try_from(*port).map_err(|_| ODD)?;
-    if first > last {
+    let number = |value| from_redis_value_ref::<u16>(value).map_err(|_| ODD);
+    let (first, last, port) = (number(first)?, number(last)?, number(port)?);
+    if first > last || usize::from(last) >= SLOTS {
         return Err(ODD);
     }
-    let host = match host {
-        Value::Nil => Arc::clone(&asked.host),
-        Value::BulkString(text) => match std::str::from_utf8(text).map_err(|_| ODD)? {
-            "" => Arc::clone(&asked.host),
-            "?" => return Ok(None),
-            text => Arc::from(text),
-        },
-        Value::SimpleString(text) => Arc::from(text.as_str()),
-        _ => return Err(ODD),
+    let host: Option<String> = from_redis_value_ref(host).map_err(|_| ODD)?;
+    let host = match host.as_deref() {
+        None | Some("") => Arc::clone(&asked.host),
+        Some("?") => return Ok(None),
+        Some(host) => Arc::from(host),
     };
     let master = Address { host, port };
     Ok((port != 0).then_some(SlotRange {
