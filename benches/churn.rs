@@ -5,6 +5,7 @@
 //! minute a line. `EFFORT` is the server's `active-expire-effort`.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 

@@ -5,6 +5,7 @@
 //! the time of one worker's way to the store, each list by commas; at the end of each row 1,000 that ask at once.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 

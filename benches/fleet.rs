@@ -5,6 +5,7 @@
 //! are the requests a second of each gateway that ask Redis, and that meet at few keys; `ONLY` picks kinds by a part of their name.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 
@@ -29,8 +30,8 @@ use tollgate::limit::verdict::Ruling;
 use tollgate::limit::{LeaseSetting, Limit, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
-    Backend, Check, Decider, Fleet, Invalidation, MemoryStore, OnDown, Store, StoreSettings,
-    WorkerCache,
+    Backend, Check, Decider, Fleet, Invalidation, MemoryStore, OnDown, SharedStore, Store,
+    StoreSettings, WorkerCache,
 };
 use tollgate::telemetry::metrics::Metrics;
 
@@ -189,17 +190,17 @@ impl Gateway {
         };
         let shared = RedisStore::new(&cluster.target(), &settings);
         let (fleet, metrics) = (Arc::<Fleet>::default(), Metrics::default().store());
-        let near = WorkerCache::new(Invalidation::default(), settings.timeout);
+        let near = WorkerCache::new(Invalidation::default(), settings.timeout, Clock::system());
         near.follow(&shared, &metrics);
         tokio::task::spawn_local(Arc::clone(&fleet).keep(shared.clone()));
-        let store = Store::Redis {
-            shared: shared.clone(),
+        let store = Store::Shared(SharedStore {
+            redis: shared.clone(),
             local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
             on_down: settings.on_down,
             fleet,
             metrics,
-            near,
-        };
+            cache: near,
+        });
         Self {
             store,
             shared,

@@ -1,6 +1,7 @@
 //! How fast a trace is replayed: `cargo bench --bench simulate`. Writes its traces into a temporary folder.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 

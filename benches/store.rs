@@ -1,6 +1,7 @@
 //! What a decision by Redis costs, here and there: `cargo bench --bench store`. Starts a server of its own.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 

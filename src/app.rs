@@ -61,6 +61,7 @@ struct GatewayState {
     snapshots: Arc<ArcSwap<Snapshot>>,
     memory: Arc<MemoryStore>,
     fleet: Arc<Fleet>,
+    clock: Clock,
     news: Invalidation,
     holds: Arc<Holds>,
     metrics: Arc<Metrics>,
@@ -71,12 +72,14 @@ impl GatewayState {
     fn new(boot: &Boot, snapshot: Snapshot, drain: Drain) -> Self {
         let metrics = Metrics::new();
         metrics.started(snapshot.generation);
-        let memory = Arc::new(MemoryStore::new(Clock::system(), boot.store.max_keys));
+        let clock = Clock::system();
+        let memory = Arc::new(MemoryStore::new(clock.clone(), boot.store.max_keys));
         memory.keep_room_for(snapshot.limits());
         Self {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             memory,
-            fleet: Arc::default(),
+            fleet: Arc::new(Fleet::new(clock.clone())),
+            clock,
             news: Invalidation::default(),
             holds: Arc::default(),
             metrics,

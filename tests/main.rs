@@ -1,6 +1,7 @@
 //! The integration tests: one program, every part of which looks at the gateway from outside.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a test says by stopping where the world was not as it must be"
 )]
 

@@ -15,9 +15,9 @@ pub use open_charges::{OpenCharges, RequestEnd};
 pub use plan::{LoggedValues, Plan};
 pub use refusal_cause::RefusalCause;
 
+use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
-use crate::limit::{Limit, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
@@ -54,24 +54,15 @@ impl Admission {
     /// The same of one limit: what this gateway counts by itself is never away, and of a store only a part may be.
     #[must_use]
     pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
-        let other = self.decided.as_ref().and_then(|one| one.other(limit));
-        match (limit.scope, other) {
-            (Scope::Gateway, _) => metrics::DecidedBy::Store,
-            (Scope::Cluster, Some(other)) => shown(other),
-            // Others of the request are counted here; this one lets everything pass.
-            (Scope::Cluster, None)
-                if matches!(self.by, Decider::Local { .. }) && !self.is_known(limit) =>
-            {
-                metrics::DecidedBy::Open
-            }
-            (Scope::Cluster, None) => self.decider(),
-        }
+        let decided = self.decided.as_ref();
+        let by = decided.and_then(|decided| decided.decider(limit));
+        by.map_or_else(|| self.decider(), shown)
     }
 
     /// What was said by `index` of the plan, a limit that does not decide. Nothing where nobody has counted.
     #[must_use]
     pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
-        let mut aside = self.decided.as_ref()?.aside.iter();
+        let mut aside = self.decided.as_ref()?.shadows.iter();
         let aside = aside.find(|aside| aside.index == index)?;
         Some(aside.verdict?.outcome)
     }

@@ -10,7 +10,7 @@ impl Admission {
     /// What a limit of the plan has charged, had it been admitted at `cost`.
     #[must_use]
     pub fn charged_by(&self, index: usize, cost: Cost) -> Cost {
-        let measured = || self.decided.as_ref()?.measured.get(index);
+        let measured = || self.decided.as_ref()?.measured(index);
         measured().map_or(cost, |measured| measured.charged(cost))
     }
 
@@ -31,8 +31,9 @@ impl Admission {
             |decided: &&StoreDecision| matches!(decided.decision.ruling, Ruling::Admit { .. });
         let measured = self.decided.iter().filter(admitted);
         measured.flat_map(|decided| {
-            let those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
-            those_that_decide.map(|(one, _)| one.repeat == Repeat::Free)
+            let those_that_decide = decided.answers.iter().zip(&decided.decision.verdicts);
+            let measured = those_that_decide.map(|(answer, _)| answer.measured());
+            measured.map(|one| one.is_some_and(|one| one.repeat == Repeat::Free))
         })
     }
 
@@ -52,6 +53,6 @@ impl Admission {
     /// What a limit of the plan has granted, where the store has said so.
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
-        self.decided.as_ref()?.measured.get(index)?.granted
+        self.decided.as_ref()?.measured(index)?.granted
     }
 }

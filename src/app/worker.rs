@@ -10,7 +10,7 @@ use crate::listen::socket::Stream;
 use crate::listen::{ConnectionGuards, ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
-use crate::store::{self, Backend, Store, WorkerCache};
+use crate::store::{self, Backend, SharedStore, Store, WorkerCache};
 use crate::telemetry::access_log::AccessLog;
 use std::io;
 use std::rc::Rc;
@@ -95,14 +95,14 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     } = equipment;
     let metrics = shared.metrics.worker();
     let store = connect(&store, &shared);
-    if let Store::Redis {
-        shared: redis,
-        near,
+    if let Store::Shared(SharedStore {
+        redis,
+        cache,
         metrics,
         ..
-    } = &store
+    }) = &store
     {
-        near.follow(redis, metrics);
+        cache.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
         tokio::task::spawn_local(report_store_ready(redis.clone(), store_ready));
     } else {
@@ -158,14 +158,14 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
 fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
     match &settings.source {
         Backend::Memory => Store::Memory(Arc::clone(&shared.memory)),
-        Backend::Redis(target) => Store::Redis {
-            shared: RedisStore::new(target, settings),
+        Backend::Redis(target) => Store::Shared(SharedStore {
+            redis: RedisStore::new(target, settings),
             local: Arc::clone(&shared.memory),
             on_down: settings.on_down,
             fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
-            near: WorkerCache::new(shared.news.clone(), settings.timeout),
-        },
+            cache: WorkerCache::new(shared.news.clone(), settings.timeout, shared.clock.clone()),
+        }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tollgate simulate`: what the limits of a file would have done to logged traffic, and what a change of them would.
 
 use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, warn, warn_of};
+use crate::clock;
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
 use crate::replay::{Fault, Mapping, Replay, ReplayError, Report, TraceLines};
@@ -11,7 +12,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What to replay, and what to compare.
 #[derive(Debug, Args)]
@@ -84,7 +86,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
         Failure::new(UNREACHABLE, format!("error: --store {target}: {error}"))
     })?;
     let mut replay = replay.reading(mapping);
-    let began = Instant::now();
+    let began = clock::now();
     run(&mut replay, lines, decisions)?;
     show(&replay.report(), args, began.elapsed())
 }
@@ -96,7 +98,7 @@ fn run(
     decisions: Option<BufWriter<File>>,
 ) -> Result<(), Failure> {
     let mut decisions = decisions.map(EscapedLines::on);
-    let mut bar = ProgressBar::new(Instant::now());
+    let mut bar = ProgressBar::new(clock::now());
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
     let ran = replay.run(&mut lines, out, &mut |lines, requests| {
         bar.show(lines, requests)
@@ -310,7 +312,7 @@ impl ProgressBar {
         let Some(next) = self.next else {
             return;
         };
-        let now = Instant::now();
+        let now = clock::now();
         if now < next {
             return;
         }

@@ -1,6 +1,6 @@
 //! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
 
-use super::document::{self, Counted, Document, List, ServerTable, Upstream};
+use super::document::{self, CounterStore, Document, List, ServerTable, Upstream};
 use super::groups::Groups;
 use super::jwt::TokenRules;
 use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
@@ -96,7 +96,7 @@ impl Compilation<'_> {
     /// May counters be in a Redis?
     fn may_ask_redis(&self) -> bool {
         if self.report.source.is_without_store() {
-            self.document.counted != Counted::Here
+            self.document.counted != CounterStore::Memory
         } else {
             matches!(self.boot.store.source, Backend::Redis(_))
         }

@@ -229,17 +229,6 @@ pub fn key(by: &KeyTemplate) -> String {
     parts.join(" + ")
 }
 
-/// `missing` as the file writes it.
-#[must_use]
-pub fn missing(missing: MissingKey) -> &'static str {
-    match missing {
-        MissingKey::Refuse => "refuse",
-        MissingKey::Ip => "ip",
-        MissingKey::Skip => "skip",
-        MissingKey::Shared => "shared",
-    }
-}
-
 /// A limit's rate as the file writes it, be it over months.
 #[must_use]
 pub fn rate(limit: &Limit) -> String {

@@ -29,7 +29,7 @@ pub(super) use limit::{
     Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, Refund, Tier,
 };
 pub(super) use route::{ROUTES, Route};
-pub(super) use server::{Admin, Defaults, Log, Response, ServerTable};
+pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
 pub(super) use store::{SecretSource, Sentinel, Store, StoreTls};
 pub(super) use upstream::{UPSTREAMS, Upstream};
 pub(super) use variables::Variables;
@@ -179,7 +179,7 @@ pub(super) struct Document {
     pub(super) log: Log,
     pub(super) admin: Option<Admin>,
     pub(super) store: Store,
-    pub(super) response: Response,
+    pub(super) response: ResponseTable,
     pub(super) defaults: Defaults,
     pub(super) jwt: Option<Jwt>,
     pub(super) groups: Vec<GroupTable>,
@@ -202,30 +202,30 @@ pub(super) struct Document {
     /// Nothing at all is written.
     pub(super) empty: bool,
     /// Where counters are.
-    pub(super) counted: Counted,
+    pub(super) counted: CounterStore,
 }
 
 /// Where counters are, as far as the file says so without its variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Counted {
+pub(super) enum CounterStore {
     /// In the process.
     #[default]
-    Here,
+    Memory,
     /// In a Redis.
-    There,
+    Redis,
     /// Where a variable says.
-    Somewhere,
+    Unknown,
 }
 
-impl Counted {
+impl CounterStore {
     fn of(root: &DeTable<'_>) -> Self {
         let store = root
             .get("store")
             .and_then(|store| store.get_ref().get("url"));
         match store.map(|url| url.get_ref().as_str()) {
-            Some(Some(url)) if url.contains("${") => Self::Somewhere,
-            Some(Some(url)) if !url.starts_with("memory:") => Self::There,
-            _ => Self::Here,
+            Some(Some(url)) if url.contains("${") => Self::Unknown,
+            Some(Some(url)) if !url.starts_with("memory:") => Self::Redis,
+            _ => Self::Memory,
         }
     }
 }
@@ -293,7 +293,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     };
     let strays = include::merge(source, &mut root, &mut document, found);
     set::apply(source, &set_values, &mut root, found);
-    document.counted = Counted::of(&root);
+    document.counted = CounterStore::of(&root);
     let store = source.is_without_store().then(|| root.remove("store"));
     document.variables = variables::fill(source, &mut root, found);
     if let Some(store) = store.flatten() {
@@ -398,7 +398,7 @@ fn section(
         "store" => document.store = Store::read(fields),
         "jwt" => document.jwt = Some(Jwt::read(fields)),
         "defaults" => document.defaults = Defaults::read(fields),
-        _ => document.response = Response::read(fields),
+        _ => document.response = ResponseTable::read(fields),
     }
 }
 

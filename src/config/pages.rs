@@ -127,11 +127,12 @@ mod tests {
         let mut wrong = Vec::new();
         for code in Code::ALL {
             let page = Page::of(*code);
-            let told = match code.is_found_by_asking() {
-                true => &[],
-                false => &[*code][..],
+            let expected = if code.is_found_by_asking() {
+                &[][..]
+            } else {
+                &[*code][..]
             };
-            for (example, expected) in [(page.wrong, told), (page.right, &[])] {
+            for (example, expected) in [(page.wrong, expected), (page.right, &[])] {
                 let mut text = whole(*code, example);
                 if example.contains("an included file") {
                     let upstream = text.find("[upstreams.").unwrap();

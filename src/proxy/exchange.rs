@@ -108,7 +108,7 @@ impl Exchange {
         Box::new(Self {
             worker: Rc::clone(worker),
             began,
-            started: Instant::now(),
+            started: clock::now(),
             method: request.method().clone(),
             uri: if logged {
                 request.uri().clone()

@@ -5,6 +5,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::wait_queue::{Advance, QueuedRequest, Ticket, WaitQueues, WaitTooLong, WorkerQueues};
 use crate::client::Client;
+use crate::clock;
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
@@ -58,7 +59,7 @@ impl Worker {
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
-        let began = Instant::now();
+        let began = clock::now();
         let mut counted = exchange.counted_as_held(began);
         let held = hold(&places, peer, &self.drain).await;
         let time = began.elapsed();
@@ -238,7 +239,7 @@ impl Drop for Tickets {
 /// # Errors
 /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.
 pub async fn hold(places: &Tickets, peer: &Peer, drain: &Drain) -> Result<Vec<Charge>, HoldCut> {
-    let worth_watching = places.until().saturating_duration_since(Instant::now()) > WORTH_WATCHING;
+    let worth_watching = places.until().saturating_duration_since(clock::now()) > WORTH_WATCHING;
     let gone = async {
         if worth_watching {
             peer.watch.gone().await
@@ -255,7 +256,7 @@ pub async fn hold(places: &Tickets, peer: &Peer, drain: &Drain) -> Result<Vec<Ch
     };
     let turn = async {
         loop {
-            match places.go_on(Instant::now())? {
+            match places.go_on(clock::now())? {
                 Advance::Now(used) => return Ok(used),
                 Advance::Later => tokio::select! {
                     biased;

@@ -9,6 +9,7 @@ use super::reservation::Reservation;
 use crate::admission::destination::Destination;
 use crate::admission::{self, Admission, Plan};
 use crate::client::Client;
+use crate::clock;
 use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
@@ -17,7 +18,6 @@ use crate::snapshot::Service;
 use http::request::Parts;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 impl Worker {
     /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
@@ -44,7 +44,7 @@ impl Worker {
             Some(refusal) => refusal,
             None => admission::ask(&self.store, &plan, service).await?,
         };
-        let asked = Instant::now();
+        let asked = clock::now();
         let mut charges = admission.open_charges(&plan, service, self.queues.exist());
         let (by, delay) = (admission.by, admission.delay(&plan, service));
         if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places, by)

@@ -34,6 +34,7 @@ pub use body::Body;
 pub use hold::Holds;
 
 use crate::admission::stripped_fields::{self, FieldTrust};
+use crate::clock;
 use crate::descriptors::{DescriptorReserve, DescriptorShare};
 use crate::listen::handler::{Handler, RejectedHead};
 use crate::listen::minimum_rate::RateBound;
@@ -64,7 +65,6 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::time::Instant;
 use upstream_call::{Purpose, UpstreamAnswer, UpstreamCall};
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
@@ -324,7 +324,7 @@ impl Worker {
         let (body, upload) = RequestBody::new(beginning, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
 
-        let (started, tried) = (Instant::now(), Cell::new(0));
+        let (started, tried) = (clock::now(), Cell::new(0));
         let outgoing = UpstreamCall {
             head,
             body,
@@ -345,7 +345,7 @@ impl Worker {
             exchange.unanswered(&servers.at(tried.get()).pool);
         })?;
         let status = answer.response.status();
-        let now = Instant::now();
+        let now = clock::now();
         answer.came(now);
         let took = now.saturating_duration_since(started);
         servers.metrics.answered(status.as_u16(), took);

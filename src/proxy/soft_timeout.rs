@@ -1,5 +1,6 @@
 //! Patience with a pause in a body: until it has lasted too long, or the client has left.
 
+use crate::clock;
 use crate::listen::socket::SocketWatch;
 use std::fmt;
 use std::future::Future;
@@ -59,7 +60,7 @@ impl SoftTimeout {
 
     /// There is a pause; ready when it has been too long, or nobody waits for its end.
     pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
-        let since = *self.since.get_or_insert_with(Instant::now);
+        let since = *self.since.get_or_insert_with(clock::now);
         loop {
             let mut wait = self.allowed.min(QUICK);
             if let Some(leaving) = &mut self.leaving {
@@ -69,7 +70,7 @@ impl SoftTimeout {
                 wait = self.allowed;
             }
             ready!(self.poll_until(since + wait, cx));
-            if Instant::now() >= since + self.allowed {
+            if clock::now() >= since + self.allowed {
                 return Poll::Ready(Expiry::Idle);
             }
             let client = self.client.clone();

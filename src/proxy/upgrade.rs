@@ -4,6 +4,7 @@ use super::body::Body;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::hop;
 use super::upstream_call::UpstreamAnswer;
+use crate::clock;
 use crate::listen::Peer;
 use http::Response;
 use hyper::upgrade::OnUpgrade;
@@ -108,7 +109,7 @@ where
     D: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    let last = Cell::new(Instant::now());
+    let last = Cell::new(clock::now());
     let (down_read, down_write) = tokio::io::split(down);
     let (up_read, up_write) = tokio::io::split(up);
     let both = async {
@@ -118,7 +119,7 @@ where
         );
     };
     let idled = async {
-        while last.get() + idle > Instant::now() {
+        while last.get() + idle > clock::now() {
             sleep_until(last.get() + idle).await;
         }
     };
@@ -142,7 +143,7 @@ where
         if to.write_all(&chunk[..read]).await.is_err() {
             break;
         }
-        last.set(Instant::now());
+        last.set(clock::now());
         count.set(count.get() + read as u64);
     }
     // The other direction may go on: an end of stream is passed on, not turned into a reset.

@@ -17,6 +17,7 @@ mod tickets;
 
 pub use tickets::{Advance, QueuedRequest, Ticket, WaitTooLong};
 
+use crate::clock;
 use crate::limit::{LimitId, Scope};
 use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
 use queue::{Position, WaitQueue};
@@ -137,13 +138,13 @@ impl WorkerQueues {
         store.bequeath(move |charge, ends| {
             if let Some(desk) = heir.upgrade() {
                 let name = name(&charge, Decider::Redis);
-                desk.join(&name, Position::left(Instant::now() + ends, charge));
+                desk.join(&name, Position::left(clock::now() + ends, charge));
             }
         });
         // Memory says at once what has become of a place.
         let task = match store {
             Store::Memory(_) => None,
-            Store::Redis { .. } => {
+            Store::Shared(_) => {
                 let served = Rc::clone(&desk).serve();
                 Some(tokio::task::spawn_local(served).abort_handle())
             }
@@ -213,14 +214,14 @@ impl WorkerQueues {
     /// The request leaves: everyone behind takes the place in front, and the last one is given back.
     pub fn leave(&self, standing: &Ticket) {
         self.desk.with(&standing.name, |line| {
-            line.leave(&standing.spot, Instant::now());
+            line.leave(&standing.spot, clock::now());
             self.desk.give_back(&standing.name, line);
         });
     }
 
     /// Tries again to give back what was kept, and forgets what has passed. To be called about once a second.
     pub fn sweep(&self) {
-        let now = Instant::now();
+        let now = clock::now();
         if !self.desk.all.is_time(now) {
             return;
         }
@@ -269,7 +270,7 @@ impl RefundDesk {
             self.all.count.fetch_add(1, Ordering::Relaxed);
             WaitQueue::default()
         });
-        let now = Instant::now();
+        let now = clock::now();
         line.forget_passed(now);
         line.join(place, now);
         self.give_back(name, line);
@@ -281,7 +282,7 @@ impl RefundDesk {
         let mut shard = self.all.shard(name);
         let line = shard.get_mut(name)?;
         let done = work(line);
-        self.all.forget_empty(&mut shard, name, Instant::now());
+        self.all.forget_empty(&mut shard, name, clock::now());
         Some(done)
     }
 
@@ -346,7 +347,7 @@ impl RefundDesk {
         }
         group.told = true;
         self.with(&group.name, |line| {
-            line.returned(kept, any, Instant::now());
+            line.returned(kept, any, clock::now());
             self.give_back(&group.name, line);
         });
     }

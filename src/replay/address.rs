@@ -1,12 +1,19 @@
 //! The client's address in a line, as text.
 
-use super::line::Fault;
+use super::Fault;
+use crate::key::address::read_address;
 use std::net::IpAddr;
 
 /// An address; an IPv4 address in IPv6 clothes is an IPv4 address.
 pub(super) fn read(text: &str) -> Result<IpAddr, Fault> {
     let address = text.parse::<IpAddr>().map_err(|_| Fault::BadClient)?;
     Ok(address.to_canonical())
+}
+
+/// Is it a list of addresses, as `X-Forwarded-For` is one? The right end decides: a client may have written the left.
+pub(super) fn is_list(list: &str) -> bool {
+    let last = list.rsplit(',').next().unwrap_or_default();
+    read_address(last).is_some()
 }
 
 #[cfg(test)]

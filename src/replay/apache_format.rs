@@ -1,8 +1,7 @@
 //! A line of the common or combined log, as Apache, nginx, Traefik and this gateway's `access = "combined"` write it.
 
-use super::line::{Fault, LogFormat, LoggedRequest, ProxyFields};
-use super::proxy_formats::leads_back;
-use super::{address, instant};
+use super::request::{LogFormat, LoggedRequest, ProxyFields};
+use super::{Fault, address, instant};
 use std::borrow::Cow;
 
 /// `203.0.113.9 - - [20/Nov/2026:17:48:50 +0000] "GET /x HTTP/1.1" 200 212 "-" "curl/8.7"`
@@ -46,7 +45,7 @@ pub(super) fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
 fn more<'a>(request: &mut LoggedRequest<'a>, line: &'a str) {
     let (mut rest, mut list) = (line, None);
     while let Some(text) = quoted(&mut rest) {
-        list = leads_back(text).then_some(text).or(list);
+        list = address::is_list(text).then_some(text).or(list);
     }
     if let Some(list) = list {
         request.proxy_fields = Some(Box::new(ProxyFields {

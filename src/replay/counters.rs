@@ -2,11 +2,10 @@
 
 use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measurement, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Backend, Charge, Check, Correction, MemoryStore, OnDown, RedisTarget, Refund, StoreDecision,
-    StoreError, StoreSettings, more,
+    Backend, Charge, Check, Correction, MemoryQuestion, MemoryStore, OnDown, RedisTarget, Refund,
+    StoreDecision, StoreError, StoreSettings, surcharge,
 };
 use std::cell::Cell;
 use std::io;
@@ -126,8 +125,8 @@ impl Counters {
                 Ok(())
             }
             (Self::Memory(memory), Some(Correction::More(overdraft, cost))) => {
-                let more = [more(overdraft, key, cost)];
-                memory.store.measure(&more, Some(now), false);
+                let more = [surcharge(overdraft, key, cost)];
+                memory.store.measure(&more, MemoryQuestion::at(now));
                 Ok(())
             }
             (Self::Redis(remote), Some(Correction::Less(ticket))) => {
@@ -135,7 +134,7 @@ impl Counters {
                 remote.send(|store| store.at(now).correct([less]))
             }
             (Self::Redis(remote), Some(Correction::More(overdraft, cost))) => {
-                remote.send(|store| store.at(now).charge(&more(overdraft, key, cost)))
+                remote.send(|store| store.at(now).charge(&surcharge(overdraft, key, cost)))
             }
         }
     }
@@ -182,15 +181,13 @@ impl MemoryCounters {
         detail: Detail,
         decided: &mut Option<StoreDecision>,
     ) {
-        let half = self.store.measure(checks, Some(now), false);
+        let answers = self.store.measure(checks, MemoryQuestion::at(now));
         if self.store.len() > self.room {
             self.sweep(now);
         }
-        let goes_on = |(check, measured): (&Check<'_>, &Measurement)| {
-            measured.wait == Wait::Micros(0) && !check.limit.rule.queues()
-        };
-        if detail == Detail::Verdicts || !checks.iter().zip(&half.measured).all(goes_on) {
-            *decided = Some(StoreDecision::of(checks, half.at, half.measured));
+        let goes_on = answers.admits_all() && !checks.iter().any(|check| check.limit.rule.queues());
+        if detail == Detail::Verdicts || !goes_on {
+            *decided = Some(StoreDecision::of(checks, answers));
         }
     }
 

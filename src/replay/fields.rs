@@ -1,8 +1,8 @@
 //! `--fields`: which members of a JSON log are the parts of a request.
 
 use super::json::{self, JsonText, Value};
-use super::line::{Fault, LogFormat, LoggedRequest};
-use super::{apache_format, instant, proxy_formats};
+use super::request::{LogFormat, LoggedRequest};
+use super::{Fault, apache_format, instant};
 use crate::clock::Timestamp;
 use http::HeaderName;
 use std::borrow::Cow;
@@ -241,7 +241,7 @@ fn take<'a>(
     match says {
         MappedField::Client => {
             if let Some(list) = text(value, "client")? {
-                proxy_formats::put_chain(request, list)?;
+                request.put_client_list(list)?;
             }
         }
         MappedField::Method => {

@@ -1,9 +1,9 @@
 //! What a fuzzer hands any bytes to.
 
 use super::fields::Mapping;
-use super::line::LoggedRequest;
 use super::line_layout::LineLayout;
 use super::policy_side::LoggedHead;
+use super::request::LoggedRequest;
 use crate::clock::Timestamp;
 
 /// Reads every line of `bytes`, as a trace and with `--fields`; says how many are requests.

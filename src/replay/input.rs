@@ -1,6 +1,6 @@
 //! A trace's lines, one at a time: from a file, from standard input, from gzip; never more of it in memory than one.
 
-use super::line::Fault;
+use super::Fault;
 use flate2::bufread::MultiGzDecoder;
 use std::cell::Cell;
 use std::fs::File;

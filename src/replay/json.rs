@@ -5,7 +5,7 @@
 //! ignored values) 107 and 559, jiter 140 and 720, sonic-rs (without the flags of one processor) 211 and 875. serde_json
 //! is the measure of what is JSON: the tests below hold that the cursor takes what serde_json takes, and means the same.
 
-use super::line::Fault;
+use super::Fault;
 use std::borrow::Cow;
 
 /// Deeper values are not looked into: as deep as serde_json goes.

@@ -1,7 +1,8 @@
 //! The layout that the lines of a trace have in common: most lines have one list of members in one order, spelled alike.
 //! The bytes between two values are then compared with the last line's at once, and not read one by one.
 
-use super::line::MemberName;
+use super::Fault;
+use super::json::JsonText;
 
 /// Members of a line that are remembered; an access log has half as many.
 const MOST: usize = 64;
@@ -14,6 +15,84 @@ const LONGEST: usize = 32;
 pub(super) struct LineLayout {
     /// Nothing where a beginning was too long.
     prefixes: Vec<Option<MemberPrefix>>,
+}
+
+/// A member by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemberName {
+    /// `ts`.
+    Ts,
+    /// `client`.
+    Client,
+    /// `method`.
+    Method,
+    /// `host`.
+    Host,
+    /// `path`.
+    Path,
+    /// `user_agent`.
+    UserAgent,
+    /// `headers`.
+    Headers,
+    /// `keys`.
+    Keys,
+    /// `costs`.
+    Costs,
+    /// `groups`.
+    Groups,
+    /// `status`.
+    Status,
+    /// `reason`.
+    Reason,
+    /// `limit`.
+    Limit,
+    /// `upstream`.
+    Upstream,
+    /// `delay_ms`.
+    DelayMs,
+    /// `cost`.
+    Cost,
+    /// `duration_ms`.
+    DurationMs,
+    /// `repeated`.
+    Repeated,
+    /// A member that no request is made of.
+    Other,
+}
+
+impl MemberName {
+    /// The member of this name.
+    pub(super) fn named(name: JsonText<'_>) -> Result<Self, Fault> {
+        let spelled;
+        let name = match name.plain() {
+            Some(name) => name,
+            None => {
+                spelled = name.bytes()?;
+                &spelled
+            }
+        };
+        Ok(match name {
+            b"ts" => Self::Ts,
+            b"client" => Self::Client,
+            b"method" => Self::Method,
+            b"host" => Self::Host,
+            b"path" => Self::Path,
+            b"user_agent" => Self::UserAgent,
+            b"headers" => Self::Headers,
+            b"keys" => Self::Keys,
+            b"costs" => Self::Costs,
+            b"groups" => Self::Groups,
+            b"status" => Self::Status,
+            b"reason" => Self::Reason,
+            b"limit" => Self::Limit,
+            b"upstream" => Self::Upstream,
+            b"delay_ms" => Self::DelayMs,
+            b"cost" => Self::Cost,
+            b"duration_ms" => Self::DurationMs,
+            b"repeated" => Self::Repeated,
+            _ => Self::Other,
+        })
+    }
 }
 
 /// What stands before a value: the end of the one before, a name, a colon, blanks.

@@ -1,8 +1,8 @@
 //! What the lines of a trace lack, though answers depend on it: clients, paths, and what limits count by.
 
-use super::line::{LogFormat, LoggedRequest};
 use super::policy_side::{LoggedHead, PolicySide};
 use super::report::{LineSample, Note};
+use super::request::{LogFormat, LoggedRequest};
 use crate::key::KeyPart;
 use crate::key::client_ip::Trust;
 use http::HeaderName;

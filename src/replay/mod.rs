@@ -4,6 +4,7 @@
 //! ```text
 //! input            lines of a file, of standard input, of gzip
 //! line             a line → a request     (json, apache_format, instant, address: how it is written)
+//! request          the request            (header_fields: its fields)
 //! proxy_formats    lines of other servers (fields: JSON that --fields explains)
 //! line_layout      the members that lines have in common, found at a glance
 //! policy_side      a request → its answer (one for the file, one for the file as --set changes it)
@@ -25,9 +26,11 @@ mod apache_format;
 mod clients;
 mod counters;
 mod decisions;
+mod fault;
 mod fields;
 #[doc(hidden)]
 pub mod fuzz;
+mod header_fields;
 mod input;
 mod instant;
 mod json;
@@ -37,6 +40,7 @@ mod missing_fields;
 mod policy_side;
 mod proxy_formats;
 pub mod report;
+mod request;
 mod reservations;
 mod route_cache;
 mod sketch;
@@ -46,10 +50,11 @@ mod wait_histogram;
 mod waiting_requests;
 
 pub use clients::ClientTotals;
+pub use fault::Fault;
 pub use fields::{Mapping, NearestName};
 pub use input::{TraceLine, TraceLines};
-pub use line::{Fault, LogFormat};
 pub use report::Report;
+pub use request::LogFormat;
 pub use tally::{ByLimit, Minute, Tally, WaitQuantiles};
 pub use timeline::{Interval, Timeline};
 
@@ -58,11 +63,11 @@ use crate::snapshot::Snapshot;
 use crate::store::{RedisTarget, StoreError};
 use clients::{Clients, SIDES};
 use counters::{Counters, Detail, ReplayRedis};
-use line::LoggedRequest;
 use line_layout::LineLayout;
 use missing_fields::MissingFields;
 use policy_side::{LoggedHead, PolicySide, ReplayOutcome};
 use report::{HardestClient, LineSample, Note};
+use request::LoggedRequest;
 use std::hash::BuildHasher as _;
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -9,8 +9,9 @@ use identity::write_logged;
 use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
+use super::Fault;
 use super::counters::{Counters, Detail};
-use super::line::{Fault, LoggedRequest};
+use super::request::LoggedRequest;
 use super::reservations::OpenReservations;
 use super::route_cache::{RouteCache, RouteMatch};
 use super::waiting_requests::WaitingRequests;
@@ -278,11 +279,13 @@ impl PolicySide {
         let (Some(decided), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
         };
-        let of_those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
-        let measured = of_those_that_decide.map(|(measured, _)| measured);
+        let of_those_that_decide = decided.answers.iter().zip(&decided.decision.verdicts);
+        let measured = of_those_that_decide.map(|(answer, _)| answer.measured());
         let asked = || self.plan.keys().zip(measured.clone());
         let partial = asked().find(|((at, ..), _)| service.limits[*at].partial);
-        let least = partial.map(|((.., cost), measured)| measured.granted.unwrap_or(cost).units());
+        let least = partial.map(|((.., cost), measured)| {
+            measured.and_then(|one| one.granted).unwrap_or(cost).units()
+        });
         let greatest = || asked().map(|((.., cost), _)| cost.units()).max();
         least.or_else(greatest).unwrap_or(1)
     }

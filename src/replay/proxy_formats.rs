@@ -7,55 +7,16 @@ mod haproxy;
 mod prefix;
 mod traefik;
 
-use super::address;
-use super::apache_format;
-use super::fields::Mapping;
 use super::json::{self, Value};
-use super::line::{Fault, LoggedRequest, ProxyFields};
-use super::line_layout::LineLayout;
-use crate::key::address::read_address;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use super::request::LoggedRequest;
+use super::{Fault, address, apache_format};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Prefixes that are looked behind: of compose, of its time, of syslog.
-const DEEPEST: usize = 3;
-
-/// A line of text that is no plain combined log, for `fault`.
-#[cold]
-pub(super) fn read<'a>(
-    request: &mut LoggedRequest<'a>,
-    line: &'a str,
-    fault: Fault,
-    line_layout: &mut LineLayout,
-    mapping: Option<&Mapping>,
-) -> Result<(), Fault> {
-    let (mut line, mut fault) = (line, fault);
-    for _ in 0..DEEPEST {
-        if let Some(read) = of_proxy(line) {
-            *request = read?;
-            return Ok(());
-        }
-        let Some(rest) = prefix::strip(line) else {
-            return Err(fault);
-        };
-        line = rest;
-        if line.starts_with('{') {
-            return request.read(line.as_bytes(), line_layout, mapping);
-        }
-        match apache_format::read(line) {
-            Ok(read) => {
-                *request = read;
-                return Ok(());
-            }
-            Err(other) => fault = other,
-        }
-    }
-    Err(fault)
-}
+pub(super) use prefix::strip as strip_prefix;
 
 /// Nothing where it has the shape of none.
-fn of_proxy(line: &str) -> Option<Result<LoggedRequest<'_>, Fault>> {
+pub(super) fn read(line: &str) -> Option<Result<LoggedRequest<'_>, Fault>> {
     envoy::read(line)
         .or_else(|| alb::read(line))
         .or_else(|| haproxy::read(line))
@@ -120,95 +81,6 @@ pub(super) fn read_object<'a>(
         })?;
     }
     if says { Ok(()) } else { Err(Fault::Nameless) }
-}
-
-/// The fields of a line that is not ours into `fields`. What a log has instead of a secret is none.
-pub(super) fn fields(
-    request: &LoggedRequest<'_>,
-    proxy_fields: &ProxyFields<'_>,
-    fields: &mut HeaderMap,
-) -> Result<(), Fault> {
-    let mut add = |name: &[u8], value: &str| {
-        let value = value.trim_ascii();
-        let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name),
-            HeaderValue::from_bytes(value.as_bytes()),
-        ) else {
-            return;
-        };
-        if value != "REDACTED" && value != "[REDACTED]" {
-            fields.append(name, value);
-        }
-    };
-    let mut take = |name: &[u8], value: Value<'_>| match value {
-        Value::Text(text) => text.read().map(|text| add(name, &text)),
-        Value::Number(digits) => {
-            add(name, str::from_utf8(digits).unwrap_or_default());
-            Ok(())
-        }
-        Value::List(list) => json::entries(list, |value| match value {
-            Value::Text(text) => text.read().map(|text| add(name, &text)),
-            _ => Ok(()),
-        }),
-        Value::Null | Value::Bool(_) | Value::Object(_) => Ok(()),
-    };
-    if !request.headers.is_empty() {
-        json::members(request.headers, |name, value| take(&name.bytes()?, value))?;
-    }
-    for (name, value) in &proxy_fields.fields {
-        take(name.as_bytes(), *value)?;
-    }
-    if let Some(agent) = &request.user_agent
-        && !fields.contains_key(header::USER_AGENT)
-        && let Ok(value) = HeaderValue::from_str(agent)
-    {
-        fields.insert(header::USER_AGENT, value);
-    }
-    if let Some(list) = &proxy_fields.forwarded_for
-        && !fields.contains_key("x-forwarded-for")
-        && let Ok(value) = HeaderValue::from_str(list)
-    {
-        fields.insert("x-forwarded-for", value);
-    }
-    Ok(())
-}
-
-/// Is it a list of addresses, as `X-Forwarded-For` is one? The right end decides: a client may have written the left.
-pub(super) fn leads_back(list: &str) -> bool {
-    let last = list.rsplit(',').next().unwrap_or_default();
-    read_address(last).is_some()
-}
-
-/// The right end of a list of addresses, which is the peer of the server that wrote it, and what stands before.
-fn chain(list: &str) -> Option<(IpAddr, Option<&str>)> {
-    match list.rsplit_once(',') {
-        Some((before, last)) => Some((read_address(last)?, Some(before))),
-        None => Some((read_address(list)?, None)),
-    }
-}
-
-/// Takes the client of `request` from `list`. A `-` is no client.
-pub(super) fn put_chain<'a>(
-    request: &mut LoggedRequest<'a>,
-    list: Cow<'a, str>,
-) -> Result<(), Fault> {
-    if matches!(list.trim_ascii(), "" | "-" | "unknown") {
-        return Ok(());
-    }
-    let (peer, before) = chain(&list).ok_or(Fault::BadClient)?;
-    request.client = Some(peer);
-    let before = before.map(str::len);
-    if let Some(length) = before {
-        let proxy_fields = request.proxy_fields.get_or_insert_default();
-        proxy_fields.forwarded_for = Some(match list {
-            Cow::Borrowed(list) => Cow::Borrowed(&list[..length]),
-            Cow::Owned(mut list) => {
-                list.truncate(length);
-                Cow::Owned(list)
-            }
-        });
-    }
-    Ok(())
 }
 
 /// `203.0.113.9:33317`, `2001:db8::1:33317` or `[2001:db8::1]:33317`: an address and a port.

@@ -1,138 +1,230 @@
-//! What was measured of a request's limits by one store, or with one question: a decision is made of one half, or of two.
+//! What a store says of each limit of a request: its decider, the decider's clock, and what the answer rests on.
 
-use super::check::{Charge, Check};
+use super::check::Check;
 use super::decider::Decider;
 use super::error::StoreError;
+use super::reservation::{Charge, Reservation};
 use crate::clock::Timestamp;
-use crate::limit::OnDown;
-use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict};
+use crate::limit::LimitId;
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, VerdictOutcome, Wait};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-/// What a store measured for each limit of a request.
+/// What a script measured for each limit of a question.
 pub type Measurements = SmallVec<[Measurement; INLINE_LIMITS]>;
 
-/// What was measured for some of a request's limits, and when by the clock of who measured it.
+/// One answer for each limit of a request, in the order of its checks.
+pub type LimitAnswers = SmallVec<[LimitAnswer; INLINE_LIMITS]>;
+
+/// What one limit answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitAnswer {
+    /// The limit.
+    pub limit: LimitId,
+    /// The decider.
+    pub by: Decider,
+    /// When, on the decider's clock.
+    pub at: Timestamp,
+    /// What the answer rests on.
+    pub evidence: Evidence,
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// A measurement of the counter.
+    Measured(Measurement),
+    /// A permit, or a pause between two calls for permits: the verdict is known, the counter was not measured.
+    Verdict(Verdict),
+    /// Nothing, and why.
+    Unknown(UnknownCause),
+}
+
+/// Why nothing is known of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownCause {
+    /// The refusal of another limit was enough: the counter was not asked.
+    Unasked,
+    /// The store that holds the counter is away, and `on_down` lets the request pass or refuses it.
+    Away,
+}
+
+/// The answers of one store, or of several, about one request.
 #[derive(Debug, Clone)]
 pub struct Answers {
-    /// The instant.
+    /// The instant of the decision.
     pub at: Timestamp,
-    /// One for each limit, in order.
-    pub measured: Measurements,
-    /// How many gateways count for themselves, if they do: each request was measured at so many times its cost.
-    pub gateways: NonZeroU32,
-    /// Limits that let everything pass were not measured: what those do that do not say it themselves.
-    pub open: Option<OnDown>,
-    /// The instants of each, where they were measured by several clocks; else nothing.
-    pub instants: Vec<Timestamp>,
-    /// Those that others have answered than was asked, by position.
-    pub others: Vec<(usize, Decider)>,
-    /// Those of which nothing was measured, since a permit was in hand or it is known that there is none, by position: what
-    /// they say.
-    pub said: SmallVec<[(usize, Verdict); 1]>,
-    /// What could not be measured, where some could.
-    pub gap: Option<Box<PartialOutage>>,
+    /// The decider of most of the limits, which the log names.
+    pub by: Decider,
+    /// One answer for each limit.
+    pub each: LimitAnswers,
+    /// Why a part of the store did not answer, if one did not.
+    pub(super) outage: Option<Box<PartialOutage>>,
 }
 
-/// What nobody could measure of a request, while others of its limits were.
+/// A part of the store did not answer; the others did.
 #[derive(Debug, Clone)]
-pub struct PartialOutage {
-    /// The limits' positions.
-    pub unknown: Vec<usize>,
-    /// What the others were charged, if they all agree.
-    pub charged: Vec<TentativeCharge>,
-    /// One of the others refuses, and nothing stays charged.
-    pub refused: bool,
-    /// Why.
-    pub why: StoreError,
+pub(super) struct PartialOutage {
+    /// What the others charged. They refund it when the request does not go on.
+    pub(super) charged: Vec<Reservation>,
+    /// Why the part did not answer.
+    pub(super) why: StoreError,
 }
 
-/// A charge that was made before it was known whether the request goes on.
-#[derive(Debug, Clone)]
-pub struct TentativeCharge {
-    /// The charge.
-    pub charge: Charge,
-    /// When it was made, by the clock of who made it.
-    pub at: Timestamp,
-    /// How long after that its turn is, in a queue.
-    pub turn: Duration,
+impl LimitAnswer {
+    /// The counter of `check` was measured.
+    #[must_use]
+    pub fn measurement(
+        check: &Check<'_>,
+        by: Decider,
+        at: Timestamp,
+        measured: Measurement,
+    ) -> Self {
+        Self {
+            limit: check.limit.id,
+            by,
+            at,
+            evidence: Evidence::Measured(measured),
+        }
+    }
+
+    /// Nothing is known of the limit of `check`.
+    #[must_use]
+    pub fn unknown(check: &Check<'_>, by: Decider, cause: UnknownCause) -> Self {
+        Self {
+            limit: check.limit.id,
+            by,
+            at: Timestamp::default(),
+            evidence: Evidence::Unknown(cause),
+        }
+    }
+
+    /// The measurement, if the counter was measured.
+    #[must_use]
+    pub fn measured(&self) -> Option<&Measurement> {
+        match &self.evidence {
+            Evidence::Measured(measured) => Some(measured),
+            Evidence::Verdict(_) | Evidence::Unknown(_) => None,
+        }
+    }
+
+    pub(super) fn measured_mut(&mut self) -> Option<&mut Measurement> {
+        match &mut self.evidence {
+            Evidence::Measured(measured) => Some(measured),
+            Evidence::Verdict(_) | Evidence::Unknown(_) => None,
+        }
+    }
+
+    /// Is it known what the limit says?
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !matches!(self.evidence, Evidence::Unknown(_))
+    }
+
+    /// Does the limit let the request pass? One of which nothing is known does not keep a request out.
+    pub(super) fn admits(&self) -> bool {
+        match &self.evidence {
+            Evidence::Measured(measured) => measured.wait == Wait::Micros(0),
+            Evidence::Verdict(verdict) => matches!(verdict.outcome, VerdictOutcome::Admit { .. }),
+            Evidence::Unknown(_) => true,
+        }
+    }
+
+    /// What the limit of `check` says; of a request that was not `charged` another limit refused.
+    pub(super) fn verdict(&self, check: &Check<'_>, charged: bool) -> Verdict {
+        let measured = match self.evidence {
+            Evidence::Measured(measured) => measured,
+            Evidence::Verdict(verdict) => return verdict,
+            Evidence::Unknown(_) => Measurement::UNKNOWN,
+        };
+        let (limit, cost) = (check.limit, measured.charged(check.cost));
+        match self.by.gateways() {
+            NonZeroU32::MIN => limit.rule.verdict(measured, self.at, cost, charged),
+            many => limit.verdict_as_one_of((measured, self.at), cost, charged, many),
+        }
+    }
+
+    /// What the limit of `check` charged an admitted request, if it charged anything.
+    pub(super) fn charge(&self, check: &Check<'_>) -> Option<Charge> {
+        let ticket = check.ticket(self.at, *self.measured()?, self.by.gateways())?;
+        Some(Charge {
+            limit: Arc::clone(check.limit),
+            key: Box::from(check.key),
+            ticket,
+            by: Some(self.by),
+        })
+    }
+
+    /// That charge, while it is not known whether the request goes on.
+    pub(super) fn reservation(&self, check: &Check<'_>) -> Option<Reservation> {
+        Some(Reservation {
+            charge: self.charge(check)?,
+            at: self.at,
+            turn: check.turn(self.at, *self.measured()?),
+        })
+    }
 }
 
 impl Answers {
-    /// Measured in the one place where all are counted.
+    /// One store measured all of `checks` at one instant.
     #[must_use]
-    pub fn whole(at: Timestamp, measured: Measurements) -> Self {
+    pub fn measured(
+        checks: &[Check<'_>],
+        by: Decider,
+        at: Timestamp,
+        measured: impl IntoIterator<Item = Measurement>,
+    ) -> Self {
+        let each = checks.iter().zip(measured);
+        let each = each.map(|(check, measured)| LimitAnswer::measurement(check, by, at, measured));
         Self {
             at,
-            measured,
-            gateways: NonZeroU32::MIN,
-            open: None,
-            instants: Vec::new(),
-            others: Vec::new(),
-            said: SmallVec::new(),
-            gap: None,
+            by,
+            each: each.collect(),
+            outage: None,
         }
     }
 
-    /// When the limit at `index` was measured.
+    /// Does every limit admit, those included that do not decide?
     #[must_use]
-    pub fn instant(&self, index: usize) -> Timestamp {
-        self.instants.get(index).copied().unwrap_or(self.at)
+    pub fn admits_all(&self) -> bool {
+        self.each.iter().all(LimitAnswer::admits)
     }
 
-    /// The same for all of `checks`, of which it has those that are `mine`: of the others nothing was measured.
-    pub(super) fn among(self, checks: &[Check<'_>], mine: impl Fn(usize) -> bool) -> Self {
-        let mut whole = Self {
-            gateways: self.gateways,
-            open: self.open,
-            ..Self::whole(self.at, Measurements::new())
-        };
-        let mut own = 0..;
-        for (position, check) in checks.iter().enumerate() {
-            let index = if mine(position) { own.next() } else { None };
-            let measured = index.and_then(|index| self.measured.get(index).copied());
-            whole.measured.push(measured.unwrap_or(check.nobody()));
-            if !self.instants.is_empty() {
-                whole
-                    .instants
-                    .push(index.map_or(self.at, |index| self.instant(index)));
+    /// Nothing is known of any of `checks`.
+    pub(super) fn unknown(checks: &[Check<'_>], by: Decider, cause: UnknownCause) -> Self {
+        let each = checks
+            .iter()
+            .map(|check| LimitAnswer::unknown(check, by, cause));
+        Self {
+            at: Timestamp::default(),
+            by,
+            each: each.collect(),
+            outage: None,
+        }
+    }
+
+    /// Takes over each of `answers`, in the place of its limit's answer.
+    pub(super) fn replace(&mut self, answers: &[LimitAnswer]) {
+        for answer in answers {
+            if let Some(place) = self.iter_mut().find(|one| one.limit == answer.limit) {
+                *place = *answer;
             }
-            let Some(index) = index else { continue };
-            let by = self.others.iter().find(|(other, _)| *other == index);
-            whole.others.extend(by.map(|(_, by)| (position, *by)));
-            let said = self.said.iter().find(|(said, _)| *said == index);
-            whole
-                .said
-                .extend(said.map(|(_, verdict)| (position, *verdict)));
         }
-        whole
     }
+}
 
-    /// What `check`, number `index` of the request, says as it was `measured`.
-    pub(super) fn verdict(
-        &self,
-        index: usize,
-        check: &Check<'_>,
-        measured: &Measurement,
-        charged: bool,
-    ) -> Verdict {
-        if let Some((_, verdict)) = self.said.iter().find(|(said, _)| *said == index) {
-            return *verdict;
-        }
-        let (at, gateways) = (self.instant(index), self.gateways_of(index));
-        let cost = measured.charged(check.cost);
-        if check.is_own() || gateways == NonZeroU32::MIN {
-            return check.limit.rule.verdict(*measured, at, cost, charged);
-        }
-        let limit = check.limit;
-        limit.verdict_as_one_of(*measured, at, cost, charged, gateways)
+impl Deref for Answers {
+    type Target = [LimitAnswer];
+
+    fn deref(&self) -> &[LimitAnswer] {
+        &self.each
     }
+}
 
-    /// As one of how many gateways.
-    fn gateways_of(&self, index: usize) -> NonZeroU32 {
-        let mut others = self.others.iter();
-        let other = others.find(|(other, _)| *other == index);
-        other.map_or(self.gateways, |(_, by)| by.gateways())
+impl DerefMut for Answers {
+    fn deref_mut(&mut self) -> &mut [LimitAnswer] {
+        &mut self.each
     }
 }

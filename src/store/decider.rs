@@ -1,8 +1,8 @@
-//! Whose word a decision is.
+//! What made a decision.
 
 use std::num::NonZeroU32;
 
-/// Who decided.
+/// What made a decision: a store, or what stands in for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decider {
     /// The memory store, as the file says.
@@ -18,9 +18,9 @@ pub enum Decider {
         /// As one of so many gateways.
         gateways: NonZeroU32,
     },
-    /// Nobody: Redis is away and the file says to let everything pass.
+    /// No store: Redis is away and the file says to let everything pass.
     Open,
-    /// Nobody, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.
+    /// No store, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! Where a Redis is, and how it is written without anybody's credentials.
+//! Where a Redis is, and how it is written without credentials.
 
 use super::settings::Secret;
 use std::fmt;
@@ -43,11 +43,11 @@ pub enum RedisEndpoint {
     Unix(Arc<str>),
     /// Wherever the sentinels say.
     Sentinel {
-        /// Whom to ask, in this order.
+        /// The sentinels, in the order of asking.
         nodes: Arc<[Address]>,
         /// What they call the Redis that they watch.
         name: Arc<str>,
-        /// Who asks, if not their default user.
+        /// The user at the sentinels, if not their default user.
         username: Option<Arc<str>>,
         /// The password for the sentinels.
         password: Option<Secret>,

@@ -1,15 +1,19 @@
 //! Why a store could not decide. Whatever it is, the limit's `on_down` answers instead.
 
+use crate::telemetry::log::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// For warnings of counters that cannot be read, or of a clock that is off: they stay so until an operator acts.
+pub(super) static UNREADABLE: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// Why a store could not decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// RefusalCache to be away: nothing was asked and nobody waited.
+    /// Known to be away: nothing was asked, and no request waited.
     #[error("the store is away")]
     Down,
-    /// It was asked, and may have charged all the same: the same question is never put again.
+    /// It was asked, and may have charged nevertheless: the question is never repeated.
     #[error("no answer from the store within {after:?}")]
     Timeout {
         /// The longest a decision may take.
@@ -33,7 +37,7 @@ pub enum StoreError {
     /// This request alone cannot be decided: something else lives at one of its keys.
     #[error("limit `{limit}` cannot be counted: {reason}")]
     Answer {
-        /// The limit whose key it is.
+        /// The limit of that key.
         limit: Arc<str>,
         /// In the store's words.
         reason: Arc<str>,
@@ -64,6 +68,23 @@ impl StoreError {
             Self::Answer { .. } => "answer",
             Self::Clock { .. } => "clock",
             Self::TooMany(_) => "too_many",
+        }
+    }
+
+    /// Is it the fault of one limit of the request, so that the others may be decided?
+    pub(super) const fn is_of_one_limit(&self) -> bool {
+        matches!(self, Self::Answer { .. } | Self::Clock { .. })
+    }
+
+    /// Warns of what an operator can mend.
+    pub(super) fn warn(&self) {
+        let remedy = match self {
+            Self::Answer { .. } => "delete that key in Redis",
+            Self::Clock { .. } => "set the clocks",
+            _ => return,
+        };
+        if let Some(more) = UNREADABLE.pass() {
+            tracing::warn!("{self}; {remedy}{more}");
         }
     }
 }

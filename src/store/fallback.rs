@@ -1,23 +1,22 @@
 //! What stands in for Redis while it is away: each limit does as its `on_down` says.
 //!
 //! What is counted here is counted as one of many: a request costs as many times as much as there were gateways, so that
-//! all of them together admit what one would have; a bucket that does not hold that much holds it, at its own rate. What
-//! such a cost leaves of a limit is divided again before anybody is told.
+//! all of them together admit what one would have. A bucket that does not hold that much holds it, at its own rate. What
+//! such a cost leaves of a limit is divided again before a client sees it.
 
 mod partial;
+mod poisoned_key;
 
-use super::answers::{Answers, Measurements};
-use super::check::Check;
+use super::answers::{Answers, UnknownCause};
+use super::check::{Check, Checks};
 use super::decider::Decider;
 use super::error::StoreError;
-use super::memory::MemoryStore;
+use super::memory::{MemoryQuestion, MemoryStore};
 use crate::limit::OnDown;
-use crate::limit::verdict::{INLINE_LIMITS, Measurement};
 use crate::telemetry::metrics::{self, StoreMetrics};
-use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
-/// Who stands in.
+/// The counters of this process and the rules by which they stand in.
 #[derive(Debug)]
 pub(super) struct Fallback<'a> {
     /// This process's own counters.
@@ -30,7 +29,7 @@ pub(super) struct Fallback<'a> {
 }
 
 impl Fallback<'_> {
-    /// Decides `checks`, which nobody else could for `error`. Of a request that is `refused` already nothing is charged.
+    /// Decides `checks`, which Redis could not for `error`. A request that is `refused` already is charged nothing.
     ///
     /// # Errors
     /// When a limit that decides lets nothing pass.
@@ -39,55 +38,41 @@ impl Fallback<'_> {
         checks: &[Check<'_>],
         refused: bool,
         error: StoreError,
-    ) -> Result<(Option<Answers>, Decider), StoreError> {
+    ) -> Result<Answers, StoreError> {
         if checks.iter().any(|check| self.shuts(check)) {
             self.metrics.fallback(metrics::DecidedBy::Closed);
             return Err(error);
         }
-        let counted: SmallVec<[Check<'_>; INLINE_LIMITS]> = checks
-            .iter()
-            .filter(|check| self.does(check) == OnDown::Local)
-            .copied()
+        let counted = checks.iter().copied();
+        let counted: Checks<'_> = counted
+            .filter(|check| self.on_down(check) == OnDown::Local)
             .collect();
+        let mut answers = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
         if counted.is_empty() {
             self.metrics.fallback(metrics::DecidedBy::Open);
-            return Ok((None, Decider::Open));
+            return Ok(answers);
         }
         self.metrics.fallback(metrics::DecidedBy::Local);
-        let half = self
-            .memory
-            .measure_as_one_of(&counted, (None, refused), self.gateways);
-        let by = Decider::Local {
-            gateways: self.gateways,
-        };
-        Ok((Some(self.spread(checks, half)), by))
+        let local = self.memory.measure(
+            &counted,
+            MemoryQuestion {
+                by: Decider::Local {
+                    gateways: self.gateways,
+                },
+                ..MemoryQuestion::now(refused)
+            },
+        );
+        (answers.at, answers.by) = (local.at, local.by);
+        answers.replace(&local);
+        Ok(answers)
     }
 
-    /// Does `check` let nothing pass? Who decides nothing keeps nobody out.
+    /// Does `check` let nothing pass? A limit that does not decide keeps no request out.
     pub(super) fn shuts(&self, check: &Check<'_>) -> bool {
-        check.limit.mode.decides() && self.does(check) == OnDown::Closed
+        check.limit.mode.decides() && self.on_down(check) == OnDown::Closed
     }
 
-    pub(super) fn does(&self, check: &Check<'_>) -> OnDown {
+    fn on_down(&self, check: &Check<'_>) -> OnDown {
         check.limit.on_down.unwrap_or(self.on_down)
-    }
-
-    /// Puts what was counted here beside what nobody counted.
-    fn spread(&self, checks: &[Check<'_>], half: Answers) -> Answers {
-        let mut counted = half.measured.into_iter();
-        let measured: Measurements = checks
-            .iter()
-            .map(|check| match self.does(check) {
-                OnDown::Local => counted.next().unwrap_or(Measurement::UNKNOWN),
-                _ => check.nobody(),
-            })
-            .collect();
-        let any_open = checks.iter().any(|check| self.does(check) != OnDown::Local);
-        Answers {
-            measured,
-            gateways: self.gateways,
-            open: any_open.then_some(self.on_down),
-            ..Answers::whole(half.at, Measurements::new())
-        }
     }
 }

@@ -1,15 +1,16 @@
-//! The gateways that count together: each tells Redis every few seconds that it lives, and is told how many do.
+//! The gateways that count together: each beats in Redis every few seconds, and reads how many gateways do.
 //!
 //! When Redis is away the last number heard says how a limit is divided. A number that has just fallen is not believed at
 //! once: after an outage gateways come back one by one.
 
 use super::error::StoreError;
 use super::redis::{Presence, RedisStore};
+use crate::clock::{Clock, Timestamp};
 use crate::telemetry::log::Throttle;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// A gateway that has not been heard of for so long, by Redis' clock, is not there.
@@ -21,7 +22,7 @@ const RARE: Duration = Duration::from_secs(4);
 /// How often each worker looks whether a beat is due.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Tells of a user who may not count the gateways, and of a key that is not theirs.
+/// For warnings of a user without the right to count gateways, and of a key that holds something else.
 static UNCOUNTED: Throttle = Throttle::every(Duration::from_secs(300));
 
 /// What this process knows of the gateways beside it. Its workers share it; none waits for another.
@@ -29,7 +30,8 @@ static UNCOUNTED: Throttle = Throttle::every(Duration::from_secs(300));
 pub struct Fleet {
     /// This gateway's name among them: by chance, new with every start.
     me: u64,
-    begun: Instant,
+    clock: Clock,
+    begun: Timestamp,
     /// The most heard in this span of [`LIFE`], and in the one before.
     now: AtomicU32,
     before: AtomicU32,
@@ -42,9 +44,18 @@ pub struct Fleet {
 
 impl Default for Fleet {
     fn default() -> Self {
+        Self::new(Clock::system())
+    }
+}
+
+impl Fleet {
+    /// A gateway that has not heard Redis yet, by this clock.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
         Self {
             me: fastrand::u64(..),
-            begun: Instant::now(),
+            begun: clock.now(),
+            clock,
             now: AtomicU32::new(0),
             before: AtomicU32::new(0),
             span: AtomicU64::new(0),
@@ -52,9 +63,7 @@ impl Default for Fleet {
             left: AtomicBool::new(false),
         }
     }
-}
 
-impl Fleet {
     /// How many gateways there were when Redis was last heard, this one included. One that never heard it is alone.
     #[must_use]
     pub fn gateways(&self) -> NonZeroU32 {
@@ -68,8 +77,8 @@ impl Fleet {
         while !self.left.load(Ordering::Relaxed) {
             if store.serves_everyone() && self.is_my_turn() {
                 match store.beat(self.me, Presence::There, LIFE).await {
-                    Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
-                    // It may be the same the next time.
+                    Ok(gateways) => self.heard(gateways),
+                    // The next beat may be refused, too.
                     Err(StoreError::Refused(why)) => tell_uncounted(&why),
                     Err(error) => {
                         tracing::debug!("the gateways were not counted: {error}");
@@ -84,16 +93,16 @@ impl Fleet {
     /// Tells that this gateway goes, once.
     pub async fn leave(&self, store: &RedisStore) {
         if !self.left.swap(true, Ordering::Relaxed) && store.serves_everyone() {
-            // Who cannot be told finds out by itself.
+            // Without this beat the others notice after `LIFE`.
             let _ = store.beat(self.me, Presence::Goes, LIFE).await;
         }
     }
 
     fn millis(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.clock.now().since(self.begun) / 1000
     }
 
-    /// Is a beat due, and nobody else at it? Moves on when the next one is.
+    /// Is a beat due that no other worker makes? Moves on when the next one is.
     fn is_my_turn(&self) -> bool {
         let (now, due) = (self.millis(), self.due.load(Ordering::Relaxed));
         if now < due {
@@ -110,9 +119,9 @@ impl Fleet {
         taken.is_ok()
     }
 
-    /// Takes in a number heard `at` so long after the start.
-    fn heard(&self, gateways: u32, at: Duration) {
-        let span = at.as_secs() / LIFE.as_secs();
+    /// Takes in a number of gateways that was heard now.
+    fn heard(&self, gateways: u32) {
+        let span = self.millis() / 1000 / LIFE.as_secs();
         let last = self.span.swap(span, Ordering::Relaxed);
         match span - last.min(span) {
             0 => {
@@ -132,7 +141,7 @@ impl Fleet {
     }
 }
 
-/// Tells why the gateways are not counted, where somebody can do something about that alone.
+/// Warns that the gateways are not counted, where an operator can mend it.
 fn tell_uncounted(why: &str) {
     let remedy = match why {
         why if why.contains("NOPERM") => "let its user call EVAL on PREFIX:1:gateways:*",
@@ -150,11 +159,19 @@ fn tell_uncounted(why: &str) {
 mod tests {
     use super::*;
 
+    /// A gateway, and its clock so many seconds after the start.
+    fn fleet() -> (Fleet, impl Fn(u64)) {
+        let begun = Timestamp::from_micros(1_790_000_000_000_000);
+        let clock = Clock::manual(begun);
+        let fleet = Fleet::new(clock.clone());
+        (fleet, move |millis| clock.set(begun.plus(millis * 1000)))
+    }
+
     #[test]
     fn a_number_that_has_fallen_is_believed_after_a_while() {
-        let fleet = Fleet::default();
+        let (fleet, set) = fleet();
         assert_eq!(fleet.gateways().get(), 1);
-        let mut told = Vec::new();
+        let mut seen = Vec::new();
         for (second, heard) in [
             (0, 1),
             (2, 3),
@@ -166,16 +183,37 @@ mod tests {
             (71, 1),
             (82, 1),
         ] {
-            fleet.heard(heard, Duration::from_secs(second));
-            told.push(fleet.gateways().get());
+            set(second * 1000);
+            fleet.heard(heard);
+            seen.push(fleet.gateways().get());
         }
-        assert_eq!(told, [1, 3, 3, 3, 3, 2, 2, 1, 1]);
+        assert_eq!(seen, [1, 3, 3, 3, 3, 2, 2, 1, 1]);
     }
 
     #[test]
     fn one_worker_beats_at_a_time() {
-        let fleet = Fleet::default();
-        assert!(fleet.is_my_turn());
-        assert!(!fleet.is_my_turn());
+        let (fleet, set) = fleet();
+        let mut beats = 0;
+        for milli in 0..60_000 {
+            set(milli);
+            beats += u32::from(fleet.is_my_turn());
+            assert!(!fleet.is_my_turn(), "twice at {milli} ms");
+        }
+        // Every 1.5 to 2 seconds.
+        assert!((30..=40).contains(&beats), "{beats}");
+    }
+
+    #[test]
+    fn many_gateways_beat_less_often() {
+        let (fleet, set) = fleet();
+        fleet.heard(1000);
+        let mut beats = 0;
+        for milli in 0..60_000 {
+            set(milli);
+            fleet.heard(1000);
+            beats += u32::from(fleet.is_my_turn());
+        }
+        // Every 3 to 4 seconds.
+        assert!((15..=20).contains(&beats), "{beats}");
     }
 }

@@ -1,46 +1,43 @@
-//! Permits in hand: a key that is asked for often is charged for several requests in one call, and those that follow are
-//! decided here. What makes that exact is in `limit/lease`.
+//! Leases of one worker: a key that is asked for often is charged for several requests in one call, and the requests that
+//! follow are decided here. What makes that exact is in `limit/lease`; the calls are made by `shared/lease_call`.
 //!
-//! The call is made by a task of its own; who needs it waits for its answer, as for a call of its own, and all who came
-//! before it was sent are charged by it. What is not used in time goes back where that is exact. A key that is not asked
-//! for often is never leased. Requests with several limits wait for no such call: `hand`.
+//! 1. A request takes a permit that is there, or waits for the call that is about to be sent, which charges it.
+//! 2. A call asks for the requests that wait and for those that come soon.
+//! 3. Permits that are not used in time go back where that is exact.
+//! 4. A key that is not asked for often is never leased. Requests with several limits wait for no call (`grant`).
 
 mod demand;
 mod grant;
 mod key_lease;
+#[cfg(test)]
+mod tests;
 
-use super::answers::Answers;
-use super::check::{Check, Refund};
+use super::answers::{Answers, LimitAnswer};
+use super::check::Check;
 use super::decider::Decider;
 use super::invalidation::Invalidation;
-use super::redis::RedisStore;
-use super::refusal_cache::CachedRefusal;
-use super::worker_cache::WorkerCache;
+use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
 use crate::limit::{LeaseTerms, Limit};
-use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
 pub use demand::{BUSY as LEASED_FROM, SLOT as LEASED_WITHIN};
 pub(super) use grant::Grants;
-use grant::{Grant, LeaseRefusal};
 use hashbrown::HashTable;
-use key_lease::{KeyLease, LeaseCall};
+use key_lease::KeyLease;
+pub(super) use key_lease::LeaseCall;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Keys that one worker may have permits of.
 const ROOM: usize = 1024;
-/// For how long a key is known that nobody asks for any more.
-const IDLE: Duration = Duration::from_mins(1);
-/// How often one request waits for permits that others then take, before it asks for itself.
-const PATIENCE: usize = 4;
-/// Who comes while a call is under way waits for what it brings, where the last one did not take longer.
-const BRISK: Duration = Duration::from_millis(10);
+/// For how long a key is known without requests.
+const IDLE: u64 = 60_000_000;
+/// A request that comes while a call is under way waits for it where the last call took no longer.
+const BRISK: u64 = 10_000;
 /// Part of what is left of a window that one call may take for later: its end is used up, too.
 const TAIL: u64 = 8;
 
@@ -49,59 +46,58 @@ const TAIL: u64 = 8;
 pub(super) struct Leases {
     held: RefCell<HashTable<KeyLease>>,
     demand: RefCell<Demand>,
-    news: Invalidation,
+    invalidation: Invalidation,
+    clock: Clock,
 }
 
-/// What permits say of a request with one limit.
-pub(super) enum LeaseAnswer {
-    /// Nothing: it is to ask for itself.
-    Nothing,
-    /// A refusal that was remembered says enough.
-    RefusalCache(CachedRefusal),
-    /// It is decided, by one that was brought for it or was in hand, or by there being none.
-    Told(Answers, Decider),
-}
-
-/// What a request is to do.
-enum LeaseStep {
-    /// There is one for it.
-    Take(Grant),
-    /// There is none, nor will be for a while.
-    Refused(LeaseRefusal),
+/// What a request with one limit is to do.
+pub(super) enum LeaseStep {
+    /// It is decided: by a permit, or by the pause in which no call asks for more.
+    Decided(LimitAnswer),
     /// It waits for the answer of the call with this number.
     Wait(Rc<Notify>, u64),
-    /// The same, and the call is to be made.
-    Ask(Rc<Notify>, u64),
+    /// It has that call made, and waits for its answer.
+    Call(Rc<Notify>, u64),
     /// It asks for itself.
     Alone,
 }
 
+/// A call for several permits, as it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LeaseOrder {
+    /// Units to ask for.
+    pub(super) units: u32,
+    /// When the call is sent.
+    pub(super) sent: Timestamp,
+}
+
 impl Leases {
     /// Nothing in hand.
-    pub(super) fn new(news: Invalidation) -> Self {
+    pub(super) fn new(invalidation: Invalidation, clock: Clock) -> Self {
         Self {
             held: RefCell::default(),
             demand: RefCell::default(),
-            news,
+            invalidation,
+            clock,
         }
     }
 
     /// What a request for `check` is to do now. `waited` is the number of the call that it has waited for, if that was
     /// sent after it came.
-    fn step(&self, check: &Check<'_>, waited: Option<u64>) -> LeaseStep {
-        let now = Instant::now();
-        let hash = self.news.hash(check.limit.id, check.key);
+    pub(super) fn step(&self, check: &Check<'_>, waited: Option<u64>) -> LeaseStep {
+        let now = self.clock.now();
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         let is_new = waited.is_none();
         let busy = is_new && self.demand.borrow().is_busy(hash, now);
         let mut all = self.held.borrow_mut();
-        let Some(held) = entry(&mut all, (hash, check), (busy, now)) else {
+        let Some(held) = entry(&mut all, hash, check, busy, now) else {
             return LeaseStep::Alone;
         };
-        held.renew(check, &self.news, now);
+        held.renew(check, &self.invalidation, now);
         if waited == Some(held.turn) {
             if held.due > 0 {
                 held.due -= 1;
-                return LeaseStep::Take(Grant::of(held, now, Decider::Redis));
+                return LeaseStep::Decided(held.admission(now, Decider::Redis));
             }
             if held.failed {
                 return LeaseStep::Alone;
@@ -109,10 +105,10 @@ impl Leases {
         }
         if held.has(now) {
             held.permits -= 1;
-            return LeaseStep::Take(Grant::of(held, now, Decider::Lease));
+            return LeaseStep::Decided(held.admission(now, Decider::Lease));
         }
         if now < held.paused {
-            return LeaseStep::Refused(LeaseRefusal::of(held, now));
+            return LeaseStep::Decided(held.refusal(now));
         }
         if !held.asking {
             if is_new && !busy {
@@ -120,7 +116,7 @@ impl Leases {
             }
             held.leave();
             (held.asking, held.sent, held.waiting) = (true, false, 1);
-            return LeaseStep::Ask(Rc::clone(&held.answered), held.turn + 1);
+            return LeaseStep::Call(Rc::clone(&held.answered), held.turn + 1);
         }
         if !held.sent {
             held.waiting = held.waiting.saturating_add(1);
@@ -142,8 +138,10 @@ pub(super) fn may_take(check: &Check<'_>) -> bool {
 /// What is held of a key; of one that is `busy` it is held from now on, if there is room.
 fn entry<'a>(
     all: &'a mut HashTable<KeyLease>,
-    (hash, check): (u64, &Check<'_>),
-    (busy, now): (bool, Instant),
+    hash: u64,
+    check: &Check<'_>,
+    busy: bool,
+    now: Timestamp,
 ) -> Option<&'a mut KeyLease> {
     // Looked for twice, since a borrow that is returned in one case is held in all.
     if all.find(hash, |held| held.is_of(hash, check)).is_some() {
@@ -162,110 +160,23 @@ fn entry<'a>(
     Some(all.insert_unique(hash, new, |held| held.hash).into_mut())
 }
 
-/// Decides a request with a single limit by a permit in hand, or by one of those that a call brings for all who wait.
-pub(super) async fn take(
-    near: &WorkerCache,
-    (shared, metrics): (&RedisStore, &StoreMetrics),
-    check: &Check<'_>,
-) -> LeaseAnswer {
-    near.leases.rises(check);
-    let mut waited = None;
-    for _ in 0..PATIENCE {
-        if let Some(recalled) = near.recall(shared, &[*check]) {
-            return LeaseAnswer::RefusalCache(recalled);
-        }
-        let (answered, turn) = match near.leases.step(check, waited) {
-            LeaseStep::Take(permit) => return LeaseAnswer::Told(permit.half(check), permit.by),
-            LeaseStep::Refused(refusal) => {
-                return LeaseAnswer::Told(refusal.half(0, &[*check]), Decider::Remembered);
-            }
-            LeaseStep::Alone => return LeaseAnswer::Nothing,
-            LeaseStep::Wait(answered, turn) => (answered, turn),
-            LeaseStep::Ask(answered, turn) => {
-                spawn(near, (shared, metrics), check);
-                (answered, turn)
-            }
-        };
-        answered.notified().await;
-        waited = Some(turn);
-    }
-    LeaseAnswer::Nothing
-}
-
-/// Has the call made, by a task of its own: whoever waits for it may leave.
-pub(super) fn spawn(
-    near: &WorkerCache,
-    (shared, metrics): (&RedisStore, &StoreMetrics),
-    check: &Check<'_>,
-) {
-    let (near, shared, metrics) = (near.clone(), shared.clone(), metrics.clone());
-    let (limit, key) = (Arc::clone(check.limit), check.key.into());
-    tokio::task::spawn_local(async move {
-        ask(&near, (&shared, &metrics), &limit, key).await;
-    });
-}
-
-/// One call for all who wait, and some permits for those who come soon.
-async fn ask(
-    near: &WorkerCache,
-    (shared, metrics): (&RedisStore, &StoreMetrics),
-    limit: &Arc<Limit>,
-    key: SmallVec<[u8; 16]>,
-) {
-    let Some(terms) = limit.leases() else { return };
-    let check = Check::new(limit, &key);
-    let sent = Instant::now();
-    let asked = near.leases.news.instant(sent);
-    let Some(units) = near.leases.order(&check, terms, sent) else {
-        return;
-    };
-    if units == 0 {
-        let (answered, _) = near.leases.told(&check, terms, (None, 0), (sent, sent));
-        return answered.notify_waiters();
-    }
-    let order = Check {
-        limit: &terms.asks,
-        cost: Cost::new(units),
-        ..check
-    };
-    let answer = shared.measure(&[order], false).await;
-    let told = Instant::now();
-    metrics.called(Operation::Decide, super::outcome(&answer), told - sent);
-    let last = answer.ok().and_then(|half| {
-        near.known.remember(&[check], &half, (sent, told), |limit| {
-            shared.may_pass(limit)
-        });
-        LeaseCall::of(&order, terms, &half, (sent, asked, told))
-    });
-    let (answered, until) = near.leases.told(&check, terms, (last, units), (sent, told));
-    answered.notify_waiters();
-    if let Some(last) = last {
-        metrics.permits(Permits::Taken, u64::from(last.charged));
-        if terms.give_back() {
-            tokio::time::sleep_until(until.into()).await;
-            near.leases.give_back(&check, last, (shared, metrics, near));
-            // Who had one in hand then has been decided now.
-            tokio::time::sleep(near.longest()).await;
-            near.leases.give_back(&check, last, (shared, metrics, near));
-        }
-    }
-}
-
 impl Leases {
     /// A request is one more for the key.
-    fn rises(&self, check: &Check<'_>) {
-        let hash = self.news.hash(check.limit.id, check.key);
-        self.demand.borrow_mut().rises(hash, Instant::now());
+    pub(super) fn rises(&self, check: &Check<'_>) {
+        let hash = self.invalidation.hash(check.limit.id, check.key);
+        self.demand.borrow_mut().rises(hash, self.clock.now());
     }
 
-    /// Who is refused is told to come back when nobody pauses any more, who would else be refused again.
-    pub(super) fn lengthen(&self, checks: &[Check<'_>], half: &mut Answers) {
+    /// Makes the waits of refused limits as long as the pause in which no call asks for permits: a client that came back
+    /// sooner would be refused again.
+    pub(super) fn lengthen(&self, checks: &[Check<'_>], answers: &mut Answers) {
         if self.held.borrow().is_empty() {
             return;
         }
-        let now = Instant::now();
-        for (check, measured) in checks.iter().zip(&mut half.measured) {
-            if let Wait::Micros(wait @ 1..) = measured.wait
+        let now = self.clock.now();
+        for (check, answer) in checks.iter().zip(&mut answers.each) {
+            if let Some(measured) = answer.measured_mut()
+                && let Wait::Micros(wait @ 1..) = measured.wait
                 && may_take(check)
             {
                 let pause = self.with(check, |held| held.pause_left(now));
@@ -275,95 +186,66 @@ impl Leases {
     }
 
     fn with<T>(&self, check: &Check<'_>, then: impl FnOnce(&mut KeyLease) -> T) -> Option<T> {
-        let hash = self.news.hash(check.limit.id, check.key);
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         let mut all = self.held.borrow_mut();
         all.find_mut(hash, |held| held.is_of(hash, check)).map(then)
     }
 
-    fn order(&self, check: &Check<'_>, terms: &LeaseTerms, now: Instant) -> Option<u32> {
-        let hash = self.news.hash(check.limit.id, check.key);
-        let demand = self.demand.borrow().of(hash, now);
-        self.with(check, |held| held.order(terms, demand, now))
+    /// What the call for `check` asks for; nothing where the key is not known any more.
+    pub(super) fn order(&self, check: &Check<'_>, terms: &LeaseTerms) -> Option<LeaseOrder> {
+        let sent = self.clock.now();
+        let hash = self.invalidation.hash(check.limit.id, check.key);
+        let demand = self.demand.borrow().of(hash, sent);
+        let units = self.with(check, |held| held.order(terms, demand, sent))?;
+        Some(LeaseOrder { units, sent })
     }
 
-    /// Takes the answer of a call over, or that there is none. Returns who is to be told, and until when the permits last.
-    fn told(
+    /// Takes over what a call has brought, or that it failed. Tells the requests that wait for it, and returns until when
+    /// the permits last.
+    pub(super) fn called(
         &self,
         check: &Check<'_>,
         terms: &LeaseTerms,
-        (last, units): (Option<LeaseCall>, u32),
-        (sent, now): (Instant, Instant),
-    ) -> (Rc<Notify>, Instant) {
-        let told = self.with(check, |held| {
-            held.asking = false;
-            held.took = now.saturating_duration_since(sent);
-            held.turn += 1;
-            let is_same = Arc::ptr_eq(&held.limit, check.limit);
-            if let Some(gone) = last.filter(|_| !is_same) {
-                held.owe(gone.asked, gone.charged);
-            }
-            if let (Some(before), due) = (held.last, std::mem::take(&mut held.due)) {
-                held.owe(before.asked, due);
-            }
-            let last = last.filter(|_| is_same);
-            held.failed = last.is_none();
-            held.permits = 0;
-            if let Some(last) = last {
-                held.fill(terms, (last, units), now);
-            }
+        order: LeaseOrder,
+        brought: Option<LeaseCall>,
+        now: Timestamp,
+    ) -> Timestamp {
+        let lasting = self.with(check, |held| {
+            held.called(check, terms, order, brought, now);
             (Rc::clone(&held.answered), held.until)
         });
-        told.unwrap_or_else(|| (Rc::default(), now))
+        let Some((answered, until)) = lasting else {
+            return now;
+        };
+        answered.notify_waiters();
+        until
     }
 
-    /// Gives back what was not used of a call.
-    fn give_back(
-        &self,
-        check: &Check<'_>,
-        last: LeaseCall,
-        (shared, metrics, near): (&RedisStore, &StoreMetrics, &WorkerCache),
-    ) {
-        let units = self.with(check, |held| held.take(last.asked));
-        let Check { limit, key, .. } = *check;
-        let out = since(last.sent, Instant::now());
-        let comes_back = |units: &u32| {
-            let terms = limit.leases().filter(|_| *units > 0);
-            terms.is_some_and(|terms| terms.comes_back(*units, out))
-        };
+    /// What goes back of a call: the units that were not used, where that many can go back.
+    pub(super) fn unused(&self, check: &Check<'_>, call: LeaseCall) -> Option<u32> {
+        let units = self.with(check, |held| held.take(call.sent))?;
+        let terms = check.limit.leases().filter(|_| units > 0)?;
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         // A counter that was reset since knows nothing of that charge.
-        let hash = self.news.hash(limit.id, key);
-        let units = units.filter(|_| !self.news.is_reset(hash, last.asked));
-        let Some(units) = units.filter(comes_back) else {
-            return;
-        };
-        let ticket = limit.rule.ticket(last.at, last.measured, Cost::new(units));
-        let ticket = limit.abandoned(ticket, last.at);
-        near.returns(limit, key);
-        self.with(check, |held| held.has_returned(units));
-        metrics.permits(Permits::Returned, u64::from(units));
-        shared.refund([Refund { limit, key, ticket }]);
-    }
-
-    /// Gives everything back that can go back.
-    pub(super) fn end(&self, shared: &RedisStore, metrics: &StoreMetrics, near: &WorkerCache) {
-        let mine = |held: &KeyLease| Some((Arc::clone(&held.limit), held.key.clone(), held.last?));
-        let all: Vec<_> = self.held.borrow().iter().filter_map(mine).collect();
-        for (limit, key, last) in all {
-            if limit.leases().is_some_and(LeaseTerms::give_back) {
-                self.give_back(&Check::new(&limit, &key), last, (shared, metrics, near));
-            }
+        let comes_back = terms.comes_back(units, self.clock.now().since(call.sent))
+            && !self.invalidation.is_reset(hash, call.sent);
+        if !comes_back {
+            return None;
         }
+        self.with(check, |held| held.has_returned(units));
+        Some(units)
     }
 
-    /// Forgets what nobody has used for a while. Not sooner: what was lost of a bucket counts until it has come back.
+    /// The last call of every key, with the limit and the key.
+    pub(super) fn last_calls(&self) -> Vec<(Arc<Limit>, SmallVec<[u8; 16]>, LeaseCall)> {
+        let last = |held: &KeyLease| Some((Arc::clone(&held.limit), held.key.clone(), held.last?));
+        self.held.borrow().iter().filter_map(last).collect()
+    }
+
+    /// Forgets keys that were not used for a while. Not sooner: what was lost of a bucket counts until it has come back.
     pub(super) fn sweep(&self) {
-        let now = Instant::now();
-        let idle = |held: &KeyLease| !held.asking && held.until + IDLE < now;
+        let now = self.clock.now();
+        let idle = |held: &KeyLease| !held.asking && held.until.plus(IDLE) < now;
         self.held.borrow_mut().retain(|held| !idle(held));
     }
-}
-
-fn since(then: Instant, now: Instant) -> u64 {
-    let since = now.saturating_duration_since(then);
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -8,13 +8,15 @@ mod entry;
 mod refunds;
 mod shard;
 
-use super::answers::{Answers, Measurements};
-use super::check::{Check, StoreDecision};
+use super::answers::{Answers, Evidence, LimitAnswer, LimitAnswers};
+use super::check::Check;
+use super::decider::Decider;
+use super::decision::StoreDecision;
 use super::shadow::Charges;
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::RecordState;
-use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat};
 use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
@@ -22,7 +24,6 @@ pub(super) use capacity::OVERFLOW;
 use shard::{CounterLocation, CounterTable, hash};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,9 +36,41 @@ pub struct MemoryStore {
     hasher: foldhash::quality::RandomState,
     clock: Clock,
     max_keys: usize,
-    /// The same as every shelf has it.
+    /// The capacity that every shard shares.
     room: ArcSwap<Capacity>,
     overflowed: AtomicU64,
+}
+
+/// How a request's limits are asked.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryQuestion {
+    /// The instant of the decision; nothing is the store's own clock.
+    pub now: Option<Timestamp>,
+    /// The request is refused elsewhere: nothing is charged.
+    pub refused: bool,
+    /// As whom the store answers: one of several gateways charges each request several times its cost.
+    pub by: Decider,
+}
+
+impl MemoryQuestion {
+    /// By the store's own clock, for the store itself.
+    #[must_use]
+    pub const fn now(refused: bool) -> Self {
+        Self {
+            now: None,
+            refused,
+            by: Decider::Memory,
+        }
+    }
+
+    /// At an instant that is given: for tests and replays.
+    #[must_use]
+    pub const fn at(now: Timestamp) -> Self {
+        Self {
+            now: Some(now),
+            ..Self::now(false)
+        }
+    }
 }
 
 /// Kept on cache lines of its own, so that two workers on two shards do not disturb each other.
@@ -70,7 +103,7 @@ impl MemoryStore {
         Self::sharded(SHARDS, clock, max_keys)
     }
 
-    /// An empty store without a bound, for one thread that sweeps it in time: nobody to keep apart from by shards.
+    /// An empty store without a bound, for one thread that sweeps it in time: it needs one shard only.
     #[must_use]
     pub fn for_one_thread(clock: Clock) -> Self {
         Self::sharded(1, clock, usize::MAX)
@@ -115,23 +148,17 @@ impl MemoryStore {
         self.decide_at(checks, None)
     }
 
-    /// The same, with the instant given: for tests and replays.
+    /// Decides at an instant that is given: for tests and replays.
     pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> StoreDecision {
-        StoreDecision::of_half(checks, self.measure(checks, now, false))
+        let question = MemoryQuestion {
+            now,
+            ..MemoryQuestion::now(false)
+        };
+        StoreDecision::of(checks, self.measure(checks, question))
     }
 
-    /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
-    pub fn measure(&self, checks: &[Check<'_>], now: Option<Timestamp>, refused: bool) -> Answers {
-        self.measure_as_one_of(checks, (now, refused), NonZeroU32::MIN)
-    }
-
-    /// The same as one of so many gateways that count each for itself.
-    pub(super) fn measure_as_one_of(
-        &self,
-        checks: &[Check<'_>],
-        (now, refused): (Option<Timestamp>, bool),
-        gateways: NonZeroU32,
-    ) -> Answers {
+    /// The answers of all checks of one request, charged all or none, before they are made a decision.
+    pub fn measure(&self, checks: &[Check<'_>], question: MemoryQuestion) -> Answers {
         // Nothing is made where no request has an id.
         let mut ids = Vec::new();
         if checks.iter().any(|check| check.repeats().is_some()) {
@@ -154,14 +181,9 @@ impl MemoryStore {
                 has_room: false,
             })
             .collect();
-        let mut measured = Measurements::new();
+        let mut answers = LimitAnswers::new();
         let at = loop {
-            match self.attempt(
-                checks,
-                (&mut steps, &records),
-                (now, refused, gateways),
-                &mut measured,
-            ) {
+            match self.attempt(checks, (&mut steps, &records), question, &mut answers) {
                 Ok(at) => break at,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
@@ -171,31 +193,43 @@ impl MemoryStore {
                 }
             }
         };
-        Answers::whole(at, measured)
+        Answers {
+            at,
+            by: question.by,
+            each: answers,
+            outage: None,
+        }
     }
 
-    /// Puts into `measured` what each check comes to, and says when that was; else which check has no room.
+    /// Puts what each check comes to into `answers`, and returns when that was; else which check has no room.
     fn attempt(
         &self,
         checks: &[Check<'_>],
         (steps, records): (&mut CheckSteps<'_>, &[Option<CounterLocation<'_>>]),
-        (now, refused, gateways): (Option<Timestamp>, bool, NonZeroU32),
-        measured: &mut Measurements,
+        MemoryQuestion { now, refused, by }: MemoryQuestion,
+        answers: &mut LimitAnswers,
     ) -> Result<Timestamp, usize> {
-        measured.clear();
+        answers.clear();
+        let gateways = by.gateways();
         let mut guards = self.lock(
             steps
                 .iter()
                 .map(|step| &step.place)
                 .chain(records.iter().flatten()),
         );
-        // Read under the locks: a later holder of the same shard never sees an earlier instant.
+        // Read under the locks: a later holder of a shard never sees an earlier instant.
         let now = now.unwrap_or_else(|| self.clock.now());
         // All are looked up before one is computed with, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
             let place = step.place;
             step.found = shelf(&mut guards, place.shard).find(&place);
         }
+        let answer = |limit, measured| LimitAnswer {
+            limit,
+            by,
+            at: now,
+            evidence: Evidence::Measured(measured),
+        };
         let mut remembered: Vec<(usize, CounterLocation<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
@@ -204,7 +238,7 @@ impl MemoryStore {
                 if !step.has_room && place.aside {
                     // It decides nothing: it gives way to those that do.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    measured.push(Measurement::SPOILT);
+                    answers.push(answer(place.limit, Measurement::SPOILT));
                     continue;
                 }
                 if !step.has_room {
@@ -233,11 +267,11 @@ impl MemoryStore {
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;
-            measured.push(outcome);
+            answers.push(answer(place.limit, outcome));
             step.change = change;
         }
-        let charges = Charges::of(checks, measured, refused);
-        self.write(steps, measured, &charges, &mut guards);
+        let charges = Charges::of(checks, answers, refused);
+        self.write(steps, answers, &charges, &mut guards);
         for (index, place, record) in remembered {
             if !charges.has(index) {
                 continue;
@@ -247,7 +281,9 @@ impl MemoryStore {
             if !is_there && !shelf.make_room(&place, now) {
                 // Its repeats will be charged.
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
-                measured[index].repeat = Repeat::No;
+                if let Some(measured) = answers[index].measured_mut() {
+                    measured.repeat = Repeat::No;
+                }
             } else if is_there {
                 shelf.put(&place, record.change());
             } else {
@@ -261,14 +297,14 @@ impl MemoryStore {
     fn write(
         &self,
         steps: &mut CheckSteps<'_>,
-        measured: &Measurements,
+        answers: &[LimitAnswer],
         charges: &Charges,
         guards: &mut Guards<'_>,
     ) {
         let mut new = false;
-        for (index, (step, measured)) in steps.iter_mut().zip(measured).enumerate() {
+        for (index, (step, answer)) in steps.iter_mut().zip(answers).enumerate() {
             // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
-            let stays = charges.has(index) || measured.wait != Wait::Micros(0);
+            let stays = charges.has(index) || !answer.admits();
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
             };
@@ -285,10 +321,11 @@ impl MemoryStore {
         for step in steps.iter_mut().filter(|_| new) {
             if let Some(change) = step.change.take() {
                 let shelf = shelf(guards, step.place.shard);
-                match std::mem::take(&mut step.has_room) {
-                    true => shelf.insert(&step.place, change),
+                if std::mem::take(&mut step.has_room) {
+                    shelf.insert(&step.place, change);
+                } else {
                     // A shared one; or one that was there and has made room for another of the request.
-                    false => shelf.put(&step.place, change),
+                    shelf.put(&step.place, change);
                 }
             }
         }
@@ -377,7 +414,7 @@ fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
     [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
-/// Capacity that was taken for what is not stored after all.
+/// Gives back the capacity that was taken for what is not stored after all.
 fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
     for step in steps.iter_mut().filter(|step| step.has_room) {
         step.has_room = false;

@@ -20,7 +20,6 @@ mod login;
 mod node;
 mod outage;
 mod pending_refunds;
-mod poisoned_key;
 mod pool;
 mod probe;
 mod question;
@@ -41,14 +40,16 @@ mod trial;
 mod watch;
 
 pub use heartbeat::Presence;
-pub(in crate::store) use poisoned_key::FailedAttempt;
 pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use router::slot_of;
 pub use stats::{Counter, Stats};
 
-use super::answers::{Answers, TentativeCharge};
-use super::check::{Check, Refund, StoreDecision};
+use super::answers::Answers;
+use super::check::Check;
+use super::decider::Decider;
+use super::decision::StoreDecision;
 use super::error::StoreError;
+use super::reservation::{Refund, Reservation};
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
@@ -122,12 +123,12 @@ impl RedisStore {
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         let answers = self.measure(checks, false).await;
-        let decided = answers.and_then(|mut answers| match answers.gap.take() {
-            None => Ok(StoreDecision::of_half(checks, answers)),
+        let decided = answers.and_then(|mut answers| match answers.outage.take() {
+            None => Ok(StoreDecision::of(checks, answers)),
             // A decision of all limits has no use for some of them.
-            Some(gap) => {
-                self.undo(&gap.charged);
-                Err(gap.why)
+            Some(outage) => {
+                self.undo(&outage.charged);
+                Err(outage.why)
             }
         });
         if self.clock.is_some() && self.cluster.lone.is_none() {
@@ -146,7 +147,7 @@ impl RedisStore {
         let clock = self.clock;
         if checks.is_empty() {
             let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Answers::whole(at, Default::default()));
+            return Ok(Answers::measured(&[], Decider::Redis, at, []));
         }
         let request = DecisionRequest {
             checks,
@@ -180,8 +181,13 @@ impl RedisStore {
         Some(receiver)
     }
 
+    /// How long a question may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.context.timeout
+    }
+
     /// Takes back what was charged for a request that does not go on, soon. No request waits for it.
-    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
+    pub(super) fn undo(&self, charged: &[Reservation]) {
         self.context.abandonments.cancel(self.clock, charged);
     }
 

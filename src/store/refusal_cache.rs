@@ -1,19 +1,20 @@
-//! Refusals that still hold: who is over a limit, and knows no better than to come again, costs no call.
+//! Refusals that still hold: a client that is over a limit and comes again costs no call.
 //!
 //! A refusal says how the counter stood, and for how long nothing of that cost will fit. Until then the counter can only
-//! be fuller, unless somebody gives something back or resets it: so nothing is refused here that asking would have
+//! be fuller, unless a charge is refunded or the counter is reset: so nothing is refused here that asking would have
 //! admitted, but for what other gateways give back ([`MOST`] at the longest).
-//! What a refused request's other limits would have said is not known, and not said.
+//! What a refused request's other limits would have answered is not known, and not shown.
 //!
 //! How the counter stands is known for as long as nothing that a request may cost would fit: while a cheaper one may be
-//! admitted, by whichever gateway, less may remain than was said, and the wait be longer. Then it is asked.
+//! admitted, by any gateway, less may remain than was answered, and the wait be longer. Then it is asked.
 
 mod single_flight;
 #[cfg(test)]
 mod tests;
 
-use super::answers::{Answers, Measurements};
-use super::check::{Check, StoreDecision};
+use super::answers::{Answers, Evidence, UnknownCause};
+use super::check::Check;
+use super::decider::Decider;
 use super::invalidation::Invalidation;
 use crate::clock::Timestamp;
 use crate::limit::BucketState;
@@ -21,8 +22,8 @@ use crate::limit::WindowState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{INLINE_LIMITS, Measurement, Wait};
-use crate::limit::{Limit, LimitId, Rule, State};
+use crate::limit::verdict::{Measurement, Wait};
+use crate::limit::{Limit, Rule, State};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 pub(super) use single_flight::Flight;
@@ -30,21 +31,20 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Refusals that one worker remembers.
 const ROOM: usize = 16_384;
 /// No refusal is taken at its word for longer: what other gateways give back or reset is seen by then.
-const MOST: Duration = Duration::from_mins(1);
-/// Likewise in a cluster, where a counter may be full of what a request that another slot refuses gives back in a moment.
-const MOST_APART: Duration = Duration::from_millis(250);
+const MOST: u64 = 60_000_000;
+/// The longest in a cluster, where a counter may be full of what a request that another slot refuses gives back in a moment.
+const MOST_APART: u64 = 250_000;
 
 /// What one worker remembers.
 #[derive(Debug)]
 pub(super) struct RefusalCache {
     refusals: RefCell<HashTable<Refusal>>,
-    news: Invalidation,
+    invalidation: Invalidation,
 }
 
 #[derive(Debug)]
@@ -54,96 +54,60 @@ struct Refusal {
     limit: Arc<Limit>,
     key: SmallVec<[u8; 16]>,
     cost: Cost,
-    /// When the store said so, by its clock.
+    /// The instant of the refusal, by the store's clock.
     at: Timestamp,
     measured: Measurement,
-    /// When it was asked, as the news count time; and when the answer was here.
-    asked: u64,
-    told: Instant,
-    until: Instant,
-    /// It has ended, and somebody asks anew.
+    /// When it was asked, when the answer was here, and until when it holds, on the gateway's clock.
+    asked: Timestamp,
+    told: Timestamp,
+    until: Timestamp,
+    /// It has ended, and a request asks anew.
     again: Option<Rc<Notify>>,
 }
 
-/// What is known of a request that will be refused.
-#[derive(Debug)]
-pub(super) struct CachedRefusal {
-    /// As if it had been asked now; what is not known is so measured that nobody reads it.
-    pub(super) half: Answers,
-    /// The limits of which something is known.
-    pub(super) known: SmallVec<[LimitId; INLINE_LIMITS]>,
-    /// Is something known of all that decide?
-    whole: bool,
-}
-
-impl CachedRefusal {
-    /// The decision of the request with these checks.
-    pub(super) fn decided(self, checks: &[Check<'_>]) -> StoreDecision {
-        let (whole, known) = (self.whole, self.known);
-        let decided = StoreDecision::of_half(checks, self.half);
-        decided.of_known(whole, known)
-    }
-
-    /// The same of all of `checks`, of which these are `mine`: nothing is known of the others.
-    pub(super) fn among(self, checks: &[Check<'_>], mine: impl Fn(usize) -> bool) -> Self {
-        Self {
-            half: self.half.among(checks, mine),
-            known: self.known,
-            whole: false,
-        }
-    }
-
-    /// The same beside what this gateway counts by itself.
-    pub(super) fn decided_beside(self, checks: &[Check<'_>], own: &Answers) -> StoreDecision {
-        let (whole, known) = (self.whole, self.known);
-        let decided = StoreDecision::of_halves(checks, (own.at, &own.measured), Some(self.half));
-        decided.of_known(whole, known)
-    }
+/// When a call to Redis was sent, and when its answer was here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallTimes {
+    pub(super) sent: Timestamp,
+    pub(super) answered: Timestamp,
 }
 
 impl RefusalCache {
     /// Remembers nothing yet.
-    pub(super) fn new(news: Invalidation) -> Self {
+    pub(super) fn new(invalidation: Invalidation) -> Self {
         Self {
             refusals: RefCell::default(),
-            news,
+            invalidation,
         }
     }
 
-    /// What is known of a request with these limits at `now`: nothing, unless one that decides refuses it. Nor of counters
-    /// of which nobody `is_there` who serves them.
+    /// The answers of a request with these limits, where one that decides is known to refuse it. Of a counter that the
+    /// store does not serve at present, which `is_served` says, nothing is known.
     pub(super) fn recall(
         &self,
         checks: &[Check<'_>],
-        (now, is_there): (impl Fn() -> Instant, impl Fn(&Check<'_>) -> bool),
-    ) -> Option<CachedRefusal> {
+        now: impl Fn() -> Timestamp,
+        is_served: impl Fn(&Check<'_>) -> bool,
+    ) -> Option<Answers> {
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() {
             return None;
         }
         let now = now();
-        let mut known = SmallVec::new();
-        let (mut measured, mut at) = (Measurements::new(), None);
-        let mut whole = true;
-        for check in checks {
-            let decides = check.limit.mode.decides();
+        let mut answers = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
+        let mut refused_at = None;
+        for (check, answer) in checks.iter().zip(&mut answers.each) {
             let refusal = self.find(&mut refusals, check, now);
-            let refusal = refusal.filter(|_| is_there(check));
-            whole &= refusal.is_some() || !decides;
-            measured.push(match refusal {
-                Some((when, refusal)) => {
-                    if decides {
-                        at.get_or_insert(when);
-                    }
-                    known.push(check.limit.id);
-                    refusal
-                }
-                None if decides => Measurement::UNKNOWN,
-                None => Measurement::SPOILT,
-            });
+            let Some((at, measured)) = refusal.filter(|_| is_served(check)) else {
+                continue;
+            };
+            if check.limit.mode.decides() {
+                refused_at.get_or_insert(at);
+            }
+            (answer.at, answer.evidence) = (at, Evidence::Measured(measured));
         }
-        let half = Answers::whole(at?, measured);
-        Some(CachedRefusal { half, known, whole })
+        answers.at = refused_at?;
+        Some(answers)
     }
 
     /// The refusal of `check`, with what the store's clock shows by now. One that says nothing any more goes.
@@ -151,63 +115,65 @@ impl RefusalCache {
         &self,
         refusals: &mut HashTable<Refusal>,
         check: &Check<'_>,
-        now: Instant,
+        now: Timestamp,
     ) -> Option<(Timestamp, Measurement)> {
-        let hash = self.news.hash(check.limit.id, check.key);
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         let found = refusals
             .find_entry(hash, |refusal| refusal.is_of(hash, check))
             .ok()?;
         let refusal = found.get();
-        let elapsed = now.saturating_duration_since(refusal.told);
-        let at = refusal.at.plus(micros(elapsed));
-        let holds = refusal.is_about(check) && self.news.holds(hash, refusal.asked);
+        let at = refusal.at.plus(now.since(refusal.told));
+        let holds = refusal.is_about(check) && self.invalidation.is_valid(hash, refusal.asked);
         if holds && now >= refusal.until {
-            // Whoever asks next tells those who come meanwhile.
+            // The next request asks for all that come meanwhile.
             return None;
         }
         if holds {
             // What repeats an earlier request may go free.
-            return match check.repeats() {
-                None => refusal
-                    .measured_at(at, check.cost)
-                    .map(|measured| (at, measured)),
-                Some(_) => None,
-            };
+            if check.repeats().is_some() {
+                return None;
+            }
+            let measured = refusal.measured_at(at, check.cost)?;
+            return Some((at, measured));
         }
         found.remove();
         None
     }
 
-    /// Keeps what `half` says of those that refuse, which was asked and told at these instants.
+    /// Keeps the refusals among `answers`, which Redis gave during `call`.
     pub(super) fn remember(
         &self,
         checks: &[Check<'_>],
-        half: &Answers,
-        (asked, told): (Instant, Instant),
+        answers: &Answers,
+        call: CallTimes,
         may_pass: impl Fn(&Limit) -> bool,
     ) {
-        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
+        for (check, answer) in checks.iter().zip(&answers.each) {
+            let Some(measured) = answer.measured() else {
+                continue;
+            };
             let Some(wait) = lasting(check, measured) else {
                 continue;
             };
             let most = most(may_pass(check.limit));
             // A request that may be granted less is refused what one unit is.
-            let cost = match check.limit.partial {
-                true => check.cost.min(Cost::ONE),
-                false => check.cost,
+            let cost = if check.limit.partial {
+                check.cost.min(Cost::ONE)
+            } else {
+                check.cost
             };
             self.keep(Refusal {
-                hash: self.news.hash(check.limit.id, check.key),
+                hash: self.invalidation.hash(check.limit.id, check.key),
                 limit: Arc::clone(check.limit),
                 key: SmallVec::from_slice(check.key),
                 cost,
-                at: half.instant(index),
+                at: answer.at,
                 measured: *measured,
-                asked: self.news.instant(asked),
-                told,
-                // From before it was asked: nobody is refused for longer than asking would, and told from when it was
-                // answered, so that nobody is told a shorter wait.
-                until: asked + wait.min(most),
+                asked: call.sent,
+                told: call.answered,
+                // Counted from before it was asked, so that no request is refused for longer than by asking; waits count
+                // from the answer, so that none is too short.
+                until: call.sent.plus(wait.min(most)),
                 again: None,
             });
         }
@@ -235,8 +201,7 @@ impl RefusalCache {
     }
 
     /// Forgets what has ended. Called now and then.
-    pub(super) fn sweep(&self) {
-        let now = Instant::now();
+    pub(super) fn sweep(&self, now: Timestamp) {
         let mut refusals = self.refusals.borrow_mut();
         refusals.retain(|refusal| now < refusal.until);
         if refusals.capacity() > 64 && refusals.capacity() / 4 > refusals.len() {
@@ -252,21 +217,19 @@ impl Refusal {
     }
 
     /// Does it say something of that check, while it holds? What takes less may be admitted, and then there is less than
-    /// was said.
+    /// was answered.
     fn is_about(&self, check: &Check<'_>) -> bool {
         Arc::ptr_eq(&self.limit, check.limit)
             && (check.cost >= self.cost || check.cost == Cost::ZERO)
     }
 
     /// Is it still known how the counter stands, `now`?
-    fn stands(&self, now: Instant) -> bool {
-        let at = self
-            .at
-            .plus(micros(now.saturating_duration_since(self.told)));
+    fn stands(&self, now: Timestamp) -> bool {
+        let at = self.at.plus(now.since(self.told));
         now < self.until && self.measured_at(at, self.cost).is_some()
     }
 
-    /// What a request of `cost` would be told at `at`, if it would be refused and that can be told from here: nobody can
+    /// The measurement for a request of `cost` at `at`, if it would be refused and that is certain here: no request can
     /// have been admitted since.
     fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let least = least(&self.limit).min(cost);
@@ -274,7 +237,7 @@ impl Refusal {
         self.refused_at(at, cost).filter(|_| nobody_passes)
     }
 
-    /// The same, had nobody been admitted since.
+    /// The measurement, had no request been admitted since.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let state = match &self.limit.rule {
             Rule::TokenBucket(TokenBucket { interval, .. })
@@ -303,7 +266,7 @@ impl Refusal {
         State::Window(WindowState { start, count })
     }
 
-    /// The same refusal some time later. What has left a log or a window since is not told: less is said to remain than
+    /// The refusal some time later. What has left a log or a window since is not counted: less is shown to remain than
     /// does.
     fn nearer(&self, at: Timestamp) -> Option<Measurement> {
         let passed = at.since(self.at);
@@ -329,33 +292,26 @@ fn least(limit: &Limit) -> Cost {
 }
 
 /// For how long a refusal holds, if it is one that is worth keeping. A slot may be freed at any time.
-fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<Duration> {
+fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     if measured.spoilt || check.limit.rule.holds().is_some() {
         return None;
     }
     match measured.wait {
         Wait::Micros(0) => None,
-        Wait::Micros(wait) => Some(Duration::from_micros(wait)),
+        Wait::Micros(wait) => Some(wait),
         Wait::Never => Some(MOST),
     }
 }
 
 /// For how long a refusal is taken at its word.
-fn most(may_pass: bool) -> Duration {
-    match may_pass {
-        true => MOST_APART,
-        false => MOST,
-    }
+fn most(may_pass: bool) -> u64 {
+    if may_pass { MOST_APART } else { MOST }
 }
 
 /// What has ended goes, and a quarter of the others if that is not enough.
-fn make_room(refusals: &mut HashTable<Refusal>, now: Instant) {
+fn make_room(refusals: &mut HashTable<Refusal>, now: Timestamp) {
     refusals.retain(|refusal| now < refusal.until);
     if refusals.len() > ROOM / 4 * 3 {
         refusals.retain(|_| fastrand::u8(..4) > 0);
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

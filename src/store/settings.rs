@@ -35,7 +35,7 @@ impl Default for StoreSettings {
 }
 
 impl StoreSettings {
-    /// Takes over what `new` presents to the same Redis as the same user: passwords and certificates. What was cloned
+    /// Takes over what `new` presents to this Redis as this user: passwords and certificates. What was cloned
     /// from these settings presents it too.
     pub fn rotate(&mut self, new: &Self) {
         let (Backend::Redis(mine), Backend::Redis(new)) = (&mut self.source, &new.source) else {
@@ -64,7 +64,7 @@ pub enum Backend {
     Redis(RedisTarget),
 }
 
-/// Which Redis, and who asks.
+/// Which Redis, and the user that asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisTarget {
     /// Where it is.
@@ -98,7 +98,7 @@ impl RedisTarget {
         }
     }
 
-    /// Is it the same Redis and user, whatever is presented to it?
+    /// Is `other` this Redis and user, whatever is presented to it?
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
@@ -107,7 +107,7 @@ impl RedisTarget {
             && self.functions == other.functions
     }
 
-    /// Who asks the sentinels.
+    /// The user at the sentinels.
     fn asker(&self) -> Option<&str> {
         match &self.place {
             RedisEndpoint::Sentinel { username, .. } => username.as_deref(),
@@ -115,7 +115,7 @@ impl RedisTarget {
         }
     }
 
-    /// The same with the secrets to present now.
+    /// This target with the secrets to present now.
     #[must_use]
     pub fn latest(&self) -> Self {
         match &*self.rotated.lock() {
@@ -162,7 +162,7 @@ impl Secret {
         Self(Arc::from(text))
     }
 
-    /// The text, for the one who must present it.
+    /// The text, to be presented.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

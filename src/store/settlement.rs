@@ -1,12 +1,9 @@
-//! Settles charges whose true number is known only afterwards. Nobody waits for it.
+//! Charges whose true number is known only afterwards.
 
-use super::check::{Charge, Check, Refund};
-use super::decider::Decider;
-use super::memory::OVERFLOW;
-use super::{MemoryStore, Store};
+use super::check::Check;
+use super::reservation::Charge;
 use crate::limit::rate::Cost;
-use crate::limit::{Limit, Scope, Ticket};
-use std::num::NonZeroU32;
+use crate::limit::{Limit, Ticket};
 use std::sync::Arc;
 
 /// What is to be done about a charge that was not the true one.
@@ -38,51 +35,8 @@ impl Charge {
     }
 }
 
-impl Store {
-    /// Makes a charge, decided `by` that, one of `truth`.
-    pub fn correct(&self, charge: &Charge, truth: Cost, by: Decider) {
-        let gateways = charge.by.unwrap_or(by).gateways();
-        let truth = match gateways {
-            NonZeroU32::MIN => truth,
-            _ => charge.limit.share(truth, gateways),
-        };
-        let Some(correction) = charge.correction(truth) else {
-            return;
-        };
-        let Charge { limit, key, .. } = charge;
-        let memory = |memory: &MemoryStore| match correction {
-            Correction::Less(ticket) => memory.correct(limit, key, ticket),
-            Correction::More(overdraft, cost) => {
-                let key = if charge.ticket.overflow {
-                    OVERFLOW
-                } else {
-                    key
-                };
-                let overdraft = overdraft.overdraft_as_one_of(gateways);
-                memory.measure(&[more(&overdraft, key, cost)], None, false);
-            }
-        };
-        match (self, charge.by.unwrap_or(by)) {
-            (Self::Redis { local, .. }, _) if limit.scope == Scope::Gateway => memory(local),
-            (
-                Self::Memory(local) | Self::Redis { local, .. },
-                Decider::Memory | Decider::Local { .. },
-            ) => memory(local),
-            (Self::Redis { shared, near, .. }, Decider::Redis) => match correction {
-                Correction::Less(ticket) => {
-                    near.returns(limit, key);
-                    shared.correct([Refund { limit, key, ticket }]);
-                }
-                Correction::More(overdraft, cost) => shared.charge(&more(overdraft, key, cost)),
-            },
-            (Self::Memory(_), Decider::Redis)
-            | (_, Decider::Lease | Decider::Remembered | Decider::Open | Decider::Closed) => {}
-        }
-    }
-}
-
-/// A charge that is not asked whether it fits.
-pub fn more<'a>(overdraft: &'a Arc<Limit>, key: &'a [u8], cost: Cost) -> Check<'a> {
+/// A charge that is made whether it fits or not.
+pub fn surcharge<'a>(overdraft: &'a Arc<Limit>, key: &'a [u8], cost: Cost) -> Check<'a> {
     Check {
         limit: overdraft,
         key,

@@ -1,8 +1,10 @@
 //! Which limits of a request are charged, where some of them do not decide: those go by groups of their own, and only with
 //! their request. Twin: `lua/shadow.lua`.
 
+use super::answers::{Answers, LimitAnswer};
 use super::check::Check;
-use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, Wait};
+use super::reservation::Reservation;
+use crate::limit::verdict::{INLINE_LIMITS, Verdict};
 use smallvec::SmallVec;
 
 /// What a limit that does not decide says of a request.
@@ -10,7 +12,7 @@ use smallvec::SmallVec;
 pub struct ShadowVerdict {
     /// Which of the request's checks it is.
     pub index: usize,
-    /// What it would have said; nothing where nobody has counted.
+    /// What it would have said; nothing where no store has counted.
     pub verdict: Option<Verdict>,
     /// Was it charged?
     pub charged: bool,
@@ -50,22 +52,27 @@ pub(super) struct Charges {
 }
 
 impl Charges {
-    /// Of `checks` as they were measured. Nothing of a request that is `refused` elsewhere.
-    pub(super) fn of(checks: &[Check<'_>], measured: &[Measurement], refused: bool) -> Self {
+    /// Of `checks` as they were answered. A request that is `refused` elsewhere is charged nothing.
+    pub(super) fn of(checks: &[Check<'_>], answers: &[LimitAnswer], refused: bool) -> Self {
         if all_decide(checks) {
             return Self {
-                admitted: !refused && measured.iter().all(admits),
+                admitted: !refused && answers.iter().all(LimitAnswer::admits),
                 each: SmallVec::new(),
             };
         }
-        Self::by(&groups(checks), measured, refused)
+        // A shadow of which nothing is known is not charged.
+        let admits = |index: usize, group: u8| {
+            let answer = answers.get(index);
+            answer.is_none_or(|answer| answer.admits() && (group == 0 || answer.is_known()))
+        };
+        Self::by(&groups(checks), admits, refused)
     }
 
-    /// The same, the groups being known.
-    pub(super) fn by(groups: &[u8], measured: &[Measurement], refused: bool) -> Self {
+    /// Of checks in these groups: `admits` is given a check's position and its group.
+    pub(super) fn by(groups: &[u8], admits: impl Fn(usize, u8) -> bool, refused: bool) -> Self {
         let admit = |group: u8| {
-            let mut all = groups.iter().zip(measured);
-            all.all(|(other, measured)| *other != group || admits(measured))
+            let mut all = groups.iter().enumerate();
+            all.all(|(index, other)| *other != group || admits(index, group))
         };
         let admitted = !refused && admit(0);
         let charged = |group: &u8| admitted && (*group == 0 || admit(*group));
@@ -81,6 +88,18 @@ impl Charges {
     }
 }
 
-fn admits(measured: &Measurement) -> bool {
-    measured.wait == Wait::Micros(0)
+impl Answers {
+    /// Do all limits admit that decide about the request?
+    pub(super) fn admit(&self, checks: &[Check<'_>]) -> bool {
+        Charges::of(checks, self, false).admitted
+    }
+
+    /// What was charged by `checks`, if all that decide admit.
+    pub(super) fn reservations(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
+        let charges = Charges::of(checks, self, false);
+        let all = checks.iter().zip(&self.each).enumerate();
+        all.filter(|(index, _)| charges.has(*index))
+            .filter_map(|(_, (check, answer))| answer.reservation(check))
+            .collect()
+    }
 }

@@ -1,104 +1,231 @@
-//! Asks Redis as little as can be: not where a refusal is remembered, nor for limits of which a permit is in hand; and of
-//! those whose refusal has just ended one asks for all.
+//! Limits that all gateways share: asked in Redis, and there as little as can be.
 
+mod charges;
+mod early_refusal;
+mod lease_call;
+mod mixed_scope;
 mod multi_limit;
 
-use super::Store;
 use super::answers::Answers;
 use super::check::Check;
 use super::decider::Decider;
+use super::decision::StoreDecision;
 use super::error::StoreError;
-use super::lease::{self, LeaseAnswer};
-use super::refusal_cache::{CachedRefusal, Flight};
-use std::time::Instant;
+use super::fallback::Fallback;
+use super::fleet::Fleet;
+use super::lease;
+use super::memory::MemoryStore;
+use super::redis::RedisStore;
+use super::refusal_cache::{CallTimes, Flight};
+use super::worker_cache::WorkerCache;
+use crate::limit::{Limit, OnDown};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// What is said of limits that all gateways share.
-pub(super) enum SharedAnswer {
-    /// Refusals that were remembered say enough.
-    RefusalCache(CachedRefusal),
-    /// What was measured of them, whoever did: nothing where all may pass while nobody counts.
-    Told(Option<Answers>, Decider),
+/// Counters that gateways share, and what one of them does without Redis. Cheap to clone; stays on the worker's thread.
+#[derive(Debug, Clone)]
+pub struct SharedStore {
+    /// The shared counters.
+    pub redis: RedisStore,
+    /// This process's own counters: of limits that each gateway counts alone, and for when Redis is away.
+    pub local: Arc<MemoryStore>,
+    /// What limits do then that do not say it themselves.
+    pub on_down: OnDown,
+    /// The gateways that count together.
+    pub fleet: Arc<Fleet>,
+    /// Counts calls and fallbacks.
+    pub metrics: StoreMetrics,
+    /// What this worker knows without a call.
+    pub cache: WorkerCache,
 }
 
-/// Decides `checks`. Of a request that is `refused` already nothing is charged.
-///
-/// # Errors
-/// When the store is away, and a limit that is to be asked lets nothing pass then.
-pub(super) async fn decide(
-    store: &Store,
-    checks: &[Check<'_>],
-    refused: bool,
-) -> Result<SharedAnswer, StoreError> {
-    let Store::Redis {
-        shared,
-        metrics,
-        near,
-        ..
-    } = store
-    else {
-        return ask(store, checks, refused).await;
-    };
-    match checks {
-        _ if refused || !checks.iter().any(lease::may_take) => ask(store, checks, refused).await,
-        [check] => match lease::take(near, (shared, metrics), check).await {
-            LeaseAnswer::Nothing => ask(store, checks, refused).await,
-            LeaseAnswer::RefusalCache(recalled) => Ok(SharedAnswer::RefusalCache(recalled)),
-            LeaseAnswer::Told(half, by) => Ok(SharedAnswer::Told(Some(half), by)),
-        },
-        _ => multi_limit::decide(store, (near, shared, metrics), checks).await,
+impl SharedStore {
+    /// Decides all limits of one request.
+    ///
+    /// # Errors
+    /// When Redis is away and a limit of the request lets nothing pass then.
+    pub(super) async fn decide(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
+        if checks.iter().any(Check::is_own) {
+            return self.decide_mixed(checks).await;
+        }
+        let answers = self.answer(checks, false).await?;
+        let by = answers.by;
+        let is_counted = by != Decider::Open;
+        Ok((is_counted.then(|| StoreDecision::of(checks, answers)), by))
     }
-}
 
-/// Decides `checks`, of which nothing is in hand.
-async fn ask(
-    store: &Store,
-    checks: &[Check<'_>],
-    refused: bool,
-) -> Result<SharedAnswer, StoreError> {
-    if let Some(recalled) = store.recall(checks) {
-        return Ok(SharedAnswer::RefusalCache(recalled));
+    /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that is `refused` already
+    /// is charged nothing, and takes no permit.
+    async fn answer(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
+        let is_leased = !refused && checks.iter().any(lease::may_take);
+        match checks {
+            [check] if is_leased => {
+                if let Some(answers) = self.lease(check).await {
+                    return Ok(answers);
+                }
+            }
+            _ if is_leased => return self.ask_beside_leases(checks).await,
+            _ => {}
+        }
+        self.ask(checks, refused).await
     }
-    let turn = match refused {
-        true => Flight::Solo,
-        false => store.turn(checks),
-    };
-    if let Flight::Follower(others) = &turn {
-        others.wait().await;
-        if let Some(recalled) = store.recall(checks) {
-            return Ok(SharedAnswer::RefusalCache(recalled));
+
+    /// Answers for limits of which no permit is there: remembered? else asked by one request for all that come meanwhile.
+    async fn ask(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
+        if let Some(refusal) = self.remembered(checks) {
+            return Ok(refusal);
+        }
+        let flight = if refused {
+            Flight::Solo
+        } else {
+            self.flight(checks)
+        };
+        if let Flight::Follower(follower) = &flight {
+            follower.wait().await;
+            if let Some(refusal) = self.remembered(checks) {
+                return Ok(refusal);
+            }
+        }
+        let mut answers = self.call(checks, refused).await?;
+        if answers.by == Decider::Redis {
+            if let (Flight::Leader(leader), [check]) = (&flight, checks) {
+                let may_pass = self.redis.may_pass(check.limit);
+                leader.admitted(check, &answers, self.cache.clock.now(), may_pass);
+            }
+            self.cache.leases.lengthen(checks, &mut answers);
+        }
+        Ok(answers)
+    }
+
+    /// Asks Redis; what it cannot answer, the fallback does.
+    async fn call(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
+        let fallback = self.fallback();
+        let sent = self.cache.clock.now();
+        let mut answer = self.redis.measure(checks, refused).await;
+        if let Err(why) = &answer
+            && why.is_of_one_limit()
+            && checks.len() > 1
+        {
+            let took = Duration::from_micros(self.cache.clock.now().since(sent));
+            // On the heap: hardly any request has to have room for it.
+            let asked = fallback.ask_without(&self.redis, checks, refused, took, why.clone());
+            answer = Box::pin(asked).await;
+        }
+        let call = CallTimes {
+            sent,
+            answered: self.cache.clock.now(),
+        };
+        self.count_call(&answer, call);
+        match answer {
+            Ok(answers) => {
+                warn_of_unreadable(checks, &answers);
+                self.remember(checks, &answers, call);
+                fallback.fill(checks, answers, refused, &self.redis)
+            }
+            Err(error) => {
+                error.warn();
+                fallback.decide(checks, refused, error)
+            }
         }
     }
-    let (mut half, by) = store.decide_shared(checks, refused).await?;
-    if let (Flight::Leader(asking), [check], Decider::Redis) = (&turn, checks, by)
-        && let (Some(half), Store::Redis { shared, .. }) = (&half, store)
-    {
-        asking.admitted(check, half, (Instant::now(), shared.may_pass(check.limit)));
-    }
-    if let (Some(half), Store::Redis { near, .. }, Decider::Redis) = (&mut half, store, by) {
-        near.leases.lengthen(checks, half);
-    }
-    Ok(SharedAnswer::Told(half, by))
-}
 
-impl Store {
-    /// What is known of a request that will be refused. Of a counter that is away `on_down` has the word, and when it is
-    /// back it may be another.
-    pub(super) fn recall(&self, checks: &[Check<'_>]) -> Option<CachedRefusal> {
-        match self {
-            Self::Redis { shared, near, .. } => near.recall(shared, checks),
-            Self::Memory(_) => None,
-        }
+    /// What is remembered of a request that Redis would refuse. Of a counter that is away `on_down` has the word, and when
+    /// it is back it may be another.
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Answers> {
+        let is_served = |check: &Check<'_>| self.redis.serves(check.limit, check.key);
+        let mut answers =
+            self.cache
+                .refusals
+                .recall(checks, || self.cache.clock.now(), is_served)?;
+        self.cache.leases.lengthen(checks, &mut answers);
+        Some(answers)
+    }
+
+    fn remember(&self, checks: &[Check<'_>], answers: &Answers, call: CallTimes) {
+        let may_pass = |limit: &Limit| self.redis.may_pass(limit);
+        self.cache
+            .refusals
+            .remember(checks, answers, call, may_pass);
     }
 
     /// Whether a request of which nothing is known asks at once.
-    fn turn(&self, checks: &[Check<'_>]) -> Flight {
-        match (self, checks) {
-            (Self::Redis { shared, near, .. }, [check])
-                if shared.serves(check.limit, check.key) =>
-            {
-                near.known.turn(checks, (Instant::now, near.patience()))
+    fn flight(&self, checks: &[Check<'_>]) -> Flight {
+        match checks {
+            [check] if self.redis.serves(check.limit, check.key) => {
+                let (now, patience) = (|| self.cache.clock.now(), self.cache.patience());
+                self.cache.refusals.flight(check, now, patience)
             }
             _ => Flight::Solo,
         }
+    }
+
+    fn fallback(&self) -> Fallback<'_> {
+        Fallback {
+            memory: &self.local,
+            on_down: self.on_down,
+            gateways: self.fleet.gateways(),
+            metrics: &self.metrics,
+        }
+    }
+
+    fn count_call(&self, answer: &Result<Answers, StoreError>, call: CallTimes) {
+        let why = match answer {
+            Ok(answers) => answers.outage.as_deref().map(|outage| &outage.why),
+            Err(error) => Some(error),
+        };
+        let outcome = match why {
+            None => CallOutcome::Ok,
+            Some(StoreError::Down) => CallOutcome::Down,
+            Some(StoreError::Timeout { .. }) => CallOutcome::Timeout,
+            Some(_) => CallOutcome::Error,
+        };
+        let took = Duration::from_micros(call.answered.since(call.sent));
+        self.metrics.called(Operation::Decide, outcome, took);
+    }
+
+    /// Forgets one counter, wherever it is held. Was there anything?
+    ///
+    /// # Errors
+    /// When Redis is away.
+    pub(super) async fn reset(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<bool, StoreError> {
+        let here = self.local.reset(limit, key);
+        let there = self.redis.reset(limit, key).await;
+        self.cache.reset(limit, key);
+        Ok(there? || here)
+    }
+
+    /// Waits until refunds have been sent and the other gateways know that this one goes, each for the store's timeout at
+    /// most.
+    pub(super) async fn settle(&self) {
+        self.end_leases();
+        self.redis.settle().await;
+        self.fleet.leave(&self.redis).await;
+    }
+
+    /// Shows the metrics whether Redis is there, and forgets what has ended.
+    pub(super) fn report(&self) {
+        self.metrics.set_reach(self.redis.reached());
+        self.metrics.set_gateways(self.fleet.gateways().get());
+        self.cache.refusals.sweep(self.cache.clock.now());
+        self.cache.leases.sweep();
+    }
+}
+
+/// Warns of counters that cannot be read and decide nothing: no refusal would show them.
+fn warn_of_unreadable(checks: &[Check<'_>], answers: &Answers) {
+    let mut all = checks.iter().zip(&answers.each);
+    let unreadable =
+        all.find(|(_, answer)| answer.measured().is_some_and(|measured| measured.spoilt));
+    if let Some((check, _)) = unreadable
+        && let Some(more) = super::error::UNREADABLE.pass()
+    {
+        let (mode, name) = (check.limit.mode.as_str(), &check.limit.name);
+        tracing::warn!(
+            "{mode} of limit {name} is not counted: its key in Redis is not its own or cannot be written; delete that key{more}"
+        );
     }
 }

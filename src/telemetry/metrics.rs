@@ -19,10 +19,9 @@ mod text_format;
 mod worker;
 mod worker_cells;
 
-pub use connection::{Eviction, Rejection};
 pub use label::{
-    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation,
-    Permits, Redirect,
+    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Mode, NO_ROUTE,
+    Operation, Permits, Redirect, Rejection,
 };
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
 pub use text_format::TextFormat;

@@ -14,7 +14,7 @@ use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::{Repeat, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Mode, Rule, Scope};
 use tollgate::store::{
-    Charge, Check, Decider, MemoryStore, OnDown, Store, StoreDecision, StoreError, Unknown,
+    Charge, Check, Decider, MemoryStore, OnDown, SharedStore, Store, StoreDecision, StoreError,
 };
 use tollgate::telemetry::metrics::Metrics;
 
@@ -31,14 +31,14 @@ impl Both {
     async fn new(on_down: OnDown) -> Self {
         let redis = Redis::start().await;
         let memory = Arc::new(MemoryStore::new(Clock::system(), 100_000));
-        let store = Store::Redis {
-            shared: connect(&redis).await,
+        let store = Store::Shared(SharedStore {
+            redis: connect(&redis).await,
             local: Arc::clone(&memory),
             on_down,
             fleet: Arc::default(),
             metrics: Metrics::new().store(),
-            near: nothing_near(),
-        };
+            cache: nothing_near(),
+        });
         Self {
             store,
             memory,
@@ -176,7 +176,7 @@ async fn limits_of_its_own_alone_ask_no_redis_and_outlive_it() {
             (expected, Decider::Memory)
         );
     }
-    let Store::Redis { shared: asked, .. } = &both.store else {
+    let Store::Shared(SharedStore { redis: asked, .. }) = &both.store else {
         panic!("it was made so");
     };
     assert_eq!(asked.stats().decisions.get(), 0);
@@ -199,7 +199,10 @@ async fn limits_of_its_own_alone_ask_no_redis_and_outlive_it() {
         decided.decision.ruling,
         Ruling::Refuse { by: 1, .. }
     ));
-    assert_eq!((by, decided.unknown), (Decider::Closed, Unknown::Shared));
+    assert_eq!(
+        (by, decided.decider(&shared)),
+        (Decider::Closed, Some(Decider::Closed))
+    );
     assert!(!decided.is_known(&shared) && decided.is_known(&alone));
 }
 
@@ -280,7 +283,7 @@ async fn a_repeat_that_redis_refuses_was_none() -> Result<(), StoreError> {
     let checks = [with_id(&own, 3), ask(&shared, 1)];
     for repeat in [Repeat::First, Repeat::Free] {
         let decided = both.decide(&checks).await;
-        assert_eq!(decided.measured[0].repeat, repeat);
+        assert_eq!(decided.measured(0).unwrap().repeat, repeat);
     }
     for _ in 0..5 {
         let refused = both.decide(&checks).await;
@@ -291,10 +294,13 @@ async fn a_repeat_that_redis_refuses_was_none() -> Result<(), StoreError> {
     both.store.reset(&shared, CLIENT).await?;
     for repeat in [Repeat::Free, Repeat::Free] {
         let decided = both.decide(&checks).await;
-        assert_eq!(decided.measured[0].repeat, repeat);
+        assert_eq!(decided.measured(0).unwrap().repeat, repeat);
     }
     both.store.reset(&shared, CLIENT).await?;
-    assert_eq!(both.decide(&checks).await.measured[0].repeat, Repeat::No);
+    assert_eq!(
+        both.decide(&checks).await.measured(0).unwrap().repeat,
+        Repeat::No
+    );
     Ok(())
 }
 
@@ -315,7 +321,7 @@ async fn what_only_counts_goes_with_the_request_in_either_half() {
     let mut left = Vec::new();
     for _ in 0..3 {
         let decided = both.decide(&checks).await;
-        let charged: Vec<bool> = decided.aside.iter().map(|aside| aside.charged).collect();
+        let charged: Vec<bool> = decided.shadows.iter().map(|aside| aside.charged).collect();
         left.push((
             admitted(&decided),
             charged,

@@ -127,7 +127,7 @@ fn of_many_at_once_with_one_id_one_is_charged_and_few_go_free() {
             id: Some(RepeatId::of("POST", "/", 1, b"id")),
             ..ask(&limit, 1)
         };
-        let told = |_: &u32| store.decide(&[check]).measured[0].repeat;
+        let told = |_: &u32| store.decide(&[check]).measured(0).unwrap().repeat;
         let all: Vec<_> = (0..20).map(|nth| told(&nth)).collect();
         [Repeat::First, Repeat::Free].map(|one| all.iter().filter(|told| **told == one).count())
     };

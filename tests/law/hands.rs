@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::VerdictOutcome;
 use tollgate::limit::{LeaseSetting, Limit, Rule, Scope};
-use tollgate::store::{Check, Decider, Store, StoreDecision};
+use tollgate::store::{Check, Decider, SharedStore, Store, StoreDecision};
 
 const ALL: &[u8] = b"";
 const HOUR: u64 = 3600 * SECOND;
@@ -144,7 +144,7 @@ async fn ask(
 }
 
 fn shared(store: &Store) -> &tollgate::store::redis::RedisStore {
-    let Store::Redis { shared, .. } = store else {
+    let Store::Shared(SharedStore { redis: shared, .. }) = store else {
         panic!("it was made so");
     };
     shared
@@ -297,7 +297,7 @@ async fn who_is_refused_by_another_limit_takes_no_permit() {
             assert_eq!(matches!(refused, VerdictOutcome::Refuse(_)), number > 0);
             // Of a refusal that was remembered nothing else is asked.
             assert_eq!(decided.is_known(&one.all), by != Decider::Remembered);
-            in_hand += u64::from(decided.other(&one.all) == Some(Decider::Lease));
+            in_hand += u64::from(decided.decider(&one.all) == Some(Decider::Lease));
         }
     }
     assert_eq!(one.passed.get(), warm + 200);

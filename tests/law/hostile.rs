@@ -190,7 +190,7 @@ async fn assert_alike(
         let place = format!("{:?}, cost {cost}, stored {bytes:x?}", limit.rule);
         let (wait, left) = functions(limit, *cost, bytes);
         assert_eq!(decided.decision.at, NOON);
-        assert_eq!(decided.measured[0].wait, wait, "{place}");
+        assert_eq!(decided.measured(0).unwrap().wait, wait, "{place}");
         assert_eq!(seen, left, "{place}");
     }
 }

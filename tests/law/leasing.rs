@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tollgate::clock;
 use tollgate::limit::rate::Rate;
 use tollgate::limit::{LeaseSetting, Limit, Rule};
-use tollgate::store::{Check, Decider, Store};
+use tollgate::store::{Check, Decider, SharedStore, Store};
 
 const KEY: &[u8] = b"hot";
 
@@ -58,7 +58,7 @@ pub(super) struct Runs {
 
 impl Runs {
     pub(super) fn decided(&self, store: &Store) {
-        let Store::Redis { shared, .. } = store else {
+        let Store::Shared(SharedStore { redis: shared, .. }) = store else {
             panic!("it was made so");
         };
         let calls = shared.stats().calls.get();
@@ -109,7 +109,7 @@ fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
         for task in asking {
             outcome.add(task.await.unwrap());
         }
-        let Store::Redis { shared, .. } = &store else {
+        let Store::Shared(SharedStore { redis: shared, .. }) = &store else {
             panic!("it was made so");
         };
         outcome.calls = shared.stats().calls.get();

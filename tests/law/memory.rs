@@ -214,7 +214,7 @@ fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
         id: Some(*id),
         ..ask(&calls, 1)
     };
-    let told = |id: &RepeatId| store.decide(&[with_id(id)]).measured[0].repeat;
+    let told = |id: &RepeatId| store.decide(&[with_id(id)]).measured(0).unwrap().repeat;
     let firsts = ids.iter().filter(|id| told(id) == Repeat::First).count();
     assert_eq!((firsts, store.len(), store.overflowed()), (9, 10, 21));
     // Those that are remembered go free, the others are charged.
@@ -278,7 +278,7 @@ fn limits_that_do_not_decide_give_way_to_those_that_do() {
     assert_eq!((store.len(), store.overflowed()), (1000, 0));
     // No room for another of them: it is not counted, and nobody is in its place.
     let more = store.decide(&[check(&watches, "more")]);
-    assert_eq!(more.aside[0].verdict, None);
+    assert_eq!(more.shadows[0].verdict, None);
     assert_eq!(store.overflowed(), 1);
     for key in &all[..500] {
         store.decide(&[check(&decides, key), check(&watches, key)]);

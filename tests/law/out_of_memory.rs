@@ -5,7 +5,7 @@ use super::under_test::{connect, nothing_near};
 use crate::support::{Answer, File, Gateway, PATIENCE, Redis, Upstream, eventually};
 use std::sync::Arc;
 use tollgate::clock::Clock;
-use tollgate::store::{Decider, MemoryStore, OnDown, Store, StoreError};
+use tollgate::store::{Decider, MemoryStore, OnDown, SharedStore, Store, StoreError};
 use tollgate::telemetry::metrics::Metrics;
 
 const MOST: u64 = 8_000_000;
@@ -95,14 +95,14 @@ async fn a_redis_without_memory_is_a_store_that_is_away() {
 #[tokio::test(flavor = "local")]
 async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
     let redis = small().await;
-    let store = Store::Redis {
-        shared: connect(&redis).await,
+    let store = Store::Shared(SharedStore {
+        redis: connect(&redis).await,
         local: Arc::new(MemoryStore::new(Clock::manual(NOON), 100)),
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
-        near: nothing_near(),
-    };
+        cache: nothing_near(),
+    });
     let tokens = limit("tokens", token_bucket(5, 3600 * SECOND, 5));
     let log = limit("log", sliding_log(5, 3600 * SECOND));
     let both = [ask(&tokens, 1), ask(&log, 1)];
@@ -120,7 +120,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
     let calls = redis.script_calls().await - before;
     assert!((1..20).contains(&calls), "{calls}");
     free(&redis).await;
-    let Store::Redis { shared, .. } = &store else {
+    let Store::Shared(SharedStore { redis: shared, .. }) = &store else {
         panic!("it is Redis");
     };
     eventually(PATIENCE, "it is back", async || shared.is_up()).await;

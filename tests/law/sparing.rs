@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::time::Instant;
 use tollgate::clock::Clock;
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Check, MemoryStore, OnDown, Store};
+use tollgate::store::{Check, MemoryStore, OnDown, SharedStore, Store};
 use tollgate::telemetry::metrics::Metrics;
 
 /// A worker of a gateway before Redis.
 pub(super) fn gateway(shared: RedisStore) -> Store {
-    Store::Redis {
-        shared,
+    Store::Shared(SharedStore {
+        redis: shared,
         local: Arc::new(MemoryStore::new(Clock::system(), 1000)),
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
-        near: nothing_near(),
-    }
+        cache: nothing_near(),
+    })
 }
 
 /// Processor time that the server has used, in seconds.
@@ -83,7 +83,7 @@ async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
     let always = attack(&redis, rate, (tasks, requests), ask).await;
     let redis = Redis::start().await;
     let store = gateway(connect(&redis).await);
-    let Store::Redis { shared, .. } = &store else {
+    let Store::Shared(SharedStore { redis: shared, .. }) = &store else {
         panic!("it was made so");
     };
     let stats = shared.stats();

@@ -13,8 +13,8 @@ use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
-    Charge, Check, Correction, Invalidation, MemoryStore, RedisTarget, Refund, StoreDecision,
-    StoreSettings, WorkerCache, more,
+    Charge, Check, Correction, Invalidation, MemoryQuestion, MemoryStore, RedisTarget, Refund,
+    StoreDecision, StoreSettings, WorkerCache, surcharge,
 };
 
 /// Either store, empty at first.
@@ -111,7 +111,8 @@ impl UnderTest {
                 store.correct_at(limit, CLIENT, ticket, at);
             }
             (Self::Memory(store), Some(Correction::More(overdraft, cost))) => {
-                store.measure(&[more(overdraft, CLIENT, cost)], Some(at), false);
+                let check = surcharge(overdraft, CLIENT, cost);
+                store.measure(&[check], MemoryQuestion::at(at));
             }
             (Self::Redis { store, .. }, Some(correction)) => {
                 let key = CLIENT;
@@ -119,7 +120,9 @@ impl UnderTest {
                     Correction::Less(ticket) => {
                         store.at(at).correct([Refund { limit, key, ticket }])
                     }
-                    Correction::More(limit, cost) => store.at(at).charge(&more(limit, key, cost)),
+                    Correction::More(limit, cost) => {
+                        store.at(at).charge(&surcharge(limit, key, cost))
+                    }
                 }
                 store.settle().await;
             }
@@ -139,7 +142,7 @@ impl UnderTest {
                 }],
             )
             .await;
-        limit.ticket(at, peek.measured[0], Cost::new(units))
+        limit.ticket(at, *peek.measured(0).unwrap(), Cost::new(units))
     }
 
     /// Forgets a counter.
@@ -270,5 +273,9 @@ pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
 
 /// What a worker knows that has asked nothing yet.
 pub(super) fn nothing_near() -> WorkerCache {
-    WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout)
+    WorkerCache::new(
+        Invalidation::default(),
+        StoreSettings::default().timeout,
+        Clock::system(),
+    )
 }

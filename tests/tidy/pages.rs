@@ -1,6 +1,6 @@
 //! The pages: cells of tables that can be read at a glance, and links that lead somewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::{assert_none, files, repository};
@@ -114,5 +114,43 @@ fn links_between_pages_lead_somewhere() {
             }
         }
     }
+    assert_none(&wrong);
+}
+
+/// What the map calls a file of `src`, as `store/lease`: the beginnings of a request's way, and what stands in backticks.
+fn named_files(map: &str) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    let mut take = |word: &str| {
+        let word = word.trim_end_matches([',', ':', ';', '.', ')']);
+        let word = word.trim_start_matches('(');
+        let is_path = word
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_/".contains(c));
+        if is_path && word.contains('/') && !word.ends_with('/') {
+            named.insert(word.to_owned());
+        }
+    };
+    for line in map.lines() {
+        line.split('`').skip(1).step_by(2).for_each(&mut take);
+        line.split_whitespace().for_each(&mut take);
+    }
+    named
+}
+
+#[test]
+fn the_map_leads_to_files_that_are_there() {
+    let map = fs::read_to_string(repository().join("src/README.md")).unwrap();
+    let named = named_files(&map);
+    assert!(named.len() > 50, "{named:?}");
+    let wrong: Vec<String> = named
+        .into_iter()
+        .filter(|name| {
+            let below = |folder: &str| repository().join(format!("{folder}{name}"));
+            !["src/", ""]
+                .iter()
+                .any(|folder| below(folder).exists() || below(folder).with_extension("rs").exists())
+        })
+        .map(|name| format!("src/README.md: there is no {name}"))
+        .collect();
     assert_none(&wrong);
 }

@@ -2,13 +2,14 @@
 
 use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
+use crate::clock;
 use crate::config::Compiled;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreSettings};
 use crate::upstream::Server;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -148,7 +149,7 @@ async fn server(name: String, server: Server, within: Duration) -> Probe {
     let outcome = match server {
         Server::Demo => Ok("answers inside the gateway".to_owned()),
         Server::Http { host, port } => {
-            let begun = Instant::now();
+            let begun = clock::now();
             match timeout(within, TcpStream::connect((&*host, port))).await {
                 Ok(Ok(_)) => Ok(format!("connected in {}", milliseconds(begun.elapsed()))),
                 Ok(Err(error)) => Err(error.to_string()),

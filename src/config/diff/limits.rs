@@ -1,7 +1,7 @@
 //! What has changed about limits, and what becomes of their counters.
 
 use super::{Change, Collection, Outline, differences};
-use crate::config::describe::{missing, unknown};
+use crate::config::describe::unknown;
 use crate::config::document::LIMITS;
 use crate::config::outline::LimitOutline;
 use crate::config::vocabulary::Compare;
@@ -101,7 +101,7 @@ fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
         requests.push("keys that no group knows, which count otherwise".to_owned());
     }
     let absent = old.by.can_be_absent() || new.by.can_be_absent();
-    if absent && missing(old.by.missing) != missing(new.by.missing) {
+    if absent && old.by.missing != new.by.missing {
         requests.push("requests without the key, which count otherwise".to_owned());
     }
     requests

@@ -15,7 +15,7 @@ use super::super::{MOST_BYTES, suggest};
 use super::{
     Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, unknown_table, variables,
 };
-use entry::Listed;
+use entry::IncludeEntry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Spanned;
@@ -37,33 +37,33 @@ pub(in crate::config) fn gather(
     if !source.file().contains(INCLUDE.name) {
         return;
     }
-    let mut gathering = Gathering {
+    let mut reader = IncludeReader {
         seen: vec![(real(Path::new(source.name())), None)],
         bytes: 0,
         source,
         files,
         found,
     };
-    let listed = entries(gathering.source);
+    let listed = entries(reader.source);
     let all = listed
         .iter()
         .flat_map(|listed| listed.files.iter().map(|file| (file, &listed.grant)));
     for (file, grant) in all {
-        let before = gathering.found.len();
+        let before = reader.found.len();
         if glob::is_pattern(&file.value) {
-            gathering.pattern(file, grant);
+            reader.pattern(file, grant);
         } else {
-            gathering.file(file, grant);
+            reader.file(file, grant);
         }
-        let new = &gathering.found[before..];
+        let new = &reader.found[before..];
         if new.iter().any(|one| one.code == Code::Unreadable) {
-            gathering.source.tear();
+            reader.source.tear();
         }
     }
 }
 
 /// The entries as they are written, as far as they can be read; mistakes are reported when the tree is read as a whole.
-fn entries(source: &Source) -> Vec<Listed> {
+fn entries(source: &Source) -> Vec<IncludeEntry> {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let mut only = DeTable::new();
     if let Some((key, value)) = root.into_inner().remove_entry(INCLUDE.name) {
@@ -84,7 +84,7 @@ enum FoundBy {
     Path,
 }
 
-struct Gathering<'g> {
+struct IncludeReader<'g> {
     source: &'g mut Source,
     files: &'g mut Files,
     found: &'g mut Vec<Diagnostic>,
@@ -93,7 +93,7 @@ struct Gathering<'g> {
     bytes: usize,
 }
 
-impl Gathering<'_> {
+impl IncludeReader<'_> {
     fn pattern(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
         if let Err(why) = glob::check(&entry.value) {
             return self.wrong(entry, Code::BadPattern, "this is no pattern of files", why);

@@ -101,7 +101,7 @@ table! {
 
 table! {
     /// What responses say about limits, and what errors look like.
-    Response = RESPONSE, "response", "the response";
+    ResponseTable = RESPONSE, "response", "the response";
 
     /// Which fields: `RateLimit` and `RateLimit-Policy` (standard), `X-RateLimit-*` (legacy: of the limit that a
     /// refusal names, else of the one with the least left of what it holds: of a bucket's `burst`, a queue's `queue` +

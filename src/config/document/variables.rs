@@ -20,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 /// The texts that had variables in them.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Variables {
-    filled: Vec<Filled>,
+    filled: Vec<FilledText>,
     /// Texts with a variable that could not be filled in, which has been noted.
     failed: Vec<Span>,
     /// Variables that a place where one is used says are secret.
@@ -31,18 +31,18 @@ pub(in crate::config) struct Variables {
 
 /// A text whose variables have been filled in.
 #[derive(Debug)]
-struct Filled {
+struct FilledText {
     span: Span,
     /// As it is written.
     template: String,
-    used: Vec<Used>,
+    used: Vec<VariableUse>,
     /// It stands, or a part of it, where a secret does.
     starred: bool,
 }
 
 /// A variable and what it gave.
 #[derive(Debug)]
-struct Used {
+struct VariableUse {
     name: String,
     gave: String,
     is_default: bool,
@@ -154,11 +154,11 @@ impl Variables {
         self.failed.contains(span)
     }
 
-    fn keep(&mut self, source: &Source, span: &Span, template: &str, used: Vec<Used>) {
+    fn keep(&mut self, source: &Source, span: &Span, template: &str, used: Vec<VariableUse>) {
         if used.is_empty() {
             return;
         }
-        self.filled.push(Filled {
+        self.filled.push(FilledText {
             starred: source.text().get(span.clone()) != source.shown().get(span.clone()),
             span: span.clone(),
             template: template.to_owned(),
@@ -216,10 +216,10 @@ fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
     met
 }
 
-impl Filled {
+impl FilledText {
     fn tell(&self, diagnostic: &mut Diagnostic, is_hidden: bool) {
         if is_hidden {
-            let names: Vec<String> = self.used.iter().map(Used::spelled).collect();
+            let names: Vec<String> = self.used.iter().map(VariableUse::spelled).collect();
             diagnostic.message = format!("this is wrong with {} filled in", names.join(" and "));
             diagnostic.help = None;
             let labels = diagnostic.primary.iter_mut().chain(&mut diagnostic.others);
@@ -270,7 +270,7 @@ impl Filled {
     }
 }
 
-impl Used {
+impl VariableUse {
     /// As the file has it, without a default.
     fn spelled(&self) -> String {
         format!("`${{{}}}`", self.name)
@@ -295,7 +295,10 @@ impl Slip {
 }
 
 /// `text` with its variables filled in and `$$` as `$`; a `$` before anything else stays.
-fn expand(environment: Environment<'_>, text: &str) -> Result<(String, Vec<Used>), Vec<Slip>> {
+fn expand(
+    environment: Environment<'_>,
+    text: &str,
+) -> Result<(String, Vec<VariableUse>), Vec<Slip>> {
     let (mut out, mut used, mut slips) =
         (String::with_capacity(text.len()), Vec::new(), Vec::new());
     let mut at = 0;
@@ -334,7 +337,7 @@ fn expand(environment: Environment<'_>, text: &str) -> Result<(String, Vec<Used>
 }
 
 /// What `NAME`, `NAME:-default` or `NAME:?message` gives.
-fn given(environment: Environment<'_>, inside: &str) -> Result<Used, Slip> {
+fn given(environment: Environment<'_>, inside: &str) -> Result<VariableUse, Slip> {
     let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let (name, rest) = inside.split_at(end.unwrap_or(inside.len()));
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -345,7 +348,7 @@ fn given(environment: Environment<'_>, inside: &str) -> Result<Used, Slip> {
     if rest.contains("${") {
         return Err(misspelt("a default has no variables of its own"));
     }
-    let used = |gave: String, is_default| Used {
+    let used = |gave: String, is_default| VariableUse {
         name: name.to_owned(),
         gave,
         is_default,

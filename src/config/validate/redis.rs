@@ -1,7 +1,7 @@
 //! What is written of Redis where none is asked, or in vain: leases, and what to do without it.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Counted, Document, Limit as Written};
+use super::super::document::{CounterStore, Document, Limit as Written};
 use super::super::source::Span;
 use crate::limit::{LeaseSetting, Limit, Scope};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec
             continue;
         };
         unleased(document, written, limit, found);
-        if document.counted == Counted::Here && limit.scope == Scope::Cluster {
+        if document.counted == CounterStore::Memory && limit.scope == Scope::Cluster {
             let says = format!(
                 "limit `{}` says what to do without Redis, and there is none",
                 written.name.value
@@ -26,7 +26,7 @@ pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec
             never_away(written.on_down.at().map(|at| &at.span), says, found);
         }
     }
-    if document.counted == Counted::Here {
+    if document.counted == CounterStore::Memory {
         let says = "the store says what to do without Redis, and there is none".to_owned();
         never_away(document.store.on_down.at().map(|at| &at.span), says, found);
     }
@@ -52,7 +52,7 @@ fn unleased(document: &Document, written: &Written, limit: &Limit, found: &mut V
         return;
     };
     let name = &written.name.value;
-    if document.counted == Counted::Here {
+    if document.counted == CounterStore::Memory {
         let why = "counters are in this process, where nobody need be asked";
         found.push(
             Diagnostic::warning(Code::Conflict, format!("limit `{name}` gives no leases"))

@@ -1,90 +1,13 @@
 //! The members of a line of JSON: which of them a request is made of, and how each is read.
 
-use super::super::json::{self, JsonText, Value};
-use super::super::line_layout::LineLayout;
-use super::super::{address, instant, proxy_formats};
-use super::{Fault, LoggedRequest};
+use super::super::json::{self, Value};
+use super::super::line_layout::{LineLayout, MemberName};
+use super::super::request::{LoggedRequest, number};
+use super::super::{Fault, address, instant, proxy_formats};
 use std::net::IpAddr;
 
 /// More requests than one line can stand for.
 const MOST_REPEATED: u64 = 1_000_000_000;
-
-/// A member by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::replay) enum MemberName {
-    /// `ts`.
-    Ts,
-    /// `client`.
-    Client,
-    /// `method`.
-    Method,
-    /// `host`.
-    Host,
-    /// `path`.
-    Path,
-    /// `user_agent`.
-    UserAgent,
-    /// `headers`.
-    Headers,
-    /// `keys`.
-    Keys,
-    /// `costs`.
-    Costs,
-    /// `groups`.
-    Groups,
-    /// `status`.
-    Status,
-    /// `reason`.
-    Reason,
-    /// `limit`.
-    Limit,
-    /// `upstream`.
-    Upstream,
-    /// `delay_ms`.
-    DelayMs,
-    /// `cost`.
-    Cost,
-    /// `duration_ms`.
-    DurationMs,
-    /// `repeated`.
-    Repeated,
-    /// A member that no request is made of.
-    Other,
-}
-
-impl MemberName {
-    fn named(name: JsonText<'_>) -> Result<Self, Fault> {
-        let spelled;
-        let name = match name.plain() {
-            Some(name) => name,
-            None => {
-                spelled = name.bytes()?;
-                &spelled
-            }
-        };
-        Ok(match name {
-            b"ts" => Self::Ts,
-            b"client" => Self::Client,
-            b"method" => Self::Method,
-            b"host" => Self::Host,
-            b"path" => Self::Path,
-            b"user_agent" => Self::UserAgent,
-            b"headers" => Self::Headers,
-            b"keys" => Self::Keys,
-            b"costs" => Self::Costs,
-            b"groups" => Self::Groups,
-            b"status" => Self::Status,
-            b"reason" => Self::Reason,
-            b"limit" => Self::Limit,
-            b"upstream" => Self::Upstream,
-            b"delay_ms" => Self::DelayMs,
-            b"cost" => Self::Cost,
-            b"duration_ms" => Self::DurationMs,
-            b"repeated" => Self::Repeated,
-            _ => Self::Other,
-        })
-    }
-}
 
 /// Reads a line that begins as an object does.
 pub(super) fn read<'a>(
@@ -218,19 +141,4 @@ fn keys<'a>(request: &mut LoggedRequest<'a>, raw: &'a [u8]) -> Result<(), Fault>
         request.keys.push((limit, key));
         Ok(())
     })
-}
-
-/// A number without sign; whole where it has no `places`.
-pub(super) fn number<T: TryFrom<u64>>(
-    value: Value<'_>,
-    places: u32,
-    name: &'static str,
-) -> Result<T, Fault> {
-    let Value::Number(digits) = value else {
-        return Err(Fault::BadMember(name));
-    };
-    let whole = places > 0 || !digits.contains(&b'.');
-    let number = instant::decimal(digits, places).filter(|_| whole);
-    let number = number.and_then(|number| T::try_from(number).ok());
-    number.ok_or(Fault::BadMember(name))
 }

@@ -1,6 +1,6 @@
 //! Keys as they were counted, and groups: what the access log has of a request beside its parts.
 
-use super::super::line::LoggedRequest;
+use super::super::request::LoggedRequest;
 use crate::key::TokenDoubt;
 use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;

@@ -1,6 +1,6 @@
 //! The client, the host and the fields of a line.
 
-use super::super::line::LoggedRequest;
+use super::super::request::LoggedRequest;
 use super::{LoggedHead, PolicySide, host};
 use crate::key::client_ip::Trust;
 use http::HeaderName;

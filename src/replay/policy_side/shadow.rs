@@ -24,7 +24,7 @@ impl PolicySide {
         let limit = move |at: usize| service.and_then(|service| service.limits.get(at));
         let decided = self.admission.decided.iter().filter(|_| self.asked);
         let counted = decided
-            .flat_map(|decided| &decided.aside)
+            .flat_map(|decided| &decided.shadows)
             .filter_map(move |aside| {
                 let (limit, key) = self.keys().nth(aside.index)?;
                 Some(ShadowAnswer {

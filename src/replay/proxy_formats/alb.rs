@@ -1,8 +1,9 @@
 //! The log of an application load balancer of AWS.
 
+use super::super::Fault;
 use super::super::apache_format::{asked, quoted, worded};
 use super::super::instant;
-use super::super::line::{Fault, LogFormat, LoggedRequest};
+use super::super::request::{LogFormat, LoggedRequest};
 use super::with_port;
 use crate::clock::Timestamp;
 

@@ -1,7 +1,8 @@
 //! Caddy's access log, in JSON.
 
+use super::super::Fault;
 use super::super::json::{self, Value};
-use super::super::line::{Fault, LogFormat, LoggedRequest, ProxyFields};
+use super::super::request::{LogFormat, LoggedRequest, ProxyFields};
 use super::super::{fields, instant};
 use super::{into_bytes, text};
 use crate::clock::Timestamp;

@@ -1,9 +1,10 @@
 //! Envoy's default log, and what Istio makes of it.
 
+use super::super::Fault;
 use super::super::apache_format::{asked, quoted, split, worded};
 use super::super::instant;
-use super::super::line::{Fault, LogFormat, LoggedRequest, ProxyFields};
-use super::{put_chain, with_port};
+use super::super::request::{LogFormat, LoggedRequest, ProxyFields};
+use super::with_port;
 use std::borrow::Cow;
 
 /// `[TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION SERVICE_TIME "X-FORWARDED-FOR" "USER-AGENT"
@@ -56,7 +57,7 @@ fn take<'a>(time: &str, line: &'a str) -> Result<LoggedRequest<'a>, Fault> {
                 ..ProxyFields::default()
             }));
         }
-        None => put_chain(&mut request, worded(list))?,
+        None => request.put_client_list(worded(list))?,
     }
     Ok(request)
 }

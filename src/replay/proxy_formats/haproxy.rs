@@ -1,8 +1,9 @@
 //! HAProxy's `option httplog`, with or without what syslog puts in front.
 
+use super::super::Fault;
 use super::super::apache_format::{asked, quoted};
 use super::super::instant;
-use super::super::line::{Fault, LogFormat, LoggedRequest, ProxyFields};
+use super::super::request::{LogFormat, LoggedRequest, ProxyFields};
 use super::with_port;
 
 /// `203.0.113.9:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0

@@ -4,7 +4,7 @@ use super::super::instant;
 
 /// The line behind `web-1  | ` of compose, `[pod/web/app] ` of kubectl, a time of theirs, or syslog's `nginx: `; in
 /// colours or not. Nothing where none of these stands there.
-pub(super) fn strip(line: &str) -> Option<&str> {
+pub(in crate::replay) fn strip(line: &str) -> Option<&str> {
     let plain = colours(line);
     let rest = piped(plain)
         .or_else(|| bracketed(plain))

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::Timestamp;
+use crate::replay::line_layout::LineLayout;
 
 fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
     let mut request = LoggedRequest::at(Timestamp::default());

@@ -1,9 +1,10 @@
 //! Traefik's access log, in JSON.
 
+use super::super::Fault;
 use super::super::json::{self, Value};
-use super::super::line::{Fault, LogFormat, LoggedRequest, ProxyFields};
+use super::super::request::{LogFormat, LoggedRequest, ProxyFields};
 use super::super::{fields, instant};
-use super::{into_bytes, put_chain, text};
+use super::{into_bytes, text};
 use crate::clock::Timestamp;
 use std::borrow::Cow;
 
@@ -58,7 +59,7 @@ pub(super) fn read(line: &[u8]) -> Result<Option<LoggedRequest<'_>>, Fault> {
     request.ts = began.or(ended).ok_or(Fault::NoTime)?;
     request.proxy_fields = Some(Box::new(proxy_fields));
     if let Some(list) = client.or(peer) {
-        put_chain(&mut request, list)?;
+        request.put_client_list(list)?;
     }
     Ok(Some(request))
 }

@@ -1,8 +1,7 @@
 //! How often keys are asked for, roughly: keys share cells, and a key that is taken for busier than it is leases too much
 //! at worst, which goes back.
 
-use super::since;
-use std::time::Instant;
+use crate::clock::Timestamp;
 
 /// How long is counted for that, in microseconds.
 pub const SLOT: u64 = 50_000;
@@ -13,7 +12,6 @@ const CELLS: usize = 1024;
 /// Counts of the present slot and the one before.
 #[derive(Debug)]
 pub(super) struct Demand {
-    origin: Instant,
     cells: Box<[DemandCell]>,
 }
 
@@ -27,7 +25,6 @@ struct DemandCell {
 impl Default for Demand {
     fn default() -> Self {
         Self {
-            origin: Instant::now(),
             cells: vec![DemandCell::default(); CELLS].into(),
         }
     }
@@ -35,21 +32,21 @@ impl Default for Demand {
 
 impl Demand {
     /// A request for the key with this hash.
-    pub(super) fn rises(&mut self, hash: u64, now: Instant) {
-        let slot = since(self.origin, now) / SLOT;
+    pub(super) fn rises(&mut self, hash: u64, now: Timestamp) {
+        let slot = now.micros() / SLOT;
         let cell = &mut self.cells[index(hash)];
         *cell = cell.at(slot);
         cell.now = cell.now.saturating_add(1);
     }
 
     /// Is it asked for often?
-    pub(super) fn is_busy(&self, hash: u64, now: Instant) -> bool {
+    pub(super) fn is_busy(&self, hash: u64, now: Timestamp) -> bool {
         let cell = self.at(hash, now);
         u64::from(cell.now.max(cell.before)) >= BUSY
     }
 
     /// Requests in the last whole slot, or so far.
-    pub(super) fn of(&self, hash: u64, now: Instant) -> u64 {
+    pub(super) fn of(&self, hash: u64, now: Timestamp) -> u64 {
         let cell = self.at(hash, now);
         u64::from(if cell.before > 0 {
             cell.before
@@ -58,8 +55,8 @@ impl Demand {
         })
     }
 
-    fn at(&self, hash: u64, now: Instant) -> DemandCell {
-        self.cells[index(hash)].at(since(self.origin, now) / SLOT)
+    fn at(&self, hash: u64, now: Timestamp) -> DemandCell {
+        self.cells[index(hash)].at(now.micros() / SLOT)
     }
 }
 

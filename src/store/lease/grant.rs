@@ -1,154 +1,101 @@
-//! Permits of several limits of one request. A permit is taken when nothing else can refuse the request: who is refused
-//! by another of his limits takes none, orders none, and keeps none from those who are served.
+//! Permits of several limits of one request. A permit is taken when no other limit can refuse the request: a request that
+//! another of its limits refuses takes none, orders none, and keeps none from the requests that are served.
 
-use super::key_lease::KeyLease;
-use super::{BRISK, Leases, entry, may_take, since};
+use super::{BRISK, Leases, entry, may_take};
 use crate::clock::Timestamp;
-use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
-use crate::store::answers::Answers;
+use crate::limit::verdict::{VerdictOutcome, Wait};
+use crate::store::answers::{Answers, Evidence, LimitAnswer, UnknownCause};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
 use smallvec::SmallVec;
-use std::time::{Duration, Instant};
 
 /// When it is tried again whether calls take long still.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: u64 = 1_000_000;
 
-/// One charge that was made with others.
+/// A permit that a request sees, or has taken.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Grant {
-    /// What who takes it is told.
-    pub(in crate::store) verdict: Verdict,
-    /// Whether it was charged for this request, or for whoever comes.
-    pub(in crate::store) by: Decider,
-    /// What the store's clock shows.
-    pub(in crate::store) at: Timestamp,
-    /// The call that brought it, as the news count time.
-    asked: u64,
+    /// The position of its check in the request.
+    pub(in crate::store) index: usize,
+    /// What the permit says.
+    pub(in crate::store) answer: LimitAnswer,
+    /// When the call was sent that brought it.
+    sent: Timestamp,
 }
 
-/// That there is none, nor will be for a while.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LeaseRefusal {
-    verdict: Verdict,
-    at: Timestamp,
-}
-
-/// Permits that a request sees, or has taken, by the positions of its checks.
-pub(in crate::store) type Grants = SmallVec<[(usize, Grant); 1]>;
-
-impl Grant {
-    pub(super) fn of(held: &KeyLease, now: Instant, by: Decider) -> Self {
-        Self {
-            verdict: held.verdict(now, by == Decider::Redis),
-            by,
-            at: at(held, now),
-            asked: held.last.map_or(0, |last| last.asked),
-        }
-    }
-
-    /// What it says of a request with this check alone.
-    pub(super) fn half(self, check: &Check<'_>) -> Answers {
-        let mut half = Answers::whole(self.at, std::iter::once(check.nobody()).collect());
-        half.said.push((0, self.verdict));
-        half
-    }
-}
-
-impl LeaseRefusal {
-    pub(super) fn of(held: &KeyLease, now: Instant) -> Self {
-        Self {
-            verdict: held.refusal(now),
-            at: at(held, now),
-        }
-    }
-
-    fn wait(&self) -> Wait {
-        match self.verdict.outcome {
-            VerdictOutcome::Refuse(wait) => wait,
-            VerdictOutcome::Admit { .. } => Wait::Micros(0),
-        }
-    }
-
-    /// What is known of `checks`, whose number `index` refuses: of the others nothing.
-    pub(super) fn half(self, index: usize, checks: &[Check<'_>]) -> Answers {
-        let mut half = Answers::whole(self.at, checks.iter().map(Check::nobody).collect());
-        half.said.push((index, self.verdict));
-        let others = (0..checks.len()).filter(|other| *other != index);
-        half.others
-            .extend(others.map(|other| (other, Decider::Open)));
-        half
-    }
-}
-
-/// What the store's clock shows where nobody asks it.
-fn at(held: &KeyLease, now: Instant) -> Timestamp {
-    let at = held.last.map(|last| last.at.plus(since(last.sent, now)));
-    at.unwrap_or_default()
-}
+/// The permits of one request.
+pub(in crate::store) type Grants = SmallVec<[Grant; 1]>;
 
 impl Leases {
-    /// Of which of `checks` there is a permit now. LeaseAnswer is none.
+    /// The permits that there are for `checks` now. None is taken.
     ///
     /// # Errors
-    /// With what is known of the request where one of them has none for a while.
+    /// With the answers of the request where one of its limits has no permit for a while: nothing is known of the others.
     pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Grants, Box<Answers>> {
-        let now = Instant::now();
-        let (mut found, mut refused) = (Grants::new(), None::<(usize, LeaseRefusal)>);
-        for (index, check) in checks
-            .iter()
-            .enumerate()
-            .filter(|(_, check)| may_take(check))
-        {
+        let now = self.clock.now();
+        let (mut found, mut refused) = (Grants::new(), None::<LimitAnswer>);
+        let leased = checks.iter().enumerate();
+        for (index, check) in leased.filter(|(_, check)| may_take(check)) {
             self.with(check, |held| {
-                held.renew(check, &self.news, now);
+                held.renew(check, &self.invalidation, now);
                 if held.has(now) && held.took <= BRISK {
-                    found.push((index, Grant::of(held, now, Decider::Lease)));
+                    found.push(Grant {
+                        index,
+                        answer: held.admission(now, Decider::Lease),
+                        sent: held.last.map_or(now, |last| last.sent),
+                    });
                 } else if now < held.paused {
-                    let refusal = LeaseRefusal::of(held, now);
-                    if refused.is_none_or(|(_, other)| other.wait() < refusal.wait()) {
-                        refused = Some((index, refusal));
+                    let refusal = held.refusal(now);
+                    if refused.is_none_or(|other| wait(&other) < wait(&refusal)) {
+                        refused = Some(refusal);
                     }
                 }
             });
         }
-        match refused {
-            None => Ok(found),
-            Some((index, refusal)) => Err(Box::new(refusal.half(index, checks))),
-        }
+        let Some(refusal) = refused else {
+            return Ok(found);
+        };
+        let mut answers = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
+        answers.at = refusal.at;
+        answers.replace(&[refusal]);
+        Err(Box::new(answers))
     }
 
     /// Takes the permits that were `seen`, but for those that are gone.
     pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Grants) -> Grants {
-        let now = Instant::now();
-        let drawn = seen.iter().filter_map(|(index, _)| {
-            let check = checks.get(*index)?;
-            let permit = self.with(check, |held| {
-                held.renew(check, &self.news, now);
+        let now = self.clock.now();
+        let drawn = seen.iter().filter_map(|grant| {
+            let check = checks.get(grant.index)?;
+            let drawn = self.with(check, |held| {
+                held.renew(check, &self.invalidation, now);
                 held.has(now).then(|| {
                     held.permits -= 1;
-                    Grant::of(held, now, Decider::Lease)
+                    Grant {
+                        answer: held.admission(now, Decider::Lease),
+                        sent: held.last.map_or(now, |last| last.sent),
+                        ..*grant
+                    }
                 })
             });
-            Some((*index, permit.flatten()?))
+            drawn.flatten()
         });
         drawn.collect()
     }
 
-    /// Puts back what nobody has used.
-    pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], hand: &Grants) {
-        let now = Instant::now();
-        for (index, permit) in hand {
-            if let Some(check) = checks.get(*index) {
-                self.with(check, |held| held.put_back(permit.asked, now));
+    /// Puts permits back that were not used.
+    pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], grants: &Grants) {
+        let now = self.clock.now();
+        for grant in grants {
+            if let Some(check) = checks.get(grant.index) {
+                self.with(check, |held| held.put_back(grant.sent, now));
             }
         }
     }
 
-    /// A request was admitted that needed a permit of this one. Should a call bring some for those who come next?
+    /// A request was admitted that needed a permit of this limit. Should a call bring some for the requests that come next?
     pub(in crate::store) fn runs_short(&self, check: &Check<'_>) -> bool {
-        let now = Instant::now();
-        let hash = self.news.hash(check.limit.id, check.key);
+        let now = self.clock.now();
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         self.rises(check);
         let Some(terms) = check.limit.leases() else {
             return false;
@@ -157,20 +104,32 @@ impl Leases {
             return false;
         }
         let mut all = self.held.borrow_mut();
-        let Some(held) = entry(&mut all, (hash, check), (true, now)) else {
+        let Some(held) = entry(&mut all, hash, check, true, now) else {
             return false;
         };
-        held.renew(check, &self.news, now);
+        held.renew(check, &self.invalidation, now);
         if held.asking || held.has(now) || now < held.paused {
             return false;
         }
-        // Permits that came so late would have ended before whoever sees them is admitted by the others.
-        let is_slow = held.took > BRISK && held.last.is_some_and(|last| now < last.sent + AGAIN);
+        // Permits that came so late would have ended before a request that sees them is admitted by its other limits.
+        let is_slow =
+            held.took > BRISK && held.last.is_some_and(|last| now < last.sent.plus(AGAIN));
         held.leave();
         if is_slow || held.spare(terms, now) == 0 {
             return false;
         }
         (held.asking, held.sent, held.waiting) = (true, false, 0);
         true
+    }
+}
+
+fn wait(answer: &LimitAnswer) -> Wait {
+    match answer.evidence {
+        Evidence::Verdict(verdict) => match verdict.outcome {
+            VerdictOutcome::Refuse(wait) => wait,
+            VerdictOutcome::Admit { .. } => Wait::Micros(0),
+        },
+        Evidence::Measured(measured) => measured.wait,
+        Evidence::Unknown(_) => Wait::Micros(0),
     }
 }

@@ -3,21 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use super::{TAIL, demand, since};
+use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
 use crate::limit::BucketState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
-use crate::limit::{LeaseTerms, Limit, Rule, State};
-use crate::store::answers::Answers;
+use crate::limit::{LeaseTerms, Limit, Rule, State, Ticket};
+use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
+use crate::store::decider::Decider;
 use crate::store::invalidation::Invalidation;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// A bucket that fills within so many microseconds can spare what is lost of it while it is not half used up.
@@ -36,48 +36,47 @@ pub(super) struct KeyLease {
     pub(super) key: SmallVec<[u8; 16]>,
     /// Not used yet, and until when they may be.
     pub(super) permits: u32,
-    pub(super) until: Instant,
-    /// Charged for those who waited when the call was sent.
+    pub(super) until: Timestamp,
+    /// Charged for the requests that waited when the call was sent.
     pub(super) due: u32,
     /// Calls so far.
     pub(super) turn: u64,
     /// A call is under way, or is about to be.
     pub(super) asking: bool,
-    /// It has been sent: who comes now is not charged by it.
+    /// It has been sent: a request that comes now is not charged by it.
     pub(super) sent: bool,
     /// The last call failed.
     pub(super) failed: bool,
     /// Wait for the next call.
     pub(super) waiting: u32,
     /// How long the last call took.
-    pub(super) took: Duration,
+    pub(super) took: u64,
     /// Units of a bucket that may yet be lost, as of that instant.
-    spare: (f64, Instant),
-    /// Nobody asks before that: too little would have come back.
-    pub(super) paused: Instant,
+    spare: (f64, Timestamp),
+    /// No call asks before that: too little would have come back.
+    pub(super) paused: Timestamp,
     pub(super) last: Option<LeaseCall>,
-    /// Of an earlier call, as the news count its time: not used, and not to be used any more.
-    pub(super) left: SmallVec<[(u64, u32); 2]>,
+    /// Of earlier calls, by when they were sent: not used, and not to be used any more.
+    pub(super) left: SmallVec<[(Timestamp, u32); 2]>,
     pub(super) answered: Rc<Notify>,
 }
 
 /// The last answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LeaseCall {
-    /// When it was asked, by the worker's clock and as the news count time.
-    pub(super) sent: Instant,
-    pub(super) asked: u64,
-    /// When the answer was here: who is told a wait is told it from then on, so that it is never too short.
-    told: Instant,
+pub(in crate::store) struct LeaseCall {
+    /// When it was sent.
+    pub(super) sent: Timestamp,
+    /// When the answer was here: waits count from then on, so that none is too short.
+    told: Timestamp,
     pub(super) at: Timestamp,
     pub(super) measured: Measurement,
     /// Units that it charged, and what was left then.
-    pub(super) charged: u32,
+    pub(in crate::store) charged: u32,
     pub(super) verdict: Verdict,
 }
 
 impl KeyLease {
-    pub(super) fn new(hash: u64, check: &Check<'_>, now: Instant) -> Self {
+    pub(super) fn new(hash: u64, check: &Check<'_>, now: Timestamp) -> Self {
         Self {
             hash,
             limit: Arc::clone(check.limit),
@@ -90,7 +89,7 @@ impl KeyLease {
             sent: false,
             failed: false,
             waiting: 0,
-            took: Duration::ZERO,
+            took: 0,
             // One worker's share, as soon as that is known.
             spare: (f64::INFINITY, now),
             paused: now,
@@ -105,8 +104,8 @@ impl KeyLease {
     }
 
     /// Nothing of a counter that was reset is in hand, nor under numbers that are others now.
-    pub(super) fn renew(&mut self, check: &Check<'_>, news: &Invalidation, now: Instant) {
-        let is_reset = |last: &LeaseCall| news.is_reset(self.hash, last.asked);
+    pub(super) fn renew(&mut self, check: &Check<'_>, invalidation: &Invalidation, now: Timestamp) {
+        let is_reset = |last: &LeaseCall| invalidation.is_reset(self.hash, last.sent);
         if self.last.as_ref().is_some_and(is_reset) {
             (self.permits, self.last, self.paused) = (0, None, now);
         }
@@ -122,7 +121,7 @@ impl KeyLease {
         let units = std::mem::take(&mut self.permits);
         self.lose(units);
         if let Some(last) = self.last {
-            self.owe(last.asked, units);
+            self.owe(last.sent, units);
         }
     }
 
@@ -137,8 +136,8 @@ impl KeyLease {
 
     /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
     /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share
-    /// at once. One that fills within seconds, and is not half used up, has it back before anybody lacks it.
-    pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Instant) -> u32 {
+    /// at once. One that fills within seconds, and is not half used up, has it back before a request lacks it.
+    pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Timestamp) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());
         let count = u128::from(self.limit.rate.count.get());
@@ -148,7 +147,7 @@ impl KeyLease {
             return u32::MAX;
         }
         let (spare, then) = self.spare;
-        let back = since(then, now) as f64 / self.limit.rate.period.get() as f64
+        let back = now.since(then) as f64 / self.limit.rate.period.get() as f64
             * f64::from(self.limit.rate.count.get())
             / LOST;
         let spare = (spare + back).min(f64::from(terms.most));
@@ -158,53 +157,74 @@ impl KeyLease {
     }
 
     /// So many of what was charged in that call are to go back when its time is over.
-    pub(super) fn owe(&mut self, asked: u64, units: u32) {
+    pub(super) fn owe(&mut self, sent: Timestamp, units: u32) {
         if units == 0 {
             return;
         }
-        if let Some((_, owed)) = self.left.iter_mut().find(|(left, _)| *left == asked) {
+        if let Some((_, owed)) = self.left.iter_mut().find(|(left, _)| *left == sent) {
             *owed += units;
             return;
         }
         if self.left.len() >= MOST_OWED {
             self.left.remove(0);
         }
-        self.left.push((asked, units));
+        self.left.push((sent, units));
     }
 
     /// Is there a permit that may be used now?
-    pub(super) fn has(&self, now: Instant) -> bool {
+    pub(super) fn has(&self, now: Timestamp) -> bool {
         self.permits > 0 && now < self.until
     }
 
     /// Takes one back that was in hand after that call.
-    pub(super) fn put_back(&mut self, asked: u64, now: Instant) {
-        let is_last = self.last.is_some_and(|last| last.asked == asked);
-        match is_last && now < self.until {
-            true => self.permits += 1,
-            false => self.owe(asked, 1),
+    pub(super) fn put_back(&mut self, sent: Timestamp, now: Timestamp) {
+        let is_last = self.last.is_some_and(|last| last.sent == sent);
+        if is_last && now < self.until {
+            self.permits += 1;
+        } else {
+            self.owe(sent, 1);
         }
     }
 
     /// Takes what was not used of the call that was asked at that instant.
-    pub(super) fn take(&mut self, asked: u64) -> u32 {
+    pub(super) fn take(&mut self, sent: Timestamp) -> u32 {
         let mut units = 0;
-        if self.last.is_some_and(|last| last.asked == asked) {
-            // Who has not come for what was brought for him by now has left.
+        if self.last.is_some_and(|last| last.sent == sent) {
+            // A request that has not come for its permit by now has left.
             units = std::mem::take(&mut self.permits) + std::mem::take(&mut self.due);
             self.lose(units);
         }
         self.left.retain(|(left, more)| {
-            let is_it = *left == asked;
+            let is_it = *left == sent;
             units += if is_it { *more } else { 0 };
             !is_it
         });
         units
     }
 
-    /// What an admitted request is told. Never more than there is: of the permits in hand nobody else takes any, of what
-    /// else was left others may have.
-    pub(super) fn verdict(&self, now: Instant, by_call: bool) -> Verdict {
+    /// The answer to a request that takes a permit, charged by a call for it (`Redis`) or earlier (`Lease`).
+    pub(super) fn admission(&self, now: Timestamp, by: Decider) -> LimitAnswer {
+        self.answer(by, now, self.verdict(now, by == Decider::Redis))
+    }
+
+    /// The answer to a request in the pause before the next call.
+    pub(super) fn refusal(&self, now: Timestamp) -> LimitAnswer {
+        self.answer(Decider::Remembered, now, self.pause(now))
+    }
+
+    fn answer(&self, by: Decider, now: Timestamp, verdict: Verdict) -> LimitAnswer {
+        let at = self.last.map(|last| last.at.plus(now.since(last.sent)));
+        LimitAnswer {
+            limit: self.limit.id,
+            by,
+            at: at.unwrap_or_default(),
+            evidence: Evidence::Verdict(verdict),
+        }
+    }
+
+    /// The verdict of a permit. It names no more than there is: no other request takes of the permits here, of what else
+    /// was left others may have.
+    fn verdict(&self, now: Timestamp, by_call: bool) -> Verdict {
         let Some(last) = &self.last else {
             return Verdict {
                 outcome: VerdictOutcome::Admit { delay: 0 },
@@ -216,18 +236,18 @@ impl KeyLease {
         Verdict {
             outcome: VerdictOutcome::Admit { delay: 0 },
             remaining: left + u64::from(self.permits),
-            reset: last.verdict.reset.saturating_sub(since(last.sent, now)),
+            reset: last.verdict.reset.saturating_sub(now.since(last.sent)),
         }
     }
 
-    /// What a request is told while nobody asks.
-    pub(super) fn refusal(&self, now: Instant) -> Verdict {
+    /// The verdict while no call asks for permits.
+    fn pause(&self, now: Timestamp) -> Verdict {
         let pause = self.pause_left(now);
         let wait = self
             .last
             .as_ref()
             .map_or(pause, |last| pause.max(self.next(last, now)));
-        let of = |last: &LeaseCall| last.verdict.reset.saturating_sub(since(last.sent, now));
+        let of = |last: &LeaseCall| last.verdict.reset.saturating_sub(now.since(last.sent));
         Verdict {
             outcome: VerdictOutcome::Refuse(Wait::Micros(wait.max(1))),
             remaining: 0,
@@ -235,26 +255,25 @@ impl KeyLease {
         }
     }
 
-    /// For how many microseconds from `now` on nobody asks, rounded up.
-    pub(super) fn pause_left(&self, now: Instant) -> u64 {
-        let left = self.paused.saturating_duration_since(now);
-        u64::try_from(left.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
+    /// For how many microseconds from `now` on no call is made.
+    pub(super) fn pause_left(&self, now: Timestamp) -> u64 {
+        self.paused.since(now)
     }
 
-    /// When there is room for one more, as of `now`, if nobody takes or gives back anything.
-    fn next(&self, last: &LeaseCall, now: Instant) -> u64 {
+    /// When there is room for one more, as of `now`, if nothing is taken or refunded.
+    fn next(&self, last: &LeaseCall, now: Timestamp) -> u64 {
         let (Rule::TokenBucket(TokenBucket { interval, .. })
         | Rule::LeakyBucket(LeakyBucket { interval, .. })) = &self.limit.rule
         else {
-            // How long a window stays full the store has said. That is remembered as well, but for refusals while something
+            // The store's answer says how long a window stays full. That is remembered as well, but for refusals while something
             // may be on its way back.
             return match last.measured.wait {
-                Wait::Micros(full) => full.saturating_sub(since(last.told, now)),
+                Wait::Micros(full) => full.saturating_sub(now.since(last.told)),
                 Wait::Never => 0,
             };
         };
         let state = BucketState::at_level(last.at, last.measured.span, *interval);
-        let at = last.at.plus(since(last.told, now));
+        let at = last.at.plus(now.since(last.told));
         let (measured, _) = self.limit.check(Some(&State::Bucket(state)), at, Cost::ONE);
         match measured.wait {
             Wait::Micros(wait) => wait,
@@ -262,8 +281,8 @@ impl KeyLease {
         }
     }
 
-    /// How much to ask for: for those who wait, and for those who come soon.
-    pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Instant) -> u32 {
+    /// How many units to ask for: for the requests that wait, and for those that come soon.
+    pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Timestamp) -> u32 {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;
         let soon = u32::try_from(soon).unwrap_or(u32::MAX);
@@ -280,26 +299,48 @@ impl KeyLease {
             (None, _) => terms.padding(0),
             (Some(last), _) => {
                 let level = last.measured.span.whole;
-                terms.padding(level.saturating_sub(since(last.sent, now)))
+                terms.padding(level.saturating_sub(now.since(last.sent)))
             }
         };
         self.waiting.saturating_add(later).saturating_add(padding)
     }
 
-    /// Takes over what a call for `asked` units has brought.
-    pub(super) fn fill(
+    /// Takes over what a call has brought, or that it failed.
+    pub(super) fn called(
         &mut self,
+        check: &Check<'_>,
         terms: &LeaseTerms,
-        (last, asked): (LeaseCall, u32),
-        now: Instant,
+        order: LeaseOrder,
+        brought: Option<LeaseCall>,
+        now: Timestamp,
     ) {
+        self.asking = false;
+        self.took = now.since(order.sent);
+        self.turn += 1;
+        let is_same = Arc::ptr_eq(&self.limit, check.limit);
+        if let Some(gone) = brought.filter(|_| !is_same) {
+            self.owe(gone.sent, gone.charged);
+        }
+        if let (Some(before), due) = (self.last, std::mem::take(&mut self.due)) {
+            self.owe(before.sent, due);
+        }
+        let brought = brought.filter(|_| is_same);
+        self.failed = brought.is_none();
+        self.permits = 0;
+        if let Some(brought) = brought {
+            self.fill(terms, brought, order.units, now);
+        }
+    }
+
+    /// Takes over what a call for `asked` units has brought.
+    fn fill(&mut self, terms: &LeaseTerms, last: LeaseCall, asked: u32, now: Timestamp) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
-        self.until = last.sent + Duration::from_micros(lasting);
+        self.until = last.sent.plus(lasting);
         self.permits = if now < self.until { permits } else { 0 };
         if terms.give_back() {
-            self.owe(last.asked, rest - self.permits);
+            self.owe(last.sent, rest - self.permits);
         }
         if self.permits == 0 {
             self.lose(rest);
@@ -307,33 +348,40 @@ impl KeyLease {
         // For how long a window stays full its own refusal says, which comes next.
         let is_told = terms.loses() || last.charged == 0;
         if last.charged < asked && terms.trickles() && is_told {
-            self.paused = last.sent + Duration::from_micros(terms.pause);
+            self.paused = last.sent.plus(terms.pause);
         }
         self.last = Some(last);
     }
 }
 
 impl LeaseCall {
-    pub(super) fn of(
+    /// What the answers to `order`, asked by `check`, have brought; they were here at `told`.
+    pub(in crate::store) fn of(
         check: &Check<'_>,
         terms: &LeaseTerms,
-        half: &Answers,
-        (sent, asked, told): (Instant, u64, Instant),
+        order: LeaseOrder,
+        answers: &Answers,
+        told: Timestamp,
     ) -> Option<Self> {
-        let measured = *half.measured.first()?;
+        let measured = *answers.first()?.measured()?;
         let charged = match measured.wait {
             Wait::Micros(0) => measured.granted.unwrap_or(check.cost),
             _ => Cost::ZERO,
         };
-        let verdict = terms.asks.rule.verdict(measured, half.at, charged, true);
+        let verdict = terms.asks.rule.verdict(measured, answers.at, charged, true);
         Some(Self {
-            sent,
-            asked,
+            sent: order.sent,
             told,
-            at: half.at,
+            at: answers.at,
             measured,
             charged: charged.units(),
             verdict,
         })
+    }
+
+    /// The ticket of so many of its units that go back.
+    pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
+        let ticket = limit.rule.ticket(self.at, self.measured, Cost::new(units));
+        limit.abandoned(ticket, self.at)
     }
 }

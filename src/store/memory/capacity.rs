@@ -1,7 +1,7 @@
-//! Who may still put a counter in: a quarter of the room is kept in equal parts for the limits in force, the rest is
+//! Which limit may still add a counter: a quarter of the room is kept in equal parts for the limits in force, the rest is
 //! everybody's.
 //!
-//! What a limit has beyond its part lies in the common room, so that whoever fills the store with invented keys of one
+//! What a limit has beyond its part lies in the common room, so that a flood of invented keys of one
 //! limit takes nothing of what is kept for the others. The last place of a part is for the limit's overflow key. What is
 //! counted changes only where a counter comes or goes, and under the lock of its shard.
 
@@ -26,7 +26,7 @@ pub(super) struct Capacity {
     shared: AtomicUsize,
     /// Places kept for each limit, without that of its overflow key.
     part: usize,
-    /// What is nobody's, and how many counters lie there.
+    /// The common room, and how many counters lie there.
     common: usize,
     beyond: AtomicUsize,
     /// By limits in force, and by those that were when their counters came.
@@ -57,7 +57,7 @@ impl Capacity {
         }
     }
 
-    /// The same room of `whole` places shared out to the limits that are in force from now on, with what is in it.
+    /// This room of `whole` places, shared out to the limits that are in force from now on, with what is in it.
     /// Every shard is locked: nothing comes or goes meanwhile. `count` says anew what each limit has.
     pub(super) fn shared_out(
         &self,
@@ -68,7 +68,7 @@ impl Capacity {
         let part = (whole / KEPT).checked_div(limits.len()).unwrap_or(0);
         let before = match self.strangers.keys.load(Ordering::Relaxed) {
             0 => self.counts(),
-            // Whose they are is known to the counters alone.
+            // Only the counters say to which limits they belong.
             _ => count(),
         };
         let mut room = Self {
@@ -116,7 +116,7 @@ impl Capacity {
         let is_own = held.keys.fetch_add(1, Ordering::Relaxed) < held.part;
         let is_room = is_own || self.beyond.fetch_add(1, Ordering::Relaxed) < self.common;
         let fits = self.keys.fetch_add(1, Ordering::Relaxed) < self.most && is_room;
-        // Somebody else was there first.
+        // Another worker was there first.
         if !fits {
             self.give_back(limit);
         }

@@ -1,4 +1,4 @@
-//! One counter in memory: whose it is, its state, and until when it matters.
+//! One counter in memory: its limit and key, its state, and until when it matters.
 
 use crate::clock::Timestamp;
 use crate::limit::FOREVER;
@@ -75,7 +75,7 @@ impl Expiry {
     }
 }
 
-/// Nobody can be lost here without the counter: a slot is taken until it is given back.
+/// No request is lost here without its counter: a slot is taken until it is given back.
 fn kept(mut change: Change) -> Change {
     if let Update::Slots(leasing) = &mut change.update {
         leasing.until = FOREVER;

@@ -1,23 +1,65 @@
 //! What comes back: charges that are given back, and repeats that have not gone free after all.
 
-use super::{MemoryStore, OVERFLOW, record_key, shelf};
+use super::{MemoryQuestion, MemoryStore, OVERFLOW, record_key, shelf};
 use crate::clock::Timestamp;
 use crate::limit::RecordState;
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat};
 use crate::limit::{Limit, Refund, State, Ticket};
-use crate::store::Check;
+use crate::store::check::Check;
+use crate::store::refund::RefundOutcome;
+use crate::store::reservation::Charge;
+use crate::store::settlement::{Correction, surcharge};
+use std::num::NonZeroU32;
 
 impl MemoryStore {
-    /// Gives back what `ticket` was charged, as far as nobody counts on it. Was that anything?
+    /// Refunds what `ticket` was charged, as far as no other charge counts on it. Was that anything?
     pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) -> bool {
         self.refund_at(limit, key, ticket, self.clock.now())
     }
 
-    /// The same, with the instant given.
+    /// Refunds at an instant that is given.
     pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) -> bool {
         self.give_back((limit, key), ticket, |state| {
             limit.rule.refund(state, now, ticket)
         })
+    }
+
+    /// Refunds a charge, as far as no other charge counts on it.
+    pub(in crate::store) fn refund_charge(&self, charge: &Charge) -> RefundOutcome {
+        if self.refund(&charge.limit, &charge.key, charge.ticket) {
+            RefundOutcome::Refunded
+        } else {
+            RefundOutcome::Declined
+        }
+    }
+
+    /// Makes a charge, made as one of so many gateways, one of `truth`.
+    pub(in crate::store) fn settle_charge(
+        &self,
+        charge: &Charge,
+        truth: Cost,
+        gateways: NonZeroU32,
+    ) {
+        let Charge { limit, key, .. } = charge;
+        let truth = match gateways {
+            NonZeroU32::MIN => truth,
+            _ => limit.share(truth, gateways),
+        };
+        match charge.correction(truth) {
+            Some(Correction::Less(ticket)) => self.correct(limit, key, ticket),
+            Some(Correction::More(overdraft, cost)) => {
+                let key = if charge.ticket.overflow {
+                    OVERFLOW
+                } else {
+                    key
+                };
+                let overdraft = overdraft.overdraft_as_one_of(gateways);
+                let check = surcharge(&overdraft, key, cost);
+                self.measure(&[check], MemoryQuestion::now(false));
+            }
+            None => {}
+        }
     }
 
     /// Gives back what a charge was too much.
@@ -27,7 +69,7 @@ impl MemoryStore {
         });
     }
 
-    /// The same, now.
+    /// Gives back now what a charge was too much.
     pub fn correct(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
         self.correct_at(limit, key, ticket, self.clock.now());
     }
@@ -45,7 +87,7 @@ impl MemoryStore {
             self.undo_repeat(check, at);
             return true;
         }
-        let ticket = check.ticket(at, measured);
+        let ticket = check.ticket(at, measured, NonZeroU32::MIN);
         ticket.is_none_or(|ticket| {
             self.give_back((limit, key), ticket, |state| {
                 limit.rule.refund(state, now, ticket)

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// Where nothing could be cleared, nothing is looked for again in so many microseconds: whoever floods a full store would
+/// Where nothing could be cleared, nothing is looked for again in so many microseconds: a flood of keys in a full store would
 /// have the whole shard read for every key.
 const BARREN: u64 = 50_000;
 
@@ -73,7 +73,7 @@ impl CounterTable {
         self.entries.get_bucket(index)
     }
 
-    /// The same, to be changed.
+    /// The entry there, to be changed.
     pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Entry> {
         self.entries.get_bucket_mut(index)
     }

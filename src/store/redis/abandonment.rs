@@ -7,9 +7,11 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::Measurement;
-use crate::store::answers::TentativeCharge;
-use crate::store::check::{Charge, Check, Refund};
+use crate::limit::verdict::Wait;
+use crate::store::answers::LimitAnswer;
+use crate::store::check::Check;
+use crate::store::decider::Decider;
+use crate::store::reservation::{Charge, Refund, Reservation};
 use crate::store::shadow::{Charges, Groups, groups};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -60,14 +62,19 @@ impl Abandonments {
         let Ok((at, measured)) = reply else {
             return;
         };
-        let charged = Charges::by(&request.groups, &measured, false);
+        let admits = |index: usize, _| {
+            let measured = measured.get(index);
+            measured.is_none_or(|measured| measured.wait == Wait::Micros(0))
+        };
+        let charged = Charges::by(&request.groups, admits, false);
         for owned in &request.charges {
             let check = owned.check();
             let measured = measured
                 .get(owned.index)
                 .filter(|_| charged.has(owned.index));
             let Some(measured) = measured else { continue };
-            if let Some(charge) = tentative(&check, at, *measured)
+            let answer = LimitAnswer::measurement(&check, Decider::Redis, at, *measured);
+            if let Some(charge) = answer.reservation(&check)
                 && !self.hand_over(request.clock, &charge)
             {
                 self.refund(request.clock, Refund::from(&charge.charge));
@@ -84,25 +91,21 @@ impl Abandonments {
 
     /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
     /// in their order.
-    pub(super) fn cancel(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
-        for tentative in charged {
-            if !self.hand_over(clock, tentative) {
-                let Charge {
-                    limit, key, ticket, ..
-                } = &tentative.charge;
-                let ticket = limit.abandoned(*ticket, tentative.at);
-                self.refund(clock, Refund { limit, key, ticket });
+    pub(super) fn cancel(&self, clock: Option<Timestamp>, charged: &[Reservation]) {
+        for reservation in charged {
+            if !self.hand_over(clock, reservation) {
+                self.refund(clock, Refund::from(&reservation.cancelled()));
             }
         }
     }
 
     /// Hands a place in a queue over, if there is a handler for it.
-    pub(super) fn hand_over(&self, clock: Option<Timestamp>, tentative: &TentativeCharge) -> bool {
-        let is_place = tentative.charge.limit.rule.queues() && clock.is_none();
+    pub(super) fn hand_over(&self, clock: Option<Timestamp>, reservation: &Reservation) -> bool {
+        let is_place = reservation.charge.limit.rule.queues() && clock.is_none();
         let Some(handler) = self.tickets.get().filter(|_| is_place) else {
             return false;
         };
-        handler(tentative.charge.clone(), tentative.turn);
+        handler(reservation.charge.clone(), reservation.turn);
         true
     }
 }
@@ -185,24 +188,6 @@ impl Drop for PendingAnswer<'_> {
             Err(oneshot::error::TryRecvError::Closed) => {}
         }
     }
-}
-
-/// What `check` was charged at `at`, if anything, before it is known whether its request goes on.
-pub(super) fn tentative(
-    check: &Check<'_>,
-    at: Timestamp,
-    measured: Measurement,
-) -> Option<TentativeCharge> {
-    Some(TentativeCharge {
-        charge: Charge {
-            limit: Arc::clone(check.limit),
-            key: Box::from(check.key),
-            ticket: check.ticket(at, measured)?,
-            by: None,
-        },
-        at,
-        turn: check.turn(at, measured),
-    })
 }
 
 /// A slot or a place in a queue is of no use to a request that has left; of other charges the limit says so.

@@ -6,7 +6,7 @@ use super::layout;
 use super::question::{self, DecisionRequest, Question};
 use super::stats::Stats;
 use crate::limit::{Limit, LimitId, wire};
-use crate::store::check::Refund;
+use crate::store::reservation::Refund;
 use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::store::shadow;
 use std::cell::RefCell;

@@ -13,9 +13,11 @@ use super::reply::{self, ReplyError, ScriptReply};
 use super::slot::CallRoute;
 use crate::clock::Timestamp;
 use crate::store::answers::Answers;
-use crate::store::check::{Check, Refund};
+use crate::store::check::Check;
+use crate::store::decider::Decider;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
+use crate::store::reservation::Refund;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tokio::sync::oneshot;
@@ -199,10 +201,7 @@ pub(super) fn answers(
     checks: &[Check<'_>],
 ) -> Result<Answers, StoreError> {
     match reply {
-        Ok(Ok((at, mut measured))) => {
-            measured.truncate(checks.len());
-            Ok(Answers::whole(at, measured))
-        }
+        Ok(Ok((at, measured))) => Ok(Answers::measured(checks, Decider::Redis, at, measured)),
         Ok(Err(ReplyError::Store(error))) => Err(error),
         Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
             Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {

@@ -239,7 +239,12 @@ fn one(range: &Value, asked: &Address) -> Result<Option<SlotRange>, StoreError> 
     let [host, port, ..] = &master[..] else {
         return Err(ODD);
     };
-    let number = |value| from_redis_value_ref::<u16>(value).map_err(|_| ODD);
+    // The crate's own conversion to u16 wraps.
+    let number = |value| {
+        let number = from_redis_value_ref::<i64>(value).ok();
+        let number = number.and_then(|number| u16::try_from(number).ok());
+        number.ok_or(ODD)
+    };
     let (first, last, port) = (number(first)?, number(last)?, number(port)?);
     if first > last || usize::from(last) >= SLOTS {
         return Err(ODD);

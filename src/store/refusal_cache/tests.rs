@@ -13,8 +13,9 @@ use crate::limit::rate::Rate;
 use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Ruling, VerdictOutcome};
-use crate::store::MemoryStore;
+use crate::store::{MemoryQuestion, MemoryStore, StoreDecision};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000;
 const NOON: u64 = 1_790_000_000_000_000;
@@ -68,7 +69,6 @@ fn limits() -> Vec<Arc<Limit>> {
 
 /// A worker before a store, and time that is moved by hand.
 struct World {
-    begun: Instant,
     passed: u64,
     known: Rc<RefusalCache>,
     store: MemoryStore,
@@ -81,7 +81,6 @@ impl World {
     fn new() -> Self {
         Self {
             known: Rc::new(RefusalCache::new(Invalidation::default())),
-            begun: Instant::now() + Duration::from_millis(1),
             passed: 0,
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX),
             asked: 0,
@@ -89,8 +88,12 @@ impl World {
         }
     }
 
-    fn now(&self) -> Instant {
-        self.begun + Duration::from_micros(self.passed)
+    /// A call that takes no time.
+    fn call(&self) -> CallTimes {
+        CallTimes {
+            sent: self.at(),
+            answered: self.at(),
+        }
     }
 
     fn at(&self) -> Timestamp {
@@ -98,10 +101,8 @@ impl World {
     }
 
     fn recall(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
-        let recalled = self
-            .known
-            .recall(checks, (|| self.now(), |_: &Check<'_>| true))?;
-        Some(recalled.decided(checks))
+        let recalled = self.known.recall(checks, || self.at(), |_| true)?;
+        Some(StoreDecision::of(checks, recalled))
     }
 
     /// The decision, and whether it took asking.
@@ -110,17 +111,19 @@ impl World {
             return (decided, false);
         }
         self.asked += 1;
-        let turn = self.known.turn(checks, (|| self.now(), Duration::ZERO));
-        let half = self.store.measure(checks, Some(self.at()), false);
-        let now = (self.now(), self.now());
-        self.known.remember(checks, &half, now, |_| false);
-        if let (single_flight::Flight::Leader(asking), [check]) = (turn, checks) {
-            asking.admitted(check, &half, (self.now(), false));
-            drop(asking);
-            let is_admitted = half.measured[0].wait == Wait::Micros(0);
-            self.last += u64::from(is_admitted && self.recall(checks).is_some());
+        let flight = match checks {
+            [check] => self.known.flight(check, || self.at(), Duration::ZERO),
+            _ => Flight::Solo,
+        };
+        let answers = self.store.measure(checks, MemoryQuestion::at(self.at()));
+        self.known
+            .remember(checks, &answers, self.call(), |_| false);
+        if let (Flight::Leader(leader), [check]) = (flight, checks) {
+            leader.admitted(check, &answers, self.at(), false);
+            drop(leader);
+            self.last += u64::from(answers.admits_all() && self.recall(checks).is_some());
         }
-        (StoreDecision::of(checks, half.at, half.measured), true)
+        (StoreDecision::of(checks, answers), true)
     }
 }
 
@@ -157,9 +160,11 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
             let at = worlds[0].at();
             let Some(recalled) = worlds[here].recall(&ask) else {
                 asked += 1;
-                let half = worlds[0].store.measure(&ask, Some(at), false);
-                let now = (worlds[here].now(), worlds[here].now());
-                worlds[here].known.remember(&ask, &half, now, |_| false);
+                let answers = worlds[0].store.measure(&ask, MemoryQuestion::at(at));
+                let world = &worlds[here];
+                world
+                    .known
+                    .remember(&ask, &answers, world.call(), |_| false);
                 continue;
             };
             told += 1;
@@ -264,14 +269,17 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
     else {
         panic!("{decided:?} {truth:?}");
     };
-    // FlightFollower may have had more to say.
+    // Other limits may have had more to say.
     assert!(wait <= longest);
     for (index, check) in checks.iter().enumerate() {
         let limit = check.limit;
         if !limit.mode.decides() {
             let of = |decided: &StoreDecision| {
-                let mut aside = decided.aside.iter();
-                aside.find(|aside| aside.index == index).unwrap().verdict
+                let mut shadows = decided.shadows.iter();
+                shadows
+                    .find(|shadow| shadow.index == index)
+                    .unwrap()
+                    .verdict
             };
             assert!(of(decided).is_none() || of(decided) == of(truth));
             continue;
@@ -294,11 +302,12 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
 fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
     let (peek, at) = ([check(limit, key, 0)], world.at());
     for store in [always, &world.store] {
-        let measured = store.measure(&peek, Some(at), false).measured[0];
+        let answers = store.measure(&peek, MemoryQuestion::at(at));
+        let measured = *answers[0].measured().unwrap();
         let ticket = limit.abandoned(limit.rule.ticket(at, measured, Cost::ONE), at);
         store.refund_at(limit, key, ticket, at);
     }
-    world.known.news.changes(limit, key, world.now());
+    world.known.invalidation.invalidate(limit, key, world.at());
 }
 
 #[test]
@@ -387,8 +396,8 @@ fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
     let full = [check(&limit, b"one", 5)];
     world.decide(&full);
     world.decide(&full);
-    let later = world.now() + Duration::from_micros(50);
-    world.known.news.changes(&limit, b"one", later);
+    let later = world.at().plus(50);
+    world.known.invalidation.invalidate(&limit, b"one", later);
     assert!(world.recall(&full).is_none());
     // Not there yet.
     world.passed += 40;
@@ -420,8 +429,8 @@ fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_i
         .known
         .refusals
         .borrow_mut()
-        .retain(|refusal| refusal.told > world.now());
-    world.known.sweep();
+        .retain(|refusal| refusal.told > world.at());
+    world.known.sweep(world.at());
     assert!(world.known.refusals.borrow().capacity() < 100);
 }
 
@@ -434,21 +443,18 @@ async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     // Its wait is over, and a little more.
     world.passed += SECOND / 2;
     let patience = Duration::from_mins(1);
-    let single_flight::Flight::Leader(asking) = world.known.turn(&one, (|| world.now(), patience))
-    else {
+    let Flight::Leader(asking) = world.known.flight(&one[0], || world.at(), patience) else {
         panic!("nobody else asks");
     };
-    let single_flight::Flight::Follower(others) =
-        world.known.turn(&one, (|| world.now(), patience))
-    else {
+    let Flight::Follower(others) = world.known.flight(&one[0], || world.at(), patience) else {
         panic!("somebody else asks");
     };
     let two = [check(&limits[0], b"two", 1)];
-    let another = world.known.turn(&two, (|| world.now(), patience));
-    assert!(matches!(another, single_flight::Flight::Solo));
-    let begun = Instant::now();
+    let another = world.known.flight(&two[0], || world.at(), patience);
+    assert!(matches!(another, Flight::Solo));
+    let begun = std::time::Instant::now();
     tokio::join!(others.wait(), async { drop(asking) });
     assert!(begun.elapsed() < patience / 2);
-    let after = world.known.turn(&one, (|| world.now(), patience));
-    assert!(matches!(after, single_flight::Flight::Solo));
+    let after = world.known.flight(&one[0], || world.at(), patience);
+    assert!(matches!(after, Flight::Solo));
 }

@@ -1,31 +1,7 @@
 //! Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
 
 use super::instrument::{Counter, SharedCounter};
-use super::label::Label;
-
-/// What a connection was doing when it was closed to make room for a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Eviction {
-    /// It was between two requests.
-    Idle,
-    /// It had sent nothing yet.
-    Silent,
-    /// It had sent a part of a head.
-    HalfHead,
-    /// It was between two requests, and its own client wanted another beyond its share.
-    Own,
-}
-
-/// Why a new connection was closed at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejection {
-    /// All connections have a request under way.
-    Full,
-    /// All that its client may have are taken.
-    PerClient,
-    /// The system gives no more descriptors; it waits to be accepted.
-    Descriptors,
-}
+use super::label::{Eviction, Label, Rejection};
 
 /// The counts.
 #[derive(Debug, Default)]

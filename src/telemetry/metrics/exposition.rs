@@ -1,7 +1,6 @@
 //! Every metric of the program in one list: its descriptor, and how its samples are summed over the workers. The text
 //! formats are written from this list.
 
-use super::connection::{Eviction, Rejection};
 use super::family::{
     Descriptor, Sample, SampleValue, Scrape, by_label, named, sample, single, sums,
 };
@@ -9,8 +8,8 @@ use super::instrument::{
     Counter, HistogramReading, OverheadBuckets, RoundTripBuckets, WaitBuckets,
 };
 use super::label::{
-    CLASSES, CallOutcome, CostReport, DecidedBy, Decision, Failure, Label, Mode, Operation,
-    Permits, Redirect, pairs,
+    CLASSES, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Label, Mode,
+    Operation, Permits, Redirect, Rejection, pairs,
 };
 use super::store::CallSizeReading;
 use super::worker_cells::copy;

@@ -1,7 +1,5 @@
 //! The words that metrics use as label values: few, fixed, and never a client's.
 
-use super::connection::{Eviction, Rejection};
-
 /// Label of what matched no route.
 pub const NO_ROUTE: &str = "none";
 
@@ -136,6 +134,30 @@ pub enum CallOutcome {
     Down,
     /// The call was given up before it was sent, or without an answer.
     Lost,
+}
+
+/// What a connection was doing when it was closed to make room for a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// It was between two requests.
+    Idle,
+    /// It had sent nothing yet.
+    Silent,
+    /// It had sent a part of a head.
+    HalfHead,
+    /// It was between two requests, and its own client wanted another beyond its share.
+    Own,
+}
+
+/// Why a new connection was closed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejection {
+    /// All connections have a request under way.
+    Full,
+    /// All that its client may have are taken.
+    PerClient,
+    /// The system gives no more descriptors; it waits to be accepted.
+    Descriptors,
 }
 
 /// How an upstream failed a request.

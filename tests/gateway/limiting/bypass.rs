@@ -1,6 +1,6 @@
 //! Ways to get a second counter, or none: every one of them ends in a refusal.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Feed, File, Gateway, Upstream, request};
 use http::Request;
 use std::sync::atomic::{AtomicUsize, Ordering};

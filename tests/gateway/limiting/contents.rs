@@ -1,6 +1,6 @@
 //! Repeats are told by query and body as well: an id that was paid for once is not a ticket for other requests.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Feed, File, Gateway, Upstream, Wire, request};
 use bytes::Bytes;
 use http::{HeaderMap, Request};

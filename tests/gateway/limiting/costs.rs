@@ -1,6 +1,6 @@
 //! What requests say that they cost, as clients meet it.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Upstream, Wire, request};
 
 on_both_stores! {

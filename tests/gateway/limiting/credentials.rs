@@ -1,6 +1,6 @@
 //! One credential is one counter, and no value is another that looks like it.
 
-use crate::gateway::place::{Place, on_both_stores};
+use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{File, Gateway, Upstream, request, tollgate};
 
 on_both_stores! {

@@ -1,6 +1,6 @@
 //! Limits that hold for every request, whichever route it takes, and none.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream};
 
 on_both_stores! {

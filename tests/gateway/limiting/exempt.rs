@@ -1,6 +1,6 @@
 //! Whom a limit does not hold for.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream, request};
 
 on_both_stores! {

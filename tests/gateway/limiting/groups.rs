@@ -1,6 +1,6 @@
 //! Who is counted how: tiers of groups, exemptions of groups, keys that nobody knows.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, Upstream, Wire, get, request};
 use std::path::Path;
 

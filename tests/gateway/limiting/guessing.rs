@@ -1,6 +1,6 @@
 //! Guesses at a key, and requests without one: answered 401, and counted by every limit that can be asked.
 
-use crate::gateway::place::{Place, on_both_stores};
+use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{
     Answer, File, Gateway, PATIENCE, Upstream, eventually, get, request, tollgate,
 };

@@ -1,6 +1,6 @@
 //! A limit on what is in flight, as clients meet it.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, PATIENCE, Upstream, eventually, get};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! By whom a limit counts: the key, what happens without it, and which routes share a counter.
 
-use crate::gateway::place::{Place, on_both_stores};
+use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{File, Gateway, Redis, Upstream};
 
 on_both_stores! {

@@ -21,7 +21,7 @@ mod telling;
 mod tokens;
 mod windows;
 
-use super::place::{Place, on_both_stores};
+use super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, H2, Upstream, get, h2, request};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;

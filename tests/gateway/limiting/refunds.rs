@@ -1,6 +1,6 @@
 //! Charges that come back, as clients meet them.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get};
 use std::sync::Arc;
 use tokio::sync::Barrier;

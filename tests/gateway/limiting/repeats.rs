@@ -1,6 +1,6 @@
 //! Requests that are sent again, as clients meet them.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Connection, File, Gateway, PATIENCE, Redis, Upstream, eventually, request};
 
 on_both_stores! {

@@ -1,6 +1,6 @@
 //! Costs that the response says: an estimate is asked for before, and settled when the number is known.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{
     Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get, h2, request,
 };

@@ -1,6 +1,6 @@
 //! Limits that only count, beside those that decide: what is told of them, and that nobody is refused or held by one.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, PATIENCE, Redis, Upstream, eventually, request};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 mod doubted;
 
-use crate::gateway::place::Place;
+use crate::gateway::store_kind::Place;
 use crate::support::{Answer, File, Gateway, Upstream, eventually, get, request, tollgate};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
 use serde_json::{Value, json};

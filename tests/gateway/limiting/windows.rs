@@ -1,6 +1,6 @@
 //! Windows that move, windows of the calendar, and several on one limit, as a client meets them.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream, get};
 
 on_both_stores! {

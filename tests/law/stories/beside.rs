@@ -28,7 +28,7 @@ fn shadow(limit: Arc<Limit>) -> Arc<Limit> {
 
 async fn left(store: &UnderTest, limit: &Arc<Limit>) -> u64 {
     let decided = store.decide(NOON, &[ask(limit, 0)]).await;
-    let aside = decided.aside.first().and_then(|aside| aside.verdict);
+    let aside = decided.shadows.first().and_then(|aside| aside.verdict);
     let verdict = aside.or(decided.decision.verdicts.first().copied());
     verdict.unwrap().remaining
 }
@@ -40,7 +40,7 @@ async fn they_have_no_vote_and_are_charged_with_the_request(store: &UnderTest) {
             let decided = store.decide(NOON, &[ask(&wide, 1), ask(&limit, 1)]).await;
             assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 0 });
             assert_eq!(decided.decision.verdicts.len(), 1);
-            let aside = decided.aside[0];
+            let aside = decided.shadows[0];
             let refuses = matches!(aside.verdict.unwrap().outcome, VerdictOutcome::Refuse(_));
             assert_eq!(
                 (refuses, aside.charged),
@@ -63,7 +63,7 @@ async fn nothing_is_charged_beside_a_refusal(store: &UnderTest) {
     for expected in [true, false, false] {
         let decided = store.decide(NOON, &checks).await;
         assert_eq!(admitted(&decided), expected);
-        for aside in &decided.aside {
+        for aside in &decided.shadows {
             assert_eq!(aside.charged, expected);
             assert!(decided.ticket(aside.index, &checks[aside.index]).is_some() == expected);
         }

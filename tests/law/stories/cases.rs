@@ -153,7 +153,7 @@ async fn best_effort_gives_what_is_there(store: &UnderTest) {
     let granted = async |at, limit: &Arc<Limit>, cost| {
         let decided = store.decide(at, &[ask(limit, cost)]).await;
         let wait = wait(decided.decision.ruling);
-        wait.map_or(Ok(decided.measured[0].granted), Err)
+        wait.map_or(Ok(decided.measured(0).unwrap().granted), Err)
     };
     let fifty = partial("fifty", fixed_window(50, 30 * SECOND));
     assert_eq!(

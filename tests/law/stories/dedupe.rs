@@ -82,7 +82,7 @@ fn with_id(limit: &Arc<Limit>, cost: u32, nth: u32) -> Check<'_> {
 
 fn repeat(decided: &StoreDecision) -> Repeat {
     assert!(admitted(decided), "{decided:?}");
-    decided.measured[0].repeat
+    decided.measured(0).unwrap().repeat
 }
 
 /// What a store remembers of an id.
@@ -122,7 +122,10 @@ async fn the_same_id_is_charged_once_and_gets_the_same_answer(store: &UnderTest)
             assert_eq!(repeat(&decided), Repeat::Free, "{}", limit.name);
             assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 0 });
             assert_eq!(decided.decision.verdicts[0].remaining, peeked.remaining);
-            assert_eq!(decided.measured[0].granted, first.measured[0].granted);
+            assert_eq!(
+                decided.measured(0).unwrap().granted,
+                first.measured(0).unwrap().granted
+            );
             assert_eq!(decided.ticket(0, &with_id(&limit, 2, 1)), None);
         }
         assert_eq!(store.bytes(&limit, CLIENT).await, before, "{}", limit.name);
@@ -208,7 +211,8 @@ async fn all_limits_remember_or_none_does(store: &UnderTest) {
     for free in 0..2 {
         let decided = store.decide(later, &both).await;
         assert!(admitted(&decided));
-        for (check, measured) in both.iter().zip(&decided.measured) {
+        for (index, check) in both.iter().enumerate() {
+            let measured = decided.measured(index).unwrap();
             // Who counts no ids counts the repeat as usual.
             let expected = match (check.id, free) {
                 (None, _) => Repeat::No,
@@ -231,11 +235,11 @@ async fn a_repeat_is_granted_what_the_first_was(store: &UnderTest) {
         store.take(NOON, ask(&limit, 7)).await;
         let check = with_id(&limit, 5, 1);
         let first = store.decide(NOON, &[check]).await;
-        let granted = first.measured[0].granted;
+        let granted = first.measured(0).unwrap().granted;
         assert_eq!(granted, Some(Cost::new(3)), "{}", limit.name);
         let again = store.decide(NOON, &[check]).await;
         assert_eq!(repeat(&again), Repeat::Free);
-        assert_eq!(again.measured[0].granted, granted);
+        assert_eq!(again.measured(0).unwrap().granted, granted);
         assert_eq!(again.decision.verdicts[0].remaining, 0);
     }
 }
@@ -400,7 +404,9 @@ async fn several_rates_remember_together(store: &UnderTest) {
         Repeat::No,
     ] {
         let decided = store.decide(NOON, &both).await;
-        let seen: Vec<_> = decided.measured.iter().map(|one| one.repeat).collect();
+        let seen: Vec<_> = (0..decided.answers.len())
+            .map(|index| decided.measured(index).unwrap().repeat)
+            .collect();
         assert_eq!(seen, [expected; 2]);
     }
     let left = store

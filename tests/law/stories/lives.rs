@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tollgate::clock::Clock;
 use tollgate::limit::Limit;
 use tollgate::limit::verdict::Ruling;
-use tollgate::store::{MemoryStore, OnDown, Store};
+use tollgate::store::{MemoryStore, OnDown, SharedStore, Store};
 use tollgate::telemetry::metrics::Metrics;
 
 told_to_both! {
@@ -138,13 +138,13 @@ async fn memory_tells_how_a_counter_stands_and_forgets_it() {
 #[tokio::test(flavor = "local")]
 async fn redis_tells_how_a_counter_stands_and_forgets_it() {
     let server = Redis::start().await;
-    peeks(Store::Redis {
-        shared: connect(&server).await,
+    peeks(Store::Shared(SharedStore {
+        redis: connect(&server).await,
         local: Arc::new(MemoryStore::new(Clock::manual(NOON), 100)),
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
-        near: nothing_near(),
-    })
+        cache: nothing_near(),
+    }))
     .await;
 }

@@ -40,7 +40,12 @@ async fn every_algorithm_grants_exactly_what_is_left(store: &UnderTest) {
         for (asked, granted) in [(4, None), (3, None), (50, Some(Cost::new(3)))] {
             let decided = store.decide(NOON, &[ask(&limit, asked)]).await;
             assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 0 });
-            assert_eq!(decided.measured[0].granted, granted, "{}", limit.name);
+            assert_eq!(
+                decided.measured(0).unwrap().granted,
+                granted,
+                "{}",
+                limit.name
+            );
         }
         let (ruling, verdict) = store.one(NOON, ask(&limit, 50)).await;
         assert_eq!(verdict.remaining, 0);
@@ -84,7 +89,7 @@ async fn a_queue_grants_its_free_places(store: &UnderTest) {
     store.take(NOON, ask(&queue, 4)).await;
     let decided = store.decide(NOON, &[ask(&queue, 9)]).await;
     assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 400_000 });
-    assert_eq!(decided.measured[0].granted, Some(Cost::new(2)));
+    assert_eq!(decided.measured(0).unwrap().granted, Some(Cost::new(2)));
     // One that lets nobody wait so long refuses whatever is asked for.
     let short = partial("short", leaky_bucket((10, SECOND), 1, 9, 100_000));
     store.take(NOON, ask(&short, 3)).await;

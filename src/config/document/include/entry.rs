@@ -42,7 +42,7 @@ table! {
 }
 
 /// Files to take in, and what they may do.
-pub(super) struct Listed {
+pub(super) struct IncludeEntry {
     pub(super) files: Vec<At<String>>,
     pub(super) grant: Arc<Grant>,
 }
@@ -53,7 +53,7 @@ pub(super) fn all(
     value: &Spanned<DeValue<'_>>,
     variables: &Variables,
     found: &mut Vec<Diagnostic>,
-) -> Vec<Listed> {
+) -> Vec<IncludeEntry> {
     let mut one = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
         DeValue::String(_) if variables.has_failed(&item.span()) => None,
         DeValue::String(text) => Some(plain(source, At::new(text.to_string(), item.span()))),
@@ -87,13 +87,13 @@ fn no_entry(value: &DeValue<'_>, span: &Span) -> Diagnostic {
 }
 
 /// A text grants nothing.
-fn plain(source: &Source, file: At<String>) -> Listed {
+fn plain(source: &Source, file: At<String>) -> IncludeEntry {
     let grant = Grant {
         span: file.span.clone(),
         written: vec![("files", vec![as_written(source, &file.span)])],
         ..Grant::default()
     };
-    Listed {
+    IncludeEntry {
         files: vec![file],
         grant: Arc::new(grant),
     }
@@ -113,7 +113,7 @@ fn with_grant(
     span: Span,
     variables: &Variables,
     found: &mut Vec<Diagnostic>,
-) -> Listed {
+) -> IncludeEntry {
     let name = At::new(INCLUDE.name.to_owned(), span.clone());
     let mut fields = Fields::new(&INCLUDE_ENTRY, name, span.clone(), table, found);
     let IncludeTable {
@@ -145,7 +145,7 @@ fn with_grant(
     };
     let files = files.entries().iter();
     let files = files.filter(|file| !variables.has_failed(&file.span));
-    Listed {
+    IncludeEntry {
         files: files.cloned().collect(),
         grant: Arc::new(grant),
     }

@@ -3,7 +3,7 @@
 
 use super::super::super::masking::Numbering;
 use super::secret::{is_named, is_path};
-use super::{Environment, Filled, Used, Variables, expand};
+use super::{Environment, FilledText, VariableUse, Variables, expand};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::env::VarError;
@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 struct Stars<'v> {
     variables: &'v Variables,
     /// The texts, by where they stand.
-    filled: HashMap<usize, &'v Filled>,
+    filled: HashMap<usize, &'v FilledText>,
     /// What is shown: two that differ stay different.
     series: &'v mut Numbering,
     /// The texts without stars.
@@ -82,9 +82,9 @@ impl Stars<'_> {
         }
     }
 
-    fn text(&mut self, filled: &Filled, whole: &str) -> String {
+    fn text(&mut self, filled: &FilledText, whole: &str) -> String {
         let used = filled.used.iter();
-        let shown: Vec<(&Used, String)> = used
+        let shown: Vec<(&VariableUse, String)> = used
             .map(|used| {
                 let is_hidden = self.variables.hides(used);
                 let stars = is_hidden.then(|| self.series.stars(&used.gave));

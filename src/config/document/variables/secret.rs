@@ -2,7 +2,7 @@
 
 use super::super::super::redaction;
 use super::super::super::source::Source;
-use super::{Filled, Used, Variables};
+use super::{FilledText, VariableUse, Variables};
 use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -66,7 +66,7 @@ impl Variables {
 
     /// May what this gave not be shown? A default is what its own place makes of it, whatever another says of the variable; an
     /// empty one gives nothing away.
-    pub(super) fn hides(&self, used: &Used) -> bool {
+    pub(super) fn hides(&self, used: &VariableUse) -> bool {
         if used.is_default {
             used.is_secret() && !used.gave.is_empty()
         } else {
@@ -75,12 +75,12 @@ impl Variables {
     }
 
     /// May this text not be shown as it is?
-    pub(super) fn is_hidden(&self, filled: &Filled) -> bool {
+    pub(super) fn is_hidden(&self, filled: &FilledText) -> bool {
         filled.starred || filled.used.iter().any(|used| self.hides(used))
     }
 }
 
-impl Used {
+impl VariableUse {
     fn is_secret(&self) -> bool {
         let is_address = self.name.to_ascii_lowercase().ends_with("url");
         redaction::is_secret_variable(&self.name)

@@ -205,7 +205,7 @@ fn alone_a_gateway_loses_no_place() {
 fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
     for seed in 0..300 {
         let mut world = World::new(seed);
-        // StoreDecision, but not yet in the line.
+        // Decided, but not yet in the line.
         let mut on_their_way: Vec<(Instant, Charge)> = Vec::new();
         for _ in 0..200 {
             match world.rng.u8(..12) {

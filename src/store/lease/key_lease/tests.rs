@@ -8,7 +8,7 @@ use crate::limit::verdict::VerdictOutcome;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// When the answer is here.
-const ANSWERED: Duration = Duration::from_millis(2);
+const ANSWERED: u64 = 2_000;
 /// For how long nobody asks after it was asked: a tenth of a part.
 const PAUSE: u64 = 20_000;
 
@@ -33,7 +33,7 @@ fn told(full: u64, later: u64) -> Wait {
     let terms = limit.leases().expect("it is leased");
     assert_eq!(terms.pause, PAUSE);
     let check = Check::new(&limit, b"hot");
-    let sent = Instant::now();
+    let sent = Timestamp::from_micros(5_000_000);
     let mut held = KeyLease::new(1, &check, sent);
     held.waiting = 1;
     let units = held.order(terms, 100, sent);
@@ -48,12 +48,14 @@ fn told(full: u64, later: u64) -> Wait {
     };
     let refused = Measurement::refused(Wait::Micros(full), used);
     let noon = Timestamp::from_micros(1_790_000_000_000_000);
-    let half = Answers::whole(noon, std::iter::once(refused).collect());
-    let last = LeaseCall::of(&order, terms, &half, (sent, 1, sent + ANSWERED)).unwrap();
-    held.fill(terms, (last, units), sent + ANSWERED);
-    let now = sent + ANSWERED + Duration::from_micros(later);
+    let answers = Answers::measured(&[order], Decider::Redis, noon, [refused]);
+    let sent_order = LeaseOrder { units, sent };
+    let answered = sent.plus(ANSWERED);
+    let brought = LeaseCall::of(&order, terms, sent_order, &answers, answered);
+    held.called(&check, terms, sent_order, brought, answered);
+    let now = answered.plus(later);
     assert!(now < held.paused, "somebody asks");
-    match held.refusal(now).outcome {
+    match held.pause(now).outcome {
         VerdictOutcome::Refuse(wait) => wait,
         admitted @ VerdictOutcome::Admit { .. } => panic!("{admitted:?}"),
     }

@@ -6,10 +6,11 @@ use super::Cluster;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::answers::{Answers, PartialOutage, TentativeCharge};
-use crate::store::check::{Check, Refund, apart};
+use crate::store::answers::{Answers, PartialOutage, UnknownCause};
+use crate::store::check::{Check, apart};
+use crate::store::decider::Decider;
 use crate::store::error::StoreError;
-use crate::store::redis::abandonment::{Abandonments, OwnedCheck, comes_back, tentative};
+use crate::store::redis::abandonment::{Abandonments, OwnedCheck, comes_back};
 use crate::store::redis::context::StoreContext;
 use crate::store::redis::node::answers;
 use crate::store::redis::question::DecisionRequest;
@@ -17,7 +18,7 @@ use crate::store::redis::reply::ScriptReply;
 use crate::store::redis::router::{Router, slot_of};
 use crate::store::redis::slot::CallRoute;
 use crate::store::redis::slot::Slot;
-use crate::store::shadow::Charges;
+use crate::store::reservation::{Refund, Reservation};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -74,20 +75,6 @@ impl SlotQuestion {
         if let QuestionState::Pending(receiver) = &mut self.state {
             let reply = receiver.await;
             self.state = QuestionState::Answered(answers(reply, &self.checks(checks)));
-        }
-    }
-
-    /// Adds what was charged here.
-    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<TentativeCharge>) {
-        let QuestionState::Answered(Ok(answers)) = &self.state else {
-            return;
-        };
-        let checks = self.checks(checks);
-        let charges = Charges::of(&checks, &answers.measured, false);
-        for (index, (check, measured)) in checks.iter().zip(&answers.measured).enumerate() {
-            if charges.has(index) {
-                charged.extend(tentative(check, answers.at, *measured));
-            }
         }
     }
 }
@@ -221,10 +208,11 @@ impl AbandonedQuestions {
         if !is_admitted {
             return abandonments.cancel(self.clock, &whole.charged);
         }
-        for tentative in &whole.charged {
-            if comes_back(&tentative.charge.limit) && !abandonments.hand_over(self.clock, tentative)
+        for reservation in &whole.charged {
+            if comes_back(&reservation.charge.limit)
+                && !abandonments.hand_over(self.clock, reservation)
             {
-                abandonments.refund(self.clock, Refund::from(&tentative.charge));
+                abandonments.refund(self.clock, Refund::from(&reservation.charge));
             }
         }
     }
@@ -233,7 +221,7 @@ impl AbandonedQuestions {
 /// All answers of a request together.
 struct CombinedAnswer {
     /// What the slots were charged, each for itself.
-    charged: Vec<TentativeCharge>,
+    charged: Vec<Reservation>,
     /// Does any limit refuse that decides?
     refused: bool,
     /// Why a slot did not answer, if one did not.
@@ -258,8 +246,7 @@ fn combine(
     for question in questions {
         match &question.state {
             QuestionState::Answered(Ok(answers)) => {
-                let charges = Charges::of(&question.checks(checks), &answers.measured, false);
-                whole.refused |= !charges.admitted;
+                whole.refused |= !answers.admit(&question.checks(checks));
             }
             QuestionState::Answered(Err(error)) => {
                 silent += 1;
@@ -274,44 +261,32 @@ fn combine(
     // Mostly all agree, and everything stays where it is.
     if whole.refused || abandoned || whole.why.is_some() {
         for question in questions {
-            question.charges(checks, &mut whole.charged);
+            if let QuestionState::Answered(Ok(answers)) = &question.state {
+                let charged = answers.reservations(&question.checks(checks));
+                whole.charged.extend(charged);
+            }
         }
     }
     Ok(whole)
 }
 
 impl CombinedAnswer {
-    /// The measurements in the order of the limits, each with its own node's instant.
+    /// The answers in the order of the limits, each with its own node's instant.
     fn answers(self, checks: &[Check<'_>], questions: &[SlotQuestion]) -> Answers {
-        let mut all = Answers::whole(
-            Timestamp::default(),
-            checks.iter().map(Check::nobody).collect(),
-        );
-        let mut instants = vec![None; checks.len()];
+        let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
+        all.by = Decider::Redis;
         for question in questions {
-            let QuestionState::Answered(Ok(answers)) = &question.state else {
-                continue;
-            };
-            all.at = all.at.max(answers.at);
-            for (position, measured) in question.limits.positions.iter().zip(&answers.measured) {
-                all.measured[*position] = *measured;
-                instants[*position] = Some(answers.at);
+            if let QuestionState::Answered(Ok(answers)) = &question.state {
+                all.at = all.at.max(answers.at);
+                all.replace(answers);
             }
         }
-        all.instants = instants.iter().map(|at| at.unwrap_or(all.at)).collect();
-        all.gap = self.why.map(|why| {
-            let unknown = instants.iter().enumerate().filter(|(_, at)| at.is_none());
-            Box::new(PartialOutage {
-                unknown: unknown.map(|(position, _)| position).collect(),
-                charged: if self.refused {
-                    Vec::new()
-                } else {
-                    self.charged
-                },
-                refused: self.refused,
-                why,
-            })
-        });
+        let charged = if self.refused {
+            Vec::new()
+        } else {
+            self.charged
+        };
+        all.outage = self.why.map(|why| Box::new(PartialOutage { charged, why }));
         all
     }
 }

@@ -11,7 +11,9 @@ use crate::store::invalidation::Invalidation;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::support::look;
 use crate::store::worker_cache::WorkerCache;
-use crate::store::{Address, Decider, MemoryStore, RedisTarget, Secret, Store, StoreSettings};
+use crate::store::{
+    Address, Decider, MemoryStore, RedisTarget, Secret, SharedStore, Store, StoreSettings,
+};
 use crate::telemetry::metrics::Metrics;
 use bb8_redis::redis;
 use std::sync::Arc;
@@ -277,16 +279,20 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     let sentinel = Sentinel::start(old.port, "");
     let shared = connected(&by(&[sentinel.address()], "cache", None)).await;
     let metrics = Metrics::new().store();
-    let near = WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout);
+    let near = WorkerCache::new(
+        Invalidation::default(),
+        StoreSettings::default().timeout,
+        Clock::system(),
+    );
     near.follow(&shared, &metrics);
-    let store = Store::Redis {
-        shared: shared.clone(),
+    let store = Store::Shared(SharedStore {
+        redis: shared.clone(),
         local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics,
-        near,
-    };
+        cache: near,
+    });
     let once = limit("once", fixed_window(1, 3_600_000_000));
     let ask = async || {
         let (decided, by) = store.decide(&[Check::new(&once, b"a")]).await.unwrap();

@@ -12,9 +12,13 @@ use crate::limit::Limit;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::store::check::{Check, Refund, StoreDecision};
+use crate::store::MemoryQuestion;
+use crate::store::check::Check;
+use crate::store::decider::Decider;
+use crate::store::decision::StoreDecision;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::slot_of;
+use crate::store::reservation::Refund;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,8 +84,11 @@ async fn as_in_memory(servers: &Servers) {
             })
             .collect();
         let told = store.at(now).decide(&checks).await.unwrap();
-        let half = memory.measure(&checks, Some(now), false);
-        let expected = StoreDecision::of(&checks, half.at, half.measured);
+        let as_redis = MemoryQuestion {
+            by: Decider::Redis,
+            ..MemoryQuestion::at(now)
+        };
+        let expected = StoreDecision::of(&checks, memory.measure(&checks, as_redis));
         assert_eq!(told, expected, "step {step}: {checks:?}");
         refused += usize::from(!admitted(&told));
         // Some of it comes back.

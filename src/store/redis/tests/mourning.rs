@@ -7,14 +7,16 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, OnDown};
 use crate::store::Decider;
-use crate::store::Store;
-use crate::store::check::{Charge, Check, StoreDecision};
+use crate::store::check::Check;
+use crate::store::decision::StoreDecision;
 use crate::store::error::StoreError;
 use crate::store::invalidation::Invalidation;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{RedisStore, slot_of};
+use crate::store::reservation::Charge;
 use crate::store::settings::StoreSettings;
 use crate::store::worker_cache::WorkerCache;
+use crate::store::{SharedStore, Store};
 use crate::telemetry::metrics::Metrics;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,13 +44,19 @@ fn keys(servers: &Servers, limit: &Limit) -> Vec<String> {
 
 /// Of a request with limits on two masters, one of them away, what the other says holds; `on_down` is for the rest.
 async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
-    let with = |on_down| Store::Redis {
-        shared: store.clone(),
-        local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
-        on_down,
-        fleet: Arc::default(),
-        metrics: Metrics::new().store(),
-        near: WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout),
+    let with = |on_down| {
+        Store::Shared(SharedStore {
+            redis: store.clone(),
+            local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
+            on_down,
+            fleet: Arc::default(),
+            metrics: Metrics::new().store(),
+            cache: WorkerCache::new(
+                Invalidation::default(),
+                StoreSettings::default().timeout,
+                Clock::system(),
+            ),
+        })
     };
     let here = limit("here", fixed_window(10, 3_600_000_000));
     let full = limit("full", fixed_window(1, 3_600_000_000));

@@ -7,10 +7,11 @@ use crate::key::{Meter, MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, RefundCondition, Ticket};
-use crate::store::check::{Check, Refund};
-use crate::store::more;
+use crate::store::check::Check;
 use crate::store::redis::RedisStore;
+use crate::store::reservation::Refund;
 use crate::store::settings::StoreSettings;
+use crate::store::surcharge;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -335,7 +336,7 @@ async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
             if early == (nth % 4 < 2) {
                 if nth % 2 == 0 {
                     let overdraft = limit.overdraft().unwrap();
-                    store.charge(&more(overdraft, KEY, Cost::new(30)));
+                    store.charge(&surcharge(overdraft, KEY, Cost::new(30)));
                 } else {
                     let cost = Cost::new(15);
                     let ticket = Ticket { cost, ..*ticket };

@@ -12,7 +12,10 @@ use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
-use crate::store::check::{Check, StoreDecision};
+use crate::store::answers::Answers;
+use crate::store::check::Check;
+use crate::store::decider::Decider;
+use crate::store::decision::StoreDecision;
 use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
 use crate::store::shadow::groups;
@@ -157,7 +160,10 @@ impl History {
             }
             let measured = self.model.decide(now, &checks, chosen);
             self.unheard.asked(&question, chosen, &checks);
-            let decided = StoreDecision::of(&plain, now, measured.clone());
+            let decided = StoreDecision::of(
+                &plain,
+                Answers::measured(&plain, Decider::Redis, now, measured.clone()),
+            );
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(ticket) = decided.ticket(index, check) {
                     // Some are charged for requests that others refuse then.

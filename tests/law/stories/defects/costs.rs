@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate::clock::Clock;
 use tollgate::key::Price;
 use tollgate::limit::verdict::Wait;
-use tollgate::store::{Check, Decider, MemoryStore, OnDown, Store};
+use tollgate::store::{Check, Decider, MemoryStore, OnDown, SharedStore, Store};
 use tollgate::telemetry::metrics::Metrics;
 
 told_to_both! {
@@ -82,14 +82,14 @@ fn rr4_rs10_if8_if9_a_request_cannot_ask_for_less_than_one() {
 /// A store with a fallback, and the fallback.
 async fn with_fallback(server: &Redis, on_down: OnDown) -> (Store, Arc<MemoryStore>) {
     let local = Arc::new(MemoryStore::new(Clock::manual(NOON), 100));
-    let store = Store::Redis {
-        shared: connect(server).await,
+    let store = Store::Shared(SharedStore {
+        redis: connect(server).await,
         local: Arc::clone(&local),
         on_down,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
-        near: nothing_near(),
-    };
+        cache: nothing_near(),
+    });
     (store, local)
 }
 
@@ -106,7 +106,7 @@ async fn rr6_the_fallback_is_asked_only_without_redis_and_for_the_whole_cost() {
     assert!(local.is_empty());
     server.kill().await;
     // Until that is seen, what it has refused is refused.
-    let Store::Redis { shared, .. } = &store else {
+    let Store::Shared(SharedStore { redis: shared, .. }) = &store else {
         panic!("it was made so");
     };
     eventually(PATIENCE, "the fall is seen", async || !shared.is_up()).await;

@@ -1,6 +1,6 @@
 //! A gateway that stood still with requests held.
 
-use super::super::place::{Place, on_both_stores};
+use super::super::store_kind::{Place, on_both_stores};
 use super::{assert_at_the_rate, delays, held, smooth};
 use crate::support::{Late, Upstream, get, request};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Many gateways, one Redis, one count.
 
-use super::failing::counted;
+use super::redis_failures::counted;
 use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, Redis, Upstream, long};
 use std::time::Duration;

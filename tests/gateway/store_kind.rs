@@ -37,10 +37,10 @@ impl Place {
 macro_rules! on_both_stores {
     ($($story:ident)*) => {
         mod memory {
-            $(#[tokio::test] async fn $story() { super::$story(crate::gateway::place::Place::memory()).await; })*
+            $(#[tokio::test] async fn $story() { super::$story(crate::gateway::store_kind::Place::memory()).await; })*
         }
         mod redis {
-            $(#[tokio::test] async fn $story() { super::$story(crate::gateway::place::Place::redis().await).await; })*
+            $(#[tokio::test] async fn $story() { super::$story(crate::gateway::store_kind::Place::redis().await).await; })*
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Refusals that are remembered: the client gets the same answer, and Redis is not asked.
 
-use super::failing::counted;
+use super::redis_failures::counted;
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Permits in hand, seen by clients: one count over gateways, honest numbers, and back where they came from at the end.
 
-use super::failing::counted;
+use super::redis_failures::counted;
 use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;

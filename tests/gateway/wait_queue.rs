@@ -2,7 +2,7 @@
 
 mod standing_still;
 
-use super::place::{Place, on_both_stores};
+use super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, End, File, Gateway, Late, Seen, Upstream, get, h2, request};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;

@@ -1,8 +1,7 @@
 //! Keys, costs and groups by limit, as the access log's line has them.
 
 use super::super::json::{self, Value};
-use super::LoggedRequest;
-use super::members::number;
+use super::{LoggedRequest, number};
 use std::borrow::Cow;
 
 impl<'a> LoggedRequest<'a> {

@@ -1,7 +1,7 @@
 //! A cluster with a gap: one master is gone, and nobody takes its place. What lives elsewhere is counted, remembered and
 //! leased as ever; what lived there does as its `on_down` says, and from no memory.
 
-use super::leasing::sum;
+use super::lease::sum;
 use crate::support::{Cluster, File, Gateway, Upstream, eventually, h2, long};
 use http::HeaderValue;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Held clients that leave, on several workers: whoever stays moves up in order, and what they leave is free again.
 
-use super::place::{Place, on_both_stores};
+use super::store_kind::{Place, on_both_stores};
 use crate::support::{
     File, Gateway, Late, PATIENCE, Redis, Upstream, Wire, eventually, get, request,
 };

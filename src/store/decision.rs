@@ -1,0 +1,117 @@
+//! What follows from the answers of a request's limits: the decision, and the tickets of what it charged.
+
+use super::answers::{Answers, LimitAnswer, LimitAnswers};
+use super::check::Check;
+use super::decider::Decider;
+use super::reservation::Charge;
+use super::shadow::{Charges, ShadowVerdict};
+use crate::limit::verdict::{Decision, Measurement, Ruling};
+use crate::limit::{Limit, Ticket};
+use smallvec::SmallVec;
+
+/// A request's decision, and what its tickets are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreDecision {
+    /// What happens to the request.
+    pub decision: Decision,
+    /// One for each limit, in order.
+    pub answers: LimitAnswers,
+    /// Verdicts of limits that do not decide: the decision's verdicts are of the others.
+    pub shadows: Vec<ShadowVerdict>,
+}
+
+impl StoreDecision {
+    /// Gives the answers of `checks` their meaning: charged only when every limit admits.
+    #[must_use]
+    pub fn of(checks: &[Check<'_>], answers: Answers) -> Self {
+        let charges = Charges::of(checks, &answers, false);
+        let (mut verdicts, mut shadows) = (SmallVec::new(), Vec::new());
+        for (index, (check, answer)) in checks.iter().zip(&answers.each).enumerate() {
+            let charged = charges.has(index);
+            let verdict = answer.verdict(check, charged);
+            if check.limit.mode.decides() {
+                verdicts.push(verdict);
+                continue;
+            }
+            let is_readable = answer.measured().is_some_and(|measured| !measured.spoilt);
+            shadows.push(ShadowVerdict {
+                index,
+                verdict: is_readable.then_some(verdict),
+                charged,
+            });
+        }
+        Self {
+            decision: Decision::of(answers.at, verdicts),
+            answers: answers.each,
+            shadows,
+        }
+    }
+
+    /// Is the answer known of every limit that decides?
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let mut deciding = self.answers.iter().zip(&self.decision.verdicts);
+        deciding.all(|(answer, _)| answer.is_known())
+    }
+
+    /// The answer of `limit`, if the request was asked about it.
+    #[must_use]
+    pub fn answer(&self, limit: &Limit) -> Option<&LimitAnswer> {
+        self.answers.iter().find(|answer| answer.limit == limit.id)
+    }
+
+    /// Is it known what `limit` says?
+    #[must_use]
+    pub fn is_known(&self, limit: &Limit) -> bool {
+        self.answer(limit).is_some_and(LimitAnswer::is_known)
+    }
+
+    /// The decider of `limit`.
+    #[must_use]
+    pub fn decider(&self, limit: &Limit) -> Option<Decider> {
+        self.answer(limit).map(|answer| answer.by)
+    }
+
+    /// What was measured for check number `index` of the request, if its counter was.
+    #[must_use]
+    pub fn measured(&self, index: usize) -> Option<&Measurement> {
+        self.answers.get(index)?.measured()
+    }
+
+    /// Was an admitted request charged by `check`, number `index` of it?
+    fn has_charged(&self, index: usize, check: &Check<'_>) -> bool {
+        let is_admitted = matches!(self.decision.ruling, Ruling::Admit { .. });
+        let mut shadows = self.shadows.iter();
+        is_admitted
+            && (check.limit.mode.decides()
+                || shadows.any(|shadow| shadow.index == index && shadow.charged))
+    }
+
+    /// The ticket with which the charge of `check`, number `index` of the request, can be refunded. A request that was
+    /// refused, or took nothing, has none.
+    #[must_use]
+    pub fn ticket(&self, index: usize, check: &Check<'_>) -> Option<Ticket> {
+        let answer = self.answers.get(index)?;
+        let measured = *answer.measured()?;
+        let ticket = check.ticket(answer.at, measured, answer.by.gateways());
+        ticket.filter(|_| self.has_charged(index, check))
+    }
+}
+
+impl Charge {
+    /// What `check`, number `index` of an admitted request, was charged, if anything.
+    #[must_use]
+    pub fn of(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
+        let answer = decided.answers.get(index)?;
+        answer
+            .charge(check)
+            .filter(|_| decided.has_charged(index, check))
+    }
+
+    /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
+    #[must_use]
+    pub fn slots(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
+        check.limit.rule.holds()?;
+        Self::of(decided, index, check)
+    }
+}

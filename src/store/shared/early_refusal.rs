@@ -1,0 +1,24 @@
+//! A refusal that is known before any store is asked: a forged token need not be verified to refuse its request.
+
+use super::{SharedStore, mixed_scope};
+use crate::limit::verdict::Ruling;
+use crate::store::check::{Check, Checks};
+use crate::store::decision::StoreDecision;
+use crate::store::memory::MemoryQuestion;
+
+impl SharedStore {
+    /// The refusal of a request with these limits, where it is known without a call: by what is counted in this process, or
+    /// remembered of Redis. Nothing is charged.
+    pub(in crate::store) fn early_refusal(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
+        let (own, shared): (Checks<'_>, Checks<'_>) =
+            checks.iter().copied().partition(|check| check.is_own());
+        let remembered = self.remembered(&shared);
+        if own.is_empty() && remembered.is_none() {
+            return None;
+        }
+        let own = self.local.measure(&own, MemoryQuestion::now(true));
+        let answers = mixed_scope::join(checks, &own, remembered);
+        let decided = StoreDecision::of(checks, answers);
+        matches!(decided.decision.ruling, Ruling::Refuse { .. }).then_some(decided)
+    }
+}

@@ -1,0 +1,121 @@
+//! Calls that take several permits of one busy key at once, each made by a task of its own: the requests that wait for it
+//! may leave.
+
+use super::SharedStore;
+use crate::limit::rate::Cost;
+use crate::limit::{LeaseTerms, Limit};
+use crate::store::answers::Answers;
+use crate::store::check::Check;
+use crate::store::lease::{LeaseCall, LeaseStep};
+use crate::store::refusal_cache::CallTimes;
+use crate::store::reservation::Refund;
+use crate::telemetry::metrics::Permits;
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often one request waits for permits that others then take, before it asks for itself.
+const PATIENCE: usize = 4;
+
+impl SharedStore {
+    /// Answers for a single limit by a permit that is there, or by one of those that a call brings for all requests that
+    /// wait; nothing where the request is to ask for itself.
+    pub(super) async fn lease(&self, check: &Check<'_>) -> Option<Answers> {
+        let leases = &self.cache.leases;
+        leases.rises(check);
+        let mut waited = None;
+        for _ in 0..PATIENCE {
+            if let Some(refusal) = self.remembered(&[*check]) {
+                return Some(refusal);
+            }
+            let (answered, turn) = match leases.step(check, waited) {
+                LeaseStep::Decided(answer) => {
+                    return Some(Answers {
+                        at: answer.at,
+                        by: answer.by,
+                        each: smallvec![answer],
+                        outage: None,
+                    });
+                }
+                LeaseStep::Alone => return None,
+                LeaseStep::Wait(answered, turn) => (answered, turn),
+                LeaseStep::Call(answered, turn) => {
+                    self.spawn_lease_call(check);
+                    (answered, turn)
+                }
+            };
+            answered.notified().await;
+            waited = Some(turn);
+        }
+        None
+    }
+
+    /// Has the call for `check` made by a task of its own.
+    pub(super) fn spawn_lease_call(&self, check: &Check<'_>) {
+        let store = self.clone();
+        let (limit, key) = (Arc::clone(check.limit), SmallVec::from(check.key));
+        tokio::task::spawn_local(async move { store.call_for_lease(&limit, key).await });
+    }
+
+    /// One call for all requests that wait, and some permits for those that come soon.
+    async fn call_for_lease(&self, limit: &Arc<Limit>, key: SmallVec<[u8; 16]>) {
+        let leases = &self.cache.leases;
+        let check = Check::new(limit, &key);
+        let Some(terms) = limit.leases() else { return };
+        let Some(order) = leases.order(&check, terms) else {
+            return;
+        };
+        if order.units == 0 {
+            leases.called(&check, terms, order, None, order.sent);
+            return;
+        }
+        let asks = Check {
+            limit: &terms.asks,
+            cost: Cost::new(order.units),
+            ..check
+        };
+        let answer = self.redis.measure(&[asks], false).await;
+        let call = CallTimes {
+            sent: order.sent,
+            answered: self.cache.clock.now(),
+        };
+        self.count_call(&answer, call);
+        let brought = answer.ok().and_then(|answers| {
+            self.remember(&[check], &answers, call);
+            LeaseCall::of(&asks, terms, order, &answers, call.answered)
+        });
+        let until = leases.called(&check, terms, order, brought, call.answered);
+        let Some(brought) = brought else { return };
+        let charged = u64::from(brought.charged);
+        self.metrics.permits(Permits::Taken, charged);
+        if terms.give_back() {
+            let lasting = until.since(self.cache.clock.now());
+            tokio::time::sleep(Duration::from_micros(lasting)).await;
+            self.return_unused(&check, brought);
+            // A request that had a permit at that moment has been decided after this.
+            tokio::time::sleep(self.cache.longest()).await;
+            self.return_unused(&check, brought);
+        }
+    }
+
+    /// Refunds what was not used of a call.
+    fn return_unused(&self, check: &Check<'_>, call: LeaseCall) {
+        let Some(units) = self.cache.leases.unused(check, call) else {
+            return;
+        };
+        let Check { limit, key, .. } = *check;
+        self.cache.refund_pending(limit, key);
+        self.metrics.permits(Permits::Returned, u64::from(units));
+        let ticket = call.ticket(limit, units);
+        self.redis.refund([Refund { limit, key, ticket }]);
+    }
+
+    /// Refunds everything that was not used and can go back.
+    pub(super) fn end_leases(&self) {
+        for (limit, key, call) in self.cache.leases.last_calls() {
+            if limit.leases().is_some_and(LeaseTerms::give_back) {
+                self.return_unused(&Check::new(&limit, &key), call);
+            }
+        }
+    }
+}
