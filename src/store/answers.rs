@@ -142,7 +142,7 @@ impl LimitAnswer {
         let (limit, cost) = (check.limit, measured.charged(check.cost));
         match self.by.gateways() {
             NonZeroU32::MIN => limit.rule.verdict(measured, self.at, cost, charged),
-            many => limit.verdict_as_one_of((measured, self.at), cost, charged, many),
+            many => limit.verdict_as_one_of(measured, self.at, cost, charged, many),
         }
     }
 

@@ -170,7 +170,7 @@ impl Store {
     /// their turn. In memory no request can leave so early.
     pub fn bequeath(&self, heir: impl Fn(Charge, Duration) + 'static) {
         if let Self::Shared(shared) = self {
-            shared.redis.bequeath(Box::new(heir));
+            shared.redis.on_abandoned_ticket(Box::new(heir));
         }
     }
 

@@ -127,7 +127,7 @@ impl RedisStore {
             None => Ok(StoreDecision::of(checks, answers)),
             // A decision of all limits has no use for some of them.
             Some(outage) => {
-                self.undo(&outage.charged);
+                self.cancel(&outage.charged);
                 Err(outage.why)
             }
         });
@@ -171,7 +171,7 @@ impl RedisStore {
     }
 
     /// Gives one charge back, soon. Returns what receives the script's byte; nothing where no node serves the counter.
-    pub(super) fn give_back(
+    pub(super) fn refund_one(
         &self,
         refund: Refund<'_>,
     ) -> Option<oneshot::Receiver<Result<u8, StoreError>>> {
@@ -187,7 +187,7 @@ impl RedisStore {
     }
 
     /// Takes back what was charged for a request that does not go on, soon. No request waits for it.
-    pub(super) fn undo(&self, charged: &[Reservation]) {
+    pub(super) fn cancel(&self, charged: &[Reservation]) {
         self.context.abandonments.cancel(self.clock, charged);
     }
 
@@ -276,14 +276,14 @@ impl RedisStore {
         home
     }
 
-    /// Has `heir` take over the places in queues of requests that leave before they are decided, with how long it is until
+    /// Has `handler` take over the places in queues of requests that leave before they are decided, with how long it is until
     /// their turn. The first handler stays.
-    pub(super) fn bequeath(&self, heir: AbandonedTicketHandler) {
-        let _ = self.context.abandonments.tickets.set(heir);
+    pub(super) fn on_abandoned_ticket(&self, handler: AbandonedTicketHandler) {
+        let _ = self.context.abandonments.tickets.set(handler);
     }
 
     /// The handler that takes these places over.
-    pub(super) fn heir(&self) -> Option<&AbandonedTicketHandler> {
+    pub(super) fn abandoned_ticket_handler(&self) -> Option<&AbandonedTicketHandler> {
         self.context.abandonments.tickets.get()
     }
 

@@ -36,12 +36,12 @@ impl Fallback<'_> {
         let local = match self.decide(&unknown, refused, outage.why) {
             Ok(local) => local,
             Err(why) => {
-                redis.undo(&outage.charged);
+                redis.cancel(&outage.charged);
                 return Err(why);
             }
         };
         if !local.admit(&unknown) {
-            redis.undo(&outage.charged);
+            redis.cancel(&outage.charged);
         }
         answers.replace(&local);
         Ok(answers)

@@ -54,11 +54,11 @@ impl Abandonments {
     pub(super) fn conclude(&self, number: u64, reply: ScriptReply) {
         let request = self.abandoned.borrow_mut().remove(&number);
         if let Some(request) = request {
-            self.give_back(&request, reply);
+            self.refund_unused(&request, reply);
         }
     }
 
-    fn give_back(&self, request: &AbandonedRequest, reply: ScriptReply) {
+    fn refund_unused(&self, request: &AbandonedRequest, reply: ScriptReply) {
         let Ok((at, measured)) = reply else {
             return;
         };
@@ -180,7 +180,7 @@ impl Drop for PendingAnswer<'_> {
             charges,
         };
         match self.receiver.try_recv() {
-            Ok(reply) => self.abandonments.give_back(&request, reply),
+            Ok(reply) => self.abandonments.refund_unused(&request, reply),
             Err(oneshot::error::TryRecvError::Empty) => {
                 let mut abandoned = self.abandonments.abandoned.borrow_mut();
                 abandoned.insert(self.number, request);

@@ -17,7 +17,7 @@ impl SharedStore {
             Decider::Memory | Decider::Local { .. } => self.local.refund_charge(charge),
             Decider::Redis => {
                 self.cache.refund_pending(&charge.limit, &charge.key);
-                let answer = self.redis.give_back(Refund::from(charge));
+                let answer = self.redis.refund_one(Refund::from(charge));
                 answer.map_or(RefundOutcome::Lost, |answer| {
                     RefundOutcome::Pending(PendingRefund(answer))
                 })
@@ -62,7 +62,7 @@ impl SharedStore {
         let Charge { limit, key, by, .. } = &reservation.charge;
         if *by == Some(Decider::Redis) {
             self.cache.refund_pending(limit, key);
-            self.redis.undo(std::slice::from_ref(reservation));
+            self.redis.cancel(std::slice::from_ref(reservation));
         } else {
             let charge = reservation.cancelled();
             self.refund(&charge, by.unwrap_or(Decider::Memory));
@@ -71,7 +71,11 @@ impl SharedStore {
 
     /// Hands a place in an own queue over that cannot be refunded now, if the wait queue takes it.
     pub(super) fn hand_over(&self, answer: &LimitAnswer, check: &Check<'_>) {
-        if let Some((heir, reserved)) = self.redis.heir().zip(answer.reservation(check)) {
+        if let Some((heir, reserved)) = self
+            .redis
+            .abandoned_ticket_handler()
+            .zip(answer.reservation(check))
+        {
             heir(reserved.charge, reserved.turn);
         }
     }
