@@ -153,17 +153,8 @@ impl Gateway {
         let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
 
         let trusted = trusted(&shared.snapshots);
-        let mut addresses = Vec::new();
-        for listener in open_all(&boot.listen.addresses, bound)? {
-            addresses.push(listener.local_addr()?);
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(accept(
-                listener,
-                Arc::clone(&dispatcher),
-                Arc::clone(&trusted),
-                shared.drain.clone(),
-            ));
-        }
+        let listeners = open_all(&boot.listen.addresses, bound)?;
+        let addresses = start_accepting(listeners, &dispatcher, &trusted, &shared.drain)?;
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
         readiness.set(Phase::Ready);
         Ok(Self {
@@ -320,6 +311,23 @@ fn start_workers(
     let workers: io::Result<Vec<WorkerThread>> =
         incoming.into_iter().enumerate().map(start).collect();
     Ok((dispatcher, workers?))
+}
+
+/// Accepts connections on the listeners. Returns their addresses.
+fn start_accepting(
+    listeners: Vec<std::net::TcpListener>,
+    dispatcher: &Arc<Dispatcher>,
+    trusted: &TrustedPeers,
+    drain: &Drain,
+) -> io::Result<Vec<SocketAddr>> {
+    let start = |listener: std::net::TcpListener| {
+        let address = listener.local_addr()?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (dispatcher, trusted) = (Arc::clone(dispatcher), Arc::clone(trusted));
+        tokio::spawn(accept(listener, dispatcher, trusted, drain.clone()));
+        Ok(address)
+    };
+    listeners.into_iter().map(start).collect()
 }
 
 fn start_admin(

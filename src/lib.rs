@@ -1,4 +1,8 @@
 #![doc = include_str!("README.md")]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "a test may read the clock")
+)]
 
 pub mod admin;
 pub mod admission;

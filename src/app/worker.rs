@@ -95,19 +95,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     } = equipment;
     let metrics = shared.metrics.worker();
     let store = connect(&store, &shared);
-    if let Store::Shared(SharedStore {
-        redis,
-        cache,
-        metrics,
-        ..
-    }) = &store
-    {
-        cache.follow(redis, metrics);
-        tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
-        tokio::task::spawn_local(report_store_ready(redis.clone(), store_ready));
-    } else {
-        drop(store_ready);
-    }
+    start_store_tasks(&store, &shared, store_ready);
     if let Some(peeks) = peeks {
         let snapshots = Arc::clone(&shared.snapshots);
         tokio::task::spawn_local(answer_peeks(store.clone(), snapshots, peeks));
@@ -153,6 +141,21 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         });
     }
     worker.settle().await;
+}
+
+/// Starts the tasks that a shared store needs, and reports when it has answered for the first time.
+fn start_store_tasks(store: &Store, shared: &GatewayState, store_ready: mpsc::Sender<()>) {
+    if let Store::Shared(SharedStore {
+        redis,
+        cache,
+        metrics,
+        ..
+    }) = store
+    {
+        cache.follow(redis, metrics);
+        tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
+        tokio::task::spawn_local(report_store_ready(redis.clone(), store_ready));
+    }
 }
 
 fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {

@@ -2,11 +2,12 @@
 
 use super::Session;
 use crate::clock;
-use crate::listen::ListenSettings;
-use crate::listen::connection_register::ClientWait;
+use crate::listen::connection_register::{ClientWait, Registration};
+use crate::listen::drain::DrainListener;
 use crate::listen::handler::{Handler, MOST_HEAD, RejectedHead};
 use crate::listen::requests::{H1Service, OpenRequests};
 use crate::listen::socket::SocketProbe;
+use crate::listen::{ListenSettings, Peer};
 use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -47,13 +48,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut timer = pin!(sleep_until(open.since() + settings.idle));
-    let mut quiet = QuietConnection {
-        open: &open,
-        probe: &probe,
-        settings,
-        head_since,
-        body_bytes: 0,
-    };
+    let mut quiet = QuietConnection::new(&open, &probe, settings, head_since);
     let mut draining = Some(drain.listen());
     let registration = &peer.registration;
     let rejected = poll_fn(|cx| {
@@ -61,9 +56,8 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
         if registration.poll_evicted(cx).is_ready() {
             return Poll::Ready(None);
         }
-        if let Some(listener) = &mut draining
-            && listener.poll_begun(cx).is_ready()
-        {
+        let begun = |listener: &mut DrainListener| listener.poll_begun(cx).is_ready();
+        if draining.as_mut().is_some_and(begun) {
             draining = None;
             // The app's deadline ends what does not end by itself.
             connection.as_mut().graceful_shutdown();
@@ -74,23 +68,24 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
         if !open.is_idle() {
             return probe.poll_left(cx).map(|()| None);
         }
-        match probe.client_wait() {
-            Some(ClientWait::Idle) => registration.set_waiting(ClientWait::Idle, open.since()),
-            Some(wait) => registration.set_waiting(wait, clock::now()),
-            None => registration.set_busy(),
-        }
+        quiet.register_wait(registration);
         quiet.poll_over(cx, timer.as_mut())
     })
     .await;
     // The connection ends here, or becomes a tunnel.
     registration.exempt();
     if let Some(status) = rejected {
-        if status == StatusCode::REQUEST_TIMEOUT {
-            probe.write_last(HEAD_TIMEOUT);
-        }
-        let line = &probe.first_line();
-        handler.rejected(&RejectedHead { status, line }, &peer);
+        report(status, &probe, &*handler, &peer);
     }
+}
+
+/// Reports a head that hyper or its deadline has rejected.
+fn report<A: Handler>(status: StatusCode, probe: &SocketProbe, handler: &A, peer: &Peer) {
+    if status == StatusCode::REQUEST_TIMEOUT {
+        probe.write_last(HEAD_TIMEOUT);
+    }
+    let line = &probe.first_line();
+    handler.rejected(&RejectedHead { status, line }, peer);
 }
 
 /// A connection on which no request is under way: before its first request, or between two.
@@ -104,7 +99,31 @@ struct QuietConnection<'a> {
     body_bytes: u64,
 }
 
-impl QuietConnection<'_> {
+impl<'a> QuietConnection<'a> {
+    fn new(
+        open: &'a OpenRequests,
+        probe: &'a SocketProbe,
+        settings: &'a ListenSettings,
+        head_since: Option<Instant>,
+    ) -> Self {
+        Self {
+            open,
+            probe,
+            settings,
+            head_since,
+            body_bytes: 0,
+        }
+    }
+
+    /// Notes in the register what the connection waits for.
+    fn register_wait(&self, registration: &Registration) {
+        match self.probe.client_wait() {
+            Some(ClientWait::Idle) => registration.set_waiting(ClientWait::Idle, self.open.since()),
+            Some(wait) => registration.set_waiting(wait, clock::now()),
+            None => registration.set_busy(),
+        }
+    }
+
     /// Ready when no request has come for too long, or when a head is late, with the status for that. A body that still
     /// comes after its answer may come, as long as it does come.
     ///
