@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::key::{KeyTemplate, Missing};
+use tollgate::key::{KeyTemplate, MissingKey};
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::verdict::Ruling;
@@ -140,7 +140,7 @@ impl Clients {
 fn milliseconds() -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Refuse,
+        missing: MissingKey::Refuse,
         unknown: None,
     };
     let rate = Rate {

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tollgate::key::{KeyTemplate, Missing};
+use tollgate::key::{KeyTemplate, MissingKey};
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::{Limit, Rule};
@@ -183,7 +183,7 @@ fn plenty() -> Arc<Limit> {
     };
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Refuse,
+        missing: MissingKey::Refuse,
         unknown: None,
     };
     let rule = Rule::FixedWindow(FixedWindow::new(rate));

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until};
 use tollgate::clock::Clock;
-use tollgate::key::{KeyTemplate, Missing};
+use tollgate::key::{KeyTemplate, MissingKey};
 
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::verdict::Ruling;
-use tollgate::limit::{Leasing, Limit, Rule};
+use tollgate::limit::{LeaseSetting, Limit, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
     Backend, Check, Decider, Fleet, Invalidation, MemoryStore, OnDown, SharedStore, Store,
@@ -82,8 +82,8 @@ fn kinds(gateways: u32) -> Vec<Traffic> {
     // With room for twice what is asked, and for half of it.
     let asked = (gateways * busy).max(1000);
     let wide = |leasing| bucket("everyone", asked * 2, asked * 2).leasing(leasing);
-    let window = window("everyone", asked * 20, 10).leasing(Leasing::Auto);
-    let narrow = bucket("everyone", asked / 2, asked / 2).leasing(Leasing::Auto);
+    let window = window("everyone", asked * 20, 10).leasing(LeaseSetting::Auto);
+    let narrow = bucket("everyone", asked / 2, asked / 2).leasing(LeaseSetting::Auto);
     let over = || bucket("over", 1, 1);
     let kind = |name, (own, hot, keys), limit, both| Traffic {
         name,
@@ -93,7 +93,7 @@ fn kinds(gateways: u32) -> Vec<Traffic> {
         limit: Arc::new(limit),
         both,
     };
-    use Leasing::{Auto, Off};
+    use LeaseSetting::{Auto, Off};
     vec![
         kind("own keys", (calm, 0, 1), wide(Off), false),
         kind("own and everyone", (some, 0, 1), wide(Off), true),
@@ -135,7 +135,7 @@ fn rate(count: u32, seconds: u64) -> Rate {
 fn limit(name: &str, rate: Rate, rule: Rule) -> Limit {
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Refuse,
+        missing: MissingKey::Refuse,
         unknown: None,
     };
     Limit::new(name.into(), by, rate, rule, Cost::ONE)

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tollgate::config::{Compiled, parse};
-use tollgate::route::Asked;
+use tollgate::route::RequestView;
 
 const MOST: Duration = Duration::from_millis(200);
 const RATIO: f64 = 1.1;
@@ -48,7 +48,7 @@ fn file(routes: usize) -> String {
 /// A request without fields and query.
 struct Nothing(HeaderMap);
 
-impl Asked for Nothing {
+impl RequestView for Nothing {
     fn fields(&self) -> &HeaderMap {
         &self.0
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate::clock::Clock;
-use tollgate::key::{IdField, KeyTemplate, Missing, RepeatId, Sameness};
+use tollgate::key::{IdField, KeyTemplate, MissingKey, RepeatId, Sameness};
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
 use tollgate::limit::dedupe::Dedupe;
@@ -282,7 +282,7 @@ fn rate(count: u32, period: u64) -> Rate {
 fn limit(name: &str, rate: Rate, rule: Rule) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Refuse,
+        missing: MissingKey::Refuse,
         unknown: None,
     };
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))

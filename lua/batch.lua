@@ -1,6 +1,6 @@
 -- batch.lua: where the requests of a batch share a counter, each is asked for once and stored twice at most.
 --
--- `ask` is another one then: whoever asks for a state, or stores it, is answered from what this call knows of it already.
+-- `ask` is another one then: a request for a state, or to store it, is answered from what this call knows of it already.
 -- The first time that one is stored it goes to the server, which refuses then what it will refuse, before anything is
 -- charged; the last of the later ones goes there at the end. What has no such state, lists and sets, passes this by.
 
@@ -35,7 +35,7 @@ if shared then
     return taken
   end
 
-  -- Should a server refuse a counter that it took before, nobody was admitted.
+  -- Should a server refuse a counter that it took before, no request was admitted.
   finish = function(replies)
     for key, life in pairs(late) do
       local wrong = life and call("SET", key, known[key], "PX", life).err

@@ -3,11 +3,11 @@
 --
 -- The state is the double `at`, or `at`, `part` and `den`: empty at `at + part/den` microseconds. A level is the time
 -- it takes to drain: whole microseconds, and a part of one over the limit's own denominator. Where charges are settled
--- two doubles stand behind it (metered.lua).
+-- two doubles stand behind it (settlement.lua).
 --
 -- take      raises the level by the charge unless that exceeds the capacity, or the level exceeds the latest at which
 --           anything may still be admitted
--- answers   wait (0 admits, -1 never), level after the charge or before a refusal, its part,
+-- answers   wait (0 admits, math.huge is never), level after the charge or before a refusal, its part,
 --           the state to store if any, its life
 local function take(state, charge, charge_part, capacity, capacity_part, den, latest, latest_part)
   local whole, part, mended = 0, 0, false
@@ -42,9 +42,30 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, la
   if peek or wait <= 0 then
     whole, part, wait = sum, sum_part, 0
   elseif charge > capacity or (charge == capacity and charge_part > capacity_part) then
-    return -1, whole, part
+    return math.huge, whole, part
   end
   if peek or (wait > 0 and not mended) then return wait, whole, part end
   if part == 0 then return wait, whole, part, pack(">d", now + whole), whole end
   return wait, whole, part, pack(">dI4I4", now + whole, part, den), whole + 1
+end
+
+-- == refund ==
+-- When a bucket is empty, if that can be compared: no state, and another rate's fraction, cannot.
+local function instant(state, den)
+  local held, part, under = -1, 0, den
+  if state and (#state == 8 or #state == 24) then
+    held = unpack(">d", state)
+  elseif state and (#state == 16 or #state == 32) then
+    held, part, under = unpack(">dI4I4", state)
+    if part == 0 or part >= under then return nil end
+  end
+  if under ~= den or not (held >= 0 and held < 9007199254740992 and held % 1 == 0) then return nil end
+  return held, part
+end
+
+-- One time less another, each whole and a part over den; negative where the whole is.
+local function minus(whole, part, less, less_part, den)
+  whole, part = whole - less, part - less_part
+  if part < 0 then return whole - 1, part + den end
+  return whole, part
 end

@@ -1,6 +1,10 @@
 -- check.lua: what one limit says to one request, by whichever algorithm its block begins with. Writes nothing.
 --
 -- Algorithms from the fourth on are in the longer scripts only; the short one is never asked for them.
+--
+-- answers   wait (0 admits, math.huge is never), two numbers of the algorithm's own, the state to store if any, its life,
+--           what went wrong if anything; and what was granted where that is not the cost (partial.lua, dedupe.lua), what had
+--           been given back (settlement.lua), and what an id meant: 16 it was charged first, 32 it goes free
 local function check(key)
   local algorithm = blocks:byte(at)
   if algorithm > 6 then
@@ -8,10 +12,10 @@ local function check(key)
     if algorithm == 8 then return concurrency(key) end
     if algorithm == 9 then return partial(key, check) end
     if algorithm == 10 then return deduped(key, check) end
-    if algorithm == 13 then return metered(key, check) end
+    if algorithm == 13 then return with_history(key, check) end
     -- Nothing is counted: another limit of the request, counted elsewhere, refuses it.
     at = at + 1
-    return -1, 0, 0
+    return math.huge, 0, 0
   end
   local state, wrong = ask("GET", key), nil
   -- An error is a table; a string has no such field.
@@ -34,6 +38,25 @@ local function check(key)
   return wait, whole, part, new, life, wrong
 end
 
+-- What is replied about one limit: a byte for the outcome, the algorithm's two numbers as a double and four bytes, and
+-- what the byte says that follows them.
+--
+--   0, 1, 2   admitted; refused for a wait, which follows as a double; refused for ever
+--   3         the counter cannot be read, and decides nothing (shadow.lua)
+--   4         the request could not be decided, and nothing was written: instead of the numbers of its limits a byte that
+--             says which limit, and the reason behind a byte for its length
+--   16, 32    beside 0: the first charge of an id, a repeat that goes free
+--   64, 128   beside 0: what was granted follows as four bytes, then what had been given back as a double
+local function answer(wait, whole, part, granted, back, id)
+  if wait == math.huge then return pack(">BdI4", 2, whole, part) end
+  if wait > 0 then return pack(">BdI4d", 1, whole, part, wait) end
+  if not (granted or back) then return pack(">BdI4", 0, whole, part) end
+  local outcome, more = 0, ""
+  if granted then outcome, more = 64 + (id or 0), pack(">I4", granted) end
+  if back then outcome, more = outcome + 128, more .. pack(">d", back) end
+  return pack(">BdI4", outcome, whole, part) .. more
+end
+
 local function failed(limit, reason)
-  return pack(">BBBc0", 1, limit, math.min(#reason, 255), reason:sub(1, 255))
+  return pack(">BBBc0", 4, limit, math.min(#reason, 255), reason:sub(1, 255))
 end

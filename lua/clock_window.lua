@@ -46,7 +46,7 @@ local function clock_window(state)
   if count + cost <= limit then
     count = count + cost
   elseif cost > limit then
-    return -1, left, count
+    return math.huge, left, count
   elseif mended then
     wait = left
   else

@@ -6,15 +6,15 @@
 -- slot was taken; or the next that is free.
 --
 -- block     8, max, life of a lease, cost, the number of the first slot, 0 where it is the present instant
--- answers   wait (0 admits, -1 never), the number of the first slot that would be taken, slots taken, what is to be done if
---           anything, its life
+-- answers   wait (0 admits, math.huge is never), the number of the first slot that would be taken, slots taken, what is
+--           to be done if anything, its life
 local function concurrency(key)
   local _, max, ttl, cost, chosen, past = unpack(">Bdddd", blocks, at)
   at = past
   local held = call("ZCOUNT", key, string.format("(%.0f", now), "+inf")
   if type(held) == "table" then return 0, 0, 0, nil, nil, held.err end
   if cost == 0 then return 0, 0, held end
-  if cost > max then return -1, 0, held end
+  if cost > max then return math.huge, 0, held end
   if held + cost > max then
     local ahead = call("ZCOUNT", key, string.format("(%.0f", now + ttl), "+inf")
     if ahead == 0 then return 1000000, 0, held end
@@ -53,4 +53,34 @@ local function write(key, state, life)
   end
   local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
   return type(reply) == "table" and reply.err or nil
+end
+
+-- == refund ==
+-- Block: 6, life of a lease, the first slot, how many: the slots are freed. With 7 in front they are renewed.
+--
+-- Slots whose request has ended, or lives: then one that has lapsed meanwhile is taken anew, whether there is room or not,
+-- since the request is in flight.
+local function end_or_renew(key)
+  local kind, ttl, first, count, past = unpack(">Bddd", blocks, at)
+  at = past
+  local done = 0
+  for i = 0, count - 1 do
+    local slot = pack(">d", first + i)
+    local reply = 0
+    if kind == 6 then
+      reply = call("ZREM", key, slot)
+    else
+      reply = call("ZADD", key, string.format("%.0f", now + ttl), slot)
+      if type(reply) ~= "table" then reply = 1 end
+    end
+    if type(reply) == "table" then return "\3" end
+    done = done + reply
+  end
+  if done == 0 then return "\0" end
+  local last = call("ZRANGE", key, -1, -1, "WITHSCORES")[2]
+  if not last then return "\2" end
+  local life = tonumber(last) - now
+  if life <= 0 then return drop(key) end
+  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+  return type(reply) == "table" and "\3" or "\1"
 end

@@ -2,11 +2,8 @@
 --
 -- ARGV[3]   one byte for each request: how many limits it has. Requests are decided in order and each is committed
 --           before the next is checked, so that a batch equals the same calls one after another.
--- reply     the time as a double; then for each request a byte:
---             0   and for each limit `wait` and `whole` as doubles and `part` as four bytes (the twins' answers), and
---                 what metered.lua says more
---             1   it could not be decided, and nothing was written: a byte saying which limit, and the reason behind a
---                 byte for its length
+-- reply     the time as a double; then for each request what `answer` (check.lua) makes of each of its limits, or what
+--           `failed` makes of one
 --
 -- The keys of one request are different from each other: the second check would not see the first one's charge.
 
@@ -16,15 +13,12 @@ local replies, pieces, waits, states, lives = { pack(">d", now) }, 1, {}, {}, {}
 local function all(first, count)
   local before, refused, bad, reason = pieces, false, nil, nil
   for i = 1, count do
-    local wait, whole, part, new, life, wrong, more = check(keys[first + i])
+    local wait, whole, part, new, life, wrong, granted, back, id = check(keys[first + i])
     if wrong and not bad then bad, reason = i, wrong end
-    -- Below -1 less was granted than asked for, or the request has an id.
-    local admitted = wait == 0 or wait < -1
-    if not admitted then refused = true end
-    waits[i], states[i], lives[i] = admitted and 0 or wait, new, life
-    local answer = i == 1 and pack(">BddI4", 0, wait, whole, part) or pack(">ddI4", wait, whole, part)
+    if wait > 0 then refused = true end
+    waits[i], states[i], lives[i] = wait, new, life
     pieces = pieces + 1
-    replies[pieces] = more and answer .. more or answer
+    replies[pieces] = answer(wait, whole, part, granted, back, id)
   end
   for i = 1, bad and 0 or count do
     -- In a refused request only the refusing limits' own mended states are kept.

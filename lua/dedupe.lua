@@ -5,8 +5,8 @@
 -- many went free as four bytes each. The records' keys stand behind those of all counters, the last one first.
 --
 -- block     10, ttl, repeats, cost, the length of the limit's own block and of the same at no cost, and both of them
--- answers   as the limit's own block does. Where the charge is remembered wait is -1.25 less what was granted; where
---           the request goes free -1.5 less that, and the rest is as at no cost.
+-- answers   as the limit's own block does, with what was granted and what the id meant (check.lua). Where the request
+--           goes free the rest is as at no cost.
 local record_at = #KEYS + 1
 
 local function deduped(key, check)
@@ -25,18 +25,17 @@ local function deduped(key, check)
   end
   local going_free = ends > 0 and free < repeats
   at = going_free and first + own or first
-  local wait, whole, part, new, life, late, more = check(key)
+  local wait, whole, part, new, life, late, less, back = check(key)
   at = first + own + none
+  local id
   if going_free then
-    wait = -1.5 - granted
+    less, id = granted, 32
     new = { record = record, bytes = pack(">dI4I4", ends, granted, free + 1), lasts = ends - now }
-  elseif ends == 0 and (wait == 0 or wait < -1) then
-    granted = wait == 0 and cost or -1 - wait
-    wait = -1.25 - granted
-    granted = math.floor(granted)
-    new = { record = record, bytes = pack(">dI4I4", now + ttl, granted, 0), lasts = ttl, own = new }
+  elseif ends == 0 and wait == 0 then
+    less, id = less or cost, 16
+    new = { record = record, bytes = pack(">dI4I4", now + ttl, less, 0), lasts = ttl, own = new }
   end
-  return wait, whole, part, new, life, wrong or late, more
+  return wait, whole, part, new, life, wrong or late, less, back, id
 end
 
 -- The charge before its record: should the record be refused, a repeat is charged again, and never goes free for nothing.
@@ -45,4 +44,28 @@ local function write(key, state, life)
   if type(state) ~= "table" or not state.record then return keep(key, state, life) end
   local wrong = state.own and keep(key, state.own, life)
   return wrong or keep(state.record, state.bytes, state.lasts)
+end
+
+-- == refund ==
+-- Block: 9, the end of the record, the length of the block behind it, which follows.
+--
+-- A charge goes back with its record: the next request of that id pays. The charge stays where a repeat has gone free on
+-- it, or where the record is gone and cannot say so.
+local function refund_with_record(key, record, refund)
+  local _, ends, length, first = unpack(">BdB", blocks, at)
+  at = first
+  local held = call("GET", record)
+  if held and held.err then
+    at = first + length
+    return "\3"
+  end
+  if not held or #held ~= 16 or unpack(">d", held) ~= ends or held:sub(13) ~= "\0\0\0\0" then
+    at = first + length
+    return "\0"
+  end
+  local outcome = refund(key)
+  if outcome == "\1" or outcome == "\2" then
+    if drop(record) == "\3" then return "\3" end
+  end
+  return outcome
 end

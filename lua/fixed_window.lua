@@ -4,7 +4,7 @@
 -- The state is the double `start` and the count as four bytes. The start is the window's own: expiry only frees memory.
 --
 -- block     3, window, limit, cost
--- answers   wait (0 admits, -1 never), microseconds left of the window, count, the state to store if any, its life
+-- answers   wait (0 admits, math.huge is never), microseconds left of the window, count, the state to store if any, its life
 local function fixed_window(state)
   local _, window, limit, cost, past = unpack(">Bddd", blocks, at)
   at = past
@@ -25,11 +25,25 @@ local function fixed_window(state)
   if count + cost <= limit then
     count = count + cost
   elseif cost > limit then
-    return -1, left, count
+    return math.huge, left, count
   elseif mended then
     wait = left
   else
     return left, left, count
   end
   return wait, left, count, pack(">dI4", start, count), left
+end
+
+-- == refund ==
+-- Block: 3, window, the ticket's start, cost. The windows of a clock or a calendar come back so too.
+--
+-- A window with nothing left in it is no window: it never started.
+local function refund_window(key, state)
+  local _, length, start, cost, past = unpack(">Bddd", blocks, at)
+  at = past
+  if not state or #state ~= 12 then return "\0" end
+  local stored, count = unpack(">dI4", state)
+  if stored ~= start or count < cost or now >= start + length then return "\0" end
+  if count == cost then return drop(key) end
+  return put(key, pack(">dI4", start, count - cost), start + length - now)
 end

@@ -9,3 +9,25 @@ local function leaky_bucket(state)
   at = past
   return take(state, charge, charge_part, capacity, capacity_part, den, latest, latest_part)
 end
+
+-- == refund ==
+-- Block: 1, the ticket's instant and its part, the charge and its part, den.
+--
+-- A later request in a queue was answered a wait that counts on all in front: only the last place goes back, or a
+-- newcomer would be let go before it or beside it.
+local function place(key, state)
+  local _, was, was_part, back, back_part, den, past = unpack(">Bddddd", blocks, at)
+  at = past
+  local held, part = instant(state, den)
+  if not held or held ~= was or part ~= was_part then return "\0" end
+  -- What has drained already does not come back.
+  local left = was - now
+  if left < back or (left == back and was_part < back_part) then back, back_part = left, was_part end
+  if back < 0 or (back == 0 and back_part == 0) then return "\0" end
+
+  held, part = minus(held, part, back, back_part, den)
+  if held < 0 then return "\0" end
+  if held < now or (held == now and part == 0) then return drop(key) end
+  if part == 0 then return put(key, pack(">d", held), held - now) end
+  return put(key, pack(">dI4I4", held, part, den), held - now + 1)
+end

@@ -1,8 +1,9 @@
 -- partial.lua: what is left of a limit that cannot give all. Twin: src/limit/check.rs.
 --
 -- block     9, cost, most, where in the limit's own block its cost stands, and for buckets the time of one unit: whole,
---           part, denominator (0 for all others); then the limit's own block at that cost
--- answers   as the limit's algorithm does; where it grants less than the cost, wait is -1 less that many
+--           part, denominator (0 for all others), and what the bucket holds: whole, part; then the limit's own block at
+--           that cost
+-- answers   as the limit's algorithm does; where it grants less than the cost, with that many
 local function left_of(whole, part, cost, step, step_part, den, capacity, capacity_part)
   -- Doubled until it no longer fits, then taken from the largest down: exact in whole parts.
   local steps, units, first = { { step, step_part } }, 1, 1
@@ -28,13 +29,12 @@ local function left_of(whole, part, cost, step, step_part, den, capacity, capaci
 end
 
 local function partial(key, check)
-  local _, cost, most, where, step, step_part, den, first = unpack(">Bdddddd", blocks, at)
+  local _, cost, most, where, step, step_part, den, capacity, capacity_part, first = unpack(">Bdddddddd", blocks, at)
   at = first
   local wait, whole, part, new, life, wrong = check(key)
   if wait == 0 or wrong or cost <= 1 then return wait, whole, part, new, life, wrong end
   local less, charge, charge_part
   if den > 0 then
-    local capacity, capacity_part = unpack(">dd", blocks, first + 17)
     less, charge, charge_part = left_of(whole, part, cost, step, step_part, den, capacity, capacity_part)
     -- With nothing left the wait is the one for a single unit.
     if less < 1 then less, charge, charge_part = 1, step, step_part end
@@ -47,6 +47,5 @@ local function partial(key, check)
   at = first
   wait, whole, part, new, life, wrong = check(key)
   blocks = asked
-  if wait == 0 and not wrong then wait = -1 - less end
-  return wait, whole, part, new, life, wrong
+  return wait, whole, part, new, life, wrong, wait == 0 and less or nil
 end

@@ -13,7 +13,7 @@ local call, pack, unpack = redis.pcall, struct.pack, struct.unpack
 local ask = call
 local blocks = ARGV[2]
 
--- Where the next block begins; whoever reads one moves it on.
+-- Where the next block begins; each reader of a block moves it on.
 local at = 1
 
 -- One reading for the whole call. A handed-in clock is a test's: then the server's own clock must not be what ends a
@@ -30,4 +30,14 @@ end
 -- Answers what went wrong, if anything.
 local function write(key, state, life)
   return ask("SET", key, state, "PX", math.ceil(life / 1000) + slack).err
+end
+
+-- == refund ==
+local function put(key, state, life)
+  return write(key, state, life) and "\3" or "\1"
+end
+
+local function drop(key)
+  local reply = call("DEL", key)
+  return type(reply) == "table" and "\3" or "\2"
 end

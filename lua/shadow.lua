@@ -3,35 +3,36 @@
 --
 -- block     12, the number of its group, then the limit's own block. Rates of one limit are a group, all of them charged
 --           or none, and only with their request; numbers begin at 1.
--- reply     as decide.lua; where a counter cannot be read that decides nothing, wait is -0.5, and nothing is charged there.
+-- reply     as decide.lua; where a counter cannot be read that decides nothing, the outcome is 3, and nothing is charged.
+local unreadable = pack(">BdI4", 3, 0, 0)
+
 local function all(first, count)
-  local groups, waits, wholes, parts, states, lives, mores = {}, {}, {}, {}, {}, {}, {}
+  local groups, answers, states, lives = {}, {}, {}, {}
   local refused, bad, reason = {}, nil, nil
   for i = 1, count do
     local group = 0
     if blocks:byte(at) == 12 then group, at = blocks:byte(at + 1), at + 2 end
-    local wait, whole, part, new, life, wrong, more = check(KEYS[first + i])
+    local wait, whole, part, new, life, wrong, granted, back, id = check(KEYS[first + i])
+    answers[i] = answer(wait, whole, part, granted, back, id)
     if wrong and group > 0 then
-      wait, whole, part, new, more = -0.5, 0, 0, nil, nil
+      wait, new, answers[i] = math.huge, nil, unreadable
     elseif wrong and not bad then
       bad, reason = i, wrong
     end
-    local admitted = wait == 0 or wait < -1
-    if not admitted then refused[group] = true end
-    groups[i], waits[i], wholes[i], parts[i] = group, wait, whole, part
-    states[i], lives[i], mores[i] = (admitted or new) and { admitted, new }, life, more or ""
+    if wait > 0 then refused[group] = true end
+    groups[i], states[i], lives[i] = group, new and { wait == 0, new }, life
   end
   if bad then return failed(bad, reason) end
-  local reply = { "\0" }
+  local reply = {}
   for i = 1, count do
     local group, state = groups[i], states[i]
     -- In a refused request, and a refused group, only the refusing limits' own mended states are kept.
-    if state and state[2] and not (state[1] and (refused[0] or refused[group])) then
+    if state and not (state[1] and (refused[0] or refused[group])) then
       local wrong = write(KEYS[first + i], state[2], lives[i])
       if wrong and group == 0 then return failed(i, wrong) end
-      if wrong then waits[i], wholes[i], parts[i], mores[i] = -0.5, 0, 0, "" end
+      if wrong then answers[i] = unreadable end
     end
-    reply[i + 1] = pack(">ddI4", waits[i], wholes[i], parts[i]) .. mores[i]
+    reply[i] = answers[i]
   end
   return table.concat(reply)
 end

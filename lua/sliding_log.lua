@@ -3,7 +3,7 @@
 -- The state is a list of instants as doubles, oldest first. Instants that have left are taken off by grants only.
 --
 -- block     7, window, limit, cost
--- answers   wait (0 admits, -1 never), microseconds until the newest leaves, units held, what is to be done if anything,
+-- answers   wait (0 admits, math.huge is never), microseconds until the newest leaves, units held, what is to be done if anything,
 --           its life
 
 -- The instant at a place of the list; nothing when no instant is there, and what is there instead.
@@ -56,7 +56,7 @@ local function sliding_log(key)
   local held = length - dropped
   local left = held > 0 and newest + window - now or 0
   if cost == 0 then return 0, left, held end
-  if cost > limit then return -1, left, held end
+  if cost > limit then return math.huge, left, held end
 
   local excess = held + cost - limit
   if excess > 0 then
@@ -94,4 +94,24 @@ local function write(key, state, life)
   end
   local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
   return type(reply) == "table" and reply.err or nil
+end
+
+-- == refund ==
+-- Block: 5, window, the ticket's instant, cost.
+--
+-- The newest of those entered at that instant: they are alike.
+local function refund_log(key)
+  local _, window, instant, cost, past = unpack(">Bddd", blocks, at)
+  at = past
+  if instant + window <= now then return "\0" end
+  local gone = call("LREM", key, -math.floor(cost), pack(">d", instant))
+  if type(gone) == "table" then return "\3" end
+  if gone == 0 then return "\0" end
+  local newest = call("LINDEX", key, -1)
+  if not newest then return "\2" end
+  if #newest ~= 8 then return "\3" end
+  local life = unpack(">d", newest) + window - now
+  if life <= 0 then return drop(key) end
+  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+  return type(reply) == "table" and "\3" or "\1"
 end

@@ -5,7 +5,7 @@
 -- first. Inside, time is in whole milliseconds.
 --
 -- block     6, a byte: strict, part in milliseconds, k, limit, cost
--- answers   wait (0 admits, -1 never), microseconds until what is stored has left, units that count, rounded up,
+-- answers   wait (0 admits, math.huge is never), microseconds until what is stored has left, units that count, rounded up,
 --           the state to store if any, its life
 local function sliding_window(state)
   local _, strict, part, k, limit, cost, past = unpack(">BBdddd", blocks, at)
@@ -54,7 +54,7 @@ local function sliding_window(state)
   local units = math.min(full + math.ceil(oldest / part), 4294967295)
   local left = newest and (start + (k + 1 - newest) * part) * 1000 - now or 0
   if cost == 0 then return 0, left, units end
-  if cost > limit then return -1, left, units end
+  if cost > limit then return math.huge, left, units end
 
   local wait = 0
   local need = full * part + oldest + cost * part - limit * part
@@ -86,4 +86,32 @@ local function sliding_window(state)
   end
   local life = (start + (k + 1 - newest) * part) * 1000 - now
   return wait, left, units, pack(">d", first) .. table.concat(bytes), life
+end
+
+-- == refund ==
+-- Block: 4, part in milliseconds, k, the start of the ticket's part, cost.
+--
+-- Out of the part it was counted in, if that one still counts. What is then empty in front is left out.
+local function refund_parts(key, state)
+  local _, part, k, ticket, cost, past = unpack(">Bdddd", blocks, at)
+  at = past
+  if not state or #state ~= 12 + 4 * k then return "\0" end
+  local start = unpack(">d", state)
+  if not (start >= 0 and start < 9007199254740992 and start % (part * 1000) == 0) then return "\0" end
+  local back = (start - ticket) / (part * 1000)
+  if back < 0 or back > k or back % 1 ~= 0 or ticket + (k + 1) * part * 1000 <= now then return "\0" end
+  local counts, newest = {}, nil
+  for i = 0, k do
+    counts[i] = unpack(">I4", state, 9 + 4 * i)
+    if i == back then
+      if counts[i] < cost then return "\0" end
+      counts[i] = counts[i] - cost
+    end
+    if not newest and counts[i] > 0 then newest = i end
+  end
+  local life = newest and start + (k + 1 - newest) * part * 1000 - now or 0
+  if life <= 0 then return drop(key) end
+  local bytes = {}
+  for i = 0, k do bytes[i + 1] = pack(">I4", counts[i + newest] or 0) end
+  return put(key, pack(">d", math.max(start - newest * part * 1000, 0)) .. table.concat(bytes), life)
 end

@@ -10,7 +10,7 @@ use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use changes::Changes;
-use errors::Looks;
+use errors::ErrorFormats;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +28,14 @@ pub struct Snapshot {
     pub unrouted: Option<usize>,
     /// All upstreams; `Service::upstream` is a position here.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Whose word on the client's address is believed.
+    /// Which peers are believed about the client's address.
     pub trust: Trust,
-    /// Whose tokens are believed, if anybody's.
+    /// Which tokens are believed, if any.
     pub tokens: Option<Arc<Verifier>>,
     /// Which limit fields responses carry.
     pub fields: FieldStyle,
     /// What answers of the gateway's own look like.
-    pub errors: Looks,
+    pub errors: ErrorFormats,
     /// By how much of itself the time to come back may be spread, in percent.
     pub jitter: u8,
     /// May a field ask the upstream for another method than the request's? Not where a route or a limit looks at that.
@@ -61,7 +61,7 @@ pub struct Service {
     /// Position in [`Snapshot::upstreams`]; none for what no route matches.
     pub upstream: Option<usize>,
     /// What it answers itself, where it has no upstream.
-    pub own: Option<Own>,
+    pub own: Option<StaticReply>,
     /// What is forwarded instead of the path that was matched, if not that.
     pub rewrite: Option<Template>,
     /// What becomes of its requests' fields.
@@ -92,12 +92,12 @@ impl Service {
 
 /// What a route answers itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Own {
+pub enum StaticReply {
     /// It leads elsewhere; the query goes along.
     Redirect {
         /// Where to.
         to: Template,
-        /// How it is said.
+        /// The status of the redirect.
         status: StatusCode,
     },
     /// Always the same.

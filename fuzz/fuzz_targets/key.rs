@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = tollgate::key::fuzzed::request(bytes);
+    let _ = tollgate::key::fuzz::request(bytes);
 });

@@ -17,7 +17,7 @@ pub use refusal_cause::RefusalCause;
 
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Outcome, Ruling, Wait};
+use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use crate::snapshot::Service;
 use crate::store::{Charge, Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
@@ -61,7 +61,7 @@ impl Admission {
 
     /// The outcome of number `index` of the plan, a limit in shadow. Nothing where no store has counted.
     #[must_use]
-    pub fn aside(&self, index: usize) -> Option<Outcome> {
+    pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
         let mut aside = self.decided.as_ref()?.shadows.iter();
         let aside = aside.find(|aside| aside.index == index)?;
         Some(aside.verdict?.outcome)
@@ -70,14 +70,14 @@ impl Admission {
     /// The outcome of `limit`, number `index` of the plan. Where no store could decide, what stands in for it; nothing where
     /// no store was asked, since the remembered refusal of another was enough.
     #[must_use]
-    pub fn outcome(&self, index: usize, limit: &Limit) -> Option<Outcome> {
+    pub fn outcome(&self, index: usize, limit: &Limit) -> Option<VerdictOutcome> {
         let known = self.decided.as_ref().filter(|_| self.is_known(limit));
         let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
         match (verdict, self.by) {
             (Some(verdict), _) => Some(verdict.outcome),
             (None, Decider::Remembered) => None,
-            (None, Decider::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
-            (None, _) => Some(Outcome::Admit { delay: 0 }),
+            (None, Decider::Closed) => Some(VerdictOutcome::Refuse(Wait::Micros(0))),
+            (None, _) => Some(VerdictOutcome::Admit { delay: 0 }),
         }
     }
 
@@ -156,8 +156,8 @@ impl Admission {
     pub fn delayed_by(&self) -> Option<usize> {
         let decision = &self.decided.as_ref()?.decision;
         let delay = |outcome| match outcome {
-            Outcome::Admit { delay } => delay,
-            Outcome::Refuse(_) => 0,
+            VerdictOutcome::Admit { delay } => delay,
+            VerdictOutcome::Refuse(_) => 0,
         };
         let longest = decision
             .verdicts

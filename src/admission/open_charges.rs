@@ -46,8 +46,8 @@ impl RequestEnd {
     pub fn refunds(self, limit: &Limit) -> bool {
         match self {
             Self::Answered => false,
-            Self::ServerError => limit.gives_back.errors,
-            Self::Abandoned => limit.gives_back.cancels,
+            Self::ServerError => limit.refund_on.errors,
+            Self::Abandoned => limit.refund_on.cancels,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::refusal_cause::RefusalCause;
 use super::request_cost::{cost, repeat_id};
-use crate::key::token::NoToken;
-use crate::key::{Caller, Doubt, Found, Part, RepeatId, Standing};
+use crate::key::TokenDoubt;
+use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};
@@ -33,7 +33,7 @@ struct Lack {
     limit: usize,
     cause: RefusalCause,
     /// The parts with values that no group knows. No counter is made of them.
-    unknown: Vec<Part>,
+    unknown: Vec<KeyPart>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -141,7 +141,7 @@ impl Plan {
         >,
     ) {
         let is_preflight = caller.is_preflight();
-        let mut standing = Standing::default();
+        let mut standing = Memberships::default();
         for (index, limit) in service.limits.iter().enumerate() {
             let at = LimitPosition { index, limit };
             if !those(limit) || self.spares(at, caller, &mut standing) {
@@ -159,25 +159,25 @@ impl Plan {
             };
             match found {
                 // It would be a fresh counter for every guess.
-                Found::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
-                Found::Key => {
+                KeyOutcome::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
+                KeyOutcome::Key => {
                     self.push(at, caller, start, &mut standing, &values.cost);
                 }
-                Found::Skip => {}
-                Found::Refuse(part) => {
+                KeyOutcome::Skip => {}
+                KeyOutcome::Refuse(part) => {
                     self.lacks(at, || RefusalCause::MissingKey {
                         limit: Arc::clone(limit),
                         part: part.clone(),
                     });
                 }
-                Found::Unknown(part) => {
+                KeyOutcome::Unknown(part) => {
                     self.lacks(at, || RefusalCause::UnknownKey {
                         limit: Arc::clone(limit),
                         part: part.clone(),
                     });
                     self.leave_out(service, part);
                 }
-                Found::Doubt(doubt) => self.doubts(at, doubt, caller),
+                KeyOutcome::Doubt(doubt) => self.doubts(at, doubt, caller),
             }
         }
         if self.lack.is_some() {
@@ -214,7 +214,7 @@ impl Plan {
         &mut self,
         at: LimitPosition<'a>,
         caller: &Caller<'_>,
-        standing: &mut Standing<'a>,
+        standing: &mut Memberships<'a>,
     ) -> bool {
         let LimitPosition { index, limit } = at;
         let Some(not) = &limit.exempt else {
@@ -243,7 +243,7 @@ impl Plan {
         at: LimitPosition<'a>,
         caller: &Caller<'_>,
         start: usize,
-        standing: &mut Standing<'a>,
+        standing: &mut Memberships<'a>,
         logged_cost: impl Fn(&Limit) -> Option<Cost>,
     ) {
         let LimitPosition { index, limit } = at;
@@ -289,7 +289,7 @@ impl Plan {
             Doubt::Unbelieved(part) => RefusalCause::BadToken {
                 limit,
                 part: part.clone(),
-                why: caller.identity.doubt().unwrap_or(NoToken::Unbelieved),
+                why: caller.identity.doubt().unwrap_or(TokenDoubt::Unbelieved),
             },
         });
     }
@@ -315,7 +315,7 @@ impl Plan {
 
     /// No group knows the request's value of `part`, and a limit refuses it for that: none counts by it.
     #[cold]
-    fn leave_out(&mut self, service: &Service, part: &Part) {
+    fn leave_out(&mut self, service: &Service, part: &KeyPart) {
         let Some(lack) = &mut self.lack else { return };
         lack.unknown.push(part.clone());
         self.limits.retain(|planned| {

@@ -1,7 +1,7 @@
 //! Why limits turn a request away. The status code of each cause is in `proxy/error`.
 
-use crate::key::Part;
-use crate::key::token::NoToken;
+use crate::key::KeyPart;
+use crate::key::TokenDoubt;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub enum RefusalCause {
         /// The limit.
         limit: Arc<Limit>,
         /// What it counts by.
-        part: Part,
+        part: KeyPart,
     },
     /// The limit takes only keys that a group knows, and no group knows the request's.
     #[error("the limit \"{}\" takes no {part} that no group knows", limit.name)]
@@ -23,7 +23,7 @@ pub enum RefusalCause {
         /// The limit.
         limit: Arc<Limit>,
         /// What it counts by.
-        part: Part,
+        part: KeyPart,
     },
     /// The limit, or a group of it, asks what a token claims, and the request's token is not believed.
     #[error("the limit \"{}\" asks for {part}, and the request's token is {}", limit.name, why.as_str())]
@@ -31,9 +31,9 @@ pub enum RefusalCause {
         /// The limit.
         limit: Arc<Limit>,
         /// The claim.
-        part: Part,
+        part: KeyPart,
         /// What is wrong with the token.
-        why: NoToken,
+        why: TokenDoubt,
     },
     /// The request gives several different values for what the limit, or a group of it, counts by.
     #[error("the limit \"{}\" counts by {part}, which came several times and differs", limit.name)]
@@ -41,7 +41,7 @@ pub enum RefusalCause {
         /// The limit.
         limit: Arc<Limit>,
         /// What it counts by.
-        part: Part,
+        part: KeyPart,
     },
     /// The limit has no room.
     #[error("the limit \"{}\" refuses", limit.name)]

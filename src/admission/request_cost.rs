@@ -1,6 +1,6 @@
 //! What a request costs each of its limits, and which request it repeats, by its own fields.
 
-use crate::key::{Caller, Misquoted, NoId, RepeatId, Sameness};
+use crate::key::{Caller, IdError, PriceError, RepeatId, Sameness};
 use crate::limit::Limit;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
@@ -56,7 +56,7 @@ fn id_of(dedupe: &Dedupe, limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Opt
 }
 
 #[cold]
-fn warn_of_no_id(limit: &Limit, no_id: NoId, caller: &Caller<'_>) {
+fn warn_of_no_id(limit: &Limit, no_id: IdError, caller: &Caller<'_>) {
     let (Some(dedupe), Some(more)) = (&limit.dedupe, NO_ID.pass()) else {
         return;
     };
@@ -68,7 +68,7 @@ fn warn_of_no_id(limit: &Limit, no_id: NoId, caller: &Caller<'_>) {
 #[cold]
 fn warn_of(
     limit: &Limit,
-    misquoted: Misquoted,
+    misquoted: PriceError,
     caller: &Caller<'_>,
     more: crate::telemetry::log::More,
 ) {

@@ -3,7 +3,7 @@
 use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
-use crate::snapshot::{Own, Service, Snapshot};
+use crate::snapshot::{Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::telemetry::printable;
 use std::collections::BTreeMap;
@@ -87,8 +87,10 @@ fn routes(text: &mut String, boot: &Boot, snapshot: &Snapshot) {
 /// What becomes of requests that no upstream gets.
 fn answered(service: &Service) -> String {
     match &service.own {
-        Some(Own::Redirect { to, status }) => format!("{} to {}", status.as_u16(), to.written()),
-        Some(Own::Respond { status, .. }) => status.as_u16().to_string(),
+        Some(StaticReply::Redirect { to, status }) => {
+            format!("{} to {}", status.as_u16(), to.written())
+        }
+        Some(StaticReply::Respond { status, .. }) => status.as_u16().to_string(),
         None => "404".to_owned(),
     }
 }

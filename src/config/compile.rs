@@ -11,8 +11,8 @@ use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule};
-use crate::snapshot::errors::Looks;
-use crate::snapshot::{HoldCaps, Own, Service, Snapshot};
+use crate::snapshot::errors::ErrorFormats;
+use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
 use http::HeaderValue;
@@ -25,7 +25,7 @@ pub(super) struct Compilation<'a> {
     pub(super) document: &'a Document,
     pub(super) checked: Validation,
     pub(super) boot: Boot,
-    pub(super) errors: Looks,
+    pub(super) errors: ErrorFormats,
     pub(super) groups: Groups,
     pub(super) jwt: Option<TokenRules>,
     /// It has no errors.
@@ -233,10 +233,10 @@ fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
 }
 
 /// What a route answers itself.
-fn own(route: &document::Route) -> Option<Own> {
+fn own(route: &document::Route) -> Option<StaticReply> {
     if let Some(redirect) = route.redirect.get() {
         let to = redirected(route).ok().flatten()?;
-        return Some(Own::Redirect {
+        return Some(StaticReply::Redirect {
             to,
             status: redirect.status,
         });
@@ -244,7 +244,7 @@ fn own(route: &document::Route) -> Option<Own> {
     let respond = route.respond.get()?;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     let usual = (!respond.body.is_empty()).then_some(plain);
-    Some(Own::Respond {
+    Some(StaticReply::Respond {
         status: respond.status,
         body: respond.body.clone().into(),
         content_type: respond.content_type.clone().or(usual),

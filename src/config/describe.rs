@@ -5,10 +5,10 @@ mod amount;
 pub use amount::{amount, rounded_up};
 
 use super::value::{show_rate, show_span};
-use crate::key::{KeyTemplate, Mask, Missing, OnLeave, Part, Sameness, Unknown};
+use crate::key::{KeyPart, KeyTemplate, Mask, MissingKey, OnLeave, Sameness, UnknownKey};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
-use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Scope};
+use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope};
 use std::borrow::Cow;
 
 /// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. What it does
@@ -45,20 +45,20 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
             OnDown::Closed => "; 503 while Redis is away",
         });
     }
-    if limit.gives_back.ever() {
-        text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
+    if limit.refund_on.ever() {
+        text.push_str(&format!("; given back after {}", refund(limit.refund_on)));
     }
     if let Some(missing) = without(limit) {
         text.push_str("; ");
         text.push_str(&missing);
     }
-    if limit.answers.refusal != Answers::default().refusal {
+    if limit.answers.refusal != ResponsePolicy::default().refusal {
         text.push_str(&format!("; {} beyond", limit.answers.refusal));
     }
     match limit.by.unknown.as_ref().map(|known| known.otherwise) {
         None => {}
-        Some(Unknown::Ip) => text.push_str("; by client address where no group knows it"),
-        Some(Unknown::Refuse) => {
+        Some(UnknownKey::Ip) => text.push_str("; by client address where no group knows it"),
+        Some(UnknownKey::Refuse) => {
             text.push_str(&format!(
                 "; {} where no group knows it",
                 limit.answers.keyless
@@ -94,8 +94,8 @@ pub fn tiers(limit: &Limit) -> Vec<String> {
 #[must_use]
 pub fn unknown(by: &KeyTemplate) -> &'static str {
     match by.unknown.as_ref().map(|known| known.otherwise) {
-        Some(Unknown::Ip) => "ip",
-        Some(Unknown::Refuse) => "refuse",
+        Some(UnknownKey::Ip) => "ip",
+        Some(UnknownKey::Refuse) => "refuse",
         None => "counted like others",
     }
 }
@@ -109,19 +109,19 @@ fn per(by: &KeyTemplate) -> String {
         .parts
         .iter()
         .map(|part| match part {
-            Part::Ip(mask) if *mask == Mask::DEFAULT => "client address".into(),
-            Part::Ip(mask) => format!(
+            KeyPart::Ip(mask) if *mask == Mask::DEFAULT => "client address".into(),
+            KeyPart::Ip(mask) => format!(
                 "client network (/{} of IPv4, /{} of IPv6)",
                 mask.v4, mask.v6
             ),
-            Part::Header { name, .. } => name.to_string(),
-            Part::Cookie(name) => format!("cookie {name}"),
-            Part::Query { name, .. } => format!("query parameter {name}"),
-            Part::Path(name) => format!("{{{name}}} of the path"),
-            Part::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
-            Part::Method => "method".into(),
-            Part::Host => "host".into(),
-            Part::Route => "route".into(),
+            KeyPart::Header { name, .. } => name.to_string(),
+            KeyPart::Cookie(name) => format!("cookie {name}"),
+            KeyPart::Query { name, .. } => format!("query parameter {name}"),
+            KeyPart::Path(name) => format!("{{{name}}} of the path"),
+            KeyPart::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
+            KeyPart::Method => "method".into(),
+            KeyPart::Host => "host".into(),
+            KeyPart::Route => "route".into(),
         })
         .collect();
     format!("per {}", parts.join(" and "))
@@ -129,10 +129,10 @@ fn per(by: &KeyTemplate) -> String {
 
 fn without(limit: &Limit) -> Option<Cow<'static, str>> {
     limit.by.can_be_absent().then(|| match limit.by.missing {
-        Missing::Refuse => format!("{} without one", limit.answers.keyless).into(),
-        Missing::Ip => "by client address without one".into(),
-        Missing::Skip => "not limited without one".into(),
-        Missing::Shared => "all without one count together".into(),
+        MissingKey::Refuse => format!("{} without one", limit.answers.keyless).into(),
+        MissingKey::Ip => "by client address without one".into(),
+        MissingKey::Skip => "not limited without one".into(),
+        MissingKey::Shared => "all without one count together".into(),
     })
 }
 
@@ -210,8 +210,8 @@ pub fn exempt(limit: &Limit) -> String {
 
 /// `5xx`, `5xx or cancel`, `nothing`.
 #[must_use]
-pub fn refund(gives_back: GivesBack) -> &'static str {
-    match (gives_back.errors, gives_back.cancels) {
+pub fn refund(refund_on: RefundCondition) -> &'static str {
+    match (refund_on.errors, refund_on.cancels) {
         (true, true) => "5xx or cancel",
         (true, false) => "5xx",
         (false, true) => "cancel",
@@ -225,7 +225,7 @@ pub fn key(by: &KeyTemplate) -> String {
     if by.parts.is_empty() {
         return "everyone".into();
     }
-    let parts: Vec<String> = by.parts.iter().map(Part::to_string).collect();
+    let parts: Vec<String> = by.parts.iter().map(KeyPart::to_string).collect();
     parts.join(" + ")
 }
 

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::grant::unread;
 use super::source::{At, Source};
 use super::value::ErrorText;
-use crate::snapshot::errors::{ErrorBody, Looks, Page};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
 use std::sync::Arc;
 
 /// The largest body: it is sent with every refusal.
@@ -18,7 +18,7 @@ pub(super) fn read(
     source: &Source,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> Looks {
+) -> ErrorFormats {
     let mut body = |written: &Setting<ErrorText>| {
         let at = written.at()?;
         Some(one(at, source, files, found))
@@ -28,7 +28,7 @@ pub(super) fn read(
         let name = limit.name.value.as_str();
         Some((Arc::from(name), body(&limit.body)?))
     });
-    Looks {
+    ErrorFormats {
         of_limits: of_limits.collect(),
         everywhere,
     }

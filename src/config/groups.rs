@@ -7,7 +7,7 @@ use super::files::Files;
 use super::grant::unread;
 use super::source::{At, Source, Span};
 use super::value::{network, quoted};
-use crate::key::{Digest, Group, Part, cookie, credential};
+use crate::key::{Digest, Group, KeyPart, cookie, credential};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -59,7 +59,7 @@ pub(super) fn read(
             .filter_map(|file| content(written, file, source, seen, found))
             .collect();
         let group = match by {
-            Part::Ip(_) => {
+            KeyPart::Ip(_) => {
                 let members = gather(written, &files, one_network, found);
                 warn_of_bits(&members, found);
                 Group::of_networks(name, by.clone(), members.into_keys())
@@ -227,11 +227,13 @@ fn without_comment(line: &[u8]) -> &[u8] {
 
 /// A member of the list without the blanks around it. Fields, hosts, networks and digests have none; a decoded or claimed value
 /// may begin with a blank, and keeps it.
-fn as_listed<'t>(text: &'t [u8], by: Option<&Part>) -> &'t [u8] {
+fn as_listed<'t>(text: &'t [u8], by: Option<&KeyPart>) -> &'t [u8] {
     let trimmed = text.trim_ascii();
     match by {
         _ if is_digest(trimmed) => trimmed,
-        Some(Part::Jwt { .. } | Part::Query { .. } | Part::Cookie(_) | Part::Path(_)) => text,
+        Some(
+            KeyPart::Jwt { .. } | KeyPart::Query { .. } | KeyPart::Cookie(_) | KeyPart::Path(_),
+        ) => text,
         _ => trimmed,
     }
 }
@@ -286,13 +288,13 @@ fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Vec<Diagn
     }
 }
 
-fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
+fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
     if !is_digest(text) {
         // Hosts are compared in small letters.
         return Ok(match by {
-            Part::Host => Group::digest(&text.to_ascii_lowercase()),
-            Part::Cookie(_) => Group::digest(&cookie::read(text)),
-            Part::Header { name, .. } if credential::is_in(name) => {
+            KeyPart::Host => Group::digest(&text.to_ascii_lowercase()),
+            KeyPart::Cookie(_) => Group::digest(&cookie::read(text)),
+            KeyPart::Header { name, .. } if credential::is_in(name) => {
                 Group::digest(&credential::spelled(text))
             }
             _ => Group::digest(text),
@@ -365,14 +367,14 @@ fn warn_of_empty_group(written: &document::GroupTable, found: &mut Vec<Diagnosti
 /// Notes a group by a field that any client may write, unless a proxy in front writes it.
 fn warn_of_say_so(
     written: &document::GroupTable,
-    by: &Part,
+    by: &KeyPart,
     document: &Document,
     files: &[(&At<String>, Vec<u8>)],
     found: &mut Vec<Diagnostic>,
 ) {
     let Some(at) = written.by.at() else { return };
     let open = match by {
-        Part::Header { secret, .. } | Part::Query { secret, .. } => !secret,
+        KeyPart::Header { secret, .. } | KeyPart::Query { secret, .. } => !secret,
         _ => false,
     };
     let mut listed = written.members.entries().iter();
@@ -410,37 +412,37 @@ mod tests {
     #[test]
     fn blanks_around_a_member_count_where_a_value_has_them() {
         let secret = true;
-        let claim = Part::Jwt {
+        let claim = KeyPart::Jwt {
             claim: "plan".into(),
             secret,
         };
-        let query = Part::Query {
+        let query = KeyPart::Query {
             name: "k".into(),
             secret,
         };
         for by in [
             claim,
             query,
-            Part::Cookie("c".into()),
-            Part::Path("p".into()),
+            KeyPart::Cookie("c".into()),
+            KeyPart::Path("p".into()),
         ] {
             assert_eq!(as_listed(b" a ", Some(&by)), b" a ", "{by}");
             assert_eq!(as_listed(b" sha256:1 ", Some(&by)), b"sha256:1", "{by}");
             let member = one_value(as_listed(b" a", Some(&by)), &by).unwrap();
             assert_eq!(member, Group::digest(b" a"), "{by}");
         }
-        let field = Part::Header {
+        let field = KeyPart::Header {
             name: http::HeaderName::from_static("x-key"),
             secret,
         };
-        for by in [field, Part::Host] {
+        for by in [field, KeyPart::Host] {
             assert_eq!(as_listed(b" a ", Some(&by)), b"a", "{by}");
         }
     }
 
     #[test]
     fn a_member_and_its_digest_are_the_same() {
-        let by = Part::Cookie("c".into());
+        let by = KeyPart::Cookie("c".into());
         let plain = one_value(b"abc", &by).unwrap();
         let sum = "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015ad";
         assert_eq!(
@@ -456,7 +458,7 @@ mod tests {
             assert!(one_value(wrong.as_bytes(), &by).is_err(), "{wrong}");
         }
         assert_eq!(
-            one_value(b"A.b", &Part::Host).unwrap(),
+            one_value(b"A.b", &KeyPart::Host).unwrap(),
             Group::digest(b"a.b")
         );
     }

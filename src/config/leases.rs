@@ -1,7 +1,7 @@
 //! The terms of leases in numbers, for `check` and `explain`.
 
 use super::value::show_span;
-use crate::limit::{Leasing, Limit, Mode, Scope};
+use crate::limit::{LeaseSetting, Limit, Mode, Scope};
 use crate::store::{LEASED_FROM, LEASED_WITHIN};
 
 /// The terms on which a busy key is leased: `a worker takes up to 50 permits at once ...`; none for a limit without leases.
@@ -41,7 +41,7 @@ pub fn of_request(limit: &Limit) -> Option<String> {
         return None;
     }
     Some(match (limit.why_unleased(), terms(limit)) {
-        _ if limit.leasing == Leasing::Off => "never leased: lease = \"off\"".to_owned(),
+        _ if limit.leasing == LeaseSetting::Off => "never leased: lease = \"off\"".to_owned(),
         (Some(why), _) => format!("never leased: {why}"),
         (None, Some(terms)) => format!("leased while it is busy: {terms}"),
         (None, None) => return None,

@@ -11,10 +11,12 @@ use super::diagnostic::{Code, Diagnostic};
 use super::document::{CostSource, Limit, Refund, Setting};
 use super::groups::Groups;
 use super::span::{At, Span};
-use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price};
+use crate::key::{
+    Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, OnLeave, Price,
+};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Scope};
+use crate::limit::{self, LeaseSetting, Mode, RefundCondition, ResponsePolicy, Scope};
 use rules::RatedRule;
 use std::sync::Arc;
 
@@ -101,10 +103,10 @@ fn configured(
     limit: limit::Limit,
     written: &Limit,
     charge: &Charge,
-    exempt: Option<Arc<Exempt>>,
+    exempt: Option<Arc<Exemption>>,
 ) -> limit::Limit {
     let limit = limit
-        .giving_back(gives_back(written))
+        .giving_back(refund_on(written))
         .counted_by(written.scope())
         .written_at(written.name.span.start)
         .leasing(written.lease())
@@ -135,7 +137,10 @@ fn with<T>(
 
 /// `lease` of a limit that gives no leases. Of a list of rates some may be leased.
 fn warn_of_leases(written: &Limit, limits: &[limit::Limit], found: &mut Vec<Diagnostic>) {
-    let lease = written.lease.at().filter(|at| at.value != Leasing::Off);
+    let lease = written
+        .lease
+        .at()
+        .filter(|at| at.value != LeaseSetting::Off);
     let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
     if let (Some(lease), Some(why)) = (lease, whys.and_then(|whys| whys.first().copied())) {
         let message = format!("limit `{}` gives no leases", written.name.value);
@@ -171,7 +176,7 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     }
     let mut template = KeyTemplate {
         parts: by.value.iter().filter_map(|at| at.value.clone()).collect(),
-        missing: written.missing.or(Missing::Refuse),
+        missing: written.missing.or(MissingKey::Refuse),
         unknown: None,
     };
     if let Some(unknown) = written.unknown.at() {
@@ -179,7 +184,7 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     }
     let absent = template.can_be_absent();
     if !absent {
-        template.missing = Missing::Shared;
+        template.missing = MissingKey::Shared;
     }
     match written.missing.at() {
         Some(missing) if !absent => {
@@ -199,8 +204,9 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     (!has_errors(&found[before..])).then_some(template)
 }
 
-fn repeated(parts: &[At<Option<Part>>]) -> Option<(&Span, &Span)> {
-    let same = |a: &Part, b: &Part| matches!((a, b), (Part::Ip(_), Part::Ip(_))) || a == b;
+fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
+    let same =
+        |a: &KeyPart, b: &KeyPart| matches!((a, b), (KeyPart::Ip(_), KeyPart::Ip(_))) || a == b;
     parts.iter().enumerate().find_map(|(index, later)| {
         let earlier =
             parts[..index]
@@ -215,15 +221,15 @@ fn repeated(parts: &[At<Option<Part>>]) -> Option<(&Span, &Span)> {
 
 fn missing_choice(
     written: &Limit,
-    by: &At<Vec<At<Option<Part>>>>,
+    by: &At<Vec<At<Option<KeyPart>>>>,
     template: &KeyTemplate,
 ) -> Diagnostic {
     let absent = template.parts.iter().find(|part| part.can_be_absent());
     let what = match absent {
-        Some(Part::Cookie(name)) => format!("cookie `{name}`"),
-        Some(Part::Query { name, .. }) => format!("query parameter `{name}`"),
-        Some(Part::Header { name, .. }) => format!("header `{name}`"),
-        Some(Part::Jwt { claim, .. }) => format!("claim `{claim}`"),
+        Some(KeyPart::Cookie(name)) => format!("cookie `{name}`"),
+        Some(KeyPart::Query { name, .. }) => format!("query parameter `{name}`"),
+        Some(KeyPart::Header { name, .. }) => format!("header `{name}`"),
+        Some(KeyPart::Jwt { claim, .. }) => format!("claim `{claim}`"),
         _ => "something".into(),
     };
     Diagnostic::error(
@@ -244,10 +250,10 @@ fn missing_choice(
 }
 
 /// What the limit answers to clients.
-fn answers(written: &Limit) -> Answers {
+fn answers(written: &Limit) -> ResponsePolicy {
     // Statuses are at most 599.
     let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
-    Answers {
+    ResponsePolicy {
         public_name: written.public_name.get().map(|name| name.as_str().into()),
         refusal: status(written.status()),
         keyless: status(written.missing_status()),
@@ -256,21 +262,21 @@ fn answers(written: &Limit) -> Answers {
 }
 
 /// The ends of a request after which its charge is refunded.
-fn gives_back(written: &Limit) -> GivesBack {
+fn refund_on(written: &Limit) -> RefundCondition {
     let has = |word| written.refund.entries().iter().any(|at| at.value == word);
-    GivesBack {
+    RefundCondition {
         errors: has(Refund::Errors),
         cancels: has(Refund::Cancels),
     }
 }
 
 /// The requests that the limit does not count.
-fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
+fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exemption>> {
     let at = written.exempt.at()?;
     // A group that is not defined has been noted.
     let named = at.value.groups.entries().iter();
     let named = named.filter_map(|at| Some(Arc::clone(groups.find(&at.value)?.1)));
-    let exempt = Exempt {
+    let exempt = Exemption {
         networks: at.value.ip.values(),
         methods: at.value.methods.values(),
         paths: at.value.paths.values(),

@@ -7,8 +7,8 @@ use crate::key::client_ip::Field;
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;
-use crate::snapshot::errors::{ErrorBody, Looks};
-use crate::snapshot::{FieldStyle, HoldCaps, Own};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats};
+use crate::snapshot::{FieldStyle, HoldCaps, StaticReply};
 use crate::upstream::Upstream;
 use crate::{admin, listen, store, telemetry};
 use http::HeaderName;
@@ -41,7 +41,7 @@ pub struct Outline {
     /// Which fields responses carry.
     pub fields: FieldStyle,
     /// What errors look like.
-    pub errors: Looks,
+    pub errors: ErrorFormats,
     /// By how many percent the time to come back is spread.
     pub jitter: u8,
     /// Bounds on held requests.
@@ -107,7 +107,7 @@ pub struct RouteOutline {
     /// The path that is forwarded instead.
     pub rewrite: Option<String>,
     /// What it answers itself.
-    pub own: Option<Own>,
+    pub own: Option<StaticReply>,
     /// What becomes of a request's fields.
     pub request_headers: Option<Changes>,
     /// What becomes of a response's fields.

@@ -1,7 +1,7 @@
-//! An address as text.
+//! Addresses as text: written for keys, read from fields.
 
 use std::fmt::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Longest text of an address: an IPv6 one with an IPv4 one at its end.
 const LONGEST: usize = 48;
@@ -9,12 +9,12 @@ const LONGEST: usize = 48;
 /// An address as text. IPv4 is put together here: the standard formatting takes ten times as long, and this happens
 /// for every request.
 #[derive(Debug, Clone, Copy)]
-pub struct Spelled {
+pub struct AddressText {
     text: [u8; LONGEST],
     length: usize,
 }
 
-impl Spelled {
+impl AddressText {
     /// Spells `address`.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
@@ -78,7 +78,7 @@ static OCTETS: [([u8; 4], u8); 256] = {
     octets
 };
 
-impl fmt::Write for Spelled {
+impl fmt::Write for AddressText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.length + text.len();
         let room = self.text.get_mut(self.length..end).ok_or(fmt::Error)?;
@@ -86,6 +86,30 @@ impl fmt::Write for Spelled {
         self.length = end;
         Ok(())
     }
+}
+
+/// An address with or without port, brackets and zone.
+#[must_use]
+pub fn read_address(text: &str) -> Option<IpAddr> {
+    // What HTTP calls blank (RFC 9110, section 5.6.3): no other is a proxy's.
+    let text = text.trim_matches([' ', '\t']);
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(address.to_canonical());
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(address.ip().to_canonical());
+    }
+    let inside = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+        .map_or(text, |(inside, _)| inside);
+    let address = inside
+        .split_once('%')
+        .map_or(inside, |(address, _zone)| address);
+    address
+        .parse::<Ipv6Addr>()
+        .ok()
+        .map(|v6| IpAddr::V6(v6).to_canonical())
 }
 
 #[cfg(test)]
@@ -106,7 +130,7 @@ mod tests {
             "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
         ] {
             let address: IpAddr = text.parse().unwrap();
-            assert_eq!(Spelled::of(address).as_bytes(), text.as_bytes());
+            assert_eq!(AddressText::of(address).as_bytes(), text.as_bytes());
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The client's address: the peer's own, or through trusted hops, walked from the right.
 
+use super::address::read_address;
 use super::forwarded;
 use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 use std::cell::RefCell;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 
 /// Networks whose word on `Forwarded` and `X-Forwarded-For` is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Field {
 
 /// Which of a trusted peer's fields say how a request came to it, its scheme and its host; where both do, `Forwarded` first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Speaks {
+pub struct OriginFields {
     /// `Forwarded`.
     pub forwarded: bool,
     /// `X-Forwarded-Proto` and `X-Forwarded-Host`.
@@ -50,20 +51,20 @@ pub struct Speaks {
 
 /// Where a walk has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End {
+struct WalkEnd {
     client: IpAddr,
-    /// At an entry that cannot be read: who wrote it has spoken, and named nobody.
+    /// At an entry that cannot be read: its writer has named no address.
     unread: bool,
 }
 
 /// Why an address is taken for the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// It is the peer's, and nobody is trusted.
+pub enum AddressReason {
+    /// It is the peer's, and no peer is trusted.
     NobodyTrusted,
     /// It is the peer's, which is not trusted.
     Stranger,
-    /// It is that of a trusted peer, which names nobody.
+    /// It is that of a trusted peer, which names no other.
     Unsaid,
     /// The walk over this field ended with it.
     Said(Field),
@@ -88,7 +89,7 @@ pub struct Walk {
     /// The address.
     pub client: IpAddr,
     /// Why this one.
-    pub why: Why,
+    pub why: AddressReason,
     /// What the walk has come by, in its order: from the right.
     pub hops: Vec<Hop>,
 }
@@ -120,7 +121,7 @@ impl Trust {
     ///
     /// An entry that cannot be read ends the walk at the hop that vouched for it; the left end, which anyone can write,
     /// is reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
-    /// other on as a stranger sent it. Which one is said by [`reading`](Self::reading); unsaid, both are walked, one that
+    /// other on as a stranger sent it. [`reading`](Self::reading) says which one; else both are walked, one that
     /// ends within the trusted networks yields to one that leads out of them, and `X-Forwarded-For`, which nearly every
     /// proxy writes, has the last word.
     #[must_use]
@@ -140,20 +141,25 @@ impl Trust {
         }
     }
 
-    fn find(&self, peer: IpAddr, fields: &HeaderMap, seen: impl Fn(Hop)) -> (IpAddr, Why) {
+    fn find(
+        &self,
+        peer: IpAddr,
+        fields: &HeaderMap,
+        seen: impl Fn(Hop),
+    ) -> (IpAddr, AddressReason) {
         let peer = peer.to_canonical();
         if self.networks.is_empty() {
-            return (peer, Why::NobodyTrusted);
+            return (peer, AddressReason::NobodyTrusted);
         }
         if !self.believes(peer) {
-            return (peer, Why::Stranger);
+            return (peer, AddressReason::Stranger);
         }
         let listed = || self.listed(peer, fields, &seen);
         let forwarded = || self.forwarded(peer, fields, &seen);
         match self.told(fields) {
-            (false, false) => (peer, Why::Unsaid),
-            (true, false) => (listed().client, Why::Said(Field::XForwardedFor)),
-            (false, true) => (forwarded().client, Why::Said(Field::Forwarded)),
+            (false, false) => (peer, AddressReason::Unsaid),
+            (true, false) => (listed().client, AddressReason::Said(Field::XForwardedFor)),
+            (false, true) => (forwarded().client, AddressReason::Said(Field::Forwarded)),
             (true, true) => self.weigh(listed(), forwarded()),
         }
     }
@@ -168,23 +174,25 @@ impl Trust {
         let listed = self.listed(peer, fields, &|_| {});
         let forwarded = self.forwarded(peer, fields, &|_| {});
         match self.weigh(listed, forwarded).1 {
-            Why::Said(field) | Why::Disagree(field) if listed.client != forwarded.client => {
+            AddressReason::Said(field) | AddressReason::Disagree(field)
+                if listed.client != forwarded.client =>
+            {
                 Some(field)
             }
             _ => None,
         }
     }
 
-    /// By which of a trusted peer's fields a request's scheme and host are told. The one that says who the client is: of
+    /// By which of a trusted peer's fields a request's scheme and host are read. The one that names the client: of
     /// two that agree about it a stranger, who knows his own address, may have written `Forwarded`.
     #[must_use]
-    pub fn speaks(&self, peer: IpAddr, fields: &HeaderMap) -> Speaks {
+    pub fn speaks(&self, peer: IpAddr, fields: &HeaderMap) -> OriginFields {
         let forwarded = match (self.field, self.told(fields)) {
             (Some(field), _) => field == Field::Forwarded,
             (None, (true, true)) => self.leading(peer, fields) == Some(Field::Forwarded),
             (None, (_, forwarded)) => forwarded,
         };
-        Speaks {
+        OriginFields {
             forwarded,
             listed: self.field != Some(Field::Forwarded),
         }
@@ -201,28 +209,30 @@ impl Trust {
         )
     }
 
-    fn listed(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> End {
+    fn listed(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
         let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
         let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
         self.walk(peer, Field::XForwardedFor, addresses, seen)
     }
 
-    fn forwarded(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> End {
+    fn forwarded(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(header::FORWARDED).into_iter().rev();
         let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
         self.walk(peer, Field::Forwarded, addresses, seen)
     }
 
     /// What two walks together say.
-    fn weigh(&self, listed: End, forwarded: End) -> (IpAddr, Why) {
-        let leads_out = |end: End| !self.believes(end.client);
+    fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> (IpAddr, AddressReason) {
+        let leads_out = |end: WalkEnd| !self.believes(end.client);
         match (leads_out(listed), leads_out(forwarded)) {
             (true, true) if listed.client != forwarded.client => {
-                (listed.client, Why::Disagree(Field::XForwardedFor))
+                (listed.client, AddressReason::Disagree(Field::XForwardedFor))
             }
-            (false, true) if !listed.unread => (forwarded.client, Why::Said(Field::Forwarded)),
-            _ => (listed.client, Why::Said(Field::XForwardedFor)),
+            (false, true) if !listed.unread => {
+                (forwarded.client, AddressReason::Said(Field::Forwarded))
+            }
+            _ => (listed.client, AddressReason::Said(Field::XForwardedFor)),
         }
     }
 
@@ -232,7 +242,7 @@ impl Trust {
         field: Field,
         entries: impl Iterator<Item = Option<IpAddr>>,
         seen: impl Fn(Hop),
-    ) -> End {
+    ) -> WalkEnd {
         let (mut client, mut unread) = (peer, false);
         for address in entries.take(MOST_HOPS) {
             let trusted = address.is_some_and(|address| self.believes(address));
@@ -247,32 +257,8 @@ impl Trust {
                 break;
             }
         }
-        End { client, unread }
+        WalkEnd { client, unread }
     }
-}
-
-/// An address with or without port, brackets and zone.
-#[must_use]
-pub fn read_address(text: &str) -> Option<IpAddr> {
-    // What HTTP calls blank (RFC 9110, section 5.6.3): no other is a proxy's.
-    let text = text.trim_matches([' ', '\t']);
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Some(address.to_canonical());
-    }
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Some(address.ip().to_canonical());
-    }
-    let inside = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-        .map_or(text, |(inside, _)| inside);
-    let address = inside
-        .split_once('%')
-        .map_or(inside, |(address, _zone)| address);
-    address
-        .parse::<Ipv6Addr>()
-        .ok()
-        .map(|v6| IpAddr::V6(v6).to_canonical())
 }
 
 #[cfg(test)]
@@ -416,19 +402,33 @@ mod tests {
         let own = |address: &str, why| (address.to_owned(), why, 0);
         assert_eq!(
             explain("192.0.2.1", &[listed]),
-            own("192.0.2.1", Why::Stranger)
+            own("192.0.2.1", AddressReason::Stranger)
         );
-        assert_eq!(explain("10.0.0.1", &[]), own("10.0.0.1", Why::Unsaid));
+        assert_eq!(
+            explain("10.0.0.1", &[]),
+            own("10.0.0.1", AddressReason::Unsaid)
+        );
         assert_eq!(
             explain("10.0.0.1", &[listed]),
-            ("203.0.113.9".into(), Why::Said(Field::XForwardedFor), 2)
+            (
+                "203.0.113.9".into(),
+                AddressReason::Said(Field::XForwardedFor),
+                2
+            )
         );
         let other = ("forwarded", "for=7.7.7.7");
         assert_eq!(
             explain("10.0.0.1", &[listed, other]),
-            ("203.0.113.9".into(), Why::Disagree(Field::XForwardedFor), 3)
+            (
+                "203.0.113.9".into(),
+                AddressReason::Disagree(Field::XForwardedFor),
+                3
+            )
         );
         let alone = explain("10.0.0.1", &[("forwarded", "for=7.7.7.7, for=unknown")]);
-        assert_eq!(alone, ("10.0.0.1".into(), Why::Said(Field::Forwarded), 1));
+        assert_eq!(
+            alone,
+            ("10.0.0.1".into(), AddressReason::Said(Field::Forwarded), 1)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Cookies, and the value of one as upstreams read it: spellings that any common framework takes for one value are one.
 //!
 //! RFC 6265 leaves the value to the server. Most take one pair of double quotes away (some then read `\"` and `\101`
-//! inside them, as Python does), and most decode percents, once. Whoever could spell one session in several ways would
+//! inside them, as Python does), and most decode percents, once. A client that could spell one session in several ways would
 //! have a counter for each. Two sessions that differ only so would share one, and no server hands out such.
 
 use http::{HeaderMap, header};
@@ -32,7 +32,7 @@ struct Pair {
     line: usize,
     name: (usize, usize),
     value: (usize, usize),
-    /// Only who parts at commas or blanks too finds it.
+    /// Only a reader that parts at commas or blanks too finds it.
     is_inside: bool,
     /// The one before it in its bucket, counted likewise.
     before: usize,
@@ -98,15 +98,19 @@ impl<'a> Cookies<'a> {
             };
             for (number, line) in self.lines().enumerate() {
                 let mut start = 0;
-                for piece in line.split(|byte| *byte == b';') {
-                    pairs.add(line, Pair::of((number, start), piece));
-                    let mut at = end_of(piece, 0, |byte| !byte.is_ascii_whitespace());
-                    while let Some(word) = next_word(piece, at) {
-                        let pair = Pair::inside((number, start), piece, word);
-                        pairs.add(line, pair);
+                for text in line.split(|byte| *byte == b';') {
+                    let piece = CookiePiece {
+                        line: number,
+                        start,
+                        text,
+                    };
+                    pairs.add(line, piece.pair());
+                    let mut at = end_of(text, 0, |byte| !byte.is_ascii_whitespace());
+                    while let Some(word) = next_word(text, at) {
+                        pairs.add(line, piece.pair_inside(word));
                         at = word;
                     }
-                    start += piece.len() + 1;
+                    start += text.len() + 1;
                 }
             }
             pairs
@@ -139,32 +143,42 @@ fn bucket(name: &[u8]) -> usize {
     name.iter().fold(name.len(), mix) % BUCKETS
 }
 
-impl Pair {
-    /// What `piece` says, which begins at that place of that line.
-    fn of((line, start): (usize, usize), piece: &[u8]) -> Option<Self> {
-        let equals = piece.iter().position(|byte| *byte == b'=')?;
+/// What stands between two semicolons of a `Cookie` line.
+struct CookiePiece<'p> {
+    line: usize,
+    /// Where in the line the text begins.
+    start: usize,
+    text: &'p [u8],
+}
+
+impl CookiePiece<'_> {
+    /// The pair that the piece is.
+    fn pair(&self) -> Option<Pair> {
+        let Self { line, start, text } = *self;
+        let equals = text.iter().position(|byte| *byte == b'=')?;
         let behind = equals + 1;
-        Some(Self {
+        Some(Pair {
             line,
-            name: without_blanks(start, &piece[..equals]),
-            value: without_blanks(start + behind, &piece[behind..]),
+            name: without_blanks(start, &text[..equals]),
+            value: without_blanks(start + behind, &text[behind..]),
             is_inside: false,
             before: 0,
         })
     }
 
-    /// What the word says that begins at `word` inside of `piece`, with blanks around its `=` or without.
-    fn inside((line, start): (usize, usize), piece: &[u8], word: usize) -> Option<Self> {
-        let name = end_of(piece, word, |byte| is_between(byte) || *byte == b'=');
-        let equals = end_of(piece, name, |byte| !byte.is_ascii_whitespace());
-        if name == word || piece.get(equals) != Some(&b'=') {
+    /// The pair that begins with the word at `word` inside of the piece, with blanks around its `=` or without.
+    fn pair_inside(&self, word: usize) -> Option<Pair> {
+        let Self { line, start, text } = *self;
+        let name = end_of(text, word, |byte| is_between(byte) || *byte == b'=');
+        let equals = end_of(text, name, |byte| !byte.is_ascii_whitespace());
+        if name == word || text.get(equals) != Some(&b'=') {
             return None;
         }
-        let value = end_of(piece, equals + 1, |byte| !byte.is_ascii_whitespace());
-        Some(Self {
+        let value = end_of(text, equals + 1, |byte| !byte.is_ascii_whitespace());
+        Some(Pair {
             line,
             name: (start + word, start + name),
-            value: (start + value, start + end_of(piece, value, is_between)),
+            value: (start + value, start + end_of(text, value, is_between)),
             is_inside: true,
             before: 0,
         })

@@ -1,13 +1,13 @@
 //! What clients authenticate with, in the one spelling that it is counted by (RFC 9110, section 11.4).
 //!
-//! A scheme has no case, and how many blanks follow it means nothing: whoever could spell one credential in several ways
+//! A scheme has no case, and how many blanks follow it means nothing: a client that could spell one credential in several ways
 //! would have a counter for each. What is one word alone has no scheme, and its letters are its own.
 
 use http::{HeaderName, header};
 use smallvec::SmallVec;
 
 /// A credential as it is counted; hardly any is longer than this, and then it has room of its own.
-pub type Spelled = SmallVec<[u8; 1024]>;
+pub type CredentialText = SmallVec<[u8; 1024]>;
 
 /// Are the values of this field credentials?
 #[must_use]
@@ -17,10 +17,10 @@ pub fn is_in(field: &HeaderName) -> bool {
 
 /// `value` with its scheme in small letters, and one blank where there are several, or tabs.
 #[must_use]
-pub fn spelled(value: &[u8]) -> Spelled {
+pub fn spelled(value: &[u8]) -> CredentialText {
     let mut words = value.split(is_blank).filter(|word| !word.is_empty());
     let (first, second) = (words.next().unwrap_or_default(), words.next());
-    let mut spelled = Spelled::from_slice(first);
+    let mut spelled = CredentialText::from_slice(first);
     if let Some(second) = second {
         spelled.make_ascii_lowercase();
         for word in std::iter::once(second).chain(words) {
@@ -56,9 +56,9 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(BEARER).then(|| trim(rest))
 }
 
-/// Could somebody read a `Bearer` credential out of `value`: in a list, behind other words, with whatever between the
+/// Could a verifier read a `Bearer` credential out of `value`: in a list, behind other words, with whatever between the
 /// scheme and the token? Verifiers that look for the word are common. What another scheme says in a quoted parameter is
-/// its own, unless a token stands there: who looks for the word, or parts at commas, does not look at quotes.
+/// its own, unless a token stands there: a verifier that looks for the word, or parts at commas, does not look at quotes.
 #[must_use]
 pub fn may_be_bearer(value: &[u8]) -> bool {
     let value = trim(value);

@@ -1,6 +1,6 @@
 //! Reads `Forwarded` (RFC 7239): its elements from the right, their parameters, the node behind `for`.
 
-use super::client_ip::read_address;
+use super::address::read_address;
 use std::borrow::Cow;
 use std::net::IpAddr;
 

@@ -1,20 +1,16 @@
-//! Groups: who is a member, by lists, files and networks that the gateway has read itself.
+//! Groups: which clients are members, by lists, files and networks that the gateway has read itself.
 //!
-//! A value is known by its digest alone, the one that also stands for secrets in keys: whoever looks into the process or
-//! its log finds no member, and a key that has been written says all that a look-up needs.
+//! A value is known by its digest alone, the one that also stands for secrets in keys: the process and
+//! its log show no member, and a key that has been written says all that a look-up needs.
 
-use super::extract::{Said, piece_digest, write_part};
-use super::{Caller, Doubt, KeyTemplate, Part};
+use super::part::{PartReading, piece_digest, write_part};
+use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// The first 128 bits of SHA-256.
-pub type Digest = [u8; 16];
 
 type Set<T> = hashbrown::HashSet<T, RandomState>;
 
@@ -23,7 +19,7 @@ pub struct Group {
     /// Its name.
     pub name: Arc<str>,
     /// What of a request is looked up among the members.
-    pub by: Part,
+    pub by: KeyPart,
     members: Members,
 }
 
@@ -42,7 +38,11 @@ struct Networks {
 impl Group {
     /// Whose members are values, known by their digests.
     #[must_use]
-    pub fn of_values(name: Arc<str>, by: Part, members: impl IntoIterator<Item = Digest>) -> Self {
+    pub fn of_values(
+        name: Arc<str>,
+        by: KeyPart,
+        members: impl IntoIterator<Item = Digest>,
+    ) -> Self {
         Self {
             name,
             by,
@@ -52,7 +52,11 @@ impl Group {
 
     /// Whose members are the clients of these networks.
     #[must_use]
-    pub fn of_networks(name: Arc<str>, by: Part, members: impl IntoIterator<Item = IpNet>) -> Self {
+    pub fn of_networks(
+        name: Arc<str>,
+        by: KeyPart,
+        members: impl IntoIterator<Item = IpNet>,
+    ) -> Self {
         let mut networks = Networks::default();
         for member in members {
             networks.insert(member);
@@ -67,15 +71,13 @@ impl Group {
     /// The digest a member is known by.
     #[must_use]
     pub fn digest(value: &[u8]) -> Digest {
-        Self::shortened(&Sha256::digest(value).into())
+        digest::of(value)
     }
 
     /// That digest of a member whose SHA-256 is written.
     #[must_use]
     pub fn shortened(sha256: &[u8; 32]) -> Digest {
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&sha256[..16]);
-        digest
+        digest::shortened(sha256)
     }
 
     /// Is the value with this digest a member?
@@ -127,7 +129,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// Groups of one file are told apart by their names.
+/// Groups of one file differ by their names.
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.by == other.by
@@ -181,19 +183,19 @@ fn slot<T>(lengths: &mut Vec<(u8, Set<T>)>, bits: u8) -> &mut Set<T> {
     &mut lengths[at].1
 }
 
-/// The memberships of one request, as far as somebody has asked: what is looked up is digested once.
+/// The memberships of one request, as far as they have been asked for: what is looked up is digested once.
 #[derive(Debug, Default)]
-pub struct Standing<'a> {
-    seen: SmallVec<[(&'a Part, Digest); 2]>,
+pub struct Memberships<'a> {
+    seen: SmallVec<[(&'a KeyPart, Digest); 2]>,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> Memberships<'a> {
     /// Is `caller` in `group`? `keys` has room behind its end; `written` says where in it a key of the same request
     /// begins, which the template has written and which ends it.
     ///
     /// # Errors
-    /// When an upstream may read the part that the group goes by otherwise: whoever says it twice, or in a token that only
-    /// the upstream believes, would be in no group at all.
+    /// When an upstream may read the part that the group goes by otherwise: a request that says it twice, or in a token
+    /// that only the upstream believes, would be in no group at all.
     pub fn is_in(
         &mut self,
         group: &'a Group,
@@ -213,14 +215,15 @@ impl<'a> Standing<'a> {
                 // it is a list, which is no key.
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
-                let may_be = matches!(group.by, Part::Jwt { .. }) || !written.is_some_and(is_part);
+                let may_be =
+                    matches!(group.by, KeyPart::Jwt { .. }) || !written.is_some_and(is_part);
                 Ok(may_be && caller.identity.is_told(&group.name))
             }
         }
     }
 
-    /// What is known to be said of `by`.
-    fn said(&self, by: &Part) -> impl Iterator<Item = &Digest> {
+    /// The digests of what the request says of `by`.
+    fn said(&self, by: &KeyPart) -> impl Iterator<Item = &Digest> {
         let those = self.seen.iter().filter(move |(part, _)| *part == by);
         those.map(|(_, digest)| digest)
     }
@@ -228,7 +231,7 @@ impl<'a> Standing<'a> {
     /// Digests what the request says of `by`, if that is not known: a claim may say several things.
     fn learn(
         &mut self,
-        by: &'a Part,
+        by: &'a KeyPart,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         written: Option<(&KeyTemplate, usize)>,
@@ -246,14 +249,14 @@ impl<'a> Standing<'a> {
                 let start = keys.len();
                 let said = write_part(by, caller, keys);
                 let digest = match said {
-                    Said::One => piece_digest(&keys[start..]),
-                    Said::Nothing | Said::Several | Said::Unbelieved => None,
+                    PartReading::One => piece_digest(&keys[start..]),
+                    PartReading::Nothing | PartReading::Several | PartReading::Unbelieved => None,
                 };
                 keys.truncate(start);
                 match said {
-                    Said::Unbelieved => return Err(Doubt::Unbelieved(by)),
+                    PartReading::Unbelieved => return Err(Doubt::Unbelieved(by)),
                     // Browsers send cookies of one name that were set for several paths: they are none.
-                    Said::Several if !matches!(by, Part::Cookie(_)) => {
+                    PartReading::Several if !matches!(by, KeyPart::Cookie(_)) => {
                         return Err(Doubt::Several(by));
                     }
                     _ => digest,
@@ -261,7 +264,7 @@ impl<'a> Standing<'a> {
             }
         };
         self.seen.extend(digest.map(|digest| (by, digest)));
-        if let Part::Jwt { claim, .. } = by {
+        if let KeyPart::Jwt { claim, .. } = by {
             caller.identity.listed(claim, &mut |entry| {
                 if !entry.is_empty() {
                     self.seen.push((by, Group::digest(entry.as_bytes())));
@@ -276,7 +279,7 @@ impl<'a> Standing<'a> {
 mod tests {
     use super::*;
     use crate::key::cookie::Cookies;
-    use crate::key::{Content, Location, Mask, Missing, NoIdentity};
+    use crate::key::{Content, Location, Mask, MissingKey, NoIdentity};
     use http::{HeaderMap, HeaderName, Method};
     use std::borrow::Cow;
 
@@ -301,14 +304,14 @@ mod tests {
         }
     }
 
-    fn header(name: &'static str) -> Part {
-        Part::Header {
+    fn header(name: &'static str) -> KeyPart {
+        KeyPart::Header {
             name: HeaderName::from_static(name),
             secret: crate::key::is_secret(name),
         }
     }
 
-    fn values(by: Part, members: &[&str]) -> Group {
+    fn values(by: KeyPart, members: &[&str]) -> Group {
         let digests = members.iter().map(|text| Group::digest(text.as_bytes()));
         Group::of_values("g".into(), by, digests)
     }
@@ -342,8 +345,8 @@ mod tests {
                     content: Content::Absent,
                 };
                 let template = KeyTemplate {
-                    parts: vec![Part::Route, header(name)],
-                    missing: Missing::Ip,
+                    parts: vec![KeyPart::Route, header(name)],
+                    missing: MissingKey::Ip,
                     unknown: None,
                 };
                 let mut keys = b"before".to_vec();
@@ -351,7 +354,7 @@ mod tests {
                 template.write(&caller, &mut keys);
                 let whole = keys.clone();
                 let mut found =
-                    |written| Standing::default().is_in(&group, &caller, &mut keys, written);
+                    |written| Memberships::default().is_in(&group, &caller, &mut keys, written);
                 assert_eq!(found(None), Ok(is_member), "{name} {fields:?}");
                 assert_eq!(found(Some((&template, start))), Ok(is_member), "{fields:?}");
                 assert_eq!(keys, whole);
@@ -368,7 +371,7 @@ mod tests {
             "198.51.100.5/24",
         ];
         let networks = networks.map(|text| text.parse::<IpNet>().unwrap());
-        let group = Group::of_networks("g".into(), Part::Ip(Mask::DEFAULT), networks);
+        let group = Group::of_networks("g".into(), KeyPart::Ip(Mask::DEFAULT), networks);
         let Members::Networks(networks) = &group.members else {
             panic!("networks");
         };
@@ -390,7 +393,7 @@ mod tests {
         }
         assert_eq!(group.len(), 4);
         let everyone = ["0.0.0.0/0", "::/0"].map(|text| text.parse::<IpNet>().unwrap());
-        let all = Group::of_networks("g".into(), Part::Ip(Mask::DEFAULT), everyone);
+        let all = Group::of_networks("g".into(), KeyPart::Ip(Mask::DEFAULT), everyone);
         assert_eq!(all.joined_and_left(&group), (2, 4));
         assert_eq!(group.joined_and_left(&group), (0, 0));
     }

@@ -1,6 +1,6 @@
 //! What a response says that its request has cost: read within bounds, and settled when it is known.
 
-use super::price::{Misquoted, digits};
+use super::price::{PriceError, digits};
 use http::{HeaderMap, HeaderName};
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
     /// Where.
-    pub place: Place,
+    pub place: MeterPlace,
     /// The most that it counts.
     pub max: u32,
-    /// What is charged where the client leaves before that is said.
+    /// What is charged where the client leaves before the cost is known.
     pub on_leave: OnLeave,
 }
 
-/// What a request is charged whose client leaves after the body of the answer began, and before it has said its cost.
+/// What a request is charged whose client leaves after the body of the answer began, and before the answer says its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnLeave {
-    /// The most that it could have cost: whoever reads all but the last event would pay next to nothing otherwise.
+    /// The most that it could have cost: a client that reads all but the last event would pay next to nothing otherwise.
     #[default]
     Max,
     /// What was asked for before.
@@ -27,7 +27,7 @@ pub enum OnLeave {
 
 /// Where a response says its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum MeterPlace {
     /// In a field.
     Header(HeaderName),
     /// In a member of its JSON body: the names that lead there, from the outermost object on.
@@ -39,8 +39,8 @@ impl Meter {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of(&self, fields: &HeaderMap) -> Result<Option<u32>, Misquoted> {
-        let Place::Header(header) = &self.place else {
+    pub fn of(&self, fields: &HeaderMap) -> Result<Option<u32>, PriceError> {
+        let MeterPlace::Header(header) = &self.place else {
             return Ok(None);
         };
         let mut values = fields.get_all(header).iter();
@@ -48,9 +48,9 @@ impl Meter {
             return Ok(None);
         };
         if values.next().is_some() {
-            return Err(Misquoted::Repeated);
+            return Err(PriceError::Repeated);
         }
-        let units = digits(value.as_bytes().trim_ascii()).ok_or(Misquoted::Malformed)?;
+        let units = digits(value.as_bytes().trim_ascii()).ok_or(PriceError::Malformed)?;
         Ok(Some(units.min(self.max)))
     }
 
@@ -58,8 +58,8 @@ impl Meter {
     #[must_use]
     pub fn name(&self) -> String {
         match &self.place {
-            Place::Header(header) => header.to_string(),
-            Place::Json(names) => names.join("."),
+            MeterPlace::Header(header) => header.to_string(),
+            MeterPlace::Json(names) => names.join("."),
         }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     fn a_field_is_taken_within_bounds_and_nonsense_not_at_all() {
         let header = HeaderName::from_static("x-units");
         let meter = Meter {
-            place: Place::Header(header.clone()),
+            place: MeterPlace::Header(header.clone()),
             max: 50,
             on_leave: OnLeave::default(),
         };
@@ -95,8 +95,8 @@ mod tests {
             assert_eq!(said(&[text]), Ok(Some(units)), "{text}");
         }
         for text in ["", "-1", "1.5", "many"] {
-            assert_eq!(said(&[text]), Err(Misquoted::Malformed), "{text}");
+            assert_eq!(said(&[text]), Err(PriceError::Malformed), "{text}");
         }
-        assert_eq!(said(&["1", "1"]), Err(Misquoted::Repeated));
+        assert_eq!(said(&["1", "1"]), Err(PriceError::Repeated));
     }
 }

@@ -1,59 +1,62 @@
 //! The key: what one counter is filed under (the partition key of the IETF RateLimit draft).
 
 pub mod address;
+mod caller;
 pub mod client_ip;
 pub mod cookie;
 pub mod credential;
 mod digest;
-mod exempt;
-mod extract;
+mod exemption;
 pub mod forwarded;
 #[doc(hidden)]
-pub mod fuzzed;
+pub mod fuzz;
 mod group;
 mod meter;
+mod part;
 mod preflight;
 mod price;
 mod query;
 mod repeat;
+mod template;
 pub mod token;
 
-pub use exempt::Exempt;
-pub use extract::{Caller, Doubt, Found, Identity, Location, NoIdentity};
-pub use group::{Digest, Group, Standing};
-pub use meter::{Meter, OnLeave, Place};
+pub use caller::{Caller, Doubt, Identity, KeyOutcome, Location, NoIdentity, TokenDoubt};
+pub use digest::Digest;
+pub use exemption::Exemption;
+pub use group::{Group, Memberships};
+pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
-pub use price::{Misquoted, Price};
-pub use repeat::{Content, ContentDigest, IdField, LONGEST_ID, NoId, RepeatId, Sameness};
+pub use price::{Price, PriceError};
+pub use repeat::{Content, ContentDigest, IdError, IdField, LONGEST_ID, RepeatId, Sameness};
 
 use http::HeaderName;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// By whom a limit counts: the parts a key is made of, in order. None at all is `everyone`.
+/// What a limit counts by: the parts a key is made of, in order. None at all is `everyone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     /// The parts, in the file's order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<KeyPart>,
     /// What happens to a request without one of them. The file must say so where a part can be absent.
-    pub missing: Missing,
-    /// Which values are known, where those that nobody knows meet something else.
-    pub unknown: Option<Known>,
+    pub missing: MissingKey,
+    /// Which values are known, where those that no group knows meet something else.
+    pub unknown: Option<KnownValues>,
 }
 
 /// Values that groups know, of the parts of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownValues {
     /// As many entries as parts, empty for those that need not be known.
     pub groups: Vec<Vec<Arc<Group>>>,
     /// What others meet.
-    pub otherwise: Unknown,
+    pub otherwise: UnknownKey,
 }
 
-/// What a request meets whose key nobody knows.
+/// What a request meets whose key no group knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
+pub enum UnknownKey {
     /// Counted by client address instead.
     Ip,
     /// 401.
@@ -62,7 +65,7 @@ pub enum Unknown {
 
 /// One part of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum KeyPart {
     /// The client's address, masked.
     Ip(Mask),
     /// A request field.
@@ -99,7 +102,7 @@ pub enum Part {
 }
 
 /// As the file writes it.
-impl fmt::Display for Part {
+impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(mask) if *mask == Mask::DEFAULT => f.write_str("ip"),
@@ -116,7 +119,7 @@ impl fmt::Display for Part {
     }
 }
 
-impl Part {
+impl KeyPart {
     /// Can a request lack it?
     #[must_use]
     pub fn can_be_absent(&self) -> bool {
@@ -129,7 +132,7 @@ impl Part {
 
 /// What a request without the key meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingKey {
     /// 401.
     Refuse,
     /// Counted by client address instead.

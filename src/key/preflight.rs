@@ -3,8 +3,8 @@
 //! They carry no credentials, so that a limit which counts by those would refuse what it could never count rightly; and what
 //! passes uncounted is a way around every limit. So they count beside all else, on counters of their own.
 
-use super::extract::{write_address, write_part};
-use super::{Caller, KeyTemplate, Part};
+use super::part::{write_address, write_part};
+use super::{Caller, KeyPart, KeyTemplate};
 use http::{HeaderName, Method, header};
 
 /// Fields that ask an upstream for another method than the request's. Browsers write none of them into a preflight.
@@ -43,11 +43,18 @@ impl KeyTemplate {
         for part in &self.parts {
             out.push(b'|');
             match part {
-                Part::Ip(_) | Part::Route | Part::Path(_) | Part::Method | Part::Host => {
+                KeyPart::Ip(_)
+                | KeyPart::Route
+                | KeyPart::Path(_)
+                | KeyPart::Method
+                | KeyPart::Host => {
                     // Never absent.
                     write_part(part, caller, out);
                 }
-                Part::Header { .. } | Part::Cookie(_) | Part::Query { .. } | Part::Jwt { .. } => {
+                KeyPart::Header { .. }
+                | KeyPart::Cookie(_)
+                | KeyPart::Query { .. }
+                | KeyPart::Jwt { .. } => {
                     write_address(caller, out);
                 }
             }

@@ -17,7 +17,7 @@ pub struct Price {
 
 /// Why a field was not taken at its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Misquoted {
+pub enum PriceError {
     /// No whole number.
     Malformed,
     /// 0, where that is not allowed.
@@ -26,7 +26,7 @@ pub enum Misquoted {
     Repeated,
 }
 
-impl Misquoted {
+impl PriceError {
     /// In a sentence: "the field is ...".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -39,19 +39,19 @@ impl Misquoted {
 }
 
 impl Price {
-    /// What a request with `fields` costs, and what was wrong with its word. Who writes nonsense pays the most.
+    /// What a request with `fields` costs, and what was wrong with its field. A field that cannot be read costs the most.
     #[must_use]
-    pub fn of(&self, fields: &HeaderMap) -> (u32, Option<Misquoted>) {
+    pub fn of(&self, fields: &HeaderMap) -> (u32, Option<PriceError>) {
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
             return (self.default, None);
         };
         if values.next().is_some() {
-            return (self.max, Some(Misquoted::Repeated));
+            return (self.max, Some(PriceError::Repeated));
         }
         match digits(value.as_bytes().trim_ascii()) {
-            None => (self.max, Some(Misquoted::Malformed)),
-            Some(0) if !self.may_peek => (self.max, Some(Misquoted::Zero)),
+            None => (self.max, Some(PriceError::Malformed)),
+            Some(0) if !self.may_peek => (self.max, Some(PriceError::Zero)),
             Some(cost) => (cost.min(self.max), None),
         }
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn cost(may_peek: bool, values: &[&'static str]) -> (u32, Option<Misquoted>) {
+    fn cost(may_peek: bool, values: &[&'static str]) -> (u32, Option<PriceError>) {
         let header = HeaderName::from_static("x-cost");
         let mut fields = HeaderMap::new();
         for value in values {
@@ -103,11 +103,11 @@ mod tests {
         for text in ["", "-1", "+1", "1.5", "0x10", "1 2", "1,2", "many"] {
             assert_eq!(
                 cost(true, &[text]),
-                (50, Some(Misquoted::Malformed)),
+                (50, Some(PriceError::Malformed)),
                 "{text}"
             );
         }
-        assert_eq!(cost(false, &["0"]), (50, Some(Misquoted::Zero)));
-        assert_eq!(cost(true, &["1", "1"]), (50, Some(Misquoted::Repeated)));
+        assert_eq!(cost(false, &["0"]), (50, Some(PriceError::Zero)));
+        assert_eq!(cost(true, &["1", "1"]), (50, Some(PriceError::Repeated)));
     }
 }

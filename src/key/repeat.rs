@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, header};
 use sha2::{Digest, Sha256};
 
-/// Longest id, in bytes. Whoever sends more is charged for every request.
+/// Longest id, in bytes. A client that sends more is charged for every request.
 pub const LONGEST_ID: usize = 256;
 
 /// The field that says the id.
@@ -12,14 +12,14 @@ pub struct IdField(pub HeaderName);
 
 /// Why a field was taken for no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoId {
+pub enum IdError {
     /// More than one: which of them would it be?
     Repeated,
     /// More than [`LONGEST_ID`] bytes.
     TooLong,
 }
 
-impl NoId {
+impl IdError {
     /// In a sentence: "the field is ...".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -35,19 +35,19 @@ impl IdField {
     ///
     /// # Errors
     /// When there is something that is no id.
-    pub fn of<'f>(&self, fields: &'f HeaderMap) -> Result<Option<&'f [u8]>, NoId> {
+    pub fn of<'f>(&self, fields: &'f HeaderMap) -> Result<Option<&'f [u8]>, IdError> {
         let mut values = fields.get_all(&self.0).iter();
         let Some(value) = values.next() else {
             return Ok(None);
         };
         if values.next().is_some() {
-            return Err(NoId::Repeated);
+            return Err(IdError::Repeated);
         }
         let id = value.as_bytes().trim_ascii();
         match id.len() {
             0 => Ok(None),
             1..=LONGEST_ID => Ok(Some(id)),
-            _ => Err(NoId::TooLong),
+            _ => Err(IdError::TooLong),
         }
     }
 }
@@ -77,11 +77,11 @@ impl Content {
     #[must_use]
     pub fn announced(fields: &HeaderMap) -> Self {
         let length = fields.get(header::CONTENT_LENGTH);
-        match length.is_some_and(|length| length != "0")
-            || fields.contains_key(header::TRANSFER_ENCODING)
-        {
-            true => Self::Unread,
-            false => Self::Absent,
+        let has_length = length.is_some_and(|length| length != "0");
+        if has_length || fields.contains_key(header::TRANSFER_ENCODING) {
+            Self::Unread
+        } else {
+            Self::Absent
         }
     }
 
@@ -97,7 +97,7 @@ impl Content {
 pub struct ContentDigest([u8; 32]);
 
 impl ContentDigest {
-    /// How much of a body is told from another, in bytes.
+    /// How much of a body is compared, in bytes.
     pub const COVERED: usize = 16 * 1024;
 
     /// Of a body that begins with `bytes`, of which no more than [`Self::COVERED`] count.
@@ -113,7 +113,7 @@ impl ContentDigest {
 pub struct RepeatId([u8; 16]);
 
 impl RepeatId {
-    /// Of nobody's request: no other has it.
+    /// Of no request: no other has it.
     #[must_use]
     pub fn random() -> Self {
         Self(fastrand::u128(..).to_be_bytes())
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn id(values: &[&str]) -> Result<Option<String>, NoId> {
+    fn id(values: &[&str]) -> Result<Option<String>, IdError> {
         let field = IdField(HeaderName::from_static("idempotency-key"));
         let mut fields = HeaderMap::new();
         for value in values {
@@ -200,8 +200,8 @@ mod tests {
         assert_eq!(id(&[" "]), Ok(None));
         assert_eq!(id(&[" \"a b\" "]), Ok(Some("\"a b\"".into())));
         assert_eq!(id(&[&longest]), Ok(Some(longest.clone())));
-        assert_eq!(id(&[&format!("{longest}x")]), Err(NoId::TooLong));
-        assert_eq!(id(&["a", "a"]), Err(NoId::Repeated));
+        assert_eq!(id(&[&format!("{longest}x")]), Err(IdError::TooLong));
+        assert_eq!(id(&["a", "a"]), Err(IdError::Repeated));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! JSON Web Tokens: whose are believed, and what a verified one claims. A claim that is not verified is none.
+//! JSON Web Tokens: which are believed, and what a verified one claims. A claim that is not verified is none.
 
-use super::{Identity, credential};
+use super::{Identity, TokenDoubt, credential};
 use http::{HeaderMap, HeaderName, header};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde_json::{Map, Number, Value};
@@ -31,44 +31,6 @@ pub struct TokenKey {
     pub validation: Validation,
 }
 
-/// What was wrong with a token, for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoToken {
-    /// There is none.
-    Absent,
-    /// It is no token.
-    Malformed,
-    /// Something stands around it that nobody here takes for a part of it, and others may.
-    Misspelt,
-    /// It is signed in a way, or by a key, that is not believed.
-    Unbelieved,
-    /// It says no end of its time, and has to.
-    Endless,
-    /// Its time is over.
-    Expired,
-    /// Its time has not come.
-    TooEarly,
-    /// It is for somebody else, or from somebody else.
-    Foreign,
-}
-
-impl NoToken {
-    /// In a sentence: "the request's token is ...".
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Malformed => "no token",
-            Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
-            Self::Unbelieved => "not signed by a key that is believed",
-            Self::Endless => "without an end (`exp`), which `[jwt] require_exp` demands",
-            Self::Expired => "expired",
-            Self::TooEarly => "not valid yet",
-            Self::Foreign => "from another issuer, or for another audience",
-        }
-    }
-}
-
 /// No key is shown.
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,22 +52,26 @@ impl Verifier {
     ///
     /// # Errors
     /// When there is none that is believed.
-    pub fn claims(&self, fields: &HeaderMap) -> Result<Map<String, Value>, NoToken> {
+    pub fn claims(&self, fields: &HeaderMap) -> Result<Map<String, Value>, TokenDoubt> {
         let token = self.token(fields)?;
         let claims = self.verified(token);
-        claims.map_err(|why| match token.iter().copied().all(is_of_a_token) {
-            true => why,
-            false => NoToken::Misspelt,
+        let is_spelled = || token.iter().copied().all(is_of_a_token);
+        claims.map_err(|why| {
+            if is_spelled() {
+                why
+            } else {
+                TokenDoubt::Misspelt
+            }
         })
     }
 
-    fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, NoToken> {
-        let head = decode_header(token).map_err(|_| NoToken::Malformed)?;
+    fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, TokenDoubt> {
+        let head = decode_header(token).map_err(|_| TokenDoubt::Malformed)?;
         if head.crit.is_some() {
-            // It demands what nobody here understands (RFC 7515, section 4.1.11).
-            return Err(NoToken::Malformed);
+            // It demands what this verifier does not understand (RFC 7515, section 4.1.11).
+            return Err(TokenDoubt::Malformed);
         }
-        let mut why = NoToken::Unbelieved;
+        let mut why = TokenDoubt::Unbelieved;
         for one in self.candidates(&head) {
             match decode::<Map<String, Value>>(token, &one.key, &one.validation) {
                 Ok(token) => return Ok(token.claims),
@@ -116,14 +82,18 @@ impl Verifier {
     }
 
     /// The keys that may have signed a token with this head: those that it names, or where there is none of that name those
-    /// that have none. Who names no key may mean any: first those that cannot be meant otherwise.
+    /// that have none. A head that names no key may mean any: first those that cannot be meant otherwise.
     fn candidates<'k>(&'k self, head: &'k Header) -> impl Iterator<Item = &'k TokenKey> {
         let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
         let by_name = self.keys.iter().any(is_named);
-        let first = self.keys.iter().filter(move |key| match by_name {
-            true => is_named(key),
-            false => key.id.is_none(),
-        });
+        let is_first = move |key: &&TokenKey| {
+            if by_name {
+                is_named(key)
+            } else {
+                key.id.is_none()
+            }
+        };
+        let first = self.keys.iter().filter(is_first);
         let then = self.keys.iter();
         let then = then.filter(|key| head.kid.is_none() && key.id.is_some());
         let all = first.chain(then);
@@ -131,27 +101,27 @@ impl Verifier {
             .take(MOST_TRIED)
     }
 
-    /// The token itself: behind `Bearer` in `Authorization`, with or without it in other fields. Of two nobody knows
-    /// which is meant.
-    fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], NoToken> {
+    /// The token itself: behind `Bearer` in `Authorization`, with or without it in other fields. Of two it is
+    /// not known which is meant.
+    fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], TokenDoubt> {
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
-            return Err(NoToken::Absent);
+            return Err(TokenDoubt::Absent);
         };
         if values.any(|other| other != value) {
-            return Err(NoToken::Absent);
+            return Err(TokenDoubt::Absent);
         }
         let value = value.as_bytes();
         let token = match credential::bearer(value) {
             Some(token) => token,
             None if self.header != header::AUTHORIZATION => credential::trim(value),
-            None if credential::may_be_bearer(value) => return Err(NoToken::Misspelt),
-            None => return Err(NoToken::Absent),
+            None if credential::may_be_bearer(value) => return Err(TokenDoubt::Misspelt),
+            None => return Err(TokenDoubt::Absent),
         };
         match token.len() {
-            0 => Err(NoToken::Absent),
+            0 => Err(TokenDoubt::Absent),
             1..=LONGEST => Ok(token),
-            _ => Err(NoToken::Malformed),
+            _ => Err(TokenDoubt::Malformed),
         }
     }
 }
@@ -162,16 +132,16 @@ fn is_of_a_token(byte: u8) -> bool {
 }
 
 /// What is wrong with a token whose signature is right; nothing where that is wrong.
-fn wrong(error: &jsonwebtoken::errors::Error) -> Option<NoToken> {
+fn wrong(error: &jsonwebtoken::errors::Error) -> Option<TokenDoubt> {
     use jsonwebtoken::errors::ErrorKind;
     Some(match error.kind() {
-        ErrorKind::ExpiredSignature => NoToken::Expired,
-        ErrorKind::ImmatureSignature => NoToken::TooEarly,
-        ErrorKind::MissingRequiredClaim(claim) if claim == "exp" => NoToken::Endless,
+        ErrorKind::ExpiredSignature => TokenDoubt::Expired,
+        ErrorKind::ImmatureSignature => TokenDoubt::TooEarly,
+        ErrorKind::MissingRequiredClaim(claim) if claim == "exp" => TokenDoubt::Endless,
         ErrorKind::InvalidIssuer
         | ErrorKind::InvalidAudience
-        | ErrorKind::MissingRequiredClaim(_) => NoToken::Foreign,
-        ErrorKind::InvalidClaimFormat(_) | ErrorKind::Json(_) => NoToken::Malformed,
+        | ErrorKind::MissingRequiredClaim(_) => TokenDoubt::Foreign,
+        ErrorKind::InvalidClaimFormat(_) | ErrorKind::Json(_) => TokenDoubt::Malformed,
         _ => return None,
     })
 }
@@ -189,7 +159,7 @@ pub fn is_shared(algorithm: Algorithm) -> bool {
 pub struct Token<'a> {
     verifier: Option<&'a Verifier>,
     fields: &'a HeaderMap,
-    claims: OnceCell<Result<Map<String, Value>, NoToken>>,
+    claims: OnceCell<Result<Map<String, Value>, TokenDoubt>>,
 }
 
 impl<'a> Token<'a> {
@@ -210,8 +180,8 @@ impl<'a> Token<'a> {
             .is_some_and(|verifier| verifier.token(self.fields).is_ok())
     }
 
-    /// Why it has no claims, if somebody has asked for one.
-    pub fn why_not(&self) -> Option<NoToken> {
+    /// Why it has no claims, if a claim has been asked for.
+    pub fn why_not(&self) -> Option<TokenDoubt> {
         self.claims.get()?.as_ref().err().copied()
     }
 
@@ -241,8 +211,8 @@ impl Identity for Token<'_> {
         lines.any(|line| Some(line) != first)
     }
 
-    fn doubt(&self) -> Option<NoToken> {
-        self.why_not().filter(|why| *why != NoToken::Absent)
+    fn doubt(&self) -> Option<TokenDoubt> {
+        self.why_not().filter(|why| *why != TokenDoubt::Absent)
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, str>> {
@@ -264,7 +234,7 @@ impl Identity for Token<'_> {
                     }
                 }
             }
-            // No other text is split: somebody may have called themselves "gold digger".
+            // No other text is split: a client may be called "gold digger".
             Some(Value::String(text)) if SCOPES.contains(&name) => {
                 text.split_ascii_whitespace().for_each(each);
             }

@@ -4,49 +4,74 @@
 //! at which nothing is left (the theoretical arrival time of GCRA, as an exact fraction). Charging adds to it,
 //! waiting needs no write. Twin: `lua/bucket.lua`.
 
-use super::rate::{Interval, Span};
+use super::rate::{Cost, Interval, Span};
+use super::verdict::{Measurement, Wait};
+use super::{BucketState, Change, State};
 use crate::clock::Timestamp;
 
-/// The stored state: empty at `at + part/den` microseconds. Absent or past is the same as empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BucketState {
-    /// Whole microseconds since the epoch.
-    pub at: u64,
-    /// Fraction of a microsecond over `den`; 0 for most rates, and then `den` is 1.
-    pub part: u32,
-    /// Denominator that `part` was written under: another rate's fraction is recognised, never misread.
-    pub den: u32,
+/// The numbers by which a bucket admits.
+#[derive(Debug, Clone, Copy)]
+pub struct BucketBounds {
+    /// The time one unit takes.
+    pub interval: Interval,
+    /// What is admitted fits below it.
+    pub capacity: Span,
+    /// The highest level at which anything may still be admitted, where that is not the capacity.
+    pub latest: Option<Span>,
+    /// The most that a state may hold: more than the capacity, where a debt may be.
+    pub debt_ceiling: Span,
 }
 
-impl BucketState {
-    /// The state that empties `level` after `now`.
+impl BucketBounds {
+    /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[inline]
     #[must_use]
-    pub fn at_level(now: Timestamp, level: Span, interval: Interval) -> Self {
-        let den = if level.part == 0 {
-            1
+    pub fn check(
+        &self,
+        state: Option<BucketState>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measurement, Option<Change>) {
+        let charge = self.interval.times(u64::from(cost.units()));
+        // For a charge that is never admitted a debt need not be remembered.
+        let ceiling = if charge > self.capacity {
+            self.capacity
         } else {
-            interval.den.get()
+            self.debt_ceiling
         };
-        Self {
-            at: now.plus(level.whole).micros(),
-            part: level.part,
-            den,
+        let level = level(state, now, self.interval, ceiling);
+        if cost == Cost::ZERO {
+            return (Measurement::admitted(level.span), None);
         }
+        let next = self.interval.add(level.span, charge);
+        let excess = |span, bound| self.interval.sub(span, bound).map_or(0, Span::ceil);
+        let late = self.latest.map_or(0, |latest| excess(level.span, latest));
+        let wait = excess(next, self.capacity).max(late);
+        if wait > 0 {
+            let wait = if charge > self.capacity {
+                Wait::Never
+            } else {
+                Wait::Micros(wait)
+            };
+            let mended = level.mended && wait != Wait::Never;
+            let change = mended.then(|| self.change(now, level.span));
+            return (Measurement::refused(wait, level.span), change);
+        }
+        (Measurement::admitted(next), Some(self.change(now, next)))
     }
 
-    /// The first instant at which this state equals no state.
-    #[must_use]
-    pub fn ends(self) -> Timestamp {
-        Timestamp::from_micros(self.at).plus(u64::from(self.part > 0))
+    fn change(&self, now: Timestamp, level: Span) -> Change {
+        let state = BucketState::at_level(now, level, self.interval);
+        Change::put(State::Bucket(state), state.ends())
     }
 }
 
 /// What is in the bucket now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Level {
+pub struct BucketLevel {
     /// As the time it takes to drain.
     pub span: Span,
-    /// The stored state was impossible under the present numbers or clock and has been brought to the brim.
+    /// The stored state was impossible under the present numbers or clock and has been brought to the debt ceiling.
     pub mended: bool,
 }
 
@@ -59,9 +84,9 @@ pub fn level(
     now: Timestamp,
     interval: Interval,
     capacity: Span,
-) -> Level {
+) -> BucketLevel {
     let Some(state) = state.filter(|state| state.at >= now.micros()) else {
-        return Level {
+        return BucketLevel {
             span: Span::default(),
             mended: false,
         };
@@ -77,28 +102,15 @@ pub fn level(
         };
     }
     if span > capacity {
-        return Level {
+        return BucketLevel {
             span: capacity,
             mended: true,
         };
     }
-    Level {
+    BucketLevel {
         span,
         mended: false,
     }
-}
-
-/// Takes back a `charge` of a moment ago that came to nothing, but for the time that has `elapsed` since. Without the
-/// charge the bucket may have been empty for that long, and then the charge has drained by so much; nothing else can
-/// have made it less, whoever else was charged or given back meanwhile. Returns the level that is left.
-#[must_use]
-pub fn undo(level: Span, charge: Span, elapsed: u64, interval: Interval) -> Span {
-    let elapsed = Span {
-        whole: elapsed,
-        part: 0,
-    };
-    let back = interval.sub(charge, elapsed).unwrap_or_default();
-    interval.sub(level, back).unwrap_or_default()
 }
 
 /// Can `state` be compared with what is computed under `interval`?
@@ -109,7 +121,7 @@ pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
 
 /// Takes back the place in a queue that `ticket` was granted.
 ///
-/// Whoever came later was told a wait that counts on all in front, so that only the last place may go back: a newcomer
+/// A later request was answered a wait that counts on all in front, so that only the last place may go back: a newcomer
 /// would else be let go before it or beside it (notes: `algorithms`, section 3.7). Returns the level that is left, or
 /// nothing when nothing may go back.
 #[must_use]
@@ -140,7 +152,7 @@ pub fn refund(
         whole: now.micros(),
         part: 0,
     };
-    // What has come in again by itself is nobody's to give.
+    // What has drained already does not come back.
     let undrained = interval.sub(then, passed)?;
     let back = Some(charge.min(undrained)).filter(|back| *back > Span::default())?;
     let left = interval.sub(held, back)?;

@@ -1,7 +1,7 @@
-//! What a limit says to one request: its rule, less where less may be granted, and what a settlement must know beside it.
+//! What a limit decides about one request: its rule, less where less may be granted, and what a settlement must know.
 
 use super::rate::Cost;
-use super::verdict::{Measured, Wait};
+use super::verdict::{Measurement, Wait};
 use super::{Change, Limit, Rule, State, wire};
 use crate::clock::Timestamp;
 use std::borrow::Cow;
@@ -27,23 +27,24 @@ impl Limit {
         state: Option<&State>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
-        self.check_as_one_of(state, now, (cost, NonZeroU32::MIN))
+    ) -> (Measurement, Option<Change>) {
+        self.check_as_one_of(state, now, cost, NonZeroU32::MIN)
     }
 
-    /// The same where one of so many gateways counts for itself, and charges [`Limit::share`]. What it grants is told as
-    /// what the request gets of it.
+    /// The same where one of so many gateways counts for itself, and charges [`Limit::share`]. What it grants is what the request
+    /// gets of it.
     #[inline]
     #[must_use]
     pub fn check_as_one_of(
         &self,
         state: Option<&State>,
         now: Timestamp,
-        (cost, gateways): (Cost, NonZeroU32),
-    ) -> (Measured, Option<Change>) {
+        cost: Cost,
+        gateways: NonZeroU32,
+    ) -> (Measurement, Option<Change>) {
         // Most are none of this: what the rule says is then handed on as it is, and not copied.
-        if self.partial || self.trails || gateways > NonZeroU32::MIN {
-            return self.check_beyond(state, now, (cost, gateways));
+        if self.partial || self.history || gateways > NonZeroU32::MIN {
+            return self.check_beyond(state, now, cost, gateways);
         }
         self.rule.check(state, now, cost)
     }
@@ -61,21 +62,23 @@ impl Limit {
         &self,
         state: Option<&State>,
         now: Timestamp,
-        share: (Cost, NonZeroU32),
-    ) -> (Measured, Option<Change>) {
-        let answer = self.check_untrailed(state, now, share);
-        if self.trails {
-            return self.trailed(state, now, answer);
+        cost: Cost,
+        gateways: NonZeroU32,
+    ) -> (Measurement, Option<Change>) {
+        let (measured, change) = self.check_rule(state, now, cost, gateways);
+        if self.history {
+            return self.note_history(state, now, measured, change);
         }
-        answer
+        (measured, change)
     }
 
-    fn check_untrailed(
+    fn check_rule(
         &self,
         state: Option<&State>,
         now: Timestamp,
-        (cost, gateways): (Cost, NonZeroU32),
-    ) -> (Measured, Option<Change>) {
+        cost: Cost,
+        gateways: NonZeroU32,
+    ) -> (Measurement, Option<Change>) {
         if !self.partial || cost <= Cost::ONE {
             let rule = self.rule_of_share(cost, gateways);
             return rule.check(state, now, self.share(cost, gateways));
@@ -88,7 +91,7 @@ impl Limit {
             return (measured, change);
         }
         let left = rule.verdict(measured, now, Cost::new(all), false);
-        // Every unit that is granted is charged once for each gateway: what is left of that is granted to nobody.
+        // Every unit that is granted is charged once for each gateway: what is left of that is not granted.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
         let left = left.remaining / u64::from(unit);
         // With nothing left the wait is the one for a single unit.
@@ -105,9 +108,9 @@ impl Limit {
         if self.partial {
             block = wire::partial(&self.rule, cost, &block);
         }
-        match self.trails {
-            true => wire::trailed(cost, &block),
-            false => block,
+        if self.history {
+            return wire::with_history(&block);
         }
+        block
     }
 }

@@ -2,10 +2,9 @@
 //! Twin: `lua/clock_window.lua`.
 
 use super::calendar::Calendar;
-use super::fixed_window::WindowState;
 use super::rate::{Cost, Rate, Span};
-use super::verdict::{Measured, Verdict, Wait};
-use super::{Change, Refunded, State};
+use super::verdict::{Measurement, Verdict, Wait};
+use super::{Change, Refund, State, WindowState};
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ pub enum Anchor {
 
 /// The window at an instant, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct WindowBounds {
     /// Start of the window before; it may lie before the epoch.
     pub before: i64,
     /// Its start.
@@ -71,12 +70,12 @@ impl ClockWindow {
 
     /// The window at `now`.
     #[must_use]
-    pub fn bounds(&self, now: Timestamp) -> Bounds {
+    pub fn bounds(&self, now: Timestamp) -> WindowBounds {
         match &self.anchor {
             Anchor::Clock { window, offset } => {
                 let since = (now.micros() % window + (window - offset)) % window;
                 let end = now.plus(window - since);
-                Bounds {
+                WindowBounds {
                     before: signed(end.micros()) - signed(*window).saturating_mul(2),
                     start: end.micros().saturating_sub(*window),
                     end: end.micros(),
@@ -85,7 +84,7 @@ impl ClockWindow {
             }
             Anchor::Calendar(calendar) => {
                 let [_, before, start, end, beyond, _] = calendar.around(now);
-                Bounds {
+                WindowBounds {
                     before: signed(before),
                     start,
                     end,
@@ -110,7 +109,7 @@ impl ClockWindow {
         state: Option<WindowState>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
+    ) -> (Measurement, Option<Change>) {
         let bounds = self.bounds(now);
         // A window that reaches into this one counts in it: it was anchored elsewhere. So does one from further ahead
         // than the next: the clock has stepped back. One that began before the epoch is stored as if it had begun with it.
@@ -126,10 +125,10 @@ impl ClockWindow {
             part: count,
         };
         if cost == Cost::ZERO {
-            return (Measured::admitted(standing(count)), None);
+            return (Measurement::admitted(standing(count)), None);
         }
         if cost.units() > self.limit {
-            return (Measured::refused(Wait::Never, standing(count)), None);
+            return (Measurement::refused(Wait::Never, standing(count)), None);
         }
         let change = |count: u32| {
             let state = State::Window(WindowState { start, count });
@@ -137,12 +136,12 @@ impl ClockWindow {
         };
         match count.checked_add(cost.units()) {
             Some(next) if next <= self.limit => {
-                (Measured::admitted(standing(next)), Some(change(next)))
+                (Measurement::admitted(standing(next)), Some(change(next)))
             }
             _ => {
                 let mended = held.is_some_and(|state| state.start != start);
                 (
-                    Measured::refused(Wait::Micros(left), standing(count)),
+                    Measurement::refused(Wait::Micros(left), standing(count)),
                     mended.then(|| change(count)),
                 )
             }
@@ -151,7 +150,7 @@ impl ClockWindow {
 
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         super::fixed_window::verdict(self.limit, measured, cost, charged)
     }
 
@@ -160,20 +159,22 @@ impl ClockWindow {
     pub fn refund(
         &self,
         state: WindowState,
-        (start, end): (u64, u64),
+        start: u64,
+        end: u64,
         cost: Cost,
         now: Timestamp,
-    ) -> Refunded {
-        super::fixed_window::refund(state, (start, end), cost, now)
+    ) -> Refund {
+        super::fixed_window::refund(state, start, end, cost, now)
     }
 }
 
-impl Bounds {
+impl WindowBounds {
     /// Start and end of this window, or of the next.
     fn counting(self, next: bool) -> (u64, u64) {
-        match next {
-            true => (self.end, self.beyond),
-            false => (self.start, self.end),
+        if next {
+            (self.end, self.beyond)
+        } else {
+            (self.start, self.end)
         }
     }
 }

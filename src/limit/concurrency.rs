@@ -1,60 +1,23 @@
 //! Concurrency: fewer than `max` at once. A slot is a lease that is renewed while its request lives, ends with it, and
-//! lapses when nobody renews it. Twin: `lua/concurrency.lua`.
+//! lapses when it is not renewed. Twin: `lua/concurrency.lua`.
 
 use super::rate::{Cost, Span};
 use super::state::Update;
-use super::verdict::{Measured, Verdict, Wait};
-use super::{Change, Refunded, State};
+use super::verdict::{Measurement, Verdict, Wait};
+use super::{Change, FOREVER, Refund, SlotUpdate, SlotsState, State};
 use crate::clock::Timestamp;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// What a refused request is told to wait: nobody knows when a slot comes free.
+/// The wait of a refused request, a hint: when a slot comes free is not known.
 pub const HINT: u64 = 1_000_000;
-
-/// A lease that does not lapse: its holder cannot be lost without the counter.
-pub const FOREVER: u64 = u64::MAX;
-
-/// Until when each slot is taken, in microseconds since the epoch, by the slot's number.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LeasesState(pub BTreeMap<u64, u64>);
-
-/// What taking slots does to the leases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leasing {
-    /// The present instant, microseconds since the epoch.
-    pub now: u64,
-    /// Until when what is taken now is taken. What lies further ahead is brought back to it: the clock has stepped
-    /// back, or leases have become shorter.
-    pub until: u64,
-    /// The first slot that is taken.
-    pub first: u64,
-    /// How many are.
-    pub count: u32,
-}
-
-impl Leasing {
-    /// Does it; leases that have lapsed go where some are taken.
-    pub fn apply(self, leases: &mut LeasesState) {
-        for until in leases.0.values_mut() {
-            if *until != FOREVER {
-                *until = (*until).min(self.until);
-            }
-        }
-        if self.count > 0 {
-            leases.0.retain(|_, until| *until > self.now);
-        }
-        let taken = (0..u64::from(self.count)).map(|slot| (self.first + slot, self.until));
-        leases.0.extend(taken);
-    }
-}
 
 /// The numbers of a limit on what is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Concurrency {
     /// How many may be in flight at once.
     pub max: NonZeroU32,
-    /// How long a lease lasts that nobody renews, in microseconds.
+    /// How long a lease lasts that is not renewed, in microseconds.
     pub ttl: u64,
 }
 
@@ -63,22 +26,23 @@ impl Concurrency {
     #[must_use]
     pub fn check(
         &self,
-        state: Option<&LeasesState>,
+        state: Option<&SlotsState>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
-        self.check_numbered(state, now, (cost, now.micros()))
+    ) -> (Measurement, Option<Change>) {
+        self.check_numbered(state, now, cost, now.micros())
     }
 
     /// The same, with the slots numbered from `number` on, or the next that are free.
     #[must_use]
     pub fn check_numbered(
         &self,
-        state: Option<&LeasesState>,
+        state: Option<&SlotsState>,
         now: Timestamp,
-        (cost, number): (Cost, u64),
-    ) -> (Measured, Option<Change>) {
-        let none = LeasesState::default();
+        cost: Cost,
+        number: u64,
+    ) -> (Measurement, Option<Change>) {
+        let none = SlotsState::default();
         let leases = &state.unwrap_or(&none).0;
         let (present, until) = (now.micros(), now.plus(self.ttl).micros());
         let held = leases.values().filter(|until| **until > present).count();
@@ -87,13 +51,13 @@ impl Concurrency {
             part: u32::try_from(held).unwrap_or(u32::MAX),
         };
         if cost == Cost::ZERO {
-            return (Measured::admitted(standing(0, held)), None);
+            return (Measurement::admitted(standing(0, held)), None);
         }
         if cost.units() > self.max.get() {
-            return (Measured::refused(Wait::Never, standing(0, held)), None);
+            return (Measurement::refused(Wait::Never, standing(0, held)), None);
         }
         let change = |first: u64, count: u32| Change {
-            update: Update::Lease(Leasing {
+            update: Update::Slots(SlotUpdate {
                 now: present,
                 until,
                 first,
@@ -104,18 +68,18 @@ impl Concurrency {
         let taken = held + cost.units() as usize;
         if taken <= self.max.get() as usize {
             let first = free(leases, number, cost);
-            let measured = Measured::admitted(standing(first, taken));
+            let measured = Measurement::admitted(standing(first, taken));
             return (measured, Some(change(first, cost.units())));
         }
         let ahead = |lease: &u64| *lease > until && *lease != FOREVER;
         let mended = leases.values().any(ahead).then(|| change(0, 0));
         let wait = Wait::Micros(HINT);
-        (Measured::refused(wait, standing(0, held)), mended)
+        (Measurement::refused(wait, standing(0, held)), mended)
     }
 
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         let held = measured.held(cost, charged);
         Verdict {
             outcome: measured.outcome(),
@@ -126,26 +90,26 @@ impl Concurrency {
 
     /// Frees the slots from `first` on: the request that took them has ended.
     #[must_use]
-    pub fn release(&self, state: &LeasesState, first: u64, cost: Cost, now: Timestamp) -> Refunded {
+    pub fn release(&self, state: &SlotsState, first: u64, cost: Cost, now: Timestamp) -> Refund {
         let mut left = state.clone();
         let slots = first..first.saturating_add(u64::from(cost.units()));
         left.0.retain(|slot, _| !slots.contains(slot));
-        match left.0.len() == state.0.len() {
-            true => Refunded::Nothing,
-            false => kept(left, now),
+        if left.0.len() == state.0.len() {
+            return Refund::Nothing;
         }
+        kept(left, now)
     }
 
     /// Renews the slots from `first` on: their request lives. Those that have lapsed meanwhile are taken anew, whether
-    /// there is room or not, since it is in flight: nobody else is admitted until enough have ended.
+    /// there is room or not, since it is in flight: no other request is admitted until enough have ended.
     #[must_use]
     pub fn renew(
         &self,
-        state: Option<&LeasesState>,
+        state: Option<&SlotsState>,
         first: u64,
         cost: Cost,
         now: Timestamp,
-    ) -> Refunded {
+    ) -> Refund {
         let mut left = state.cloned().unwrap_or_default();
         let until = now.plus(self.ttl).micros();
         let mut renewed = false;
@@ -156,10 +120,10 @@ impl Concurrency {
                 renewed = true;
             }
         }
-        match renewed {
-            true => kept(left, now),
-            false => Refunded::Nothing,
+        if !renewed {
+            return Refund::Nothing;
         }
+        kept(left, now)
     }
 }
 
@@ -176,11 +140,9 @@ fn free(leases: &BTreeMap<u64, u64>, number: u64, cost: Cost) -> u64 {
     first
 }
 
-fn kept(left: LeasesState, now: Timestamp) -> Refunded {
+fn kept(left: SlotsState, now: Timestamp) -> Refund {
     match left.0.values().max().copied().map(Timestamp::from_micros) {
-        Some(ends) if ends > now => {
-            Refunded::Left(Change::put(State::Leases(Box::new(left)), ends))
-        }
-        _ => Refunded::Gone,
+        Some(ends) if ends > now => Refund::Left(Change::put(State::Slots(Box::new(left)), ends)),
+        _ => Refund::Gone,
     }
 }

@@ -3,8 +3,8 @@
 
 use super::rate::Cost;
 use super::state::Ticket;
-use super::verdict::{Measured, Repeat, Wait};
-use super::{Change, Limit, State};
+use super::verdict::{Measurement, Repeat, Wait};
+use super::{Change, Limit, RecordState, State};
 use crate::clock::Timestamp;
 use crate::key::{IdField, Sameness};
 use std::num::NonZeroU32;
@@ -22,30 +22,11 @@ pub struct Dedupe {
     pub of: Sameness,
 }
 
-/// What is remembered of a charge that had an id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordState {
-    /// Until when, microseconds since the epoch. The record's own: expiry only frees memory.
-    pub ends: u64,
-    /// What was granted, at least 1.
-    pub granted: u32,
-    /// How many repeats have gone free.
-    pub free: u32,
-}
-
-impl RecordState {
-    /// The record as something to store.
-    #[must_use]
-    pub fn change(self) -> Change {
-        Change::put(State::Record(self), Timestamp::from_micros(self.ends))
-    }
-}
-
 /// What a check with an id comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
+pub struct DedupeCheck {
     /// What the store tells.
-    pub measured: Measured,
+    pub measured: Measurement,
     /// As [`Limit::check`] has it.
     pub change: Option<Change>,
     /// The record to store when every limit of the request admits.
@@ -64,7 +45,7 @@ impl Dedupe {
 
 impl Limit {
     /// Would `cost` be admitted at `now`, given what is remembered of its id? A repeat that goes free takes nothing and
-    /// waits for nothing, and is told what the first was granted. One too many is charged like any other, and leaves
+    /// waits for nothing, and is granted what the first was. One too many is charged like any other, and leaves
     /// what is remembered as it is. As one of so many gateways.
     #[must_use]
     pub fn check_with_id(
@@ -73,13 +54,14 @@ impl Limit {
         record: Option<RecordState>,
         state: Option<&State>,
         now: Timestamp,
-        (cost, gateways): (Cost, NonZeroU32),
-    ) -> Checked {
+        cost: Cost,
+        gateways: NonZeroU32,
+    ) -> DedupeCheck {
         let standing = dedupe.standing(record, now);
         if let Some(record) = standing.filter(|record| record.free < dedupe.repeats) {
             let (peeked, _) = self.rule.check(state, now, Cost::ZERO);
-            return Checked {
-                measured: Measured {
+            return DedupeCheck {
+                measured: Measurement {
                     granted: Some(Cost::new(record.granted)),
                     repeat: Repeat::Free,
                     ..peeked
@@ -91,7 +73,7 @@ impl Limit {
                 }),
             };
         }
-        let (mut measured, change) = self.check_as_one_of(state, now, (cost, gateways));
+        let (mut measured, change) = self.check_as_one_of(state, now, cost, gateways);
         let mut left = None;
         if standing.is_none() && measured.wait == Wait::Micros(0) {
             let granted = measured.granted.unwrap_or(cost);
@@ -103,7 +85,7 @@ impl Limit {
             measured.granted = Some(granted);
             measured.repeat = Repeat::First;
         }
-        Checked {
+        DedupeCheck {
             measured,
             change,
             record: left,
@@ -112,8 +94,8 @@ impl Limit {
 }
 
 impl Ticket {
-    /// May the charge go back, as far as its record goes? Not when a repeat has gone free on it, or nobody knows any
-    /// more whether one has: then the charge is that one's too.
+    /// May the charge go back, as far as its record goes? Not when a repeat has gone free on it, or the record is
+    /// gone: then the charge is the repeat's too.
     #[must_use]
     pub fn is_unrepeated(&self, record: Option<RecordState>) -> bool {
         self.record.is_none_or(|mark| {

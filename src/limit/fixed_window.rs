@@ -2,18 +2,9 @@
 //! Twin: `lua/fixed_window.lua`.
 
 use super::rate::{Cost, Rate, Span};
-use super::verdict::{Measured, Verdict, Wait};
-use super::{Change, Refunded, State};
+use super::verdict::{Measurement, Verdict, Wait};
+use super::{Change, Refund, State, WindowState};
 use crate::clock::Timestamp;
-
-/// The stored state: the window's own start, so that expiry is never its boundary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WindowState {
-    /// Start of the window, microseconds since the epoch.
-    pub start: u64,
-    /// How much has been taken in it.
-    pub count: u32,
-}
 
 /// A fixed window's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +33,7 @@ impl FixedWindow {
         state: Option<WindowState>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
+    ) -> (Measurement, Option<Change>) {
         let (current, mended) = self.current(state, now);
         let left = Timestamp::from_micros(current.start)
             .plus(self.window)
@@ -58,7 +49,7 @@ impl FixedWindow {
             let mended = mended && wait != Wait::Never;
             let change = mended.then(|| self.change(current));
             return (
-                Measured::refused(wait, Self::measure(left, current.count)),
+                Measurement::refused(wait, Self::measure(left, current.count)),
                 change,
             );
         }
@@ -67,20 +58,23 @@ impl FixedWindow {
             count: current.count.saturating_add(cost.units()),
         };
         let change = (cost != Cost::ZERO).then(|| self.change(next));
-        (Measured::admitted(Self::measure(left, next.count)), change)
+        (
+            Measurement::admitted(Self::measure(left, next.count)),
+            change,
+        )
     }
 
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         verdict(self.limit, measured, cost, charged)
     }
 
     /// Takes `cost` back out of the window that starts at `start`, if it is still the current one.
     #[must_use]
-    pub fn refund(&self, state: WindowState, start: u64, cost: Cost, now: Timestamp) -> Refunded {
+    pub fn refund(&self, state: WindowState, start: u64, cost: Cost, now: Timestamp) -> Refund {
         let end = Timestamp::from_micros(start).plus(self.window).micros();
-        refund(state, (start, end), cost, now)
+        refund(state, start, end, cost, now)
     }
 
     /// The window at `now`, and whether the stored one had to be brought back from the future: then the clock
@@ -119,7 +113,7 @@ impl FixedWindow {
 }
 
 /// What the reply about a window of `limit` means, wherever windows start.
-pub(super) fn verdict(limit: u32, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
     let count = measured.held(cost, charged);
     Verdict {
         outcome: measured.outcome(),
@@ -132,19 +126,20 @@ pub(super) fn verdict(limit: u32, measured: Measured, cost: Cost, charged: bool)
 /// left in it is no window: it never started.
 pub(super) fn refund(
     state: WindowState,
-    (start, end): (u64, u64),
+    start: u64,
+    end: u64,
     cost: Cost,
     now: Timestamp,
-) -> Refunded {
+) -> Refund {
     let same = state.start == start && state.count >= cost.units();
     if now.micros() >= end || !same || cost == Cost::ZERO {
-        return Refunded::Nothing;
+        return Refund::Nothing;
     }
     match state.count - cost.units() {
-        0 => Refunded::Gone,
+        0 => Refund::Gone,
         count => {
             let left = State::Window(WindowState { start, count });
-            Refunded::Left(Change::put(left, Timestamp::from_micros(end)))
+            Refund::Left(Change::put(left, Timestamp::from_micros(end)))
         }
     }
 }

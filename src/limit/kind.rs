@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Identity of a limit's counters: a hash of its name, [`Kind`] and [`Scope`], the same in every process and generation.
+/// Identity of a limit's counters: a hash of its name, [`RuleKind`] and [`Scope`], the same in every process and generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitId(pub u64);
 
 impl LimitId {
     /// The identity of the counters of limit `name` under `kind`.
     #[must_use]
-    pub fn of(name: &str, kind: Kind, scope: Scope) -> Self {
+    pub fn of(name: &str, kind: RuleKind, scope: Scope) -> Self {
         use std::hash::{BuildHasher, Hasher};
         let mut hasher = foldhash::quality::FixedState::with_seed(0x7011_6a7e).build_hasher();
         hasher.write(name.as_bytes());
@@ -43,7 +43,7 @@ impl LimitId {
     }
 }
 
-/// Who counts together.
+/// Which gateways count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All gateways that share a store.
@@ -56,12 +56,12 @@ pub enum Scope {
 ///
 /// Written into every key: `tb`, `lb`, and `fw`, `sw` and `sl` with the window in microseconds, or its calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum RuleKind {
     /// Token bucket: the instant at which it is full again means the same under any numbers.
     TokenBucket,
     /// Leaky bucket: likewise.
     LeakyBucket,
-    /// A token bucket among the rates of a list, which are told apart by their time.
+    /// A token bucket among the rates of a list, which differ by their time.
     TokenBucketOver {
         /// P in microseconds.
         period: u64,
@@ -97,8 +97,8 @@ pub enum Kind {
     Concurrency,
 }
 
-impl Kind {
-    /// The same as one of a list of rates: buckets are told apart by their time there.
+impl RuleKind {
+    /// The same as one of a list of rates: buckets differ by their time there.
     #[must_use]
     pub const fn over(self, period: u64) -> Self {
         match self {
@@ -127,7 +127,7 @@ impl fmt::Display for Unit {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TokenBucket => f.write_str("tb"),

@@ -1,10 +1,10 @@
 //! Leaky bucket: a queue that lets go at N per P; what finds no room, or would wait too long, is refused.
 //! With `over = "refuse"` nothing waits and it is a meter of size B. Twin: `lua/leaky_bucket.lua`.
 
-use super::bucket::{self, BucketState};
+use super::bucket::BucketBounds;
 use super::rate::{Cost, Interval, Rate, Span};
-use super::verdict::{Measured, Outcome, Verdict, Wait};
-use super::{Change, State};
+use super::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
+use super::{BucketState, Change};
 use crate::clock::Timestamp;
 use std::num::NonZeroU32;
 
@@ -21,12 +21,12 @@ pub struct LeakyBucket {
     pub max_wait: u64,
     /// The time queue + B take: what is admitted fits below it.
     pub capacity: Span,
-    /// The time B - 1 take: below this level nobody waits.
+    /// The time B - 1 take: below this level no request waits.
     pub free: Span,
     /// The highest level behind which one still waits no longer than `max_wait`.
     pub latest: Span,
     /// The most that a state may hold: more than the capacity, where a debt may be.
-    pub brim: Span,
+    pub debt_ceiling: Span,
 }
 
 impl LeakyBucket {
@@ -48,7 +48,7 @@ impl LeakyBucket {
             capacity,
             free,
             latest,
-            brim: capacity,
+            debt_ceiling: capacity,
         }
     }
 
@@ -84,37 +84,25 @@ impl LeakyBucket {
         state: Option<BucketState>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
-        let charge = self.interval.times(u64::from(cost.units()));
-        // What is never admitted needs no debt to be remembered.
-        let brim = if charge > self.capacity {
-            self.capacity
-        } else {
-            self.brim
-        };
-        let level = bucket::level(state, now, self.interval, brim);
-        if cost == Cost::ZERO {
-            return (Measured::admitted(level.span), None);
+    ) -> (Measurement, Option<Change>) {
+        self.bounds().check(state, now, cost)
+    }
+
+    /// The numbers that both buckets have.
+    #[inline]
+    #[must_use]
+    pub fn bounds(&self) -> BucketBounds {
+        BucketBounds {
+            interval: self.interval,
+            capacity: self.capacity,
+            latest: Some(self.latest),
+            debt_ceiling: self.debt_ceiling,
         }
-        let next = self.interval.add(level.span, charge);
-        let excess = |span, bound| self.interval.sub(span, bound).map_or(0, Span::ceil);
-        let wait = excess(next, self.capacity).max(excess(level.span, self.latest));
-        if wait > 0 {
-            let wait = if charge > self.capacity {
-                Wait::Never
-            } else {
-                Wait::Micros(wait)
-            };
-            let mended = level.mended && wait != Wait::Never;
-            let change = mended.then(|| self.change(now, level.span));
-            return (Measured::refused(wait, level.span), change);
-        }
-        (Measured::admitted(next), Some(self.change(now, next)))
     }
 
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         let admitted = measured.wait == Wait::Micros(0);
         let before = if admitted {
             self.interval
@@ -135,17 +123,12 @@ impl LeakyBucket {
         };
         Verdict {
             outcome: if admitted {
-                Outcome::Admit { delay }
+                VerdictOutcome::Admit { delay }
             } else {
-                Outcome::Refuse(measured.wait)
+                VerdictOutcome::Refuse(measured.wait)
             },
             remaining: self.interval.units_in(left),
             reset: level.ceil(),
         }
-    }
-
-    fn change(&self, now: Timestamp, level: Span) -> Change {
-        let state = BucketState::at_level(now, level, self.interval);
-        Change::put(State::Bucket(state), state.ends())
     }
 }

@@ -1,22 +1,30 @@
-//! Leases: several permits taken in one call and spent by a gateway itself. What makes that exact is decided here: which
-//! limits may, how many permits, and until when.
+//! Leases: several permits taken in one call and spent by a gateway itself. This file decides what makes that exact: which
+//! limits lease, how many permits, and until when.
 //!
-//! A permit is charged when it is taken and used later. That is as good as charging it when it is used if the counter
-//! would have forgotten nothing of it meanwhile. A window forgets at its end, or its part's. A bucket forgets while it is
-//! empty: with the permits not yet used taken out of it, it must not be, so that they last for as long as what else is in
-//! it takes to drain. Whoever else takes permits raises it further.
+//! A limit that leases admits no more than it would without leases:
 //!
-//! What lowers it is a charge that comes back. Of such a one as much stays as drains until no permit is left that was
-//! taken while it was there, 100 ms: the bucket of those who were admitted may have been empty since the charge was made,
-//! and may be until then, and for no longer than that have permits been in hand which it did not hold up (`undone`). So
-//! much the less comes back of permits that were not used. Where it is known that no permit was in hand since, nothing
-//! stays. No other charge of a limit that leases comes back.
+//! 1. A permit is charged at the counter when it is taken. A request uses the permit later.
+//! 2. If the counter forgets nothing of the charge between those two instants, it stands from then on as if the charge had
+//!    been made when the permit is used. The request is then counted when it comes, as without leases.
+//! 3. A window forgets a charge at the end of the window, a sliding window at the end of the charge's part and later.
+//!    Permits of a window last no longer than that ([`LeaseTerms::permits`]).
+//! 4. A bucket forgets a charge only while the bucket is empty without it. Permits of a bucket last for as long as the rest
+//!    of the bucket, without the permits that are not yet used, takes to drain. Permits that others take raise the level,
+//!    and make that no shorter.
+//! 5. A charge that comes back lowers the level. A limit that leases gives back only charges of requests that did not go on,
+//!    and permits that were not used ([`Limit::abandoned`]). Other limits with refunds do not lease
+//!    ([`Limit::why_unleased`]).
+//! 6. The bucket without such a charge may have been empty since the charge was made. Permits that were taken while the
+//!    charge was there rely on it until they end, which is at most 100 ms after the charge has come back. So of the charge
+//!    as much stays as drains from the instant of the charge until 100 ms after its return, and only the rest comes back.
+//! 7. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms before
+//!    the charge, no permit was in hand since the charge, step 6 does not apply, and all of the charge comes back.
 
 use super::clock_window::Anchor;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Interval, Span};
 use super::token_bucket::TokenBucket;
-use super::verdict::Measured;
+use super::verdict::Measurement;
 use super::{Limit, Rule, Scope};
 use crate::clock::Timestamp;
 use std::fmt;
@@ -31,42 +39,42 @@ const SHORTEST: u64 = 5_000;
 const SHARE: u64 = 100;
 /// A smaller quota is not worth sharing.
 const LEAST: u64 = 1000;
-/// Who found a bucket empty asks again when so many have come back, for all who ask together.
+/// A worker that found a bucket empty asks again when so many units have come back, for all its requests together.
 const WORTHWHILE: u64 = 100;
-/// Clocks that are disciplined run at slightly different speeds.
+/// Disciplined clocks run at slightly different speeds.
 const MARGIN: u64 = 1_000;
 
 /// What the file says about leases of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Leasing {
+pub enum LeaseSetting {
     /// Where a key is busy, as many as are used soon.
     #[default]
     Auto,
     /// Never.
     Off,
-    /// The same as `Auto`, at most so many.
+    /// As `Auto`, at most so many.
     Most(NonZeroU32),
 }
 
 /// On which terms a limit gives leases.
 #[derive(Debug)]
-pub struct Terms {
+pub struct LeaseTerms {
     /// The limit as it is asked for several permits: it grants what there is.
     pub asks: Arc<Limit>,
     /// The most that one worker holds.
     pub most: u32,
     /// How long permits are to last at least, and but for buckets at most, in microseconds.
     pub hold: u64,
-    /// For how long one who was given less than it asked for does not ask again: what comes back little by little is
-    /// taken in one call.
+    /// For how long a worker that was given less than it asked for does not ask again: what comes back little by little
+    /// is taken in one call.
     pub pause: u64,
 }
 
 /// Made when it is first asked for.
 #[derive(Debug, Default)]
-pub(super) struct Made(OnceLock<Option<Terms>>);
+pub(super) struct Made(OnceLock<Option<LeaseTerms>>);
 
-impl fmt::Display for Leasing {
+impl fmt::Display for LeaseSetting {
     /// As the file writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,29 +88,29 @@ impl fmt::Display for Leasing {
 impl Limit {
     /// The same with leases as the file says.
     #[must_use]
-    pub fn leasing(self, leasing: Leasing) -> Self {
+    pub fn leasing(self, leasing: LeaseSetting) -> Self {
         Self { leasing, ..self }
     }
 
     /// On which terms it gives leases, if it does.
     #[must_use]
-    pub fn leases(&self) -> Option<&Terms> {
+    pub fn leases(&self) -> Option<&LeaseTerms> {
         let made = self.terms.0.get_or_init(|| self.make_terms());
         made.as_ref()
     }
 
-    fn make_terms(&self) -> Option<Terms> {
-        if self.leasing == Leasing::Off || self.why_unleased().is_some() {
+    fn make_terms(&self) -> Option<LeaseTerms> {
+        if self.leasing == LeaseSetting::Off || self.why_unleased().is_some() {
             return None;
         }
         let (hold, pause) = self.rule.holding()?;
         let quota = self.quota();
         let most = match (self.leasing, self.rule.interval()) {
-            (Leasing::Most(most), _) => u64::from(most.get()).min(quota / 2),
+            (LeaseSetting::Most(most), _) => u64::from(most.get()).min(quota / 2),
             (_, Some(interval)) => (quota / SHARE).max(interval.units_in(micros(hold))),
             (_, None) => quota / SHARE,
         };
-        Some(Terms {
+        Some(LeaseTerms {
             asks: Arc::new(self.granting_some()),
             most: u32::try_from(most).unwrap_or(u32::MAX),
             hold,
@@ -119,8 +127,8 @@ impl Limit {
     #[must_use]
     pub fn why_unleased(&self) -> Option<&'static str> {
         let least = match self.leasing {
-            Leasing::Most(_) => 4,
-            Leasing::Auto | Leasing::Off => LEAST,
+            LeaseSetting::Most(_) => 4,
+            LeaseSetting::Auto | LeaseSetting::Off => LEAST,
         };
         Some(match &self.rule {
             _ if !self.mode.decides() => "what only counts is charged with each request",
@@ -142,7 +150,7 @@ impl Limit {
     fn granting_some(&self) -> Self {
         let mut asks = Self {
             partial: true,
-            leasing: Leasing::Off,
+            leasing: LeaseSetting::Off,
             ..self.alike(self.rule.clone())
         };
         asks.block = asks.block_of(Cost::ONE, Timestamp::default());
@@ -150,7 +158,7 @@ impl Limit {
     }
 }
 
-impl Terms {
+impl LeaseTerms {
     /// How many units to ask for beside the permits, so that these last: where the bucket holds at least `level` (in
     /// microseconds) it drains for that long anyhow.
     #[must_use]
@@ -163,10 +171,10 @@ impl Terms {
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// Of `units` that were charged at `at`, when `measured` was what the counter then held: how many may be used later,
-    /// and for how many microseconds from `at` on.
+    /// Of `units` that were charged at `at`, when the counter then held `measured`: how many may be used later, and for how
+    /// many microseconds from `at` on.
     #[must_use]
-    pub fn permits(&self, units: u32, measured: Measured, at: Timestamp) -> (u32, u64) {
+    pub fn permits(&self, units: u32, measured: Measurement, at: Timestamp) -> (u32, u64) {
         let (permits, lasting) = match (&self.asks.rule, self.asks.rule.interval()) {
             (_, Some(interval)) => {
                 let held = micros(measured.span.whole);
@@ -206,8 +214,8 @@ impl Terms {
         self.asks.rule.interval().is_some()
     }
 
-    /// Would anything come back of so many units, so many microseconds after they were charged? Of a bucket not what has
-    /// drained by then, nor what the permits of others may rely on.
+    /// Would anything come back of so many units, so many microseconds after they were charged? What has drained from a
+    /// bucket by then stays, and so does what other permits may rely on.
     #[must_use]
     pub fn comes_back(&self, units: u32, after: u64) -> bool {
         let of = |one: Interval| one.times(u64::from(units)).whole > after + LONGEST;

@@ -3,8 +3,6 @@
 //! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states; it decides all limits
 //! of a request at once, and a request that one of them refuses is charged nowhere.
 
-mod answers;
-mod back;
 pub mod bucket;
 pub mod calendar;
 mod check;
@@ -12,35 +10,40 @@ pub mod clock_window;
 pub mod concurrency;
 pub mod dedupe;
 pub mod fixed_window;
-mod gives_back;
+pub mod history;
 mod kind;
 pub mod leaky_bucket;
 mod lease;
 mod mode;
 mod on_down;
 pub mod rate;
-mod settle;
+mod refund;
+mod refund_condition;
+mod response_policy;
+mod settlement;
 mod share;
 pub mod sliding_log;
 pub mod sliding_window;
 mod state;
 pub mod tier;
 pub mod token_bucket;
-pub mod trail;
 pub mod verdict;
 pub mod wire;
 
-pub use answers::{Answers, Preflights};
-pub use gives_back::GivesBack;
-pub use kind::{Kind, LimitId, Scope, Unit};
-pub use lease::{Leasing, Terms};
+pub use kind::{LimitId, RuleKind, Scope, Unit};
+pub use lease::{LeaseSetting, LeaseTerms};
 pub use mode::Mode;
 pub use on_down::OnDown;
-pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
+pub use refund_condition::RefundCondition;
+pub use response_policy::{Preflights, ResponsePolicy};
+pub use state::{
+    BucketState, Change, FOREVER, History, HistoryMark, HistoryState, LogState, LogUpdate, Mark,
+    PartsState, RecordMark, RecordState, Refund, SlotUpdate, SlotsState, State, Ticket, Update,
+    WindowState,
+};
 
 use crate::clock::Timestamp;
-use crate::key::{Exempt, KeyTemplate, Meter, Price};
-use bucket::BucketState;
+use crate::key::{Exemption, KeyTemplate, Meter, Price};
 use clock_window::{Anchor, ClockWindow};
 use concurrency::Concurrency;
 use dedupe::Dedupe;
@@ -52,29 +55,29 @@ use sliding_window::SlidingWindow;
 use std::sync::{Arc, OnceLock};
 use tier::Tier;
 use token_bucket::TokenBucket;
-use verdict::{Measured, Verdict};
+use verdict::{Measurement, Verdict};
 
 /// A limit as the file defines it, compiled.
 #[derive(Debug)]
 pub struct Limit {
     /// Its name: its identity across reloads, and what the wire shows.
     pub name: Arc<str>,
-    /// The same as logs and reports name it: a candidate is another than its limit.
+    /// Its name in logs and reports: a candidate is another than its limit.
     shown: Arc<str>,
-    /// The same as clients know it, who tell several rates of one limit apart.
+    /// The name that clients know: it tells several rates of one limit apart.
     policy: Arc<str>,
     /// Which of the rates of a list this is, as written: `100/min`. Limits of one list share their name, differ in
     /// their counters and stand on the same requests.
     pub window: Option<Arc<str>>,
     /// What its counters depend on.
-    pub kind: Kind,
-    /// Who counts together.
+    pub kind: RuleKind,
+    /// Which gateways count together.
     pub scope: Scope,
     /// Whether it decides.
     pub mode: Mode,
     /// Name and kind as a number: where its counters are filed in memory.
     pub id: LimitId,
-    /// By whom it counts.
+    /// By which key it counts.
     pub by: KeyTemplate,
     /// N and P as written.
     pub rate: Rate,
@@ -91,28 +94,28 @@ pub struct Limit {
     /// Does it grant what is left when it cannot grant all?
     pub partial: bool,
     /// The same as it is asked beside limits of other slots; made when it is first asked for.
-    apart: OnceLock<Option<Arc<Limit>>>,
-    /// Does its counters' state say what must be known for charges to come back or to be settled (`trail`)?
-    trails: bool,
+    with_history: OnceLock<Option<Arc<Limit>>>,
+    /// Does its counters' state say what must be known for charges to come back or to be settled (`history`)?
+    history: bool,
     /// Does it charge a repeated request once?
     pub dedupe: Option<Dedupe>,
-    /// Whom it does not hold for, if anyone.
-    pub exempt: Option<Arc<Exempt>>,
+    /// Which requests it does not hold for, if any.
+    pub exempt: Option<Arc<Exemption>>,
     /// When a charge goes back.
-    pub gives_back: GivesBack,
+    pub refund_on: RefundCondition,
     /// What it does while the store is away, if not what the file says for all.
     pub on_down: Option<OnDown>,
     /// Whether gateways may take several permits at once.
-    pub leasing: Leasing,
+    pub leasing: LeaseSetting,
     /// On which terms; made when they are first asked for.
     terms: lease::Made,
-    /// What it tells clients.
-    pub answers: Answers,
+    /// What it says to clients.
+    pub answers: ResponsePolicy,
     /// The same limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
     pub tiers: Vec<Tier>,
     /// The group whose numbers these are, if it is such a one.
     pub group: Option<Arc<str>>,
-    /// Where it stands in the file: its first byte. Of limits that are as tight as each other the first is told of.
+    /// Where it stands in the file: its first byte. Of limits that are as tight as each other the first is named.
     pub place: usize,
     /// Under which tag of a cluster its counters live together with those of others, if not by their own keys.
     pub with: Option<Arc<str>>,
@@ -143,16 +146,16 @@ impl Limit {
             price: None,
             meter: None,
             overdraft: OnceLock::new(),
-            apart: OnceLock::new(),
+            with_history: OnceLock::new(),
             partial: false,
-            trails: false,
+            history: false,
             dedupe: None,
             exempt: None,
-            gives_back: GivesBack::default(),
+            refund_on: RefundCondition::default(),
             on_down: None,
-            leasing: Leasing::default(),
+            leasing: LeaseSetting::default(),
             terms: lease::Made::default(),
-            answers: Answers::default(),
+            answers: ResponsePolicy::default(),
             tiers: Vec::new(),
             group: None,
             place: 0,
@@ -178,7 +181,7 @@ impl Limit {
 
     /// The same, but not for these.
     #[must_use]
-    pub fn but_not_for(self, exempt: Arc<Exempt>) -> Self {
+    pub fn but_not_for(self, exempt: Arc<Exemption>) -> Self {
         Self {
             exempt: Some(exempt),
             ..self
@@ -252,7 +255,7 @@ impl Limit {
     /// May its charge come back, or be settled?
     #[must_use]
     pub fn may_correct(&self) -> bool {
-        self.gives_back.ever() || self.meter.is_some()
+        self.refund_on.ever() || self.meter.is_some()
     }
 
     /// Does admitting mean that the request waits in a queue?
@@ -274,7 +277,7 @@ impl Limit {
     #[must_use]
     pub fn months(&self) -> Option<u32> {
         match self.kind {
-            Kind::Calendar {
+            RuleKind::Calendar {
                 unit: Unit::Month,
                 many,
             } => Some(many),
@@ -305,27 +308,27 @@ pub enum Rule {
 impl Rule {
     /// Which counters the rule can go on with.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RuleKind {
         match self {
-            Self::TokenBucket(_) => Kind::TokenBucket,
-            Self::LeakyBucket(_) => Kind::LeakyBucket,
-            Self::FixedWindow(rule) => Kind::FixedWindow {
+            Self::TokenBucket(_) => RuleKind::TokenBucket,
+            Self::LeakyBucket(_) => RuleKind::LeakyBucket,
+            Self::FixedWindow(rule) => RuleKind::FixedWindow {
                 window: rule.window,
             },
             Self::ClockWindow(rule) => match &rule.anchor {
-                Anchor::Clock { window, .. } => Kind::FixedWindow { window: *window },
-                Anchor::Calendar(calendar) => Kind::Calendar {
+                Anchor::Clock { window, .. } => RuleKind::FixedWindow { window: *window },
+                Anchor::Calendar(calendar) => RuleKind::Calendar {
                     unit: calendar.unit,
                     many: calendar.many,
                 },
             },
-            Self::SlidingWindow(rule) => Kind::SlidingWindow {
+            Self::SlidingWindow(rule) => RuleKind::SlidingWindow {
                 window: rule.window(),
             },
-            Self::SlidingLog(rule) => Kind::SlidingLog {
+            Self::SlidingLog(rule) => RuleKind::SlidingLog {
                 window: rule.window,
             },
-            Self::Concurrency(_) => Kind::Concurrency,
+            Self::Concurrency(_) => RuleKind::Concurrency,
         }
     }
 
@@ -364,7 +367,7 @@ impl Rule {
         state: Option<&State>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
+    ) -> (Measurement, Option<Change>) {
         match self {
             Self::TokenBucket(rule) => rule.check(state.and_then(State::bucket), now, cost),
             Self::LeakyBucket(rule) => rule.check(state.and_then(State::bucket), now, cost),
@@ -372,14 +375,20 @@ impl Rule {
             Self::ClockWindow(rule) => rule.check(state.and_then(State::window), now, cost),
             Self::SlidingWindow(rule) => rule.check(state.and_then(State::parts), now, cost),
             Self::SlidingLog(rule) => rule.check(state.and_then(State::log), now, cost),
-            Self::Concurrency(rule) => rule.check(state.and_then(State::leases), now, cost),
+            Self::Concurrency(rule) => rule.check(state.and_then(State::slots), now, cost),
         }
     }
 
     /// Gives a store's measurement, taken at `at`, its meaning. `charged` is false when another limit of the request
     /// refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, at: Timestamp, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(
+        &self,
+        measured: Measurement,
+        at: Timestamp,
+        cost: Cost,
+        charged: bool,
+    ) -> Verdict {
         match self {
             Self::TokenBucket(rule) => rule.verdict(measured, cost, charged),
             Self::LeakyBucket(rule) => rule.verdict(measured, cost, charged),
@@ -393,7 +402,7 @@ impl Rule {
 
     /// The ticket of an admitted, charged request.
     #[must_use]
-    pub fn ticket(&self, at: Timestamp, measured: Measured, cost: Cost) -> Ticket {
+    pub fn ticket(&self, at: Timestamp, measured: Measurement, cost: Cost) -> Ticket {
         let mark = match self {
             Self::TokenBucket(TokenBucket { interval, .. })
             | Self::LeakyBucket(LeakyBucket { interval, .. }) => {

@@ -267,12 +267,12 @@ mod tests {
         assert_eq!(endless.ceil(), u64::MAX);
         let odd = rate(u32::MAX, MAX_SPAN).interval();
         assert!(odd.times(u64::MAX).whole > MAX_SPAN);
-        let brim = Span {
+        let debt_ceiling = Span {
             whole: u64::MAX,
             part: 1,
         };
-        assert_eq!(odd.add(brim, odd.span).whole, u64::MAX);
-        assert_eq!(brim.ceil(), u64::MAX);
+        assert_eq!(odd.add(debt_ceiling, odd.span).whole, u64::MAX);
+        assert_eq!(debt_ceiling.ceil(), u64::MAX);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Interval, Span};
 use super::token_bucket::TokenBucket;
-use super::verdict::{Measured, Verdict};
+use super::verdict::{Measurement, Verdict};
 use super::{Limit, Rule};
 use crate::clock::Timestamp;
 use std::num::NonZeroU32;
@@ -33,7 +33,8 @@ impl Limit {
     #[must_use]
     pub fn verdict_as_one_of(
         &self,
-        (measured, at): (Measured, Timestamp),
+        measured: Measurement,
+        at: Timestamp,
         cost: Cost,
         charged: bool,
         gateways: NonZeroU32,
@@ -54,11 +55,11 @@ impl Limit {
     pub fn overdraft_as_one_of(self: &Arc<Self>, gateways: NonZeroU32) -> Arc<Self> {
         match &self.rule {
             Rule::LeakyBucket(rule) if gateways > NonZeroU32::MIN => {
-                let brim = several(rule.interval, rule.brim, gateways);
+                let debt_ceiling = several(rule.interval, rule.debt_ceiling, gateways);
                 let rule = LeakyBucket {
-                    capacity: brim,
-                    latest: brim,
-                    brim,
+                    capacity: debt_ceiling,
+                    latest: debt_ceiling,
+                    debt_ceiling,
                     ..*rule
                 };
                 Arc::new(Self {
@@ -80,20 +81,21 @@ impl Rule {
         let held = |one: Interval, capacity: Span| {
             let most = self.most();
             let all = u64::from(cost.units().saturating_mul(gateways.get()));
-            match u64::from(cost.units()) <= most {
-                true => capacity.max(one.times(all)),
-                false => capacity,
+            if u64::from(cost.units()) <= most {
+                capacity.max(one.times(all))
+            } else {
+                capacity
             }
         };
         match self {
             Self::TokenBucket(rule) => Some(Self::TokenBucket(TokenBucket {
                 capacity: held(rule.interval, rule.capacity),
-                brim: several(rule.interval, rule.brim, gateways),
+                debt_ceiling: several(rule.interval, rule.debt_ceiling, gateways),
                 ..*rule
             })),
             Self::LeakyBucket(rule) => Some(Self::LeakyBucket(LeakyBucket {
                 capacity: held(rule.interval, rule.capacity),
-                brim: several(rule.interval, rule.brim, gateways),
+                debt_ceiling: several(rule.interval, rule.debt_ceiling, gateways),
                 ..*rule
             })),
             _ => None,
@@ -102,7 +104,7 @@ impl Rule {
 }
 
 /// What all gateways may hold together: a request of any cost may have been charged.
-fn several(one: Interval, brim: Span, gateways: NonZeroU32) -> Span {
-    let units = one.units_in(brim);
+fn several(one: Interval, debt_ceiling: Span, gateways: NonZeroU32) -> Span {
+    let units = one.units_in(debt_ceiling);
     one.times(units.saturating_mul(u64::from(gateways.get())))
 }

@@ -5,8 +5,9 @@
 //! the arithmetic stays in whole numbers whatever the weights.
 
 use super::rate::{Cost, Rate, Span};
-use super::verdict::{Measured, Verdict, Wait};
-use super::{Change, Refunded, State};
+use super::state::Counts;
+use super::verdict::{Measurement, Verdict, Wait};
+use super::{Change, PartsState, Refund, State};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -16,18 +17,6 @@ pub const MAX_PRODUCT: u64 = 1 << 52;
 
 /// The most parts a window may have: a decision reads each of them.
 pub const MAX_PARTS: u32 = 100;
-
-/// The counts of the newest k + 1 parts. The newest has counted something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartsState {
-    /// Start of the newest part, microseconds since the epoch.
-    pub start: u64,
-    /// Newest first.
-    pub counts: Counts,
-}
-
-/// Up to three parts without an allocation.
-type Counts = SmallVec<[u32; 4]>;
 
 /// A sliding window's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +32,7 @@ pub struct SlidingWindow {
 }
 
 /// What is counted at an instant.
-struct Seen {
+struct PartCounts {
     /// Start of the present part in milliseconds.
     start: u64,
     counts: Counts,
@@ -84,8 +73,8 @@ impl SlidingWindow {
         state: Option<&PartsState>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
-        let mut seen = self.seen(state, now);
+    ) -> (Measurement, Option<Change>) {
+        let mut seen = self.counts_at(state, now);
         let (whole, oldest) = self.used(&seen, now);
         let units = (whole + oldest.div_ceil(self.part)).min(u64::from(u32::MAX));
         let left = self.ends(&seen).map_or(0, |ends| ends.since(now));
@@ -94,21 +83,21 @@ impl SlidingWindow {
             part: u32::try_from(units).unwrap_or(u32::MAX),
         };
         if cost == Cost::ZERO {
-            return (Measured::admitted(standing(units)), None);
+            return (Measurement::admitted(standing(units)), None);
         }
         if cost.units() > self.limit {
-            return (Measured::refused(Wait::Never, standing(units)), None);
+            return (Measurement::refused(Wait::Never, standing(units)), None);
         }
         let wanted = whole * self.part + oldest + u64::from(cost.units()) * self.part;
         match wanted.checked_sub(u64::from(self.limit) * self.part) {
             None | Some(0) => {
                 seen.counts[0] = seen.counts[0].saturating_add(cost.units());
                 let units = units + u64::from(cost.units());
-                (Measured::admitted(standing(units)), self.change(seen))
+                (Measurement::admitted(standing(units)), self.change(seen))
             }
             Some(excess) => {
                 let wait = self.wait(&seen, excess, oldest, now);
-                let refused = Measured::refused(Wait::Micros(wait), standing(units));
+                let refused = Measurement::refused(Wait::Micros(wait), standing(units));
                 let change = if seen.mended { self.change(seen) } else { None };
                 (refused, change)
             }
@@ -118,15 +107,22 @@ impl SlidingWindow {
     /// What the reply of either store, given at `at`, means. `charged` is false when another limit of the request
     /// refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, at: Timestamp, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(
+        &self,
+        measured: Measurement,
+        at: Timestamp,
+        cost: Cost,
+        charged: bool,
+    ) -> Verdict {
         let taken = charged && measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
         let units = measured.held(cost, charged);
         Verdict {
             outcome: measured.outcome(),
             remaining: u64::from(self.limit.saturating_sub(units)),
-            reset: match taken {
-                true => self.lives(self.start(at)).since(at),
-                false => measured.span.whole,
+            reset: if taken {
+                self.lives(self.start(at)).since(at)
+            } else {
+                measured.span.whole
             },
         }
     }
@@ -140,29 +136,29 @@ impl SlidingWindow {
 
     /// Takes `cost` back out of the part that starts at `part`, if that one still counts.
     #[must_use]
-    pub fn refund(&self, state: &PartsState, part: u64, cost: Cost, now: Timestamp) -> Refunded {
+    pub fn refund(&self, state: &PartsState, part: u64, cost: Cost, now: Timestamp) -> Refund {
         let same = state.counts.len() == self.parts as usize + 1;
         let back = state.start.checked_sub(part);
         let Some(back) = back.filter(|back| same && back.is_multiple_of(self.part * 1000)) else {
-            return Refunded::Nothing;
+            return Refund::Nothing;
         };
         let mut counts = state.counts.clone();
         let index = usize::try_from(back / (self.part * 1000)).unwrap_or(usize::MAX);
         let Some(count) = counts.get_mut(index) else {
-            return Refunded::Nothing;
+            return Refund::Nothing;
         };
         if *count < cost.units() || cost == Cost::ZERO || self.lives(part / 1000) <= now {
-            return Refunded::Nothing;
+            return Refund::Nothing;
         }
         *count -= cost.units();
-        let left = Seen {
+        let left = PartCounts {
             start: state.start / 1000,
             counts,
             mended: false,
         };
         match self.change(left) {
-            Some(change) if change.ends > now => Refunded::Left(change),
-            _ => Refunded::Gone,
+            Some(change) if change.ends > now => Refund::Left(change),
+            _ => Refund::Gone,
         }
     }
 
@@ -171,11 +167,11 @@ impl SlidingWindow {
     /// Each stored part counts in the part that its last millisecond lies in, or the present one where that is
     /// earlier: parts of another length are fitted in against the client, and what lies ahead of a clock that has
     /// stepped back counts as if it came now.
-    fn seen(&self, state: Option<&PartsState>, now: Timestamp) -> Seen {
+    fn counts_at(&self, state: Option<&PartsState>, now: Timestamp) -> PartCounts {
         let ms = now.micros() / 1000;
         let start = ms - ms % self.part;
         let mut counts: Counts = SmallVec::from_elem(0, self.parts as usize + 1);
-        let none = |counts| Seen {
+        let none = |counts| PartCounts {
             start,
             counts,
             mended: false,
@@ -206,7 +202,7 @@ impl SlidingWindow {
             counts.fill(0);
             return none(counts);
         }
-        Seen {
+        PartCounts {
             start,
             counts,
             mended,
@@ -224,18 +220,19 @@ impl SlidingWindow {
     }
 
     /// What counts whole, in units, and what is left of the oldest part, in units times milliseconds.
-    fn used(&self, seen: &Seen, now: Timestamp) -> (u64, u64) {
+    fn used(&self, seen: &PartCounts, now: Timestamp) -> (u64, u64) {
         let (oldest, whole) = seen.counts.split_last().unwrap_or((&0, &[]));
-        let rest = match self.strict {
-            true => self.part,
-            false => self.part - (now.micros() / 1000 - seen.start),
+        let rest = if self.strict {
+            self.part
+        } else {
+            self.part - (now.micros() / 1000 - seen.start)
         };
         let whole = whole.iter().copied().map(u64::from).sum();
         (whole, u64::from(*oldest) * rest)
     }
 
     /// How long until `excess` units times milliseconds have left; `oldest` of them leave with the oldest part.
-    fn wait(&self, seen: &Seen, excess: u64, oldest: u64, now: Timestamp) -> u64 {
+    fn wait(&self, seen: &PartCounts, excess: u64, oldest: u64, now: Timestamp) -> u64 {
         let mut need = excess;
         let mut at = seen.start;
         for (index, count) in seen.counts.iter().copied().map(u64::from).enumerate().rev() {
@@ -246,11 +243,13 @@ impl SlidingWindow {
                 at += self.part;
                 continue;
             }
-            at = match self.strict {
-                true => at + self.part,
+            at = if self.strict {
+                at + self.part
+            } else if first {
                 // The present part has begun to weigh less before now.
-                false if first => now.micros() / 1000 + need.div_ceil(count.max(1)),
-                false => at + need.div_ceil(count.max(1)),
+                now.micros() / 1000 + need.div_ceil(count.max(1))
+            } else {
+                at + need.div_ceil(count.max(1))
             };
             break;
         }
@@ -258,7 +257,7 @@ impl SlidingWindow {
     }
 
     /// When the newest of what is counted stops counting.
-    fn ends(&self, seen: &Seen) -> Option<Timestamp> {
+    fn ends(&self, seen: &PartCounts) -> Option<Timestamp> {
         let newest = seen.counts.iter().position(|count| *count > 0)? as u64;
         let parts = u64::from(self.parts) + 1 - newest;
         Some(Timestamp::from_micros(
@@ -277,7 +276,7 @@ impl SlidingWindow {
     }
 
     /// To be stored: parts that have counted nothing are left out in front, so that the state ends when it is useless.
-    fn change(&self, seen: Seen) -> Option<Change> {
+    fn change(&self, seen: PartCounts) -> Option<Change> {
         let ends = self.ends(&seen)?;
         let empty = seen.counts.iter().take_while(|count| **count == 0).count();
         let mut counts = seen.counts;

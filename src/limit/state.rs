@@ -1,15 +1,10 @@
 //! The states of counters, what is done to them, and what a refund presents.
 
-use super::bucket::BucketState;
-use super::concurrency::{LeasesState, Leasing};
-use super::dedupe::RecordState;
-use super::fixed_window::WindowState;
-use super::rate::Cost;
-use super::sliding_log::{Growth, LogState};
-use super::sliding_window::PartsState;
-use super::trail::{TrailMark, TrailedState};
+use super::rate::{Cost, Interval, Span};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The state of one counter, as it is stored. The larger ones stand elsewhere: a million counters are mostly small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +12,7 @@ pub enum State {
     /// Of either bucket.
     Bucket(BucketState),
     /// Of either bucket where charges are settled.
-    Trailed(Box<TrailedState>),
+    History(Box<HistoryState>),
     /// Of a window, wherever it is anchored.
     Window(WindowState),
     /// Of a sliding window.
@@ -25,16 +20,187 @@ pub enum State {
     /// Of a sliding log.
     Log(Box<LogState>),
     /// Of a limit on what is in flight.
-    Leases(Box<LeasesState>),
+    Slots(Box<SlotsState>),
     /// Of an id that has been charged.
     Record(RecordState),
+}
+
+/// The state of either bucket: empty at `at + part/den` microseconds. Absent or past is the same as empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketState {
+    /// Whole microseconds since the epoch.
+    pub at: u64,
+    /// Fraction of a microsecond over `den`; 0 for most rates, and then `den` is 1.
+    pub part: u32,
+    /// Denominator that `part` was written under: another rate's fraction is recognised, never misread.
+    pub den: u32,
+}
+
+impl BucketState {
+    /// The state that empties `level` after `now`.
+    #[must_use]
+    pub fn at_level(now: Timestamp, level: Span, interval: Interval) -> Self {
+        let den = if level.part == 0 {
+            1
+        } else {
+            interval.den.get()
+        };
+        Self {
+            at: now.plus(level.whole).micros(),
+            part: level.part,
+            den,
+        }
+    }
+
+    /// The first instant at which this state equals no state.
+    #[must_use]
+    pub fn ends(self) -> Timestamp {
+        Timestamp::from_micros(self.at).plus(u64::from(self.part > 0))
+    }
+}
+
+/// A window's state: its own start, so that expiry is never its boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowState {
+    /// Start of the window, microseconds since the epoch.
+    pub start: u64,
+    /// How much has been taken in it.
+    pub count: u32,
+}
+
+/// A sliding window's state: the counts of the newest k + 1 parts. The newest has counted something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartsState {
+    /// Start of the newest part, microseconds since the epoch.
+    pub start: u64,
+    /// Newest first.
+    pub counts: Counts,
+}
+
+/// Up to three parts without an allocation.
+pub(super) type Counts = SmallVec<[u32; 4]>;
+
+/// A sliding log's state: the instants, microseconds since the epoch, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogState(pub VecDeque<u64>);
+
+/// What a grant does to a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogUpdate {
+    /// The present instant, microseconds since the epoch.
+    pub now: u64,
+    /// From this position on instants lie ahead of a clock that has stepped back, and become the present.
+    pub ahead: usize,
+    /// So many are entered under the present.
+    pub enter: u32,
+    /// So many of the oldest have left, and go.
+    pub drop: usize,
+}
+
+impl LogUpdate {
+    /// Changes the log.
+    pub fn apply(self, log: &mut LogState) {
+        for instant in log.0.range_mut(self.ahead.min(log.0.len())..) {
+            *instant = self.now;
+        }
+        log.0
+            .extend(std::iter::repeat_n(self.now, self.enter as usize));
+        log.0.drain(..self.drop.min(log.0.len()));
+    }
+}
+
+/// A lease that does not lapse: its holder cannot be lost without the counter.
+pub const FOREVER: u64 = u64::MAX;
+
+/// Until when each slot is taken, in microseconds since the epoch, by the slot's number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotsState(pub BTreeMap<u64, u64>);
+
+/// What taking slots does to the leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotUpdate {
+    /// The present instant, microseconds since the epoch.
+    pub now: u64,
+    /// Until when what is taken now is taken. What lies further ahead is brought back to it: the clock has stepped
+    /// back, or leases have become shorter.
+    pub until: u64,
+    /// The first slot that is taken.
+    pub first: u64,
+    /// How many are.
+    pub count: u32,
+}
+
+impl SlotUpdate {
+    /// Changes the leases. Those that have lapsed go where some are taken.
+    pub fn apply(self, leases: &mut SlotsState) {
+        for until in leases.0.values_mut() {
+            if *until != FOREVER {
+                *until = (*until).min(self.until);
+            }
+        }
+        if self.count > 0 {
+            leases.0.retain(|_, until| *until > self.now);
+        }
+        let taken = (0..u64::from(self.count)).map(|slot| (self.first + slot, self.until));
+        leases.0.extend(taken);
+    }
+}
+
+/// What is remembered of a charge that had an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordState {
+    /// Until when, microseconds since the epoch. The record's own: expiry only frees memory.
+    pub ends: u64,
+    /// What was granted, at least 1.
+    pub granted: u32,
+    /// How many repeats have gone free.
+    pub free: u32,
+}
+
+impl RecordState {
+    /// The record as something to store.
+    #[must_use]
+    pub fn change(self) -> Change {
+        Change::put(State::Record(self), Timestamp::from_micros(self.ends))
+    }
+}
+
+/// What a bucket has gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct History {
+    /// The last instant at which it was found empty, microseconds since the epoch.
+    pub found: u64,
+    /// How many microseconds have been given back since, rounded up.
+    pub back: u64,
+}
+
+/// The state of such a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryState {
+    /// The bucket's own.
+    pub bucket: BucketState,
+    /// What stands behind it.
+    pub history: History,
+}
+
+/// Where a charge that will be settled is to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryMark {
+    /// The state right after it.
+    pub was: BucketState,
+    /// When it was made.
+    pub at: Timestamp,
+    /// How much had been given back until then.
+    pub back: u64,
+    /// All of it.
+    pub cost: Cost,
 }
 
 impl State {
     pub(super) fn bucket(&self) -> Option<BucketState> {
         match self {
             Self::Bucket(state) => Some(*state),
-            Self::Trailed(state) => Some(state.bucket),
+            Self::History(state) => Some(state.bucket),
             _ => None,
         }
     }
@@ -53,9 +219,9 @@ impl State {
         }
     }
 
-    pub(super) fn leases(&self) -> Option<&LeasesState> {
+    pub(super) fn slots(&self) -> Option<&SlotsState> {
         match self {
-            Self::Leases(state) => Some(state),
+            Self::Slots(state) => Some(state),
             _ => None,
         }
     }
@@ -83,9 +249,9 @@ pub enum Update {
     /// Replaced by this one.
     Put(State),
     /// A log grows at one end and is pruned at the other: it is not copied for one instant.
-    Grow(Growth),
+    Log(LogUpdate),
     /// Slots are taken beside others.
-    Lease(Leasing),
+    Slots(SlotUpdate),
 }
 
 impl Update {
@@ -94,22 +260,22 @@ impl Update {
     pub fn after(self, before: Option<State>) -> State {
         match (self, before) {
             (Self::Put(state), _) => state,
-            (Self::Grow(growth), Some(State::Log(mut log))) => {
-                growth.apply(&mut log);
+            (Self::Log(update), Some(State::Log(mut log))) => {
+                update.apply(&mut log);
                 State::Log(log)
             }
-            (Self::Lease(leasing), Some(State::Leases(mut leases))) => {
-                leasing.apply(&mut leases);
-                State::Leases(leases)
+            (Self::Slots(update), Some(State::Slots(mut leases))) => {
+                update.apply(&mut leases);
+                State::Slots(leases)
             }
-            (Self::Lease(leasing), _) => {
-                let mut leases = Box::<LeasesState>::default();
-                leasing.apply(&mut leases);
-                State::Leases(leases)
+            (Self::Slots(update), _) => {
+                let mut leases = Box::<SlotsState>::default();
+                update.apply(&mut leases);
+                State::Slots(leases)
             }
-            (Self::Grow(growth), _) => {
+            (Self::Log(update), _) => {
                 let mut log = Box::<LogState>::default();
-                growth.apply(&mut log);
+                update.apply(&mut log);
                 State::Log(log)
             }
         }
@@ -162,7 +328,7 @@ pub enum Mark {
     /// The state right after the charge.
     Bucket(BucketState),
     /// The same where the charge is settled later.
-    Trailed(TrailMark),
+    History(HistoryMark),
     /// The window, or the part of one, that it was counted in.
     Window {
         /// Its start, microseconds since the epoch.
@@ -181,7 +347,7 @@ impl Mark {
     #[must_use]
     pub fn order(self) -> (u64, u32) {
         match self {
-            Self::Bucket(was) | Self::Trailed(TrailMark { was, .. }) => (was.at, was.part),
+            Self::Bucket(was) | Self::History(HistoryMark { was, .. }) => (was.at, was.part),
             Self::Window { .. } | Self::Instant(_) | Self::Slot(_) => (0, 0),
         }
     }
@@ -189,7 +355,7 @@ impl Mark {
 
 /// What follows from a refund.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refunded {
+pub enum Refund {
     /// Nothing may go back.
     Nothing,
     /// Something did, and this is what remains.

@@ -3,7 +3,7 @@
 //! for the other.
 
 use super::Limit;
-use crate::key::{Caller, Doubt, Group, Part, Standing};
+use crate::key::{Caller, Doubt, Group, KeyPart, Memberships};
 use std::sync::Arc;
 
 /// What holds for a group.
@@ -45,7 +45,7 @@ impl Limit {
     /// When an upstream may read what a tier's group goes by otherwise.
     pub fn tier_of<'a>(
         &'a self,
-        standing: &mut Standing<'a>,
+        standing: &mut Memberships<'a>,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         start: usize,
@@ -70,6 +70,6 @@ impl Limit {
             .iter()
             .chain(tiers)
             .chain(exempt.map(|group| &group.by));
-        parts.any(|part| matches!(part, Part::Jwt { .. }))
+        parts.any(|part| matches!(part, KeyPart::Jwt { .. }))
     }
 }

@@ -1,10 +1,10 @@
 //! Token bucket: a bucket of B tokens, full at first, refilled continuously at N per P; holds `n` or refuses.
 //! Twin: `lua/token_bucket.lua`.
 
-use super::bucket::{self, BucketState};
+use super::bucket::BucketBounds;
 use super::rate::{Cost, Interval, Rate, Span};
-use super::verdict::{Measured, Verdict, Wait};
-use super::{Change, State};
+use super::verdict::{Measurement, Verdict, Wait};
+use super::{BucketState, Change};
 use crate::clock::Timestamp;
 use std::num::NonZeroU32;
 
@@ -18,7 +18,7 @@ pub struct TokenBucket {
     /// The time all of them take.
     pub capacity: Span,
     /// The most that a state may hold: more than all of them, where a debt may be.
-    pub brim: Span,
+    pub debt_ceiling: Span,
 }
 
 impl TokenBucket {
@@ -31,7 +31,7 @@ impl TokenBucket {
             interval,
             burst,
             capacity,
-            brim: capacity,
+            debt_ceiling: capacity,
         }
     }
 
@@ -43,39 +43,25 @@ impl TokenBucket {
         state: Option<BucketState>,
         now: Timestamp,
         cost: Cost,
-    ) -> (Measured, Option<Change>) {
-        let charge = self.interval.times(u64::from(cost.units()));
-        // What is never admitted needs no debt to be remembered.
-        let brim = if charge > self.capacity {
-            self.capacity
-        } else {
-            self.brim
-        };
-        let level = bucket::level(state, now, self.interval, brim);
-        if cost == Cost::ZERO {
-            return (Measured::admitted(level.span), None);
+    ) -> (Measurement, Option<Change>) {
+        self.bounds().check(state, now, cost)
+    }
+
+    /// The numbers that both buckets have.
+    #[inline]
+    #[must_use]
+    pub fn bounds(&self) -> BucketBounds {
+        BucketBounds {
+            interval: self.interval,
+            capacity: self.capacity,
+            latest: None,
+            debt_ceiling: self.debt_ceiling,
         }
-        let next = self.interval.add(level.span, charge);
-        if let Some(over) = self
-            .interval
-            .sub(next, self.capacity)
-            .filter(|over| *over > Span::default())
-        {
-            let wait = if charge > self.capacity {
-                Wait::Never
-            } else {
-                Wait::Micros(over.ceil())
-            };
-            let mended = level.mended && wait != Wait::Never;
-            let change = mended.then(|| self.change(now, level.span));
-            return (Measured::refused(wait, level.span), change);
-        }
-        (Measured::admitted(next), Some(self.change(now, next)))
     }
 
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         let level = match measured.wait {
             Wait::Micros(0) if !charged => self
                 .interval
@@ -89,10 +75,5 @@ impl TokenBucket {
             remaining: self.interval.units_in(left),
             reset: level.ceil(),
         }
-    }
-
-    fn change(&self, now: Timestamp, level: Span) -> Change {
-        let state = BucketState::at_level(now, level, self.interval);
-        Change::put(State::Bucket(state), state.ends())
     }
 }

@@ -17,7 +17,7 @@ pub enum Wait {
 ///
 /// Both stores answer in this form, so the arithmetic behind it exists once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub struct Measurement {
     /// Zero admits.
     pub wait: Wait,
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
@@ -27,11 +27,11 @@ pub struct Measured {
     pub granted: Option<Cost>,
     /// What its id meant.
     pub repeat: Repeat,
-    /// How many microseconds had been given back when all was charged, where that is settled later (`trail`).
+    /// How many microseconds had been given back when all was charged, where that is settled later (`history`).
     pub back: u64,
     /// It was counted where all count for whose keys there was no room.
     pub overflow: bool,
-    /// Its counter cannot be read, which is told of limits alone that do not decide.
+    /// Its counter cannot be read. Only limits that do not decide are reported so.
     pub spoilt: bool,
 }
 
@@ -46,8 +46,8 @@ pub enum Repeat {
     Free,
 }
 
-impl Measured {
-    /// Of what nobody counted.
+impl Measurement {
+    /// For a limit that was not counted.
     pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
 
     /// Of a counter that cannot be read: nothing is charged there.
@@ -93,11 +93,11 @@ impl Measured {
         }
     }
 
-    /// What is said by those who never delay.
-    pub(super) const fn outcome(&self) -> Outcome {
+    /// The outcome of a rule that never delays.
+    pub(super) const fn outcome(&self) -> VerdictOutcome {
         match self.wait {
-            Wait::Micros(0) => Outcome::Admit { delay: 0 },
-            wait => Outcome::Refuse(wait),
+            Wait::Micros(0) => VerdictOutcome::Admit { delay: 0 },
+            wait => VerdictOutcome::Refuse(wait),
         }
     }
 
@@ -112,7 +112,7 @@ impl Measured {
 
 /// What one limit says to one request. A greater one is worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum VerdictOutcome {
     /// Go on after `delay` microseconds (0 but for leaky buckets).
     Admit {
         /// Microseconds to hold the request.
@@ -126,7 +126,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     /// Admit or refuse.
-    pub outcome: Outcome,
+    pub outcome: VerdictOutcome,
     /// Units left, floored.
     pub remaining: u64,
     /// Microseconds until the state equals no state.
@@ -171,11 +171,13 @@ impl Decision {
         let mut ruling = Ruling::Admit { delay: 0 };
         for (index, verdict) in verdicts.iter().enumerate() {
             ruling = match (ruling, verdict.outcome) {
-                (Ruling::Admit { delay }, Outcome::Admit { delay: more }) => Ruling::Admit {
+                (Ruling::Admit { delay }, VerdictOutcome::Admit { delay: more }) => Ruling::Admit {
                     delay: delay.max(more),
                 },
-                (Ruling::Admit { .. }, Outcome::Refuse(wait)) => Ruling::Refuse { by: index, wait },
-                (Ruling::Refuse { wait, .. }, Outcome::Refuse(longer)) if longer > wait => {
+                (Ruling::Admit { .. }, VerdictOutcome::Refuse(wait)) => {
+                    Ruling::Refuse { by: index, wait }
+                }
+                (Ruling::Refuse { wait, .. }, VerdictOutcome::Refuse(longer)) if longer > wait => {
                     Ruling::Refuse {
                         by: index,
                         wait: longer,

@@ -13,16 +13,14 @@
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
 //! | record of an id | `ends` f64, what was granted u32, how many went free u32 |
 
-use super::bucket::BucketState;
+use super::bucket::BucketBounds;
 use super::clock_window::Anchor;
-use super::concurrency::LeasesState;
-use super::dedupe::{Dedupe, RecordState};
-use super::fixed_window::WindowState;
-use super::rate::{Cost, Interval, Span};
-use super::sliding_log::LogState;
-use super::sliding_window::{MAX_PARTS, PartsState};
-use super::trail::Trail;
-use super::{Rule, State};
+use super::dedupe::Dedupe;
+use super::rate::{Cost, Span};
+use super::sliding_window::MAX_PARTS;
+use super::{
+    BucketState, History, LogState, PartsState, RecordState, Rule, SlotsState, State, WindowState,
+};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 
@@ -43,11 +41,11 @@ const CONCURRENCY: u8 = 8;
 const PARTIAL: u8 = 9;
 const DEDUPE: u8 = 10;
 const REFUSED: u8 = 11;
-const BESIDE: u8 = 12;
-const TRAILED: u8 = 13;
+const SHADOW: u8 = 12;
+const WITH_HISTORY: u8 = 13;
 
 /// What stands in front of a block of which less may be granted.
-const PARTIAL_HEAD: usize = 49;
+const PARTIAL_HEAD: usize = 65;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -62,10 +60,10 @@ impl State {
         let mut bytes = StateBytes::new();
         match self {
             Self::Bucket(state) => put_bucket(&mut bytes, *state),
-            Self::Trailed(state) => {
+            Self::History(state) => {
                 put_bucket(&mut bytes, state.bucket);
-                put(&mut bytes, state.trail.found);
-                put(&mut bytes, state.trail.back);
+                put(&mut bytes, state.history.found);
+                put(&mut bytes, state.history.back);
             }
             Self::Window(state) => {
                 put(&mut bytes, state.start);
@@ -77,7 +75,7 @@ impl State {
                     bytes.extend_from_slice(&count.to_be_bytes());
                 }
             }
-            Self::Leases(state) => {
+            Self::Slots(state) => {
                 let mut leases: Vec<_> =
                     state.0.iter().map(|(slot, until)| (until, slot)).collect();
                 leases.sort_unstable();
@@ -129,7 +127,7 @@ impl State {
                     let (slot, until) = (whole(bytes, at)?, whole(bytes, at + 8)?);
                     Some((slot, until))
                 });
-                Some(Self::Leases(Box::new(LeasesState(
+                Some(Self::Slots(Box::new(SlotsState(
                     leases.collect::<Option<_>>()?,
                 ))))
             }
@@ -148,11 +146,11 @@ fn bucket(bytes: &[u8]) -> Option<State> {
     if behind == 16 && !(0 < part && part < den) {
         return None;
     }
-    let trail = match (whole(bytes, behind), whole(bytes, behind + 8)) {
-        (Some(found), Some(back)) => Some(Trail { found, back }),
+    let history = match (whole(bytes, behind), whole(bytes, behind + 8)) {
+        (Some(found), Some(back)) => Some(History { found, back }),
         _ => None,
     };
-    Some(State::of_bucket(BucketState { at, part, den }, trail))
+    Some(State::of_bucket(BucketState { at, part, den }, history))
 }
 
 fn put_bucket(bytes: &mut StateBytes, state: BucketState) {
@@ -173,45 +171,39 @@ pub fn block(rule: &Rule, cost: Cost) -> Block {
 #[must_use]
 pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     let mut bytes = Block::new();
+    let units = u64::from(cost.units());
     match rule {
-        Rule::TokenBucket(rule) if rule.brim > rule.capacity => {
-            indebted(&mut bytes, (rule.interval, cost), rule.capacity, rule.brim);
+        Rule::TokenBucket(rule) if rule.debt_ceiling > rule.capacity => {
+            bucket_with_debt(&mut bytes, rule.interval.times(units), rule.bounds());
         }
-        Rule::LeakyBucket(rule) if rule.brim > rule.capacity => {
-            indebted(&mut bytes, (rule.interval, cost), rule.capacity, rule.brim);
+        Rule::LeakyBucket(rule) if rule.debt_ceiling > rule.capacity => {
+            bucket_with_debt(&mut bytes, rule.interval.times(units), rule.bounds());
         }
         Rule::TokenBucket(rule) => {
             bytes.push(TOKEN_BUCKET);
-            put_span(&mut bytes, rule.interval.times(u64::from(cost.units())));
+            put_span(&mut bytes, rule.interval.times(units));
             put_span(&mut bytes, rule.capacity);
             put(&mut bytes, u64::from(rule.interval.den.get()));
         }
         Rule::LeakyBucket(rule) => {
             bytes.push(LEAKY_BUCKET);
-            put_span(&mut bytes, rule.interval.times(u64::from(cost.units())));
+            put_span(&mut bytes, rule.interval.times(units));
             put_span(&mut bytes, rule.capacity);
             put(&mut bytes, u64::from(rule.interval.den.get()));
             put_span(&mut bytes, rule.latest);
         }
         Rule::FixedWindow(rule) => {
-            bytes.push(FIXED_WINDOW);
-            put(&mut bytes, rule.window);
-            put(&mut bytes, u64::from(rule.limit));
-            put(&mut bytes, u64::from(cost.units()));
+            let numbers = [rule.window, u64::from(rule.limit), units];
+            put_all(&mut bytes, FIXED_WINDOW, &numbers);
         }
         Rule::ClockWindow(rule) => {
-            bytes.push(match &rule.anchor {
-                Anchor::Clock { .. } => CLOCK_WINDOW,
-                Anchor::Calendar(_) => CALENDAR_WINDOW,
-            });
-            put(&mut bytes, u64::from(rule.limit));
-            put(&mut bytes, u64::from(cost.units()));
+            let limit = u64::from(rule.limit);
             match &rule.anchor {
                 Anchor::Clock { window, offset } => {
-                    put(&mut bytes, *window);
-                    put(&mut bytes, *offset);
+                    put_all(&mut bytes, CLOCK_WINDOW, &[limit, units, *window, *offset]);
                 }
                 Anchor::Calendar(calendar) => {
+                    put_all(&mut bytes, CALENDAR_WINDOW, &[limit, units]);
                     for boundary in calendar.around(now) {
                         put(&mut bytes, boundary);
                     }
@@ -220,51 +212,46 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
         }
         Rule::SlidingWindow(rule) => {
             bytes.push(SLIDING_WINDOW);
-            bytes.push(u8::from(rule.strict));
-            put(&mut bytes, rule.part);
-            put(&mut bytes, u64::from(rule.parts));
-            put(&mut bytes, u64::from(rule.limit));
-            put(&mut bytes, u64::from(cost.units()));
+            let (parts, limit) = (u64::from(rule.parts), u64::from(rule.limit));
+            let numbers = [rule.part, parts, limit, units];
+            put_all(&mut bytes, u8::from(rule.strict), &numbers);
         }
         Rule::Concurrency(rule) => {
-            bytes.push(CONCURRENCY);
-            put(&mut bytes, u64::from(rule.max.get()));
-            put(&mut bytes, rule.ttl);
-            put(&mut bytes, u64::from(cost.units()));
-            put(&mut bytes, 0);
+            let numbers = [u64::from(rule.max.get()), rule.ttl, units, 0];
+            put_all(&mut bytes, CONCURRENCY, &numbers);
         }
         Rule::SlidingLog(rule) => {
-            bytes.push(SLIDING_LOG);
-            put(&mut bytes, rule.window);
-            put(&mut bytes, u64::from(rule.limit));
-            put(&mut bytes, u64::from(cost.units()));
+            let numbers = [rule.window, u64::from(rule.limit), units];
+            put_all(&mut bytes, SLIDING_LOG, &numbers);
         }
     }
     bytes
 }
 
-/// A bucket that may hold a debt is a queue up to its brim into which nobody is let while the level leaves no room for the
-/// charge below the capacity.
-fn indebted(bytes: &mut Block, (one, cost): (Interval, Cost), capacity: Span, brim: Span) {
-    let charge = one.times(u64::from(cost.units()));
-    let (brim, latest) = match one.sub(capacity, charge) {
-        Some(latest) => (brim, latest),
+/// A bucket that may hold a debt is a queue up to its debt ceiling. No charge is let in while the level leaves no room for
+/// it below the capacity.
+fn bucket_with_debt(bytes: &mut Block, charge: Span, bounds: BucketBounds) {
+    let BucketBounds {
+        interval, capacity, ..
+    } = bounds;
+    let (ceiling, latest) = match interval.sub(capacity, charge) {
+        Some(latest) => (bounds.debt_ceiling, latest),
         None => (capacity, capacity),
     };
     bytes.push(LEAKY_BUCKET);
     put_span(bytes, charge);
-    put_span(bytes, brim);
-    put(bytes, u64::from(one.den.get()));
+    put_span(bytes, ceiling);
+    put(bytes, u64::from(interval.den.get()));
     put_span(bytes, latest);
 }
 
 /// `own`, the block of `rule` at `cost`, where less may be granted.
 #[must_use]
 pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
-    // Where the cost stands in the limit's own block, and the time of one unit.
-    let (at, interval) = match rule {
-        Rule::TokenBucket(rule) => (1, Some(rule.interval)),
-        Rule::LeakyBucket(rule) => (1, Some(rule.interval)),
+    // Where the cost stands in the limit's own block, the time of one unit, and what the bucket holds.
+    let (at, bucket) = match rule {
+        Rule::TokenBucket(rule) => (1, Some((rule.interval, rule.capacity))),
+        Rule::LeakyBucket(rule) => (1, Some((rule.interval, rule.capacity))),
         Rule::ClockWindow(_) => (9, None),
         Rule::FixedWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => (17, None),
         Rule::SlidingWindow(_) => (26, None),
@@ -274,11 +261,12 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     put(&mut bytes, u64::from(cost.units()));
     put(&mut bytes, rule.most());
     put(&mut bytes, at);
-    put_span(&mut bytes, interval.map_or(Span::default(), |one| one.span));
-    put(
-        &mut bytes,
-        interval.map_or(0, |one| u64::from(one.den.get())),
-    );
+    let (unit, den, capacity) = bucket.map_or_else(Default::default, |(one, capacity)| {
+        (one.span, u64::from(one.den.get()), capacity)
+    });
+    put_span(&mut bytes, unit);
+    put(&mut bytes, den);
+    put_span(&mut bytes, capacity);
     bytes.extend_from_slice(own);
     bytes
 }
@@ -304,16 +292,15 @@ pub fn refused() -> Block {
 
 /// What stands in front of the block of a limit that does not decide: it is charged with the others of its group.
 #[must_use]
-pub fn beside(group: u8) -> [u8; 2] {
-    [BESIDE, group]
+pub fn shadow(group: u8) -> [u8; 2] {
+    [SHADOW, group]
 }
 
-/// `own`, the block of a limit at `cost`, whose charges are settled later.
+/// `own`, the block of a limit whose charges are settled later.
 #[must_use]
-pub fn trailed(cost: Cost, own: &[u8]) -> Block {
+pub fn with_history(own: &[u8]) -> Block {
     let mut bytes = Block::new();
-    bytes.push(TRAILED);
-    put(&mut bytes, u64::from(cost.units()));
+    bytes.push(WITH_HISTORY);
     bytes.extend_from_slice(own);
     bytes
 }
@@ -343,6 +330,14 @@ impl RecordState {
             granted: small(bytes, 8)?,
             free: small(bytes, 12)?,
         })
+    }
+}
+
+/// A byte, and the numbers behind it.
+fn put_all(bytes: &mut Block, first: u8, numbers: &[u64]) {
+    bytes.push(first);
+    for number in numbers {
+        put(bytes, *number);
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::request::{Target, is_host};
 use crate::client::Scheme;
-use crate::key::address::Spelled;
-use crate::key::client_ip::{Field, Speaks, Trust, read_address};
+use crate::key::address::{AddressText, read_address};
+use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
 use crate::listen::ForwardedFields;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
@@ -36,7 +36,7 @@ pub struct Origin<'a> {
     /// The field of a trusted peer that is believed alone ([`Trust::leading`]): the other one is a stranger's.
     pub leading: Option<Field>,
     /// The fields that give the scheme and the host ([`Trust::speaks`]).
-    pub speaks: Speaks,
+    pub speaks: OriginFields,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme that the client has used, as far as the peer is believed.
@@ -53,7 +53,7 @@ impl ValueBuffer {
     }
 
     fn address(&mut self, address: IpAddr) {
-        self.text(Spelled::of(address.to_canonical()).as_bytes());
+        self.text(AddressText::of(address.to_canonical()).as_bytes());
     }
 }
 
@@ -173,7 +173,7 @@ pub fn client_scheme(
 }
 
 /// What `Forwarded` tells of scheme and host, where it speaks.
-fn told(fields: &HeaderMap, speaks: Speaks) -> (Option<Scheme>, Option<HeaderValue>) {
+fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<HeaderValue>) {
     if speaks.forwarded {
         (told_scheme(fields), told_host(fields))
     } else {

@@ -8,10 +8,10 @@ pub use format::ReplyFormat;
 use super::error::ProxyError;
 use super::fields;
 use crate::admission::RefusalCause;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::snapshot::errors::{ErrorBody, Looks};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
@@ -51,7 +51,7 @@ pub struct ProblemDetails<'a, 'l> {
 #[must_use]
 pub fn to(
     told: &ProblemDetails<'_, '_>,
-    looks: &Looks,
+    looks: &ErrorFormats,
     preferred: ReplyFormat,
     spare: HeaderMap,
 ) -> Response<Bytes> {
@@ -153,10 +153,10 @@ fn challenge(error: &ProxyError) -> Option<String> {
         _ => return None,
     };
     Some(match part {
-        Part::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
-        Part::Query { name, .. } => format!("ApiKey query=\"{name}\""),
-        Part::Header { name, .. } => format!("ApiKey field=\"{name}\""),
-        Part::Jwt { .. } => "Bearer".to_owned(),
+        KeyPart::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
+        KeyPart::Query { name, .. } => format!("ApiKey query=\"{name}\""),
+        KeyPart::Header { name, .. } => format!("ApiKey field=\"{name}\""),
+        KeyPart::Jwt { .. } => "Bearer".to_owned(),
         _ => "ApiKey".to_owned(),
     })
 }

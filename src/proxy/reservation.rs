@@ -7,7 +7,7 @@
 use super::error::ProxyError;
 use super::response_cost::{self, BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
-use crate::key::{OnLeave, Place};
+use crate::key::{MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
 use crate::store::{Charge, Decider, Store};
 use crate::telemetry::metrics::CostReport;
@@ -198,7 +198,7 @@ impl Reservation {
         let Some(meter) = &charge.limit.meter else {
             return;
         };
-        if let Place::Header(_) = meter.place {
+        if let MeterPlace::Header(_) = meter.place {
             let (told, units) = response_cost::in_head(&charge.limit, meter, fields);
             return self.correct(&charge, told, units);
         }

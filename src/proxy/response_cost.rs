@@ -1,7 +1,7 @@
 //! What responses say that their requests have cost: in a field, or in a body that passes by.
 
 use super::json_probe::{EventProbe, JsonProbe};
-use crate::key::{Meter, Misquoted, Place};
+use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
 use crate::store::Charge;
 use crate::telemetry::log::Throttle;
@@ -69,7 +69,7 @@ impl BodyMeter {
         let Some(meter) = &charge.limit.meter else {
             return Err(charge);
         };
-        let Place::Json(names) = &meter.place else {
+        let MeterPlace::Json(names) = &meter.place else {
             return Err(charge);
         };
         let encoded = fields
@@ -115,7 +115,7 @@ impl BodyMeter {
             Some(_) => CostReport::Number,
             None if member.is_odd() => {
                 if let (Some(more), Some(meter)) = (NONSENSE.pass(), &self.charge.limit.meter) {
-                    let (what, name) = (Misquoted::Malformed.as_str(), &self.charge.limit.name);
+                    let (what, name) = (PriceError::Malformed.as_str(), &self.charge.limit.name);
                     let member = meter.name();
                     tracing::warn!(
                         "{member} of a response is {what}; limit {name} stays at its estimate{more}"

@@ -21,7 +21,7 @@ pub(super) struct RouteRequest<'a> {
     pub(super) trust: &'a Trust,
 }
 
-impl route::Asked for RouteRequest<'_> {
+impl route::RequestView for RouteRequest<'_> {
     fn fields(&self) -> &HeaderMap {
         &self.parts.headers
     }

@@ -1,14 +1,14 @@
 //! What a route answers itself: a redirect, or a text.
 
-use crate::snapshot::Own;
+use crate::snapshot::StaticReply;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, Uri, header};
 
 /// The answer of `own` to a request for `uri`, whose path is in forwarded form.
 #[must_use]
-pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Bytes> {
+pub fn answer(own: &StaticReply, method: &Method, uri: &Uri) -> Response<Bytes> {
     match own {
-        Own::Redirect { to, status } => {
+        StaticReply::Redirect { to, status } => {
             let mut response = Response::new(Bytes::new());
             *response.status_mut() = *status;
             let mut there = String::with_capacity(uri.path().len() + to.written().len());
@@ -23,7 +23,7 @@ pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Bytes> {
             }
             response
         }
-        Own::Respond {
+        StaticReply::Respond {
             status,
             body,
             content_type,

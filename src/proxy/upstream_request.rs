@@ -6,7 +6,7 @@ use super::forwarded::{self, Origin};
 use super::request::{BadRequest, Target};
 use super::request_body::RequestBody;
 use super::{hop, request_id};
-use crate::key::client_ip::Speaks;
+use crate::key::client_ip::OriginFields;
 use crate::listen::Peer;
 use crate::route::Template;
 use crate::upstream::Server;
@@ -85,7 +85,7 @@ pub fn head(
         speaks: if trusted {
             trust.speaks(address, fields)
         } else {
-            Speaks::default()
+            OriginFields::default()
         },
         host: target.authority(),
         scheme: if trusted {

@@ -1,7 +1,7 @@
 //! The client's address in a line, as text.
 
 use super::Fault;
-use crate::key::client_ip::read_address;
+use crate::key::address::read_address;
 use std::net::IpAddr;
 
 /// An address; an IPv4 address in IPv6 clothes is an IPv4 address.

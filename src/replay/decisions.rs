@@ -88,11 +88,11 @@ fn shadows(out: &mut dyn Write, side: &PolicySide) -> io::Result<()> {
 }
 
 /// Whether a limit admits, after which wait, or when to come back.
-fn said(out: &mut dyn Write, outcome: verdict::Outcome) -> io::Result<()> {
+fn said(out: &mut dyn Write, outcome: verdict::VerdictOutcome) -> io::Result<()> {
     let (admitted, wait, again) = match outcome {
-        verdict::Outcome::Admit { delay } => (true, delay, None),
-        verdict::Outcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
-        verdict::Outcome::Refuse(Wait::Never) => (false, 0, None),
+        verdict::VerdictOutcome::Admit { delay } => (true, delay, None),
+        verdict::VerdictOutcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
+        verdict::VerdictOutcome::Refuse(Wait::Never) => (false, 0, None),
     };
     write!(
         out,

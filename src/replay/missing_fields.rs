@@ -3,7 +3,7 @@
 use super::policy_side::{LoggedHead, PolicySide};
 use super::report::{LineSample, Note};
 use super::request::{LogFormat, LoggedRequest};
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::key::client_ip::Trust;
 use http::HeaderName;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub(super) struct MissingFields {
 #[derive(Debug, PartialEq, Eq)]
 enum ExpectedField {
     /// A limit counts by it.
-    Part { limit: Arc<str>, part: Part },
+    Part { limit: Arc<str>, part: KeyPart },
     /// Routes ask for one.
     Host,
 }
@@ -166,14 +166,14 @@ impl MissingFields {
 }
 
 /// Is there a log that has everything else, and not this?
-fn may_be_unsaid(part: &Part) -> bool {
+fn may_be_unsaid(part: &KeyPart) -> bool {
     match part {
-        Part::Header { .. }
-        | Part::Cookie(_)
-        | Part::Query { .. }
-        | Part::Jwt { .. }
-        | Part::Host => true,
-        Part::Ip(_) | Part::Path(_) | Part::Method | Part::Route => false,
+        KeyPart::Header { .. }
+        | KeyPart::Cookie(_)
+        | KeyPart::Query { .. }
+        | KeyPart::Jwt { .. }
+        | KeyPart::Host => true,
+        KeyPart::Ip(_) | KeyPart::Path(_) | KeyPart::Method | KeyPart::Route => false,
     }
 }
 
@@ -184,10 +184,10 @@ impl ExpectedField {
             Self::Part { limit, part } => {
                 request.logged_key(limit).is_some()
                     || match part {
-                        Part::Header { name, .. } => head.has(name),
-                        Part::Cookie(_) => head.has(&http::header::COOKIE),
-                        Part::Query { .. } => request.query().is_some(),
-                        Part::Host => head.names_host(request),
+                        KeyPart::Header { name, .. } => head.has(name),
+                        KeyPart::Cookie(_) => head.has(&http::header::COOKIE),
+                        KeyPart::Query { .. } => request.query().is_some(),
+                        KeyPart::Host => head.names_host(request),
                         // A replay verifies no token.
                         _ => false,
                     }

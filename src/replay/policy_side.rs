@@ -23,7 +23,7 @@ use crate::key::cookie::Cookies;
 use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::route::{Asked, host_key};
+use crate::route::{RequestView, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Decider, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
@@ -436,7 +436,7 @@ struct LoggedRouteInput<'a, 'r> {
     head: &'a LoggedHead,
 }
 
-impl Asked for LoggedRouteInput<'_, '_> {
+impl RequestView for LoggedRouteInput<'_, '_> {
     fn fields(&self) -> &HeaderMap {
         &self.head.fields
     }

@@ -9,7 +9,7 @@ pub(super) use format::ProxyFields;
 use super::json::{JsonText, Value};
 use super::{Fault, instant};
 use crate::clock::Timestamp;
-use crate::key::client_ip::read_address;
+use crate::key::address::read_address;
 use crate::limit::verdict::INLINE_LIMITS;
 use smallvec::SmallVec;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Routes that were found a moment ago: logged traffic has few paths and many requests for each, and finding a route costs
 //! a fifth of a replay. The cache is small and never grows.
 
-use crate::route::{Asked, Table, host_key, path};
+use crate::route::{RequestView, Table, host_key, path};
 use http::Method;
 use std::hash::{BuildHasher as _, Hasher as _};
 
@@ -54,7 +54,7 @@ impl RouteCache {
         method: &Method,
         host: &[u8],
         raw: &[u8],
-        asked: &impl Asked,
+        asked: &impl RequestView,
     ) -> RouteMatch {
         if host.len() + raw.len() > LONGEST || table.has_conditions() {
             return look(table, method, host, raw, asked);
@@ -92,7 +92,13 @@ impl CachedRoute {
 }
 
 /// As the gateway goes about it.
-fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8], asked: &impl Asked) -> RouteMatch {
+fn look(
+    table: &Table,
+    method: &Method,
+    host: &[u8],
+    raw: &[u8],
+    asked: &impl RequestView,
+) -> RouteMatch {
     let (Ok(host), Ok(raw)) = (str::from_utf8(host), str::from_utf8(raw)) else {
         return RouteMatch::BadRequest;
     };
@@ -111,7 +117,7 @@ mod tests {
     /// Says nothing but host, path and method.
     struct Nothing;
 
-    impl Asked for Nothing {
+    impl RequestView for Nothing {
         fn fields(&self) -> &http::HeaderMap {
             static NONE: std::sync::OnceLock<http::HeaderMap> = std::sync::OnceLock::new();
             NONE.get_or_init(http::HeaderMap::new)

@@ -153,12 +153,12 @@ impl Tally {
         }
     }
 
-    fn add_shadow(&mut self, limit: &Arc<str>, outcome: verdict::Outcome) {
+    fn add_shadow(&mut self, limit: &Arc<str>, outcome: verdict::VerdictOutcome) {
         let by = named(&mut self.shadows, limit);
         match outcome {
-            verdict::Outcome::Admit { delay: 0 } => {}
-            verdict::Outcome::Admit { .. } => by.delayed += 1,
-            verdict::Outcome::Refuse(_) => by.refused += 1,
+            verdict::VerdictOutcome::Admit { delay: 0 } => {}
+            verdict::VerdictOutcome::Admit { .. } => by.delayed += 1,
+            verdict::VerdictOutcome::Refuse(_) => by.refused += 1,
         }
     }
 

@@ -20,7 +20,7 @@ pub enum Condition {
 }
 
 /// A request, as conditions look at it. Nothing of it is worked out before a condition asks.
-pub trait Asked {
+pub trait RequestView {
     /// Its fields.
     fn fields(&self) -> &HeaderMap;
     /// Its query, as it came.
@@ -31,7 +31,7 @@ pub trait Asked {
 
 impl Condition {
     /// Is it so?
-    pub(super) fn holds(&self, asked: &impl Asked) -> bool {
+    pub(super) fn holds(&self, asked: &impl RequestView) -> bool {
         match self {
             Self::Field(name, None) => asked.fields().contains_key(name),
             Self::Field(name, Some(value)) => {
@@ -91,7 +91,7 @@ pub(super) fn compatible(these: &[Condition], those: &[Condition]) -> bool {
 
 /// A request's values of one parameter, decoded.
 fn parameters<'a>(
-    asked: &'a impl Asked,
+    asked: &'a impl RequestView,
     name: &'a str,
 ) -> impl Iterator<Item = Cow<'a, [u8]>> + 'a {
     let query = asked.query().unwrap_or_default();
@@ -119,7 +119,7 @@ fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -
     !first && left.is_empty()
 }
 
-/// As an example of a request is told: `?v=2`, ` x-version: 2`, ` by https`.
+/// As an example of a request shows it: `?v=2`, ` x-version: 2`, ` by https`.
 pub(super) struct Example<'a>(pub(super) &'a [Condition], pub(super) &'a [Condition]);
 
 impl fmt::Display for Example<'_> {
@@ -196,7 +196,7 @@ mod tests {
 
     struct Sent(HeaderMap, &'static str);
 
-    impl Asked for Sent {
+    impl RequestView for Sent {
         fn fields(&self) -> &HeaderMap {
             &self.0
         }

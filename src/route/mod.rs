@@ -1,14 +1,14 @@
 //! Which rule recognises a request: by host, path, method and conditions, the most specific first.
 
 mod condition;
+mod containment;
 mod host;
 pub mod path;
 mod table;
 mod template;
 mod trie;
-mod within;
 
-pub use condition::{Asked, Condition};
+pub use condition::{Condition, RequestView};
 pub use host::host_key;
 pub use table::{Overlap, Table};
 pub use template::Template;

@@ -20,14 +20,14 @@ use std::fmt;
 pub struct NormalPath<'a> {
     raw: &'a str,
     /// Of `raw`.
-    forward: Text,
+    forward: PathText,
     /// Of the forwarded form.
-    matched: Text,
+    matched: PathText,
 }
 
 /// A rewritten text: the beginning of what it was made from, as long as that is true.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Text {
+enum PathText {
     Same(usize),
     Own(String),
 }
@@ -91,11 +91,11 @@ impl NormalPath<'_> {
     /// Is the path forwarded exactly as it came?
     #[must_use]
     pub fn is_as_sent(&self) -> bool {
-        matches!(self.forward, Text::Same(length) if length == self.raw.len())
+        matches!(self.forward, PathText::Same(length) if length == self.raw.len())
     }
 }
 
-impl Text {
+impl PathText {
     fn of<'a>(&'a self, source: &'a str) -> &'a str {
         match self {
             Self::Same(length) => &source[..*length],
@@ -114,7 +114,7 @@ pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
     if is_plain(raw_path) {
         return Ok(NormalPath {
             raw: raw_path,
-            forward: Text::Same(raw_path.len()),
+            forward: PathText::Same(raw_path.len()),
             matched: without_slash(raw_path),
         });
     }
@@ -186,9 +186,9 @@ fn is_plain(path: &str) -> bool {
     path.starts_with('/')
 }
 
-fn forward_form(raw: &str) -> Result<Text, BadPath> {
+fn forward_form(raw: &str) -> Result<PathText, BadPath> {
     let segments = raw.strip_prefix('/').ok_or(BadPath::NotAbsolute)?;
-    let mut out = Writer::over(raw);
+    let mut out = PathWriter::over(raw);
     let mut slash = false;
     for segment in segments.split('/') {
         let dots = leading_dots(segment);
@@ -237,7 +237,7 @@ pub(super) fn begins_parameters(text: &str) -> bool {
     matches!(text.as_bytes(), [b';', ..] | [b'%', b'3', b'b' | b'B', ..])
 }
 
-fn forward_segment(segment: &str, out: &mut Writer<'_>) -> Result<(), BadPath> {
+fn forward_segment(segment: &str, out: &mut PathWriter<'_>) -> Result<(), BadPath> {
     let is_special = |byte: u8| matches!(byte, b'%' | b'\\' | 0..=b' ' | 0x7f | b'?' | b'#');
     let mut rest = segment;
     loop {
@@ -270,14 +270,14 @@ fn escape_at(text: &str, at: usize) -> Option<u8> {
 }
 
 /// The match form of a path in forwarded form.
-fn match_form(forward: &str) -> Text {
+fn match_form(forward: &str) -> PathText {
     if forward
         .bytes()
         .all(|byte| byte == b'/' || SEGMENT[usize::from(byte)])
     {
         return without_slash(forward);
     }
-    let mut out = Writer::over(forward);
+    let mut out = PathWriter::over(forward);
     for segment in forward.split('/') {
         if !segment.is_empty() && !begins_parameters(segment) {
             out.push(b'/');
@@ -291,12 +291,12 @@ fn match_form(forward: &str) -> Text {
 }
 
 /// The whole of a path in which every byte stands as it is matched, but for a slash at its end.
-fn without_slash(path: &str) -> Text {
+fn without_slash(path: &str) -> PathText {
     let whole = path.strip_suffix('/').unwrap_or(path);
-    Text::Same(whole.len().max(1))
+    PathText::Same(whole.len().max(1))
 }
 
-fn match_segment(segment: &str, out: &mut Writer<'_>) {
+fn match_segment(segment: &str, out: &mut PathWriter<'_>) {
     let mut rest = segment;
     loop {
         let run = rest.bytes().position(|byte| !SEGMENT[usize::from(byte)]);
@@ -330,16 +330,16 @@ fn match_segment(segment: &str, out: &mut Writer<'_>) {
 }
 
 /// Writes a text that is often the beginning of its source, and copies only from where it is not.
-struct Writer<'a> {
+struct PathWriter<'a> {
     source: &'a str,
-    text: Text,
+    text: PathText,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> PathWriter<'a> {
     fn over(source: &'a str) -> Self {
         Self {
             source,
-            text: Text::Same(0),
+            text: PathText::Same(0),
         }
     }
 
@@ -349,16 +349,16 @@ impl<'a> Writer<'a> {
 
     fn push_str(&mut self, piece: &str) {
         match &mut self.text {
-            Text::Own(text) => text.push_str(piece),
-            Text::Same(length) if self.source[*length..].starts_with(piece) => {
+            PathText::Own(text) => text.push_str(piece),
+            PathText::Same(length) if self.source[*length..].starts_with(piece) => {
                 *length += piece.len();
             }
-            Text::Same(length) => {
+            PathText::Same(length) => {
                 // An escape takes three bytes where one stood, at worst; most paths have few.
                 let mut text = String::with_capacity(self.source.len() + 16);
                 text.push_str(&self.source[..*length]);
                 text.push_str(piece);
-                self.text = Text::Own(text);
+                self.text = PathText::Own(text);
             }
         }
     }
@@ -382,8 +382,8 @@ impl<'a> Writer<'a> {
         let slash = self.text.of(self.source).rfind('/');
         let slash = slash.ok_or(BadPath::AboveRoot)?;
         match &mut self.text {
-            Text::Own(text) => text.truncate(slash),
-            Text::Same(length) => *length = slash,
+            PathText::Own(text) => text.truncate(slash),
+            PathText::Same(length) => *length = slash,
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! All routes, arranged by host for finding.
 
-use super::condition::{Asked, Example};
-use super::trie::{Clash, Node};
+use super::condition::{Example, RequestView};
+use super::trie::{RouteClash, TrieNode};
 use super::{HostPattern, Rule, Segment, host_key};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -12,14 +12,14 @@ use std::fmt::Write as _;
 /// All routes, arranged for finding.
 #[derive(Debug, Default)]
 pub struct Table {
-    exact: HashMap<Box<str>, Node, RandomState>,
+    exact: HashMap<Box<str>, TrieNode, RandomState>,
     /// By suffix, with its leading dot.
-    suffixes: HashMap<Box<str>, Node, RandomState>,
+    suffixes: HashMap<Box<str>, TrieNode, RandomState>,
     /// No more of a host than this is looked up among the suffixes, however many dots a client sends.
     longest_suffix: usize,
     /// Has any route conditions?
     conditional: bool,
-    any: Node,
+    any: TrieNode,
 }
 
 /// Two routes of equal rank that can match the same request: positions in the list of rules, and such a request.
@@ -94,7 +94,7 @@ impl Table {
         host: &str,
         path: &str,
         method: &Method,
-        asked: &impl Asked,
+        asked: &impl RequestView,
     ) -> Option<usize> {
         let exact = self.exact.get(host);
         exact
@@ -108,7 +108,7 @@ impl Table {
         host: &str,
         path: &str,
         method: &Method,
-        asked: &impl Asked,
+        asked: &impl RequestView,
     ) -> Option<usize> {
         // At least one byte of a label stands in front of a suffix.
         let from = host.len().saturating_sub(self.longest_suffix).max(1);
@@ -119,7 +119,7 @@ impl Table {
     }
 
     /// The paths filed under a host pattern.
-    fn host(&mut self, host: Option<&HostPattern>) -> &mut Node {
+    fn host(&mut self, host: Option<&HostPattern>) -> &mut TrieNode {
         match host {
             None => &mut self.any,
             Some(HostPattern::Exact(host)) => self.exact.entry(host_key(host).into()).or_default(),
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-/// No more overlaps are told: nobody reads more, and pairs grow with the square.
+/// No more overlaps are reported: more are not read, and pairs grow with the square.
 const MOST_OVERLAPS: usize = 1_000;
 
 /// The host patterns a rule is filed under; any host is `None`.
@@ -142,7 +142,7 @@ fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
 }
 
 /// A request that both routes of an overlap take.
-fn example(clash: &Clash, host: Option<&HostPattern>, first: &Rule, second: &Rule) -> String {
+fn example(clash: &RouteClash, host: Option<&HostPattern>, first: &Rule, second: &Rule) -> String {
     let host = match host {
         None => String::new(),
         Some(HostPattern::Exact(host)) => host_key(host).into_owned(),

@@ -11,13 +11,13 @@ use std::sync::Arc;
 /// How to make a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
     /// As it was written.
     written: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     /// As it is.
     Text(Arc<str>),
     /// A slash, and the segment at this place of the path.
@@ -31,7 +31,7 @@ impl Template {
     #[must_use]
     pub fn without(many: usize, written: &str) -> Self {
         Self {
-            pieces: vec![Piece::Rest(many)],
+            pieces: vec![TemplatePiece::Rest(many)],
             written: written.into(),
         }
     }
@@ -56,7 +56,7 @@ impl Template {
                 }
             };
             if !fixed.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut fixed).into()));
+                pieces.push(TemplatePiece::Text(std::mem::take(&mut fixed).into()));
             }
             pieces.push(piece);
         }
@@ -64,7 +64,7 @@ impl Template {
             fixed.push('/');
         }
         if !fixed.is_empty() {
-            pieces.push(Piece::Text(fixed.into()));
+            pieces.push(TemplatePiece::Text(fixed.into()));
         }
         Ok(Self {
             pieces,
@@ -83,14 +83,14 @@ impl Template {
         let start = out.len();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Segment(place) => {
+                TemplatePiece::Text(text) => out.push_str(text),
+                TemplatePiece::Segment(place) => {
                     if let Some((from, to)) = segments(path).nth(*place) {
                         out.push_str(&path[from..to]);
                     }
                 }
-                Piece::Rest(0) => out.push_str(path),
-                Piece::Rest(place) => {
+                TemplatePiece::Rest(0) => out.push_str(path),
+                TemplatePiece::Rest(place) => {
                     let before = segments(path).nth(place - 1);
                     out.push_str(&path[before.map_or(path.len(), |(_, to)| to)..]);
                 }
@@ -103,13 +103,13 @@ impl Template {
 }
 
 /// Where a parameter, `id` or `*rest`, stands in a pattern.
-fn find(name: &str, pattern: &PathPattern) -> Option<Piece> {
+fn find(name: &str, pattern: &PathPattern) -> Option<TemplatePiece> {
     let is_segment =
         |segment: &&Segment| !matches!(segment, Segment::Literal(text) if text.is_empty());
     let mut all = pattern.segments.iter().filter(is_segment).enumerate();
     all.find_map(|(place, segment)| match (segment, name.strip_prefix('*')) {
-        (Segment::Parameter(own), None) if **own == *name => Some(Piece::Segment(place)),
-        (Segment::Rest(own), Some(name)) if **own == *name => Some(Piece::Rest(place)),
+        (Segment::Parameter(own), None) if **own == *name => Some(TemplatePiece::Segment(place)),
+        (Segment::Rest(own), Some(name)) if **own == *name => Some(TemplatePiece::Rest(place)),
         _ => None,
     })
 }
@@ -207,7 +207,7 @@ mod tests {
 
     struct Nothing(http::HeaderMap);
 
-    impl crate::route::Asked for Nothing {
+    impl crate::route::RequestView for Nothing {
         fn fields(&self) -> &http::HeaderMap {
             &self.0
         }

@@ -4,7 +4,7 @@
 //! makes the first route it meets the one of the highest rank. It visits what the path's own segments lead to, so its
 //! cost does not depend on how many routes there are.
 
-use super::condition::{Asked, Condition, compatible};
+use super::condition::{Condition, RequestView, compatible};
 use super::{PathPattern, Rule, Segment, path};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -13,48 +13,48 @@ use std::borrow::Cow;
 
 /// One place in the tree: everything that begins with the same segments.
 #[derive(Debug, Default)]
-pub(super) struct Node {
-    literals: HashMap<Box<str>, Node, RandomState>,
+pub(super) struct TrieNode {
+    literals: HashMap<Box<str>, TrieNode, RandomState>,
     /// Segments in any case, under their lower one.
-    folded: HashMap<Box<str>, Node, RandomState>,
-    parameter: Option<Box<Node>>,
+    folded: HashMap<Box<str>, TrieNode, RandomState>,
+    parameter: Option<Box<TrieNode>>,
     /// Routes whose path ends here.
-    ends: Slot,
+    ends: RouteList,
     /// Routes with `{*rest}` from here.
-    rests: Slot,
+    rests: RouteList,
 }
 
 /// The routes of one host and one path shape: they differ in methods and conditions only. Those with more conditions
 /// stand first.
 #[derive(Debug, Default)]
-pub(super) struct Slot(Vec<End>);
+pub(super) struct RouteList(Vec<RouteEnd>);
 
 /// A route where its path ends.
 #[derive(Debug)]
-struct End {
+struct RouteEnd {
     route: usize,
     /// None means any.
     methods: Box<[Method]>,
     conditions: Box<[Condition]>,
 }
 
-impl End {
+impl RouteEnd {
     /// Are its conditions met? Most routes have none.
-    fn takes(&self, asked: &impl Asked) -> bool {
+    fn takes(&self, asked: &impl RequestView) -> bool {
         self.conditions.is_empty() || self.conditions.iter().all(|one| one.holds(asked))
     }
 }
 
 /// A route that was there before, and a method that both take.
 #[derive(Debug)]
-pub(super) struct Clash {
+pub(super) struct RouteClash {
     pub(super) route: usize,
     pub(super) method: Method,
 }
 
-impl Node {
+impl TrieNode {
     /// The place for routes with this path.
-    pub(super) fn slot(&mut self, pattern: &PathPattern) -> &mut Slot {
+    pub(super) fn slot(&mut self, pattern: &PathPattern) -> &mut RouteList {
         let mut node = self;
         for segment in &pattern.segments {
             node = match segment {
@@ -77,7 +77,12 @@ impl Node {
     }
 
     /// The route of the highest rank for `path`, a match form.
-    pub(super) fn find(&self, path: &str, method: &Method, asked: &impl Asked) -> Option<usize> {
+    pub(super) fn find(
+        &self,
+        path: &str,
+        method: &Method,
+        asked: &impl RequestView,
+    ) -> Option<usize> {
         let path = path.strip_prefix('/').unwrap_or(path);
         if path.is_empty() {
             let end = self.ends.find(method, asked);
@@ -96,19 +101,19 @@ impl Node {
     }
 }
 
-impl Node {
+impl TrieNode {
     /// What a segment in any case leads to; only tables with such routes pay for looking.
     fn folded(&self, segment: &str) -> Option<&Self> {
-        match self.folded.is_empty() {
-            true => None,
-            false => self.folded.get(&*segment.to_ascii_lowercase()),
+        if self.folded.is_empty() {
+            return None;
         }
+        self.folded.get(&*segment.to_ascii_lowercase())
     }
 }
 
-impl Slot {
-    /// Adds a route and tells which it cannot be told apart from.
-    pub(super) fn add(&mut self, route: usize, rule: &Rule) -> Vec<Clash> {
+impl RouteList {
+    /// Adds a route. The result is the routes that match the same requests.
+    pub(super) fn add(&mut self, route: usize, rule: &Rule) -> Vec<RouteClash> {
         let (methods, conditions) = (&rule.methods[..], &rule.conditions[..]);
         if self.0.iter().any(|end| end.route == route) {
             // The same host twice in one route.
@@ -127,12 +132,12 @@ impl Slot {
                     .clone(),
             };
             let route = end.route;
-            Some(Clash { route, method })
+            Some(RouteClash { route, method })
         });
         let clashes = clashes.collect();
-        let is_before = |end: &End| end.conditions.len() >= conditions.len();
+        let is_before = |end: &RouteEnd| end.conditions.len() >= conditions.len();
         let place = self.0.partition_point(is_before);
-        let end = End {
+        let end = RouteEnd {
             route,
             methods: methods.into(),
             conditions: conditions.into(),
@@ -141,7 +146,7 @@ impl Slot {
         clashes
     }
 
-    fn find(&self, method: &Method, asked: &impl Asked) -> Option<usize> {
+    fn find(&self, method: &Method, asked: &impl RequestView) -> Option<usize> {
         let naming = |method: &Method| {
             let mut ends = self.0.iter();
             ends.find(|end| end.methods.contains(method) && end.takes(asked))

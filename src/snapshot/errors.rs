@@ -22,14 +22,14 @@ pub enum ErrorBody {
 
 /// What they are everywhere, and which limits have refusals that look otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Looks {
+pub struct ErrorFormats {
     /// Of whatever no limit has a word on.
     pub everywhere: ErrorBody,
     /// By the limit's name.
     pub of_limits: BTreeMap<Arc<str>, ErrorBody>,
 }
 
-impl Looks {
+impl ErrorFormats {
     /// Of a refusal by the limit of this name.
     #[must_use]
     pub fn of_refusal(&self, limit: &str) -> &ErrorBody {
@@ -64,7 +64,7 @@ pub struct Page {
     /// What it is, by the end of its name.
     pub kind: HeaderValue,
     escape: Escape,
-    pieces: Vec<Piece>,
+    pieces: Vec<PagePiece>,
 }
 
 /// How what is filled in has to be written.
@@ -76,7 +76,7 @@ enum Escape {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum PagePiece {
     Text(Box<[u8]>),
     Status,
     Limit,
@@ -86,7 +86,7 @@ enum Piece {
 
 /// What is filled in.
 #[derive(Debug, Clone, Copy)]
-pub struct Filled<'a> {
+pub struct PageValues<'a> {
     /// The answer's.
     pub status: u16,
     /// The limit's public name.
@@ -120,19 +120,19 @@ impl Page {
 
     /// Its text for one refusal.
     #[must_use]
-    pub fn fill(&self, filled: &Filled<'_>) -> Vec<u8> {
+    pub fn fill(&self, filled: &PageValues<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Status => out.extend_from_slice(filled.status.to_string().as_bytes()),
-                Piece::Limit => out.extend_from_slice(filled.limit.as_bytes()),
-                Piece::RetryAfter => match filled.retry_after {
+                PagePiece::Text(text) => out.extend_from_slice(text),
+                PagePiece::Status => out.extend_from_slice(filled.status.to_string().as_bytes()),
+                PagePiece::Limit => out.extend_from_slice(filled.limit.as_bytes()),
+                PagePiece::RetryAfter => match filled.retry_after {
                     Some(seconds) => out.extend_from_slice(seconds.to_string().as_bytes()),
                     None if self.escape == Escape::Json => out.extend_from_slice(b"null"),
                     None => {}
                 },
-                Piece::RequestId => self.write(filled.request_id, &mut out),
+                PagePiece::RequestId => self.write(filled.request_id, &mut out),
             }
         }
         out
@@ -155,12 +155,12 @@ impl Page {
 }
 
 /// The text between its places. Other braces stand for themselves.
-fn pieces(text: &str) -> Vec<Piece> {
+fn pieces(text: &str) -> Vec<PagePiece> {
     let places = [
-        ("{status}", Piece::Status),
-        ("{limit}", Piece::Limit),
-        ("{retry_after}", Piece::RetryAfter),
-        ("{request_id}", Piece::RequestId),
+        ("{status}", PagePiece::Status),
+        ("{limit}", PagePiece::Limit),
+        ("{retry_after}", PagePiece::RetryAfter),
+        ("{request_id}", PagePiece::RequestId),
     ];
     let (mut out, mut rest) = (Vec::new(), text);
     loop {
@@ -168,10 +168,10 @@ fn pieces(text: &str) -> Vec<Piece> {
             .iter()
             .filter_map(|(name, piece)| Some((rest.find(name)?, name.len(), piece)));
         let Some((at, length, piece)) = found.min_by_key(|(at, ..)| *at) else {
-            out.push(Piece::Text(rest.as_bytes().into()));
+            out.push(PagePiece::Text(rest.as_bytes().into()));
             return out;
         };
-        out.push(Piece::Text(rest.as_bytes()[..at].into()));
+        out.push(PagePiece::Text(rest.as_bytes()[..at].into()));
         out.push(piece.clone());
         rest = &rest[at + length..];
     }
@@ -181,7 +181,7 @@ fn pieces(text: &str) -> Vec<Piece> {
 mod tests {
     use super::*;
 
-    const FILLED: Filled<'_> = Filled {
+    const FILLED: PageValues<'_> = PageValues {
         status: 429,
         limit: "per-ip",
         retry_after: Some(3),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn places_are_filled_as_the_file_needs_it() {
-        let fill = |name: &str, text: &str, filled: &Filled<'_>| {
+        let fill = |name: &str, text: &str, filled: &PageValues<'_>| {
             String::from_utf8(Page::read(name, text).unwrap().fill(filled)).unwrap()
         };
         let json = r#"{"error":{"code":{status},"limit":"{limit}","retry":{retry_after},"id":"{request_id}"}}"#;
@@ -198,7 +198,7 @@ mod tests {
             fill("deny.json", json, &FILLED),
             r#"{"error":{"code":429,"limit":"per-ip","retry":3,"id":"a\"<b"}}"#
         );
-        let never = Filled {
+        let never = PageValues {
             retry_after: None,
             ..FILLED
         };

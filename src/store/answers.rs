@@ -6,14 +6,14 @@ use super::error::StoreError;
 use super::reservation::{Charge, Reservation};
 use crate::clock::Timestamp;
 use crate::limit::LimitId;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Outcome, Verdict, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, VerdictOutcome, Wait};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// What a script measured for each limit of a question.
-pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
+pub type Measurements = SmallVec<[Measurement; INLINE_LIMITS]>;
 
 /// One answer for each limit of a request, in the order of its checks.
 pub type LimitAnswers = SmallVec<[LimitAnswer; INLINE_LIMITS]>;
@@ -35,7 +35,7 @@ pub struct LimitAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// A measurement of the counter.
-    Measured(Measured),
+    Measured(Measurement),
     /// A permit, or a pause between two calls for permits: the verdict is known, the counter was not measured.
     Verdict(Verdict),
     /// Nothing, and why.
@@ -76,7 +76,12 @@ pub(super) struct PartialOutage {
 impl LimitAnswer {
     /// The counter of `check` was measured.
     #[must_use]
-    pub fn measurement(check: &Check<'_>, by: Decider, at: Timestamp, measured: Measured) -> Self {
+    pub fn measurement(
+        check: &Check<'_>,
+        by: Decider,
+        at: Timestamp,
+        measured: Measurement,
+    ) -> Self {
         Self {
             limit: check.limit.id,
             by,
@@ -98,14 +103,14 @@ impl LimitAnswer {
 
     /// The measurement, if the counter was measured.
     #[must_use]
-    pub fn measured(&self) -> Option<&Measured> {
+    pub fn measured(&self) -> Option<&Measurement> {
         match &self.evidence {
             Evidence::Measured(measured) => Some(measured),
             Evidence::Verdict(_) | Evidence::Unknown(_) => None,
         }
     }
 
-    pub(super) fn measured_mut(&mut self) -> Option<&mut Measured> {
+    pub(super) fn measured_mut(&mut self) -> Option<&mut Measurement> {
         match &mut self.evidence {
             Evidence::Measured(measured) => Some(measured),
             Evidence::Verdict(_) | Evidence::Unknown(_) => None,
@@ -122,7 +127,7 @@ impl LimitAnswer {
     pub(super) fn admits(&self) -> bool {
         match &self.evidence {
             Evidence::Measured(measured) => measured.wait == Wait::Micros(0),
-            Evidence::Verdict(verdict) => matches!(verdict.outcome, Outcome::Admit { .. }),
+            Evidence::Verdict(verdict) => matches!(verdict.outcome, VerdictOutcome::Admit { .. }),
             Evidence::Unknown(_) => true,
         }
     }
@@ -132,12 +137,12 @@ impl LimitAnswer {
         let measured = match self.evidence {
             Evidence::Measured(measured) => measured,
             Evidence::Verdict(verdict) => return verdict,
-            Evidence::Unknown(_) => Measured::UNKNOWN,
+            Evidence::Unknown(_) => Measurement::UNKNOWN,
         };
         let (limit, cost) = (check.limit, measured.charged(check.cost));
         match self.by.gateways() {
             NonZeroU32::MIN => limit.rule.verdict(measured, self.at, cost, charged),
-            many => limit.verdict_as_one_of((measured, self.at), cost, charged, many),
+            many => limit.verdict_as_one_of(measured, self.at, cost, charged, many),
         }
     }
 
@@ -169,7 +174,7 @@ impl Answers {
         checks: &[Check<'_>],
         by: Decider,
         at: Timestamp,
-        measured: impl IntoIterator<Item = Measured>,
+        measured: impl IntoIterator<Item = Measurement>,
     ) -> Self {
         let each = checks.iter().zip(measured);
         let each = each.map(|(check, measured)| LimitAnswer::measurement(check, by, at, measured));

@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Outcome, Repeat};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat, VerdictOutcome};
 use crate::limit::{Limit, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -56,11 +56,11 @@ impl Check<'_> {
     }
 
     /// How long after its decision at `at` the turn is that its charge in this queue has paid for.
-    pub(super) fn turn(&self, at: Timestamp, measured: Measured) -> Duration {
+    pub(super) fn turn(&self, at: Timestamp, measured: Measurement) -> Duration {
         let verdict = self.limit.rule.verdict(measured, at, self.cost, true);
         match verdict.outcome {
-            Outcome::Admit { delay } => Duration::from_micros(delay),
-            Outcome::Refuse(_) => Duration::ZERO,
+            VerdictOutcome::Admit { delay } => Duration::from_micros(delay),
+            VerdictOutcome::Refuse(_) => Duration::ZERO,
         }
     }
 
@@ -68,7 +68,7 @@ impl Check<'_> {
     pub(super) fn ticket(
         &self,
         at: Timestamp,
-        measured: Measured,
+        measured: Measurement,
         gateways: NonZeroU32,
     ) -> Option<Ticket> {
         let record = match (measured.repeat, self.repeats()) {

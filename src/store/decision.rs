@@ -5,7 +5,7 @@ use super::check::Check;
 use super::decider::Decider;
 use super::reservation::Charge;
 use super::shadow::{Charges, ShadowVerdict};
-use crate::limit::verdict::{Decision, Measured, Ruling};
+use crate::limit::verdict::{Decision, Measurement, Ruling};
 use crate::limit::{Limit, Ticket};
 use smallvec::SmallVec;
 
@@ -74,7 +74,7 @@ impl StoreDecision {
 
     /// What was measured for check number `index` of the request, if its counter was.
     #[must_use]
-    pub fn measured(&self, index: usize) -> Option<&Measured> {
+    pub fn measured(&self, index: usize) -> Option<&Measurement> {
         self.answers.get(index)?.measured()
     }
 

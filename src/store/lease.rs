@@ -19,7 +19,7 @@ use super::invalidation::Invalidation;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
-use crate::limit::{Limit, Terms};
+use crate::limit::{LeaseTerms, Limit};
 use demand::Demand;
 pub use demand::{BUSY as LEASED_FROM, SLOT as LEASED_WITHIN};
 pub(super) use grant::Grants;
@@ -192,7 +192,7 @@ impl Leases {
     }
 
     /// What the call for `check` asks for; nothing where the key is not known any more.
-    pub(super) fn order(&self, check: &Check<'_>, terms: &Terms) -> Option<LeaseOrder> {
+    pub(super) fn order(&self, check: &Check<'_>, terms: &LeaseTerms) -> Option<LeaseOrder> {
         let sent = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
         let demand = self.demand.borrow().of(hash, sent);
@@ -205,7 +205,7 @@ impl Leases {
     pub(super) fn called(
         &self,
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         order: LeaseOrder,
         brought: Option<LeaseCall>,
         now: Timestamp,

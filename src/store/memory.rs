@@ -15,8 +15,8 @@ use super::decision::StoreDecision;
 use super::shadow::Charges;
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
-use crate::limit::dedupe::RecordState;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Repeat};
+use crate::limit::RecordState;
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat};
 use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
@@ -238,7 +238,7 @@ impl MemoryStore {
                 if !step.has_room && place.aside {
                     // It decides nothing: it gives way to those that do.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    answers.push(answer(place.limit, Measured::SPOILT));
+                    answers.push(answer(place.limit, Measurement::SPOILT));
                     continue;
                 }
                 if !step.has_room {
@@ -253,7 +253,7 @@ impl MemoryStore {
                         let state = place.find(&guards);
                         let limit = check.limit;
                         let found =
-                            limit.check_with_id(dedupe, record, state, now, (check.cost, gateways));
+                            limit.check_with_id(dedupe, record, state, now, check.cost, gateways);
                         remembered.extend(found.record.map(|record| (index, at, record)));
                         (found.measured, found.change)
                     }
@@ -262,8 +262,8 @@ impl MemoryStore {
                         let shelf = shelf(&mut guards, place.shard);
                         let held = step.found.and_then(|index| shelf.at(index));
                         let state = held.map(|entry| &entry.state);
-                        let share = (check.cost, gateways);
-                        check.limit.check_as_one_of(state, now, share)
+                        let limit = check.limit;
+                        limit.check_as_one_of(state, now, check.cost, gateways)
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;

@@ -339,7 +339,7 @@ impl RedisStore {
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
-        let is_apart = limit.with.is_none() || limit.was_asked_apart();
+        let is_apart = limit.with.is_none() || limit.is_asked_with_history();
         self.cluster.lone.is_none() && is_apart
     }
 

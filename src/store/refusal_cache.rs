@@ -17,12 +17,12 @@ use super::check::Check;
 use super::decider::Decider;
 use super::invalidation::Invalidation;
 use crate::clock::Timestamp;
-use crate::limit::bucket::BucketState;
-use crate::limit::fixed_window::WindowState;
+use crate::limit::BucketState;
+use crate::limit::WindowState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{Measured, Wait};
+use crate::limit::verdict::{Measurement, Wait};
 use crate::limit::{Limit, Rule, State};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
@@ -56,7 +56,7 @@ struct Refusal {
     cost: Cost,
     /// The instant of the refusal, by the store's clock.
     at: Timestamp,
-    measured: Measured,
+    measured: Measurement,
     /// When it was asked, when the answer was here, and until when it holds, on the gateway's clock.
     asked: Timestamp,
     told: Timestamp,
@@ -116,7 +116,7 @@ impl RefusalCache {
         refusals: &mut HashTable<Refusal>,
         check: &Check<'_>,
         now: Timestamp,
-    ) -> Option<(Timestamp, Measured)> {
+    ) -> Option<(Timestamp, Measurement)> {
         let hash = self.invalidation.hash(check.limit.id, check.key);
         let found = refusals
             .find_entry(hash, |refusal| refusal.is_of(hash, check))
@@ -231,14 +231,14 @@ impl Refusal {
 
     /// The measurement for a request of `cost` at `at`, if it would be refused and that is certain here: no request can
     /// have been admitted since.
-    fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measured> {
+    fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let least = least(&self.limit).min(cost);
         let nobody_passes = least == cost || self.refused_at(at, least).is_some();
         self.refused_at(at, cost).filter(|_| nobody_passes)
     }
 
     /// The measurement, had no request been admitted since.
-    fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measured> {
+    fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let state = match &self.limit.rule {
             Rule::TokenBucket(TokenBucket { interval, .. })
             | Rule::LeakyBucket(LeakyBucket { interval, .. }) => {
@@ -268,13 +268,13 @@ impl Refusal {
 
     /// The refusal some time later. What has left a log or a window since is not counted: less is shown to remain than
     /// does.
-    fn nearer(&self, at: Timestamp) -> Option<Measured> {
+    fn nearer(&self, at: Timestamp) -> Option<Measurement> {
         let passed = at.since(self.at);
         let wait = match self.measured.wait {
             Wait::Never => Wait::Never,
             Wait::Micros(wait) => Wait::Micros(wait.checked_sub(passed).filter(|left| *left > 0)?),
         };
-        let mut measured = Measured {
+        let mut measured = Measurement {
             wait,
             ..self.measured
         };
@@ -292,7 +292,7 @@ fn least(limit: &Limit) -> Cost {
 }
 
 /// For how long a refusal holds, if it is one that is worth keeping. A slot may be freed at any time.
-fn lasting(check: &Check<'_>, measured: &Measured) -> Option<u64> {
+fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     if measured.spoilt || check.limit.rule.holds().is_some() {
         return None;
     }

@@ -56,7 +56,7 @@ impl Reservation {
     pub(super) fn cancelled(&self) -> Charge {
         let Charge { limit, ticket, .. } = &self.charge;
         Charge {
-            ticket: limit.undone(*ticket, self.at),
+            ticket: limit.abandoned(*ticket, self.at),
             ..self.charge.clone()
         }
     }

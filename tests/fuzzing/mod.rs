@@ -157,10 +157,10 @@ fn any_bytes_are_a_file_that_is_answered() {
 fn any_bytes_are_a_request_that_keys_are_made_of() {
     let seeds: Vec<Vec<u8>> = HEADS.iter().map(|head| head.as_bytes().to_vec()).collect();
     for seed in &seeds {
-        assert!(tollgate::key::fuzzed::request(seed) > 11);
+        assert!(tollgate::key::fuzz::request(seed) > 11);
     }
     drive(&seeds, |bytes| {
-        tollgate::key::fuzzed::request(bytes);
+        tollgate::key::fuzz::request(bytes);
     });
 }
 

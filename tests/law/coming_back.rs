@@ -9,7 +9,7 @@ use super::under_test::{admitted, connect, wait};
 use crate::support::{Redis, long};
 use std::num::NonZeroU32;
 use std::time::Duration;
-use tollgate::limit::Leasing;
+use tollgate::limit::LeaseSetting;
 use tollgate::limit::verdict::Wait;
 use tollgate::store::Check;
 
@@ -32,7 +32,7 @@ async fn who_comes_back_when_told_is_not_refused() {
     ];
     for (name, rule) in rules {
         // So few are shared only where the file says so.
-        let limit = leased(rule, Leasing::Most(NonZeroU32::new(8).unwrap()), name);
+        let limit = leased(rule, LeaseSetting::Most(NonZeroU32::new(8).unwrap()), name);
         assert!(limit.leases().is_some(), "{name}");
         let rounds = if long() { 100 } else { 8 };
         on_threads(1, async |_| {

@@ -3,7 +3,7 @@
 use super::numbers::{NOON, SECOND, leaky_bucket, token_bucket};
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Outcome, Wait};
+use tollgate::limit::verdict::{VerdictOutcome, Wait};
 use tollgate::limit::{Rule, State};
 
 const GRANTS: u64 = 1_000_000;
@@ -76,7 +76,8 @@ fn a_million_held_requests_go_on_a_sevenths_of_three_seconds_apart() {
             at = at.plus(wait);
             continue;
         }
-        let Outcome::Admit { delay } = rule.verdict(measured, at, Cost::ONE, true).outcome else {
+        let VerdictOutcome::Admit { delay } = rule.verdict(measured, at, Cost::ONE, true).outcome
+        else {
             panic!("it is admitted");
         };
         let goes = at.plus(delay).since(NOON);

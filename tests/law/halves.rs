@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollgate::clock::Clock;
 use tollgate::key::RepeatId;
 use tollgate::limit::rate::Rate;
-use tollgate::limit::verdict::{Outcome, Repeat, Ruling, Wait};
+use tollgate::limit::verdict::{Repeat, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Mode, Rule, Scope};
 use tollgate::store::{
     Charge, Check, Decider, MemoryStore, OnDown, SharedStore, Store, StoreDecision, StoreError,
@@ -120,7 +120,10 @@ async fn what_the_other_half_refuses_is_charged_in_neither() {
             own.name
         );
         assert_eq!(refused.verdicts[1].remaining, 1, "{}", own.name);
-        assert!(matches!(refused.verdicts[1].outcome, Outcome::Admit { .. }));
+        assert!(matches!(
+            refused.verdicts[1].outcome,
+            VerdictOutcome::Admit { .. }
+        ));
         assert_eq!((both.left(&own).await, both.left(&shared).await), before);
     }
 }
@@ -153,7 +156,7 @@ async fn the_longest_wait_of_both_is_named_and_every_limit_is_told() {
         assert_eq!(wait == Wait::Never, checks[named].cost.units() == 2);
         for verdict in &decision.verdicts {
             assert!(
-                matches!(verdict.outcome, Outcome::Refuse(_)),
+                matches!(verdict.outcome, VerdictOutcome::Refuse(_)),
                 "{decision:?}"
             );
             assert_eq!(verdict.remaining, 0);
@@ -239,7 +242,7 @@ async fn tickets_of_both_halves_go_back_where_they_came_from() {
             let charge = Charge::of(&decided, index, check).unwrap();
             both.store.renew(&charge, by);
             let later = decided.decision.at.plus(60_000_000);
-            let ticket = check.limit.undone(charge.ticket, later);
+            let ticket = check.limit.abandoned(charge.ticket, later);
             both.store.refund(Charge { ticket, ..charge }, by);
         }
         both.store.settle().await;

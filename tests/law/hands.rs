@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate::limit::rate::Rate;
-use tollgate::limit::verdict::Outcome;
-use tollgate::limit::{Leasing, Limit, Rule, Scope};
+use tollgate::limit::verdict::VerdictOutcome;
+use tollgate::limit::{LeaseSetting, Limit, Rule, Scope};
 use tollgate::store::{Check, Decider, SharedStore, Store, StoreDecision};
 
 const ALL: &[u8] = b"";
@@ -25,7 +25,7 @@ fn leased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
 
 fn unleased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
     let limit = Arc::into_inner(limit(name, rule)).unwrap();
-    Arc::new(limit.leasing(Leasing::Off))
+    Arc::new(limit.leasing(LeaseSetting::Off))
 }
 
 /// What one gateway's requests have come to.
@@ -294,7 +294,7 @@ async fn who_is_refused_by_another_limit_takes_no_permit() {
             assert_eq!(admitted(&decided), number == 0);
             assert!(decided.is_known(&one.own));
             let refused = decided.decision.verdicts[0].outcome;
-            assert_eq!(matches!(refused, Outcome::Refuse(_)), number > 0);
+            assert_eq!(matches!(refused, VerdictOutcome::Refuse(_)), number > 0);
             // Of a refusal that was remembered nothing else is asked.
             assert_eq!(decided.is_known(&one.all), by != Decider::Remembered);
             in_hand += u64::from(decided.decider(&one.all) == Some(Decider::Lease));

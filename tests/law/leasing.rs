@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::clock;
 use tollgate::limit::rate::Rate;
-use tollgate::limit::{Leasing, Limit, Rule};
+use tollgate::limit::{LeaseSetting, Limit, Rule};
 use tollgate::store::{Check, Decider, SharedStore, Store};
 
 const KEY: &[u8] = b"hot";
@@ -173,7 +173,7 @@ impl Outcome {
     }
 }
 
-pub(super) fn leased(rule: (Rate, Rule), leasing: Leasing, name: &str) -> Arc<Limit> {
+pub(super) fn leased(rule: (Rate, Rule), leasing: LeaseSetting, name: &str) -> Arc<Limit> {
     let limit = Arc::into_inner(limit(name, rule)).unwrap();
     Arc::new(limit.leasing(leasing))
 }
@@ -216,7 +216,7 @@ fn trial(server: &Redis, seed: u64) {
         requests: u64::MAX,
         run: u64::MAX,
     };
-    let limit = leased(rule.clone(), Leasing::Auto, &format!("trial-{seed}"));
+    let limit = leased(rule.clone(), LeaseSetting::Auto, &format!("trial-{seed}"));
     let outcome = press(server, &limit, load);
     let many = outcome.admitted.len() as f64;
     let (most, burst) = match at_once {
@@ -289,7 +289,7 @@ async fn who_finds_a_permit_of_a_hot_key_asks_nobody() {
         run: u64::MAX,
     };
     for (name, rule) in hot() {
-        let limit = leased(rule, Leasing::Auto, name);
+        let limit = leased(rule, LeaseSetting::Auto, name);
         let outcome = press(&server, &limit, load);
         let (requests, spared, calls) = (outcome.requests, outcome.spared, outcome.calls);
         let told = format!("{name}: {requests} requests, {spared} spared, {calls} calls");
@@ -320,7 +320,7 @@ async fn a_hot_key_takes_a_tenth_of_the_calls() {
     };
     // Of what is full refusals are remembered, with permits or without.
     for (name, rule) in hot().into_iter().filter(|(name, _)| *name != "full") {
-        let limit = leased(rule, Leasing::Auto, name);
+        let limit = leased(rule, LeaseSetting::Auto, name);
         let outcome = press(&server, &limit, load);
         let (requests, run) = (outcome.requests, outcome.run);
         println!("{name}: {run} in a row of {requests} requests");
@@ -343,7 +343,7 @@ fn used(server: &Redis, (name, rule): (&str, &(Rate, Rule)), demand: f64) -> (f6
         requests: u64::MAX,
         run: u64::MAX,
     };
-    let [without, with] = [Leasing::Off, Leasing::Auto].map(|leasing| {
+    let [without, with] = [LeaseSetting::Off, LeaseSetting::Auto].map(|leasing| {
         let limit = leased(rule.clone(), leasing, &format!("{name}-{demand}-{leasing}"));
         // Parts of sliding windows begin with the second: both see as many.
         let past = clock::wall().micros() % SECOND;

@@ -224,7 +224,7 @@ fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
     // And what such a one was charged can go back.
     let check = with_id(&ids[29]);
     let ticket = store.decide(&[check]).ticket(0, &check).unwrap();
-    store.refund(&calls, CLIENT, calls.undone(ticket, NOON));
+    store.refund(&calls, CLIENT, calls.abandoned(ticket, NOON));
     assert_eq!(
         store.decide(&[ask(&calls, 0)]).decision.verdicts[0].remaining,
         left

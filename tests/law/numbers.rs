@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
-use tollgate::key::{KeyTemplate, Missing};
+use tollgate::key::{KeyTemplate, MissingKey};
 use tollgate::limit::calendar::Calendar;
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
@@ -100,7 +100,7 @@ pub(super) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
 pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Refuse,
+        missing: MissingKey::Refuse,
         unknown: None,
     };
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))

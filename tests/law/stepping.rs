@@ -9,7 +9,7 @@ use super::under_test::{admitted, connect};
 use crate::support::Redis;
 use std::sync::Arc;
 use tollgate::clock;
-use tollgate::limit::{Leasing, Limit};
+use tollgate::limit::{LeaseSetting, Limit};
 use tollgate::store::{Check, Decider, Store};
 
 const KEY: &[u8] = b"hot";
@@ -48,7 +48,7 @@ async fn a_clock_that_steps_back_gives_no_permit_twice() {
             // Twenty seconds into a minute.
             let begin = 20 - i64::try_from(seconds).unwrap();
             server.set_clock(begin);
-            let limit = leased(rule.clone(), Leasing::Auto, &format!("{name}-{back}"));
+            let limit = leased(rule.clone(), LeaseSetting::Auto, &format!("{name}-{back}"));
             let told = on_threads(1, async |_| {
                 let [one, two] = [connect(&server).await, connect(&server).await].map(gateway);
                 let mut all = press(&one, &limit, 2500).await;

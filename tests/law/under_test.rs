@@ -7,7 +7,7 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::clock::{Clock, Timestamp};
-use tollgate::key::{Meter, OnLeave, Place};
+use tollgate::key::{Meter, MeterPlace, OnLeave};
 use tollgate::limit::rate::Cost;
 use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
@@ -68,7 +68,7 @@ impl UnderTest {
     /// Gives a charge back, and returns when that is done.
     /// Of a bucket that keeps nothing for it, as that of a request that was charged at noon and goes on nowhere.
     pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
-        let ticket = check.limit.undone(ticket, NOON);
+        let ticket = check.limit.abandoned(ticket, NOON);
         match self {
             Self::Memory(store) => {
                 store.refund_at(check.limit, check.key, ticket, at);
@@ -78,6 +78,15 @@ impl UnderTest {
                 store.at(at).refund([Refund { limit, key, ticket }]);
                 store.settle().await;
             }
+        }
+    }
+
+    /// Renews the slots of a request that lives, and returns when that is done. In a process's own memory they never lapse.
+    pub(super) async fn renew(&self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket) {
+        if let Self::Redis { store, .. } = self {
+            let key = CLIENT;
+            store.at(at).renew([Refund { limit, key, ticket }]);
+            store.settle().await;
         }
     }
 
@@ -216,7 +225,7 @@ impl UnderTest {
 
 /// The same limit with a cost that responses say, up to `max`.
 pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
-    let place = Place::Header(HeaderName::from_static("x-units"));
+    let place = MeterPlace::Header(HeaderName::from_static("x-units"));
     let limit = Arc::into_inner(limit).unwrap();
     Arc::new(limit.metered(Meter {
         place,

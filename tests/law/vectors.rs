@@ -3,8 +3,8 @@
 //! The answers in those files are worked out from the meaning in the manual, never taken from the code.
 
 use super::numbers::{
-    CLIENT, NOON, clock_window, fixed_window, leaky_bucket, limit, sliding_log, sliding_window,
-    token_bucket,
+    CLIENT, NOON, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
+    sliding_window, token_bucket,
 };
 use super::under_test::{UnderTest, metered};
 use std::collections::HashMap;
@@ -13,14 +13,16 @@ use std::path::Path;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Outcome, Verdict, Wait};
-use tollgate::limit::{Limit, LimitId, Refunded, Rule, State, Ticket};
+use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
+use tollgate::limit::{Limit, LimitId, Refund, Rule, State, Ticket};
 use tollgate::store::{Charge, Check, Correction};
 use toml::{Table, Value};
 
 /// One history of one counter.
 struct Scenario {
     name: String,
+    /// Something in it lapses, which slots in a process's own memory never do.
+    lapses: bool,
     steps: Vec<Step>,
 }
 
@@ -29,14 +31,25 @@ struct Step {
     /// In microseconds from the history's beginning.
     at: i64,
     limit: Arc<Limit>,
-    /// What the last call that was admitted has cost in truth; then nothing is called, and nothing below is said.
-    settles: Option<u32>,
+    /// What happens to an earlier call; then nothing is called, and nothing below is said.
+    event: Option<Event>,
     cost: Cost,
     times: u64,
-    outcome: Outcome,
+    outcome: VerdictOutcome,
     /// After the last of the calls.
     remaining: u64,
     reset: u64,
+}
+
+/// What happens to a call that was admitted.
+#[derive(Clone, Copy)]
+enum Event {
+    /// The last one has cost so much in truth.
+    Settle(u32),
+    /// The one of this number, counted from 1, has ended.
+    End(usize),
+    /// The one of this number is still in flight.
+    Renew(usize),
 }
 
 /// Takes apart a table of which every key must be known.
@@ -119,6 +132,7 @@ fn scenario(algorithm: &str, value: Value) -> Scenario {
             None => limit,
         }
     };
+    let lapses = fields.maybe("lapses") == Some(Value::Boolean(true));
     let mut present = numbers(fields.value("limit"));
     let Value::Array(list) = fields.value("steps") else {
         panic!("{place}: steps are a list");
@@ -134,10 +148,19 @@ fn scenario(algorithm: &str, value: Value) -> Scenario {
         }
         fields.end();
     }
-    Scenario { name, steps }
+    Scenario {
+        name,
+        lapses,
+        steps,
+    }
 }
 
 fn rule(algorithm: &str, mut fields: Fields) -> (Rate, Rule) {
+    if algorithm == "concurrency" {
+        let rule = concurrency(fields.number("max"), fields.number("ttl"));
+        fields.end();
+        return rule;
+    }
     let (count, period) = (fields.number("count"), fields.number("period"));
     let rule = match algorithm {
         "token_bucket" => token_bucket(count, period, fields.number_or("burst", count)),
@@ -161,30 +184,42 @@ fn rule(algorithm: &str, mut fields: Fields) -> (Rate, Rule) {
 }
 
 fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
-    if let Some(truth) = fields.maybe("settle") {
+    let event = match (
+        fields.maybe("settle"),
+        fields.maybe("end"),
+        fields.maybe("renew"),
+    ) {
+        (Some(truth), ..) => Some(Event::Settle(fields.whole("settle", &truth))),
+        (_, Some(call), _) => Some(Event::End(fields.whole("end", &call))),
+        (.., Some(call)) => Some(Event::Renew(fields.whole("renew", &call))),
+        _ => None,
+    };
+    if event.is_some() {
         return Step {
             at: fields.number("at"),
             limit: limit.clone(),
-            settles: Some(fields.whole("settle", &truth)),
+            event,
             cost: Cost::ZERO,
             times: 0,
-            outcome: Outcome::Admit { delay: 0 },
+            outcome: VerdictOutcome::Admit { delay: 0 },
             remaining: 0,
             reset: 0,
         };
     }
     let outcome = match (fields.maybe("admit"), fields.maybe("refuse")) {
-        (Some(delay), None) => Outcome::Admit {
+        (Some(delay), None) => VerdictOutcome::Admit {
             delay: fields.whole("admit", &delay),
         },
-        (None, Some(Value::String(never))) if never == "never" => Outcome::Refuse(Wait::Never),
-        (None, Some(wait)) => Outcome::Refuse(Wait::Micros(fields.whole("refuse", &wait))),
+        (None, Some(Value::String(never))) if never == "never" => {
+            VerdictOutcome::Refuse(Wait::Never)
+        }
+        (None, Some(wait)) => VerdictOutcome::Refuse(Wait::Micros(fields.whole("refuse", &wait))),
         _ => panic!("{}: either `admit` or `refuse`", fields.1),
     };
     Step {
         at: fields.number("at"),
         limit: limit.clone(),
-        settles: None,
+        event: None,
         cost: Cost::new(fields.number("cost")),
         times: fields.number_or("times", 1),
         outcome,
@@ -232,6 +267,27 @@ impl Listener {
         (limit.rule.verdict(measured, at, cost, true), ticket)
     }
 
+    /// The call of `ticket` has ended, or is still in flight.
+    async fn release(&mut self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket, ends: bool) {
+        let states = match self {
+            Self::Functions(states) => states,
+            Self::Store(store) if ends => return store.refund(at, ask(limit, 1), ticket).await,
+            Self::Store(store) => return store.renew(at, limit, ticket).await,
+        };
+        let state = states.remove(&limit.id);
+        let left = if ends {
+            limit.rule.refund(state.as_ref(), at, ticket)
+        } else {
+            limit.rule.renew(state.as_ref(), at, ticket)
+        };
+        let after = match left {
+            Refund::Nothing => state,
+            Refund::Left(change) => Some(change.update.after(state)),
+            Refund::Gone => None,
+        };
+        states.extend(after.map(|state| (limit.id, state)));
+    }
+
     /// The charge of `ticket` was `truth`.
     async fn settle(&mut self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket, truth: u32) {
         let states = match self {
@@ -247,10 +303,10 @@ impl Listener {
         let state = states.remove(&limit.id);
         let after = match charge.correction(Cost::new(truth)) {
             None => state,
-            Some(Correction::Less(ticket)) => match limit.rule.settle(state.as_ref(), at, ticket) {
-                Refunded::Nothing => state,
-                Refunded::Left(change) => Some(change.update.after(state)),
-                Refunded::Gone => None,
+            Some(Correction::Less(ticket)) => match limit.rule.refund(state.as_ref(), at, ticket) {
+                Refund::Nothing => state,
+                Refund::Left(change) => Some(change.update.after(state)),
+                Refund::Gone => None,
             },
             Some(Correction::More(overdraft, cost)) => {
                 match overdraft.check(state.as_ref(), at, cost).1 {
@@ -269,19 +325,36 @@ async fn tell(algorithm: &str, mut listener: Listener) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), scenarios.len(), "a name is used twice");
-    for Scenario { name, steps } in scenarios {
-        let mut last = None;
+    let is_memory =
+        matches!(&listener, Listener::Store(store) if matches!(**store, UnderTest::Memory(_)));
+    for Scenario { name, steps, .. } in scenarios
+        .into_iter()
+        .filter(|one| !(one.lapses && is_memory))
+    {
+        let mut tickets: Vec<Ticket> = Vec::new();
         for (index, step) in steps.into_iter().enumerate() {
             let at = NOON.micros().checked_add_signed(step.at).unwrap();
             let at = Timestamp::from_micros(at);
             let place = format!("{algorithm}, {name}, call {} at {}", index + 1, step.at);
-            if let Some(truth) = step.settles {
-                let ticket = last.expect("something was admitted");
-                listener.settle(at, &step.limit, ticket, truth).await;
+            let call = |number: usize| tickets[number - 1];
+            match step.event {
+                None => {}
+                Some(Event::Settle(truth)) => {
+                    let ticket = call(tickets.len());
+                    listener.settle(at, &step.limit, ticket, truth).await;
+                }
+                Some(Event::End(number)) => {
+                    let ticket = call(number);
+                    listener.release(at, &step.limit, ticket, true).await;
+                }
+                Some(Event::Renew(number)) => {
+                    let ticket = call(number);
+                    listener.release(at, &step.limit, ticket, false).await;
+                }
             }
             for turn in 1..=step.times {
                 let (verdict, ticket) = listener.answer(at, &step.limit, step.cost).await;
-                last = ticket.or(last);
+                tickets.extend(ticket);
                 assert_eq!(verdict.outcome, step.outcome, "{place}, turn {turn}");
                 if turn == step.times {
                     assert_eq!(verdict.remaining, step.remaining, "{place}: remaining");
@@ -315,4 +388,6 @@ macro_rules! told_to_all {
     )*};
 }
 
-told_to_all!(token_bucket leaky_bucket fixed_window clock_window sliding_window sliding_log);
+told_to_all!(
+    token_bucket leaky_bucket fixed_window clock_window sliding_window sliding_log concurrency
+);

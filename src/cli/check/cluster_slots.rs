@@ -1,7 +1,7 @@
 //! The slots of a Redis Cluster: how many calls a request of each route pays, and which slots are hot.
 
 use crate::config::{Compiled, describe};
-use crate::key::Missing;
+use crate::key::MissingKey;
 use crate::limit::{Limit, Scope};
 use crate::store::{Backend, RedisEndpoint};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ struct SlotLimits<'a> {
 enum SlotChoice {
     Tag(Arc<str>),
     /// A key template as the file writes it, and what counts requests without the key, if anything does.
-    Key(String, Option<Missing>),
+    Key(String, Option<MissingKey>),
 }
 
 /// A slot that many keys, or all requests, are counted in: on one master.
@@ -194,7 +194,7 @@ fn chosen(limit: &Limit) -> SlotChoice {
         Some(tag) => SlotChoice::Tag(Arc::clone(tag)),
         None => {
             let instead = match limit.by.missing {
-                missing @ (Missing::Ip | Missing::Shared) if limit.by.can_be_absent() => {
+                missing @ (MissingKey::Ip | MissingKey::Shared) if limit.by.can_be_absent() => {
                     Some(missing)
                 }
                 _ => None,
@@ -225,8 +225,8 @@ impl SlotChoice {
     fn shown(&self) -> String {
         match self {
             Self::Tag(tag) => format!("with {tag}"),
-            Self::Key(key, Some(Missing::Ip)) => format!("by {key}, requests without it by ip"),
-            Self::Key(key, Some(Missing::Shared)) => {
+            Self::Key(key, Some(MissingKey::Ip)) => format!("by {key}, requests without it by ip"),
+            Self::Key(key, Some(MissingKey::Shared)) => {
                 format!("by {key}, requests without it together")
             }
             Self::Key(key, _) => format!("by {key}"),

@@ -1,7 +1,7 @@
 //! The notes of `check`: what the limits mean together, and what they leave open.
 
 use crate::config::Compiled;
-use crate::key::{Missing, Part, Unknown, credential};
+use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
 use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
@@ -30,7 +30,7 @@ fn bytes(compiled: &Compiled) -> Option<String> {
     let mut names: Vec<&str> = limits
         .flat_map(|limit| &limit.by.parts)
         .filter_map(|part| match part {
-            Part::Header { name, .. } if !credential::is_in(name) => Some(name.as_str()),
+            KeyPart::Header { name, .. } if !credential::is_in(name) => Some(name.as_str()),
             _ => None,
         })
         .collect();
@@ -47,8 +47,9 @@ fn bytes(compiled: &Compiled) -> Option<String> {
 /// Groups by a credential: its one spelling is what digests are made of.
 fn digests(compiled: &Compiled) -> Option<String> {
     let mut groups = compiled.outline.groups.iter();
-    let group = groups
-        .find(|group| matches!(&group.by, Part::Header { name, .. } if credential::is_in(name)))?;
+    let group = groups.find(
+        |group| matches!(&group.by, KeyPart::Header { name, .. } if credential::is_in(name)),
+    )?;
     Some(format!(
         "members of group {} are looked up with their scheme in small letters and one blank: a digest is that of `bearer TOKEN`",
         group.name
@@ -97,8 +98,8 @@ fn free_guesses(service: &Service) -> Option<(&Limit, Vec<String>)> {
 /// Does the limit answer 401 for a key?
 fn turns_away(limit: &Limit) -> bool {
     let known = limit.by.unknown.as_ref();
-    limit.by.missing == Missing::Refuse
-        || known.is_some_and(|known| known.otherwise == Unknown::Refuse)
+    limit.by.missing == MissingKey::Refuse
+        || known.is_some_and(|known| known.otherwise == UnknownKey::Refuse)
         || limit.asks_token()
 }
 

@@ -34,7 +34,7 @@ pub(super) struct ConditionInput<'a> {
     pub(super) https: bool,
 }
 
-impl route::Asked for ConditionInput<'_> {
+impl route::RequestView for ConditionInput<'_> {
     fn fields(&self) -> &HeaderMap {
         self.fields
     }

@@ -5,7 +5,7 @@ use crate::admin::PEEK;
 use crate::cli::admin_client;
 use crate::limit::concurrency::HINT;
 use crate::limit::rate::{Interval, Span};
-use crate::limit::verdict::{Outcome, Wait};
+use crate::limit::verdict::{VerdictOutcome, Wait};
 use crate::limit::{Limit, Mode, Rule};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -69,33 +69,35 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
     let takes = if limit.partial { cost.min(most) } else { cost };
     let fits = u64::from(takes) <= remaining;
     let (outcome, is_exact) = match &limit.rule {
-        _ if takes == 0 => (Outcome::Admit { delay: 0 }, true),
-        _ if u64::from(takes) > of => (Outcome::Refuse(Wait::Never), true),
+        _ if takes == 0 => (VerdictOutcome::Admit { delay: 0 }, true),
+        _ if u64::from(takes) > of => (VerdictOutcome::Refuse(Wait::Never), true),
         Rule::LeakyBucket(rule) => {
             let full = overflow(rule.interval, takes, reset, rule.capacity);
             let late = reset.saturating_sub(rule.latest.ceil());
             let outcome = match full.max(late) {
-                0 => Outcome::Admit {
+                0 => VerdictOutcome::Admit {
                     delay: reset.saturating_sub(rule.free.whole),
                 },
-                wait => Outcome::Refuse(Wait::Micros(wait)),
+                wait => VerdictOutcome::Refuse(Wait::Micros(wait)),
             };
             (outcome, true)
         }
-        _ if fits => (Outcome::Admit { delay: 0 }, true),
+        _ if fits => (VerdictOutcome::Admit { delay: 0 }, true),
         Rule::TokenBucket(rule) => {
             let wait = overflow(rule.interval, takes, reset, rule.capacity);
-            (Outcome::Refuse(Wait::Micros(wait.max(1))), true)
+            (VerdictOutcome::Refuse(Wait::Micros(wait.max(1))), true)
         }
-        Rule::FixedWindow(_) | Rule::ClockWindow(_) => (Outcome::Refuse(Wait::Micros(reset)), true),
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => {
+            (VerdictOutcome::Refuse(Wait::Micros(reset)), true)
+        }
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
-            (Outcome::Refuse(Wait::Micros(reset)), false)
+            (VerdictOutcome::Refuse(Wait::Micros(reset)), false)
         }
-        Rule::Concurrency(_) => (Outcome::Refuse(Wait::Micros(HINT)), false),
+        Rule::Concurrency(_) => (VerdictOutcome::Refuse(Wait::Micros(HINT)), false),
     };
     let takes = match outcome {
-        Outcome::Admit { .. } => takes,
-        Outcome::Refuse(_) => 0,
+        VerdictOutcome::Admit { .. } => takes,
+        VerdictOutcome::Refuse(_) => 0,
     };
     Some(LiveVerdict {
         outcome,

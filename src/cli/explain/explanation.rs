@@ -2,11 +2,11 @@
 
 use super::candidates::RouteCandidate;
 use super::stripped_fields::StrippedField;
-use crate::key::Misquoted;
+use crate::key::PriceError;
+use crate::key::TokenDoubt;
 use crate::key::client_ip::Walk;
-use crate::key::token::NoToken;
 use crate::limit::Limit;
-use crate::limit::verdict::{Outcome, Verdict};
+use crate::limit::verdict::{Verdict, VerdictOutcome};
 use crate::proxy::error::ProxyError;
 use http::Method;
 use std::net::IpAddr;
@@ -39,7 +39,7 @@ pub(super) struct Routing {
     pub(super) stripped: Vec<StrippedField>,
     pub(super) limits: Vec<AppliedLimit>,
     /// The reason that the token claims nothing, where a limit asks for a claim.
-    pub(super) token: Option<NoToken>,
+    pub(super) token: Option<TokenDoubt>,
 }
 
 /// The route that is taken.
@@ -102,7 +102,7 @@ pub(super) struct CountedKey {
     /// The key as the store has it.
     pub(super) raw: Vec<u8>,
     pub(super) cost: u32,
-    pub(super) misquoted: Option<Misquoted>,
+    pub(super) misquoted: Option<PriceError>,
     /// The verdict of an unused counter.
     pub(super) fresh: Verdict,
 }
@@ -201,7 +201,7 @@ pub(super) enum CounterState {
 /// What the request would get from a counter as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LiveVerdict {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: VerdictOutcome,
     /// Is the wait of a refusal exact, and no upper bound?
     pub(super) is_exact: bool,
     /// The units that the request would be charged.

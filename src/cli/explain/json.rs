@@ -5,8 +5,8 @@ use super::explanation::{
     LiveVerdict, Routing,
 };
 use super::text::spelled;
-use crate::key::client_ip::{Walk, Why};
-use crate::limit::verdict::{Outcome, Wait};
+use crate::key::client_ip::{AddressReason, Walk};
+use crate::limit::verdict::{VerdictOutcome, Wait};
 use serde_json::{Value, json};
 
 /// The whole explanation as one object.
@@ -57,11 +57,11 @@ fn answer(answer: &ExpectedAnswer) -> Value {
 
 fn client(walk: &Walk, peer: &str) -> Value {
     let (why, field) = match walk.why {
-        Why::NobodyTrusted => ("nobody_trusted", None),
-        Why::Stranger => ("peer_not_trusted", None),
-        Why::Unsaid => ("trusted_peer_names_nobody", None),
-        Why::Said(field) => ("walked", Some(spelled(field))),
-        Why::Disagree(field) => ("fields_disagree", Some(spelled(field))),
+        AddressReason::NobodyTrusted => ("nobody_trusted", None),
+        AddressReason::Stranger => ("peer_not_trusted", None),
+        AddressReason::Unsaid => ("trusted_peer_names_nobody", None),
+        AddressReason::Said(field) => ("walked", Some(spelled(field))),
+        AddressReason::Disagree(field) => ("fields_disagree", Some(spelled(field))),
     };
     let hops = walk.hops.iter().map(|hop| {
         let address = hop.address.map(|address| address.to_string());
@@ -98,20 +98,20 @@ fn state(state: &CounterState) -> Value {
     }
 }
 
-fn outcome(outcome: Outcome) -> &'static str {
+fn outcome(outcome: VerdictOutcome) -> &'static str {
     match outcome {
-        Outcome::Admit { delay: 0 } => "admit",
-        Outcome::Admit { .. } => "delay",
-        Outcome::Refuse(_) => "refuse",
+        VerdictOutcome::Admit { delay: 0 } => "admit",
+        VerdictOutcome::Admit { .. } => "delay",
+        VerdictOutcome::Refuse(_) => "refuse",
     }
 }
 
 /// How long the request is held, or refused; none where that is not known.
 fn wait(live: &LiveVerdict) -> Option<u64> {
     match live.outcome {
-        Outcome::Admit { delay } => Some(delay),
-        Outcome::Refuse(Wait::Micros(wait)) if live.is_exact => Some(wait),
-        Outcome::Refuse(_) => None,
+        VerdictOutcome::Admit { delay } => Some(delay),
+        VerdictOutcome::Refuse(Wait::Micros(wait)) if live.is_exact => Some(wait),
+        VerdictOutcome::Refuse(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
 use crate::key::Caller;
-use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
+use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::limit::{Limit, Rule};
 use crate::proxy::error::ProxyError;
 use crate::proxy::static_reply;
@@ -130,19 +130,19 @@ impl AppliedLimit {
         let status = self.status();
         let left = fresh.remaining;
         match fresh.outcome {
-            Outcome::Refuse(_) if !self.limit.mode.decides() => {
+            VerdictOutcome::Refuse(_) if !self.limit.mode.decides() => {
                 "would refuse it even unused, and lets it pass".into()
             }
-            Outcome::Admit { .. } if !self.limit.mode.decides() => format!(
+            VerdictOutcome::Admit { .. } if !self.limit.mode.decides() => format!(
                 "unused it would admit this and have {left} left; used up, it would refuse, and lets the request pass"
             ),
-            Outcome::Refuse(Wait::Micros(_)) => {
+            VerdictOutcome::Refuse(Wait::Micros(_)) => {
                 format!("refuses the request even on an unused counter: {status}")
             }
-            Outcome::Refuse(_) => {
+            VerdictOutcome::Refuse(_) => {
                 format!("can never admit that much: always {status}, without a time to come back")
             }
-            Outcome::Admit { delay } => {
+            VerdictOutcome::Admit { delay } => {
                 let now = match delay {
                     0 => format!("unused it admits this and has {left} left"),
                     delay => format!(

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
-use crate::key::{Caller, Content, Doubt, Found, Standing};
+use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
@@ -252,7 +252,7 @@ impl AppliedLimit {
     /// What the key template makes of the request; where a tier holds, the limit becomes the tier.
     fn read_key(&mut self, caller: &Caller<'_>) -> KeyResult {
         let limit = Arc::clone(&self.limit);
-        let (mut standing, mut keys) = (Standing::default(), Vec::new());
+        let (mut standing, mut keys) = (Memberships::default(), Vec::new());
         if let Some(exempt) = &limit.exempt {
             // In the order of the gateway, whose log names no group where the rest suffices.
             if exempt.covers(caller) {
@@ -269,16 +269,20 @@ impl AppliedLimit {
         let is_free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
         let found = if is_free {
             limit.write_preflight(caller, &mut keys);
-            Found::Key
+            KeyOutcome::Key
         } else {
             limit.by.write(caller, &mut keys)
         };
         match found {
-            Found::Skip => return KeyResult::Skipped,
-            Found::Refuse(part) => return KeyResult::Faulty(KeyFault::Absent, part.to_string()),
-            Found::Unknown(part) => return KeyResult::Faulty(KeyFault::Unknown, part.to_string()),
-            Found::Doubt(doubt) => return doubtful(doubt),
-            Found::Key => {}
+            KeyOutcome::Skip => return KeyResult::Skipped,
+            KeyOutcome::Refuse(part) => {
+                return KeyResult::Faulty(KeyFault::Absent, part.to_string());
+            }
+            KeyOutcome::Unknown(part) => {
+                return KeyResult::Faulty(KeyFault::Unknown, part.to_string());
+            }
+            KeyOutcome::Doubt(doubt) => return doubtful(doubt),
+            KeyOutcome::Key => {}
         }
         let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
             _ if is_free => None,

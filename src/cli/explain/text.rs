@@ -7,8 +7,8 @@ use super::explanation::{
 use super::request::ASSUMED_HOST;
 use super::stripped_fields::StrippedField;
 use crate::config::describe;
-use crate::key::client_ip::{Field, Walk, Why};
-use crate::limit::verdict::{Outcome, Wait};
+use crate::key::client_ip::{AddressReason, Field, Walk};
+use crate::limit::verdict::{VerdictOutcome, Wait};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -119,19 +119,21 @@ fn walk(walk: &Walk, peer: IpAddr) -> String {
         shown.join(", ")
     };
     match walk.why {
-        Why::NobodyTrusted => {
+        AddressReason::NobodyTrusted => {
             format!("{client}: the peer's own, since [server] trust names no network")
         }
-        Why::Stranger => format!("{client}: the peer's own, since [server] trust does not name it"),
-        Why::Unsaid => {
+        AddressReason::Stranger => {
+            format!("{client}: the peer's own, since [server] trust does not name it")
+        }
+        AddressReason::Unsaid => {
             format!("{client}: the peer's own; the peer is trusted, and names no client")
         }
-        Why::Said(field) => format!(
+        AddressReason::Said(field) => format!(
             "{client}: {peer} is trusted, and {} is walked from the right: {}",
             spelled(field),
             hops(field)
         ),
-        Why::Disagree(field) => format!(
+        AddressReason::Disagree(field) => format!(
             "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is believed; \
              say in [server] trust_field which of them your proxies write",
             hops(Field::XForwardedFor),
@@ -252,15 +254,15 @@ fn state(state: &CounterState) -> String {
 fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
     let takes = live.takes;
     let wait = match live.outcome {
-        Outcome::Admit { .. } if takes == 0 && cost > 0 => {
+        VerdictOutcome::Admit { .. } if takes == 0 && cost > 0 => {
             return "; the request takes nothing of it, since another limit refuses".to_owned();
         }
-        Outcome::Admit { delay: 0 } => return format!("; the request takes {takes}"),
-        Outcome::Admit { delay } => {
+        VerdictOutcome::Admit { delay: 0 } => return format!("; the request takes {takes}"),
+        VerdictOutcome::Admit { delay } => {
             let delay = describe::rounded_up(delay);
             return format!("; the request takes {takes}, and is held for {delay}");
         }
-        Outcome::Refuse(wait) => wait,
+        VerdictOutcome::Refuse(wait) => wait,
     };
     let until = match wait {
         Wait::Micros(wait) if live.is_exact => {

@@ -8,7 +8,7 @@ use super::fields::Fields;
 use super::form::{Custom, TextsAs, any};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
-use crate::key::{Mask, Part};
+use crate::key::{KeyPart, Mask};
 
 table! {
     /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has
@@ -18,7 +18,7 @@ table! {
 
     /// What of a request is looked up among the members, as in a limit's `by`: `header:NAME`, `cookie:NAME`,
     /// `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
-    by: Part = Custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
+    by: KeyPart = Custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
     /// The members themselves: values, or `sha256:HEX` of one; blanks around a claim, a query's value, a cookie or a
     /// part of the path count. With `by = "ip"` addresses and networks.
@@ -46,18 +46,18 @@ pub(super) fn read(mut fields: Fields<'_>) -> GroupTable {
 }
 
 /// One part of a request, of which there can be members.
-fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<Part> {
+fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
     let by = match fields.text(key, part) {
         Setting::Valid(by) => by,
         Setting::Absent => return Setting::Absent,
         Setting::Partial(_) | Setting::Invalid => return Setting::Invalid,
     };
     let (label, help) = match by.value {
-        Some(Part::Ip(mask)) if mask != Mask::DEFAULT => (
+        Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
             "a network is written as the member",
             "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
         ),
-        Some(Part::Method | Part::Route) | None => (
+        Some(KeyPart::Method | KeyPart::Route) | None => (
             "tells no clients apart",
             "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
         ),

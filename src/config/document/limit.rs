@@ -26,9 +26,9 @@ use super::server::error_body;
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
 use super::{Items, List, Setting};
-use crate::key::{Missing, Part, Sameness, Unknown};
+use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
-use crate::limit::{Leasing, Mode, OnDown, Preflights, Scope};
+use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
 use comparison::{
     algorithm, anchor, burst, clock, delaying, joined, leaky, over, queue, shown_candidate,
     shown_tiers, sliding,
@@ -59,12 +59,12 @@ table! {
     /// "skip"` the client is counted by address: sending two cookies is no way out), and is read as most upstreams do:
     /// without quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave
     /// the process as digests only; methods outside the standards count as one.
-    by: Items<Option<Part>> = Custom(ValueShape::Texts, by), Required, "\"ip\"",
+    by: Items<Option<KeyPart>> = Custom(ValueShape::Texts, by), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 
     /// What a request without the key meets: 401, counted by address, not limited, or all of them on one counter. A
     /// request that is answered 401 counts on its other limits.
-    missing: Missing = Word, Words("must be chosen where `by` names a header, a cookie, a query parameter or a claim"), "\"refuse\"",
+    missing: MissingKey = Word, Words("must be chosen where `by` names a header, a cookie, a query parameter or a claim"), "\"refuse\"",
         Limit(|limit| show(limit.first().by.missing.word()));
 
     /// How much in how long: `N/TIME`, the time with an optional number before its unit (us, ms, s, min, h, d, w,
@@ -142,7 +142,7 @@ table! {
     /// or a request given up before anything of it was forwarded (`cancel`). A place in a queue goes back in any case
     /// when its request leaves it.
     refund: Items<Refund> = WordList, Words("nothing"), "[\"5xx\", \"cancel\"]",
-        Limit(|limit| show(describe::refund(limit.first().gives_back)));
+        Limit(|limit| show(describe::refund(limit.first().refund_on)));
 
     /// Whether a request that costs more than is left is granted what is left, at least 1. The upstream reads the grant
     /// in `Tollgate-Granted`; of a request's limits one at most may do so, and the others are charged in full.
@@ -172,7 +172,7 @@ table! {
     /// What becomes of keys that no group knows: with `ip` they count by client address, so that inventing keys makes
     /// no counters; with `refuse` they are answered 401, as a missing key is, and no other limit counts by them. Known
     /// is a value that is a member of any group by the same part of the request, and there must be such a group.
-    unknown: Unknown = Word, Words("every key has a counter of its own"), "\"refuse\"",
+    unknown: UnknownKey = Word, Words("every key has a counter of its own"), "\"refuse\"",
         Limit(|limit| show(describe::unknown(&limit.first().by)));
 
     /// Which gateways count together: all on one Redis, or each gateway by itself, always in memory, so that N gateways
@@ -189,7 +189,7 @@ table! {
     /// `"off"`, or how many at once at most. All gateways together never admit more than the limit; permits that are
     /// not used within 100 ms may be lost to it, or come back. Only where it is exact and worth it, see
     /// docs/sparing.md.
-    lease: Leasing = Custom(ValueShape::Lease, lease), Value("\"auto\""), "\"off\"",
+    lease: LeaseSetting = Custom(ValueShape::Lease, lease), Value("\"auto\""), "\"off\"",
         Limit(|limit| show(limit.first().leasing));
 
     /// A tag under which its counters live in one slot of a Redis Cluster, together with those of all limits that name
@@ -338,13 +338,13 @@ words! {
     SlidingWindow "sliding-window", SlidingLog "sliding-log", Concurrency "concurrency"
 }
 words! { Over: Refuse "refuse", Delay "delay" }
-words! { Missing: Refuse "refuse", Ip "ip", Skip "skip", Shared "shared" }
-words! { Unknown: Ip "ip", Refuse "refuse" }
+words! { MissingKey: Refuse "refuse", Ip "ip", Skip "skip", Shared "shared" }
+words! { UnknownKey: Ip "ip", Refuse "refuse" }
 words! { Scope: Cluster "cluster", Gateway "gateway" }
 words! { Preflights: Free "free", Counted "counted" }
 words! { Mode: Enforce "enforce", Shadow "shadow" }
 words! { Sameness: Request "request", Path "path" }
-words! { Leasing: Auto "auto", Off "off" }
+words! { LeaseSetting: Auto "auto", Off "off" }
 
 pub(super) fn read(mut fields: Fields<'_>) -> Limit {
     let limit = Limit::read(&mut fields);
@@ -391,7 +391,7 @@ impl Limit {
     }
 }
 
-fn by(key: &'static str, fields: &mut Fields<'_>) -> List<Option<Part>> {
+fn by(key: &'static str, fields: &mut Fields<'_>) -> List<Option<KeyPart>> {
     let by = fields.texts(key, part);
     let Some(at) = by.at().filter(|at| at.value.is_empty()) else {
         return by;
@@ -408,12 +408,14 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> List<Option<Part>> {
 }
 
 /// A word, or how many permits.
-fn lease(key: &'static str, fields: &mut Fields<'_>) -> Setting<Leasing> {
+fn lease(key: &'static str, fields: &mut Fields<'_>) -> Setting<LeaseSetting> {
     if !matches!(fields.value(key), Some((DeValue::Integer(_), _))) {
         return fields.choice(key);
     }
     match fields.whole(key, 2..=1_000_000) {
-        Setting::Valid(at) => Setting::of(NonZeroU32::new(at.value).map(Leasing::Most), at.span),
+        Setting::Valid(at) => {
+            Setting::of(NonZeroU32::new(at.value).map(LeaseSetting::Most), at.span)
+        }
         _ => Setting::Invalid,
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::Document;
 use crate::config::value::quoted;
-use crate::key::Part;
+use crate::key::KeyPart;
 
 /// A claim counts only in a token that has been verified.
 pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
@@ -21,7 +21,7 @@ pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
         Some((user, Some(&at.value), &at.span))
     });
     for (user, part, span) in limits.chain(groups) {
-        let Some(Part::Jwt { claim, .. }) = part else {
+        let Some(KeyPart::Jwt { claim, .. }) = part else {
             continue;
         };
         found.push(

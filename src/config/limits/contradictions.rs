@@ -5,7 +5,7 @@ use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund
 use crate::config::span::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
-use crate::key::{Missing, Unknown};
+use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
 use std::time::Duration;
 
@@ -348,9 +348,9 @@ impl Contradictions<'_> {
     /// `missing_status` of a limit that answers no request for a missing key.
     fn needless_status(&mut self) {
         let (limit, name) = (self.limit, self.name);
-        let refuses_unknown = limit.unknown.get() == Some(&Unknown::Refuse);
+        let refuses_unknown = limit.unknown.get() == Some(&UnknownKey::Refuse);
         if let (Some(status), Some(missing)) = (limit.missing_status.span(), limit.missing.at())
-            && missing.value != Missing::Refuse
+            && missing.value != MissingKey::Refuse
             && !refuses_unknown
         {
             let message = format!("limit `{name}` never answers that its key is missing");

@@ -1,10 +1,10 @@
 //! Tiers of a limit: the limit compiled with the numbers of a group; and the groups that know its keys.
 
-use super::{Groups, Known, has_errors, untiered};
+use super::{Groups, KnownValues, has_errors, untiered};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Limit, Setting, Tier as Written};
 use crate::config::span::At;
-use crate::key::{Group, Part, Unknown};
+use crate::key::{Group, KeyPart, UnknownKey};
 use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
@@ -92,20 +92,20 @@ fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
 /// The groups that know the values of each of `parts`, for a limit with `unknown`.
 pub(super) fn known(
     written: &Limit,
-    parts: &[Part],
+    parts: &[KeyPart],
     groups: &Groups,
     found: &mut Vec<Diagnostic>,
-    unknown: &At<Unknown>,
-) -> Option<Known> {
-    let of_part = |part: &Part| -> Vec<Arc<Group>> {
+    unknown: &At<UnknownKey>,
+) -> Option<KnownValues> {
+    let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
         let same = groups.all.iter().filter(|group| group.by == *part);
-        same.filter(|_| !matches!(part, Part::Ip(_)))
+        same.filter(|_| !matches!(part, KeyPart::Ip(_)))
             .cloned()
             .collect()
     };
     let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
     if known.iter().any(|groups| !groups.is_empty()) {
-        return Some(Known {
+        return Some(KnownValues {
             groups: known,
             otherwise: unknown.value,
         });
@@ -113,7 +113,7 @@ pub(super) fn known(
     let by = written.by.at()?;
     let example = parts
         .iter()
-        .find(|part| !matches!(part, Part::Ip(_) | Part::Method | Part::Route));
+        .find(|part| !matches!(part, KeyPart::Ip(_) | KeyPart::Method | KeyPart::Route));
     let help = match example {
         Some(part) => format!(
             "add a group by that part, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"

@@ -5,7 +5,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Route};
 use super::super::value::quoted;
 use super::routes::place;
-use crate::route::{Asked, Condition, HostPattern, Rule, Segment, Table};
+use crate::route::{Condition, HostPattern, RequestView, Rule, Segment, Table};
 use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -172,7 +172,7 @@ impl ProbeRequest {
     }
 }
 
-impl Asked for ProbeRequest {
+impl RequestView for ProbeRequest {
     fn fields(&self) -> &HeaderMap {
         &self.fields
     }

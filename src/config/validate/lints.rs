@@ -5,7 +5,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Algorithm, Document, Limit, Over, Route, Tier};
 use super::super::source::{At, Span};
 use super::super::value::{quoted, show_span};
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::limit::rate::Rate;
 use crate::route::Condition;
 use std::collections::HashMap;
@@ -105,7 +105,7 @@ fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
     };
     for limit in &document.limits {
         let mut parts = limit.by.entries().iter();
-        let Some(by) = parts.find(|at| matches!(at.value, Some(Part::Ip(_)))) else {
+        let Some(by) = parts.find(|at| matches!(at.value, Some(KeyPart::Ip(_)))) else {
             continue;
         };
         found.push(

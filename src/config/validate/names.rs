@@ -6,7 +6,7 @@ use super::super::source::Source;
 use super::super::span::{At, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};
 
@@ -346,7 +346,7 @@ pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
     for limit in &document.limits {
         let parts = limit.by.at().map_or(&[][..], |by| &by.value[..]);
         for part in parts {
-            if let Some(Part::Path(name)) = &part.value {
+            if let Some(KeyPart::Path(name)) = &part.value {
                 let wanted = wanted.entry(&limit.name.value).or_default();
                 wanted.push((name, &part.span));
             }

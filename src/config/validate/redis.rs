@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{CounterStore, Document, Limit as Written};
 use super::super::source::Span;
-use crate::limit::{Leasing, Limit, Scope};
+use crate::limit::{LeaseSetting, Limit, Scope};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -44,7 +44,10 @@ fn never_away(on_down: Option<&Span>, says: String, found: &mut Vec<Diagnostic>)
 
 /// Leases without a Redis to take them from. A limit that rules leases out by itself has been noted.
 fn unleased(document: &Document, written: &Written, limit: &Limit, found: &mut Vec<Diagnostic>) {
-    let asked = written.lease.at().filter(|at| at.value != Leasing::Off);
+    let asked = written
+        .lease
+        .at()
+        .filter(|at| at.value != LeaseSetting::Off);
     let Some(lease) = asked.filter(|_| limit.why_unleased().is_none()) else {
         return;
     };

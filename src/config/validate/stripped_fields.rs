@@ -6,7 +6,7 @@ use super::super::document::{CostSource, Document, GroupTable, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
 use crate::admission::stripped_fields::{FieldTrust, StripCause, why};
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::route::Condition;
 use http::HeaderName;
 
@@ -23,7 +23,7 @@ pub(in crate::config) fn looks_at_method(document: &Document) -> Option<(&Span, 
 
 fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
     let mut parts = limit.by.entries().iter();
-    if let Some(by) = parts.find(|at| at.value == Some(Part::Method)) {
+    if let Some(by) = parts.find(|at| at.value == Some(KeyPart::Method)) {
         return Some((&by.span, "a limit counts by the method"));
     }
     let exempt = limit.exempt.get().and_then(|exempt| exempt.methods.at());
@@ -137,7 +137,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
 
     /// A group without members, and the limits that name it.
     fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
-        let Some(Part::Header { name, .. }) = group.by.get() else {
+        let Some(KeyPart::Header { name, .. }) = group.by.get() else {
             return;
         };
         let Some(at) = group.by.at() else { return };
@@ -172,9 +172,9 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         found.push(warning);
     }
 
-    fn part<'p>(&self, at: &'p At<Option<Part>>) -> Option<ReadField<'p>> {
+    fn part<'p>(&self, at: &'p At<Option<KeyPart>>) -> Option<ReadField<'p>> {
         match &at.value {
-            Some(Part::Header { name, .. }) if (self.why)(name).is_some() => Some(ReadField {
+            Some(KeyPart::Header { name, .. }) if (self.why)(name).is_some() => Some(ReadField {
                 name,
                 span: &at.span,
             }),

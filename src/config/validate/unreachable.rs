@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Exempt, Route};
 use super::super::value::quoted;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::route::{PathPattern, Segment};
 use http::Method;
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ fn unnamed_parameter(document: &Document, found: &mut Vec<Diagnostic>) {
         return;
     }
     for group in &document.groups {
-        let Some((Part::Path(name), at)) = group.by.at().map(|at| (&at.value, at)) else {
+        let Some((KeyPart::Path(name), at)) = group.by.at().map(|at| (&at.value, at)) else {
             continue;
         };
         let has = |route: &Route| match route.path.get() {

@@ -3,7 +3,7 @@
 
 use super::super::suggest::nearest;
 use super::{Code, ValueError, quoted, with_valid_offers};
-use crate::key::{Mask, Part, is_secret};
+use crate::key::{KeyPart, Mask, is_secret};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ const KINDS: [&str; 10] = [
 ];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
-pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, ValueError> {
+pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
     with_valid_offers(text, read)
 }
 
-fn read(text: &str) -> Result<Option<Part>, ValueError> {
+fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(
             Code::BadKey,
@@ -32,16 +32,16 @@ fn read(text: &str) -> Result<Option<Part>, ValueError> {
     };
     match (kind, rest) {
         ("everyone", None) => Ok(None),
-        ("route", None) => Ok(Some(Part::Route)),
-        ("method", None) => Ok(Some(Part::Method)),
-        ("host", None) => Ok(Some(Part::Host)),
-        ("ip", None) => Ok(Some(Part::Ip(Mask::DEFAULT))),
+        ("route", None) => Ok(Some(KeyPart::Route)),
+        ("method", None) => Ok(Some(KeyPart::Method)),
+        ("host", None) => Ok(Some(KeyPart::Host)),
+        ("ip", None) => Ok(Some(KeyPart::Ip(Mask::DEFAULT))),
         ("ip", Some(bits)) => {
             let mask = bits.strip_prefix('/').and_then(mask).ok_or_else(|| {
                 wrong("bits of IPv4 (1 to 32), then of IPv6 (1 to 128)")
                     .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")
             })?;
-            Ok(Some(Part::Ip(mask)))
+            Ok(Some(KeyPart::Ip(mask)))
         }
         ("header", rest) => header(rest, wrong),
         ("cookie", rest) => named(rest, cookie).ok_or_else(|| {
@@ -92,33 +92,33 @@ fn unknown(
 }
 
 /// The part whose name stands behind the colon.
-fn named(rest: Option<&str>, read: fn(&str) -> Option<Part>) -> Option<Option<Part>> {
+fn named(rest: Option<&str>, read: fn(&str) -> Option<KeyPart>) -> Option<Option<KeyPart>> {
     let name = rest?.strip_prefix(':')?;
     read(name).filter(|_| !name.is_empty()).map(Some)
 }
 
-fn cookie(name: &str) -> Option<Part> {
+fn cookie(name: &str) -> Option<KeyPart> {
     HeaderName::from_bytes(name.as_bytes()).ok()?;
-    Some(Part::Cookie(name.into()))
+    Some(KeyPart::Cookie(name.into()))
 }
 
-fn query(name: &str) -> Option<Part> {
+fn query(name: &str) -> Option<KeyPart> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~[]:@$!*()".contains(c);
-    name.chars().all(plain).then(|| Part::Query {
+    name.chars().all(plain).then(|| KeyPart::Query {
         name: name.into(),
         secret: is_secret(name),
     })
 }
 
-fn path_parameter(name: &str) -> Option<Part> {
+fn path_parameter(name: &str) -> Option<KeyPart> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name = name.trim_matches(['{', '}', '*']);
-    (!name.is_empty() && name.chars().all(plain)).then(|| Part::Path(name.into()))
+    (!name.is_empty() && name.chars().all(plain)).then(|| KeyPart::Path(name.into()))
 }
 
-fn claim(name: &str) -> Option<Part> {
+fn claim(name: &str) -> Option<KeyPart> {
     let plain = |c: char| c.is_ascii_graphic() && !"\"\\|".contains(c);
-    (name.len() <= 200 && name.chars().all(plain)).then(|| Part::Jwt {
+    (name.len() <= 200 && name.chars().all(plain)).then(|| KeyPart::Jwt {
         claim: name.into(),
         secret: is_secret(name),
     })
@@ -159,7 +159,7 @@ pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, ValueErr
 fn header(
     rest: Option<&str>,
     wrong: impl Fn(&str) -> ValueError,
-) -> Result<Option<Part>, ValueError> {
+) -> Result<Option<KeyPart>, ValueError> {
     let name = rest
         .and_then(|rest| rest.strip_prefix(':'))
         .unwrap_or_default();
@@ -183,7 +183,7 @@ fn header(
         );
     }
     let secret = is_secret(name.as_str());
-    Ok(Some(Part::Header { name, secret }))
+    Ok(Some(KeyPart::Header { name, secret }))
 }
 
 fn mask(bits: &str) -> Option<Mask> {
@@ -211,29 +211,29 @@ mod tests {
 
     #[test]
     fn parts() {
-        assert_eq!(part("ip").unwrap(), Some(Part::Ip(Mask::DEFAULT)));
+        assert_eq!(part("ip").unwrap(), Some(KeyPart::Ip(Mask::DEFAULT)));
         assert_eq!(
             part("ip/24,56").unwrap(),
-            Some(Part::Ip(Mask { v4: 24, v6: 56 }))
+            Some(KeyPart::Ip(Mask { v4: 24, v6: 56 }))
         );
         assert_eq!(
             part("ip/24").unwrap(),
-            Some(Part::Ip(Mask { v4: 24, v6: 64 }))
+            Some(KeyPart::Ip(Mask { v4: 24, v6: 64 }))
         );
         assert_eq!(part("everyone").unwrap(), None);
-        assert_eq!(part("route").unwrap(), Some(Part::Route));
+        assert_eq!(part("route").unwrap(), Some(KeyPart::Route));
         assert_eq!(
             part("cookie:sid").unwrap(),
-            Some(Part::Cookie("sid".into()))
+            Some(KeyPart::Cookie("sid".into()))
         );
         for text in ["path:id", "path:{id}", "path:{*id}"] {
-            assert_eq!(part(text).unwrap(), Some(Part::Path("id".into())));
+            assert_eq!(part(text).unwrap(), Some(KeyPart::Path("id".into())));
         }
-        let Some(Part::Query { name, secret }) = part("query:apiKey").unwrap() else {
+        let Some(KeyPart::Query { name, secret }) = part("query:apiKey").unwrap() else {
             panic!("a parameter");
         };
         assert!(&*name == "apiKey" && secret);
-        let Some(Part::Header { name, secret }) = part("header:X-Api-Key").unwrap() else {
+        let Some(KeyPart::Header { name, secret }) = part("header:X-Api-Key").unwrap() else {
             panic!("a header");
         };
         assert!(name == "x-api-key" && secret);

@@ -50,18 +50,21 @@ fn only_what_is_signed_as_it_must_be_claims_anything() {
     let none = "eyJhbGciOiJub25lIn0";
     let stolen = other.split('.').nth(1).unwrap();
     for (token, why) in [
-        (other.clone(), NoToken::Unbelieved),
+        (other.clone(), TokenDoubt::Unbelieved),
         (
             signed(Algorithm::HS384, SECRET, &claims),
-            NoToken::Unbelieved,
+            TokenDoubt::Unbelieved,
         ),
-        (format!("{head}.{stolen}.{signature}"), NoToken::Unbelieved),
-        (format!("{head}.{body}."), NoToken::Unbelieved),
-        (format!("{none}.{body}."), NoToken::Malformed),
-        (format!("{none}.{body}.{signature}"), NoToken::Malformed),
-        (format!("{head}.{body}"), NoToken::Malformed),
-        ("x".repeat(LONGEST + 1), NoToken::Malformed),
-        (String::new(), NoToken::Absent),
+        (
+            format!("{head}.{stolen}.{signature}"),
+            TokenDoubt::Unbelieved,
+        ),
+        (format!("{head}.{body}."), TokenDoubt::Unbelieved),
+        (format!("{none}.{body}."), TokenDoubt::Malformed),
+        (format!("{none}.{body}.{signature}"), TokenDoubt::Malformed),
+        (format!("{head}.{body}"), TokenDoubt::Malformed),
+        ("x".repeat(LONGEST + 1), TokenDoubt::Malformed),
+        (String::new(), TokenDoubt::Absent),
     ] {
         assert_eq!(verifier.claims(&bearer(&token)), Err(why), "{token:.80}");
     }
@@ -70,12 +73,12 @@ fn only_what_is_signed_as_it_must_be_claims_anything() {
     assert!(verifier.claims(&twice).is_ok());
     assert!(!Token::new(Some(&verifier), &twice).is_ambiguous());
     twice.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"));
-    assert_eq!(verifier.claims(&twice), Err(NoToken::Absent));
+    assert_eq!(verifier.claims(&twice), Err(TokenDoubt::Absent));
     assert!(Token::new(Some(&verifier), &twice).is_ambiguous());
     let mut basic = HeaderMap::new();
     let value = HeaderValue::from_str(&format!("Basic {good}")).unwrap();
     basic.insert(header::AUTHORIZATION, value);
-    assert_eq!(verifier.claims(&basic), Err(NoToken::Absent));
+    assert_eq!(verifier.claims(&basic), Err(TokenDoubt::Absent));
 }
 
 /// What this gateway does not read, somebody else may.
@@ -105,10 +108,14 @@ fn a_token_that_is_spelled_otherwise_is_not_believed_and_not_absent() {
         format!("Bearer{good}"),
         format!("Bearer {good} {good}"),
     ] {
-        assert_eq!(claims(&misspelt), Err(NoToken::Misspelt), "{misspelt:.20}");
+        assert_eq!(
+            claims(&misspelt),
+            Err(TokenDoubt::Misspelt),
+            "{misspelt:.20}"
+        );
     }
     for absent in ["", "Basic x", "Bearer", "Bearer ", &good] {
-        assert_eq!(claims(absent), Err(NoToken::Absent), "{absent:.20}");
+        assert_eq!(claims(absent), Err(TokenDoubt::Absent), "{absent:.20}");
     }
 }
 
@@ -135,17 +142,17 @@ fn time_issuer_and_audience_are_held_against_the_file() {
     };
     assert_eq!(told(json!({})), Ok(()));
     for (change, why) in [
-        (json!({ "exp": now - 2 }), NoToken::Expired),
-        (json!({ "exp": "soon" }), NoToken::Endless),
-        (json!({ "nbf": now + 60 }), NoToken::TooEarly),
+        (json!({ "exp": now - 2 }), TokenDoubt::Expired),
+        (json!({ "exp": "soon" }), TokenDoubt::Endless),
+        (json!({ "nbf": now + 60 }), TokenDoubt::TooEarly),
         (
             json!({ "iss": "https://evil.example.com" }),
-            NoToken::Foreign,
+            TokenDoubt::Foreign,
         ),
-        (json!({ "iss": null }), NoToken::Foreign),
-        (json!({ "aud": "web" }), NoToken::Foreign),
-        (json!({ "aud": null }), NoToken::Foreign),
-        (json!({ "exp": null }), NoToken::Endless),
+        (json!({ "iss": null }), TokenDoubt::Foreign),
+        (json!({ "aud": "web" }), TokenDoubt::Foreign),
+        (json!({ "aud": null }), TokenDoubt::Foreign),
+        (json!({ "exp": null }), TokenDoubt::Endless),
     ] {
         assert_eq!(told(change.clone()), Err(why), "{change}");
     }
@@ -211,7 +218,7 @@ fn claims_are_texts_and_numbers_and_dots_lead_into_tables() {
     let nothing = HeaderMap::new();
     let token = Token::new(Some(&verifier), &nothing);
     assert_eq!((token.why_not(), token.claim("sub")), (None, None));
-    assert_eq!(token.why_not(), Some(NoToken::Absent));
+    assert_eq!(token.why_not(), Some(TokenDoubt::Absent));
     assert!(!format!("{verifier:?} {token:?}").contains("secret"));
 }
 

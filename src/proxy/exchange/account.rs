@@ -4,7 +4,7 @@ use super::{Exchange, ExchangeEnd};
 use crate::admission::Admission;
 use crate::limit::Limit;
 use crate::limit::Mode;
-use crate::limit::verdict::{Outcome, Ruling};
+use crate::limit::verdict::{Ruling, VerdictOutcome};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
@@ -141,7 +141,7 @@ impl Exchange {
         let refusing = limits
             .iter()
             .zip(&decided.decision.verdicts)
-            .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
+            .filter(|(_, verdict)| matches!(verdict.outcome, VerdictOutcome::Refuse(_)));
         Violations {
             named: limits.get(by).copied(),
             all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
@@ -216,9 +216,9 @@ impl Exchange {
             let by = admission.decider_of(&limits[position]);
             let decision = match outcome {
                 _ if repeat => Decision::Repeat,
-                Outcome::Admit { delay: 0 } => Decision::Allow,
-                Outcome::Admit { .. } => Decision::Delay,
-                Outcome::Refuse(_) => Decision::Refuse,
+                VerdictOutcome::Admit { delay: 0 } => Decision::Allow,
+                VerdictOutcome::Admit { .. } => Decision::Delay,
+                VerdictOutcome::Refuse(_) => Decision::Refuse,
             };
             handles[position].decided(decision, by);
         }
@@ -249,9 +249,9 @@ impl Exchange {
             let admission = self.admission.as_ref();
             let decision = match admission.and_then(|admission| admission.aside(index)) {
                 None => Decision::Uncounted,
-                Some(Outcome::Refuse(_)) => Decision::WouldRefuse,
-                Some(Outcome::Admit { delay: 0 }) => Decision::WouldAllow,
-                Some(Outcome::Admit { .. }) => Decision::WouldDelay,
+                Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
+                Some(VerdictOutcome::Admit { delay: 0 }) => Decision::WouldAllow,
+                Some(VerdictOutcome::Admit { .. }) => Decision::WouldDelay,
             };
             match all.last_mut() {
                 // Several rates of one limit are one question; the worst stands for all.

@@ -112,7 +112,7 @@ fn a_request_without_host_announces_none() {
         client: peer,
         trusted: false,
         leading: None,
-        speaks: Speaks::default(),
+        speaks: OriginFields::default(),
         host: None,
         scheme: Scheme::Http,
     };

@@ -4,7 +4,7 @@ use super::{ProblemDetails, problem};
 use crate::admission::RefusalCause;
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields;
-use crate::snapshot::errors::{ErrorBody, Filled, escape_markup};
+use crate::snapshot::errors::{ErrorBody, PageValues, escape_markup};
 use http::{HeaderMap, HeaderValue, header};
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -122,7 +122,7 @@ pub(super) fn written(
         (body, told.error)
     {
         let limit = told.violated.named.map(|limit| &**limit.public_name());
-        let filled = Filled {
+        let filled = PageValues {
             status: told.error.status().as_u16(),
             limit: limit.unwrap_or_default(),
             retry_after: told.wait.map(fields::seconds),

@@ -2,7 +2,7 @@
 
 use super::ProblemDetails;
 use crate::admission::RefusalCause;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
@@ -167,11 +167,11 @@ pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
 }
 
 /// A part of a key as clients know it.
-fn called(part: &Part) -> String {
+fn called(part: &KeyPart) -> String {
     match part {
-        Part::Cookie(name) => format!("the cookie {name}"),
-        Part::Query { name, .. } => format!("the query parameter {name}"),
-        Part::Header { name, .. } => format!("the field {name}"),
+        KeyPart::Cookie(name) => format!("the cookie {name}"),
+        KeyPart::Query { name, .. } => format!("the query parameter {name}"),
+        KeyPart::Header { name, .. } => format!("the field {name}"),
         other => format!("its {other}"),
     }
 }
@@ -232,7 +232,7 @@ fn write_duration(out: &mut Vec<u8>, micros: u64) {
 mod tests {
     use super::super::Violations;
     use super::*;
-    use crate::key::{KeyTemplate, Missing};
+    use crate::key::{KeyTemplate, MissingKey};
     use crate::limit::Rule;
     use crate::limit::fixed_window::FixedWindow;
     use crate::limit::rate::{Cost, Rate};
@@ -243,7 +243,7 @@ mod tests {
     fn limit(count: u32, period: u64) -> Arc<Limit> {
         let by = KeyTemplate {
             parts: Vec::new(),
-            missing: Missing::Shared,
+            missing: MissingKey::Shared,
             unknown: None,
         };
         let rate = Rate {

@@ -1,8 +1,8 @@
 //! Keys as they were counted, and groups: what the access log has of a request beside its parts.
 
 use super::super::request::LoggedRequest;
-use crate::key::token::NoToken;
-use crate::key::{Identity, Unknown};
+use crate::key::TokenDoubt;
+use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;
 
 /// A digest that stands for a value of no group: no text is known that has it.
@@ -28,7 +28,7 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
     // No log has a key that was refused as unknown. Of several parts the log does not have the unknown one, nor the
     // rest: where they would be counted, the request has no key.
     let parts = limit.by.parts.len();
-    let is_enough = parts == 1 || known.otherwise == Unknown::Refuse;
+    let is_enough = parts == 1 || known.otherwise == UnknownKey::Refuse;
     if !is_enough || !request.was_unknown_to(&limit.name) {
         return false;
     }
@@ -44,8 +44,8 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
 /// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these. A token that was
 /// not believed is not verified again.
 impl Identity for LoggedRequest<'_> {
-    fn doubt(&self) -> Option<NoToken> {
-        self.was_doubted().then_some(NoToken::Unbelieved)
+    fn doubt(&self) -> Option<TokenDoubt> {
+        self.was_doubted().then_some(TokenDoubt::Unbelieved)
     }
 
     fn is_told(&self, group: &str) -> bool {

@@ -11,7 +11,7 @@ pub(in crate::replay) struct ShadowAnswer<'a> {
     pub(in crate::replay) limit: &'a Arc<Limit>,
     /// Nothing where the request has none, and would be refused for that.
     pub(in crate::replay) key: Option<&'a str>,
-    pub(in crate::replay) outcome: verdict::Outcome,
+    pub(in crate::replay) outcome: verdict::VerdictOutcome,
     /// What is left, where a counter was asked.
     pub(in crate::replay) verdict: Option<verdict::Verdict>,
 }
@@ -38,7 +38,7 @@ impl PolicySide {
             Some(ShadowAnswer {
                 limit: limit(*at)?,
                 key: None,
-                outcome: verdict::Outcome::Refuse(Wait::Never),
+                outcome: verdict::VerdictOutcome::Refuse(Wait::Never),
                 verdict: None,
             })
         });

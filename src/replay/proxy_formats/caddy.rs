@@ -6,7 +6,7 @@ use super::super::request::{LogFormat, LoggedRequest, ProxyFields};
 use super::super::{fields, instant};
 use super::{into_bytes, text};
 use crate::clock::Timestamp;
-use crate::key::client_ip::read_address;
+use crate::key::address::read_address;
 
 /// Nothing where it is not Caddy's: an access line has a `request` with a `uri`.
 pub(super) fn read(line: &[u8]) -> Result<Option<LoggedRequest<'_>>, Fault> {

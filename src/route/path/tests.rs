@@ -100,7 +100,7 @@ fn a_normal_path_is_not_copied() {
         let path = normalize(raw).unwrap();
         assert!(path.is_as_sent(), "{raw}");
         assert!(
-            matches!(path.matched, Text::Same(_)),
+            matches!(path.matched, PathText::Same(_)),
             "{raw} is matched by a copy"
         );
     }

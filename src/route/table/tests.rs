@@ -43,7 +43,7 @@ impl Fields {
     }
 }
 
-impl Asked for Fields {
+impl RequestView for Fields {
     fn fields(&self) -> &HeaderMap {
         &self.0
     }

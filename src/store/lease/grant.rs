@@ -3,7 +3,7 @@
 
 use super::{BRISK, Leases, entry, may_take};
 use crate::clock::Timestamp;
-use crate::limit::verdict::{Outcome, Wait};
+use crate::limit::verdict::{VerdictOutcome, Wait};
 use crate::store::answers::{Answers, Evidence, LimitAnswer, UnknownCause};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -126,8 +126,8 @@ impl Leases {
 fn wait(answer: &LimitAnswer) -> Wait {
     match answer.evidence {
         Evidence::Verdict(verdict) => match verdict.outcome {
-            Outcome::Refuse(wait) => wait,
-            Outcome::Admit { .. } => Wait::Micros(0),
+            VerdictOutcome::Refuse(wait) => wait,
+            VerdictOutcome::Admit { .. } => Wait::Micros(0),
         },
         Evidence::Measured(measured) => measured.wait,
         Evidence::Unknown(_) => Wait::Micros(0),

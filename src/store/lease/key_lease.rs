@@ -5,12 +5,12 @@ mod tests;
 
 use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
-use crate::limit::bucket::BucketState;
+use crate::limit::BucketState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
-use crate::limit::{Limit, Rule, State, Terms, Ticket};
+use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
+use crate::limit::{LeaseTerms, Limit, Rule, State, Ticket};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -69,7 +69,7 @@ pub(in crate::store) struct LeaseCall {
     /// When the answer was here: waits count from then on, so that none is too short.
     told: Timestamp,
     pub(super) at: Timestamp,
-    pub(super) measured: Measured,
+    pub(super) measured: Measurement,
     /// Units that it charged, and what was left then.
     pub(in crate::store) charged: u32,
     pub(super) verdict: Verdict,
@@ -137,7 +137,7 @@ impl KeyLease {
     /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
     /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share
     /// at once. One that fills within seconds, and is not half used up, has it back before a request lacks it.
-    pub(super) fn spare(&mut self, terms: &Terms, now: Timestamp) -> u32 {
+    pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Timestamp) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());
         let count = u128::from(self.limit.rate.count.get());
@@ -227,14 +227,14 @@ impl KeyLease {
     fn verdict(&self, now: Timestamp, by_call: bool) -> Verdict {
         let Some(last) = &self.last else {
             return Verdict {
-                outcome: Outcome::Admit { delay: 0 },
+                outcome: VerdictOutcome::Admit { delay: 0 },
                 remaining: 0,
                 reset: 0,
             };
         };
         let left = if by_call { last.verdict.remaining } else { 0 };
         Verdict {
-            outcome: Outcome::Admit { delay: 0 },
+            outcome: VerdictOutcome::Admit { delay: 0 },
             remaining: left + u64::from(self.permits),
             reset: last.verdict.reset.saturating_sub(now.since(last.sent)),
         }
@@ -249,7 +249,7 @@ impl KeyLease {
             .map_or(pause, |last| pause.max(self.next(last, now)));
         let of = |last: &LeaseCall| last.verdict.reset.saturating_sub(now.since(last.sent));
         Verdict {
-            outcome: Outcome::Refuse(Wait::Micros(wait.max(1))),
+            outcome: VerdictOutcome::Refuse(Wait::Micros(wait.max(1))),
             remaining: 0,
             reset: self.last.as_ref().map_or(0, of),
         }
@@ -282,7 +282,7 @@ impl KeyLease {
     }
 
     /// How many units to ask for: for the requests that wait, and for those that come soon.
-    pub(super) fn order(&mut self, terms: &Terms, demand: u64, now: Timestamp) -> u32 {
+    pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Timestamp) -> u32 {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;
         let soon = u32::try_from(soon).unwrap_or(u32::MAX);
@@ -309,7 +309,7 @@ impl KeyLease {
     pub(super) fn called(
         &mut self,
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         order: LeaseOrder,
         brought: Option<LeaseCall>,
         now: Timestamp,
@@ -333,7 +333,7 @@ impl KeyLease {
     }
 
     /// Takes over what a call for `asked` units has brought.
-    fn fill(&mut self, terms: &Terms, last: LeaseCall, asked: u32, now: Timestamp) {
+    fn fill(&mut self, terms: &LeaseTerms, last: LeaseCall, asked: u32, now: Timestamp) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
@@ -358,7 +358,7 @@ impl LeaseCall {
     /// What the answers to `order`, asked by `check`, have brought; they were here at `told`.
     pub(in crate::store) fn of(
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         order: LeaseOrder,
         answers: &Answers,
         told: Timestamp,
@@ -382,6 +382,6 @@ impl LeaseCall {
     /// The ticket of so many of its units that go back.
     pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
         let ticket = limit.rule.ticket(self.at, self.measured, Cost::new(units));
-        limit.undone(ticket, self.at)
+        limit.abandoned(ticket, self.at)
     }
 }

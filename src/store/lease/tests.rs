@@ -2,7 +2,7 @@
 //! hardly less.
 
 use super::*;
-use crate::key::{KeyTemplate, Missing};
+use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::Rule;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::rate::Rate;
@@ -54,7 +54,7 @@ impl World {
         };
         let by = KeyTemplate {
             parts: Vec::new(),
-            missing: Missing::Shared,
+            missing: MissingKey::Shared,
             unknown: None,
         };
         let clock = Clock::manual(Timestamp::from_micros(NOON));

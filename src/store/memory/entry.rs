@@ -1,7 +1,7 @@
 //! One counter in memory: its limit and key, its state, and until when it matters.
 
 use crate::clock::Timestamp;
-use crate::limit::concurrency::FOREVER;
+use crate::limit::FOREVER;
 use crate::limit::{Change, LimitId, State, Update};
 use smallvec::SmallVec;
 
@@ -45,8 +45,8 @@ impl Entry {
     pub(super) fn put(&mut self, change: Change, aside: bool) {
         let change = kept(change);
         match (change.update, &mut self.state) {
-            (Update::Grow(growth), State::Log(log)) => growth.apply(log),
-            (Update::Lease(leasing), State::Leases(leases)) => leasing.apply(leases),
+            (Update::Log(growth), State::Log(log)) => growth.apply(log),
+            (Update::Slots(leasing), State::Slots(leases)) => leasing.apply(leases),
             (Update::Put(put), state) => *state = put,
             (update, state) => *state = update.after(None),
         }
@@ -77,7 +77,7 @@ impl Expiry {
 
 /// No request is lost here without its counter: a slot is taken until it is given back.
 fn kept(mut change: Change) -> Change {
-    if let Update::Lease(leasing) = &mut change.update {
+    if let Update::Slots(leasing) = &mut change.update {
         leasing.until = FOREVER;
         change.ends = Timestamp::from_micros(FOREVER);
     }

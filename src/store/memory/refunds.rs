@@ -2,10 +2,10 @@
 
 use super::{MemoryQuestion, MemoryStore, OVERFLOW, record_key, shelf};
 use crate::clock::Timestamp;
-use crate::limit::dedupe::RecordState;
+use crate::limit::RecordState;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measured, Repeat};
-use crate::limit::{Limit, Refunded, State, Ticket};
+use crate::limit::verdict::{Measurement, Repeat};
+use crate::limit::{Limit, Refund, State, Ticket};
 use crate::store::check::Check;
 use crate::store::refund::RefundOutcome;
 use crate::store::reservation::Charge;
@@ -65,7 +65,7 @@ impl MemoryStore {
     /// Gives back what a charge was too much.
     pub fn correct_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
         self.give_back((limit, key), ticket, |state| {
-            limit.rule.settle(state, now, ticket)
+            limit.rule.refund(state, now, ticket)
         });
     }
 
@@ -79,7 +79,7 @@ impl MemoryStore {
         &self,
         check: &Check<'_>,
         at: Timestamp,
-        measured: Measured,
+        measured: Measurement,
     ) -> bool {
         let Check { limit, key, .. } = *check;
         let now = self.clock.now();
@@ -90,7 +90,7 @@ impl MemoryStore {
         let ticket = check.ticket(at, measured, NonZeroU32::MIN);
         ticket.is_none_or(|ticket| {
             self.give_back((limit, key), ticket, |state| {
-                limit.rule.undo(state, (at, now), ticket)
+                limit.rule.refund(state, now, ticket)
             })
         })
     }
@@ -117,7 +117,7 @@ impl MemoryStore {
         &self,
         (limit, key): (&Limit, &[u8]),
         ticket: Ticket,
-        left: impl Fn(Option<&State>) -> Refunded,
+        left: impl Fn(Option<&State>) -> Refund,
     ) -> bool {
         let id = ticket.record.map(|record| record_key(key, record.id));
         let record = id.as_ref().map(|id| self.place(limit, id));
@@ -129,9 +129,9 @@ impl MemoryStore {
             return false;
         }
         match left(place.find(&guards)) {
-            Refunded::Nothing => return false,
-            Refunded::Left(change) => shelf(&mut guards, place.shard).put(&place, change),
-            Refunded::Gone => {
+            Refund::Nothing => return false,
+            Refund::Left(change) => shelf(&mut guards, place.shard).put(&place, change),
+            Refund::Gone => {
                 shelf(&mut guards, place.shard).remove(&place);
             }
         }

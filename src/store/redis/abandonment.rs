@@ -192,5 +192,5 @@ impl Drop for PendingAnswer<'_> {
 
 /// A slot or a place in a queue is of no use to a request that has left; of other charges the limit says so.
 pub(super) fn comes_back(limit: &Limit) -> bool {
-    limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.cancels
+    limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }

@@ -88,11 +88,11 @@ impl Cluster {
         let route = CallRoute::to(only.slot);
         if !checks
             .iter()
-            .any(|check| check.limit.apart_if_made().is_some())
+            .any(|check| check.limit.with_history_if_asked().is_some())
         {
             return handle.node.ask(request, route).await;
         }
-        let checks = &apart(checks, Limit::apart_if_made);
+        let checks = &apart(checks, Limit::with_history_if_asked);
         handle
             .node
             .ask(DecisionRequest { checks, ..request }, route)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
-const BEAT: &str = include_str!("../../../lua/beat.lua");
+const BEAT: &str = include_str!("../../../lua/heartbeat.lua");
 
 const NO_NUMBER: StoreError = StoreError::Protocol("not a number of gateways");
 

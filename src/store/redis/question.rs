@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 use std::time::Duration;
 
 /// First byte of a refund's block: how the rest is read.
-const QUEUE: u8 = 2;
+const QUEUE: u8 = 1;
+const SETTLE: u8 = 2;
 const WINDOW: u8 = 3;
 const PARTS: u8 = 4;
 const LOG: u8 = 5;
-const FORGET: u8 = 6;
-const FREE: u8 = 7;
-const RENEW: u8 = 8;
+const FREE: u8 = 6;
+const RENEW: u8 = 7;
+const FORGET: u8 = 8;
 const WITH_RECORD: u8 = 9;
-const SETTLE: u8 = 10;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl Question {
     pub(super) fn shadow(&mut self, group: u8) {
         if group > 0 {
             self.level = ScriptLevel::Shadow;
-            self.blocks.extend_from_slice(&wire::beside(group));
+            self.blocks.extend_from_slice(&wire::shadow(group));
         }
     }
 
@@ -317,7 +317,7 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             | Rule::LeakyBucket(LeakyBucket {
                 interval, queue: 0, ..
             }),
-            Mark::Trailed(mark),
+            Mark::History(mark),
         ) => {
             let was = mark.was;
             if !bucket::is_comparable(was, *interval) {

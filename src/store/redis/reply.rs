@@ -2,13 +2,24 @@
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Measured, Repeat, Wait};
+use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::store::answers::Measurements;
 use crate::store::error::StoreError;
 use std::sync::Arc;
 
-/// The wait that says that a counter cannot be read which decides nothing.
-const SPOILT: f64 = -0.5;
+/// A limit's outcome is the lower half of its first byte (`answer` in `lua/check.lua`).
+const OUTCOME: u8 = 0x0f;
+const ADMITTED: u8 = 0;
+const REFUSED: u8 = 1;
+const NEVER: u8 = 2;
+const UNREADABLE: u8 = 3;
+/// In place of the outcome of the first limit: the request could not be decided.
+const FAILED: u8 = 4;
+/// The upper half says what an id meant, and what follows.
+const FIRST: u8 = 16;
+const FREE: u8 = 32;
+const GRANTED: u8 = 64;
+const GIVEN_BACK: u8 = 128;
 
 /// The answer to one request of a batch.
 pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
@@ -36,10 +47,9 @@ pub(super) fn read(
     let at = Timestamp::from_micros(rest.whole()?);
     let mut told = Vec::with_capacity(shape.len());
     for limits in shape {
-        told.push(match rest.byte()? {
-            0 => Ok((at, rest.measurements(limits)?)),
-            1 => Err(rest.wrong(limits)?),
-            _ => return Err(StoreError::Protocol("unknown status of a request")),
+        told.push(match rest.0 {
+            [FAILED, ..] => Err(rest.wrong(limits)?),
+            _ => Ok((at, rest.measurements(limits)?)),
         });
     }
     match rest.0 {
@@ -106,37 +116,51 @@ impl ReplyReader<'_> {
     }
 
     fn measurements(&mut self, limits: usize) -> Result<Measurements, StoreError> {
-        (0..limits)
-            .map(|_| {
-                let told = self.double()?;
-                let (mut trailed, mut repeat, mut given) = (false, Repeat::No, None);
-                let wait = match told {
-                    SPOILT | -1.0 => Wait::Never,
-                    less if less < -1.0 => {
-                        (given, repeat, trailed) = granted(-1.0 - less)?;
-                        Wait::Micros(0)
-                    }
-                    wait => Wait::Micros(exact(wait)?),
-                };
-                let whole = self.whole()?;
-                let part = u32::from_be_bytes(self.take()?);
-                let span = Span { whole, part };
-                let back = if trailed { self.whole()? } else { 0 };
-                Ok(Measured {
-                    wait,
-                    span,
-                    granted: given,
-                    repeat,
-                    back,
-                    overflow: false,
-                    spoilt: told == SPOILT,
-                })
-            })
-            .collect()
+        (0..limits).map(|_| self.measurement()).collect()
+    }
+
+    fn measurement(&mut self) -> Result<Measurement, StoreError> {
+        let first = self.byte()?;
+        let span = Span {
+            whole: self.whole()?,
+            part: u32::from_be_bytes(self.take()?),
+        };
+        match (first & OUTCOME, first & !OUTCOME) {
+            (ADMITTED, flags) => self.grant(flags, Measurement::admitted(span)),
+            (REFUSED, 0) => match self.whole()? {
+                0 => Err(StoreError::Protocol("a refusal without a wait")),
+                wait => Ok(Measurement::refused(Wait::Micros(wait), span)),
+            },
+            (NEVER, 0) => Ok(Measurement::refused(Wait::Never, span)),
+            (UNREADABLE, 0) => Ok(Measurement::SPOILT),
+            _ => Err(StoreError::Protocol("unknown outcome of a limit")),
+        }
+    }
+
+    /// Adds what the flags say about a charge.
+    fn grant(&mut self, flags: u8, mut of: Measurement) -> Result<Measurement, StoreError> {
+        of.repeat = match flags & (FIRST | FREE | GRANTED) {
+            0 | GRANTED => Repeat::No,
+            flags if flags == FIRST | GRANTED => Repeat::First,
+            flags if flags == FREE | GRANTED => Repeat::Free,
+            _ => return Err(StoreError::Protocol("an id without a grant")),
+        };
+        if flags & GRANTED != 0 {
+            let units = u32::from_be_bytes(self.take()?);
+            if units == 0 {
+                return Err(StoreError::Protocol("no cost"));
+            }
+            of.granted = Some(Cost::new(units));
+        }
+        if flags & GIVEN_BACK != 0 {
+            of.back = self.whole()?;
+        }
+        Ok(of)
     }
 
     fn wrong(&mut self, limits: usize) -> Result<ReplyError, StoreError> {
-        let index = usize::from(self.byte()?);
+        let [_, index] = self.take()?;
+        let index = usize::from(index);
         if index == 0 || index > limits {
             return Err(StoreError::Protocol("an error of a limit not asked about"));
         }
@@ -151,26 +175,6 @@ impl ReplyReader<'_> {
             reason: String::from_utf8_lossy(reason).trim_end().into(),
         })
     }
-}
-
-/// Units that were granted, and behind the point what an id meant and whether more follows. Where only that stands there,
-/// all of the cost was charged.
-fn granted(number: f64) -> Result<(Option<Cost>, Repeat, bool), StoreError> {
-    let (repeat, trailed) = match number.fract() {
-        0.125 => (Repeat::No, true),
-        0.25 => (Repeat::First, false),
-        0.375 => (Repeat::First, true),
-        0.5 => (Repeat::Free, false),
-        _ => (Repeat::No, false),
-    };
-    let whole = match (repeat, trailed) {
-        (Repeat::No, false) => number,
-        _ => number.trunc(),
-    };
-    let units = u32::try_from(exact(whole)?).ok().filter(|units| *units > 0);
-    let units = units.ok_or(StoreError::Protocol("no cost"))?;
-    let is_told = !trailed || repeat != Repeat::No;
-    Ok((is_told.then(|| Cost::new(units)), repeat, trailed))
 }
 
 /// A whole number that a double counts exactly.
@@ -198,58 +202,70 @@ mod tests {
     #[test]
     fn only_the_expected_length_and_whole_numbers_are_read() {
         let at = 1_700_000_000_000_000_f64.to_be_bytes();
-        let (zero, five) = (0_f64.to_be_bytes(), 5_f64.to_be_bytes());
-        let good = packed(&[&at, &[0], &zero, &five, &7_u32.to_be_bytes()]);
+        let five = 5_f64.to_be_bytes();
+        let of =
+            |first: u8, more: &[u8]| packed(&[&at, &[first], &five, &7_u32.to_be_bytes(), more]);
+        let good = of(ADMITTED, &[]);
         let told = read(&good, [1].into_iter()).unwrap();
         let (when, measured) = told[0].as_ref().unwrap();
         assert_eq!(when.micros(), 1_700_000_000_000_000);
-        assert_eq!(measured[0], Measured::admitted(Span { whole: 5, part: 7 }));
+        let span = Span { whole: 5, part: 7 };
+        assert_eq!(measured[0], Measurement::admitted(span));
 
         for cut in 0..good.len() {
             assert!(read(&good[..cut], [1].into_iter()).is_err());
         }
         assert!(read(&good, [2].into_iter()).is_err());
         assert!(read(&good, [].into_iter()).is_err());
-        let less = packed(&[&at, &[0], &(-3_f64).to_be_bytes(), &five, &[0; 4]]);
-        let told = read(&less, [1].into_iter()).unwrap();
-        let (_, measured) = told[0].as_ref().unwrap();
-        assert_eq!(measured[0].granted, Some(Cost::new(2)));
-        for (wait, repeat) in [(-3.25_f64, Repeat::First), (-3.5, Repeat::Free)] {
-            let bytes = packed(&[&at, &[0], &wait.to_be_bytes(), &five, &[0; 4]]);
-            let told = read(&bytes, [1].into_iter()).unwrap();
-            let (_, measured) = told[0].as_ref().unwrap();
-            assert_eq!(measured[0].granted, Some(Cost::new(2)));
-            assert_eq!(measured[0].repeat, repeat);
-        }
-        let seven = 7_f64.to_be_bytes();
-        for (wait, granted) in [(-3.125_f64, None), (-3.375, Some(Cost::new(2)))] {
-            let bytes = packed(&[&at, &[0], &wait.to_be_bytes(), &five, &[0; 4], &seven]);
-            let told = read(&bytes, [1].into_iter()).unwrap();
-            let (_, measured) = told[0].as_ref().unwrap();
-            assert_eq!((measured[0].granted, measured[0].back), (granted, 7));
-        }
-        for bad in [
-            f64::NAN,
-            -1.125,
-            -1.375,
-            -1.5,
-            -1.25,
-            -2.75,
-            -1e12,
-            0.5,
-            f64::INFINITY,
-            9_007_199_254_740_992.0,
+        let one = |first: u8, more: &[u8]| {
+            let told = read(&of(first, more), [1].into_iter()).unwrap();
+            told[0].as_ref().unwrap().1[0]
+        };
+        let two = 2_u32.to_be_bytes();
+        for (flag, repeat) in [
+            (0, Repeat::No),
+            (FIRST, Repeat::First),
+            (FREE, Repeat::Free),
         ] {
-            let bad = bad.to_be_bytes();
-            let bytes = packed(&[&at, &[0], &bad, &five, &[0; 4]]);
-            assert!(read(&bytes, [1].into_iter()).is_err());
+            let measured = one(flag | GRANTED, &two);
+            assert_eq!(
+                (measured.granted, measured.repeat),
+                (Some(Cost::new(2)), repeat)
+            );
+            let measured = one(flag | GRANTED | GIVEN_BACK, &packed(&[&two, &five]));
+            assert_eq!((measured.granted, measured.back), (Some(Cost::new(2)), 5));
+        }
+        let measured = one(GIVEN_BACK, &five);
+        assert_eq!((measured.granted, measured.back), (None, 5));
+        assert_eq!(
+            one(REFUSED, &five),
+            Measurement::refused(Wait::Micros(5), span)
+        );
+        assert_eq!(one(NEVER, &[]), Measurement::refused(Wait::Never, span));
+        assert_eq!(one(UNREADABLE, &[]), Measurement::SPOILT);
+        for (first, more) in [
+            (REFUSED, &0_f64.to_be_bytes()[..]),
+            (REFUSED, &f64::NAN.to_be_bytes()),
+            (REFUSED, &0.5_f64.to_be_bytes()),
+            (REFUSED, &(-1_f64).to_be_bytes()),
+            (REFUSED, &f64::INFINITY.to_be_bytes()),
+            (REFUSED, &9_007_199_254_740_992_f64.to_be_bytes()),
+            (REFUSED | GRANTED, &five),
+            (NEVER | GIVEN_BACK, &[]),
+            (FIRST, &[]),
+            (FIRST | FREE | GRANTED, &two),
+            (GRANTED, &0_u32.to_be_bytes()),
+            (GIVEN_BACK, &0.5_f64.to_be_bytes()),
+            (5, &[]),
+        ] {
+            assert!(read(&of(first, more), [1].into_iter()).is_err(), "{first}");
         }
     }
 
     #[test]
     fn an_error_is_of_one_request_and_names_its_limit() {
         let at = 1_f64.to_be_bytes();
-        let bytes = packed(&[&at, &[1, 2, 9], b"WRONGTYPE"]);
+        let bytes = packed(&[&at, &[FAILED, 2, 9], b"WRONGTYPE"]);
         let told = read(&bytes, [2].into_iter()).unwrap();
         let Err(ReplyError::Limit { index: 1, reason }) = &told[0] else {
             panic!("{told:?}");

@@ -3,46 +3,69 @@
 use bb8_redis::redis::{self, Arg, Cmd, cmd};
 use std::sync::LazyLock;
 
-/// The text of some files of `lua/`, one behind the other.
-macro_rules! text {
+/// The texts of some files of `lua/`.
+macro_rules! files {
     ($($name:literal)*) => {
-        concat!($(include_str!(concat!("../../../lua/", $name, ".lua"))),*)
+        [$(include_str!(concat!("../../../lua/", $name, ".lua"))),*]
     };
 }
 
-/// The text of every algorithm, then the rest.
+/// The files of every algorithm, then the rest.
 macro_rules! every_algorithm {
     ($($rest:literal)*) => {
-        text!(
+        files!(
             "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "clock_window"
             "sliding_window" "sliding_log" "concurrency" $($rest)*
         )
     };
 }
 
+/// The line of a file behind which stands what gives charges back.
+const REFUNDS: &str = "\n-- == refund ==\n";
+
+/// What decides, of each file: all of it, or what stands in front of its refunds.
+fn decisions(files: &[&str]) -> String {
+    let parts = files
+        .iter()
+        .map(|file| file.split_once(REFUNDS).map_or(*file, |(part, _)| part));
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// What gives charges back, of each file: all of it, or its refunds.
+fn refunds(files: &[&str]) -> String {
+    let parts = files
+        .iter()
+        .map(|file| file.split_once(REFUNDS).map_or(*file, |(_, part)| part));
+    parts.collect::<Vec<_>>().join("\n")
+}
+
 /// Decides a batch of requests by the algorithms that most limits have. A script is built anew for each call, so that
 /// what it does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(text!(
-        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "one" "batch" "decide"
-    ))
+    Script::new(decisions(&files!(
+        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "single" "batch" "decide"
+    )))
 });
 
 /// Decides a batch of requests by any algorithm.
 pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(every_algorithm!("partial" "trail" "metered" "check" "one" "batch" "decide"))
+    Script::new(decisions(
+        &every_algorithm!("partial" "history" "settlement" "check" "single" "batch" "decide"),
+    ))
 });
 
 /// Decides a batch in which some requests have ids that are charged once.
 pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        every_algorithm!("partial" "trail" "metered" "dedupe" "check" "one" "batch" "decide"),
-    )
+    Script::new(decisions(
+        &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "single" "batch" "decide"),
+    ))
 });
 
 /// Decides a batch in which some limits do not decide, and are counted beside those that do.
 pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "batch" "shadow"))
+    Script::new(decisions(
+        &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
+    ))
 });
 
 /// Every script: what a connection loads.
@@ -50,19 +73,24 @@ pub(super) static ALL: [&LazyLock<Script>; 5] =
     [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_SHADOW, &REFUND];
 
 /// Gives back a batch of charges.
-pub(super) static REFUND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(text!("prelude" "trail" "refund")));
+pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {
+    let refunds = refunds(&files!(
+        "prelude" "bucket" "leaky_bucket" "fixed_window" "sliding_window" "sliding_log"
+        "concurrency" "history" "settlement" "dedupe" "refund"
+    ));
+    Script::new(decisions(&files!("prelude")) + &refunds)
+});
 
 /// One script as the server knows it.
 #[derive(Debug)]
 pub(super) struct Script {
-    text: &'static str,
+    text: String,
     digest: String,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
-        let digest = redis::Script::new(text).get_hash().to_owned();
+    fn new(text: String) -> Self {
+        let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { text, digest }
     }
 
@@ -81,14 +109,14 @@ impl Script {
     }
 
     /// What it says.
-    pub(super) fn text(&self) -> &'static str {
-        self.text
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// By `SCRIPT LOAD`: newer servers forget scripts that came by `EVAL`.
     pub(super) fn load(&self) -> Cmd {
         let mut command = cmd("SCRIPT");
-        command.arg("LOAD").arg(self.text);
+        command.arg("LOAD").arg(&self.text);
         command
     }
 

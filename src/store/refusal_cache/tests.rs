@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::key::{KeyTemplate, Missing, RepeatId};
+use crate::key::{KeyTemplate, MissingKey, RepeatId};
 use crate::limit::Mode;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
@@ -12,7 +12,7 @@ use crate::limit::fixed_window::FixedWindow;
 use crate::limit::rate::Rate;
 use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
-use crate::limit::verdict::{Outcome, Ruling};
+use crate::limit::verdict::{Ruling, VerdictOutcome};
 use crate::store::{MemoryQuestion, MemoryStore, StoreDecision};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn limit(name: &str, rule: impl Fn(Rate) -> Rule) -> Limit {
     };
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Shared,
+        missing: MissingKey::Shared,
         unknown: None,
     };
     Limit::new(name.into(), by, rate, rule(rate), Cost::ONE)
@@ -173,7 +173,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
             let [known, real] = [&recalled, &truth].map(|decided| decided.decision.verdicts[0]);
             assert_eq!(known.outcome, real.outcome, "{}", limit.name);
             assert!(known.remaining <= real.remaining, "{}", limit.name);
-            never += u32::from(known.outcome == Outcome::Refuse(Wait::Never));
+            never += u32::from(known.outcome == VerdictOutcome::Refuse(Wait::Never));
             if !matches!(limit.rule, Rule::SlidingWindow(_) | Rule::SlidingLog(_)) {
                 assert_eq!(known, real, "{}", limit.name);
             }
@@ -304,7 +304,7 @@ fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[
     for store in [always, &world.store] {
         let answers = store.measure(&peek, MemoryQuestion::at(at));
         let measured = *answers[0].measured().unwrap();
-        let ticket = limit.undone(limit.rule.ticket(at, measured, Cost::ONE), at);
+        let ticket = limit.abandoned(limit.rule.ticket(at, measured, Cost::ONE), at);
         store.refund_at(limit, key, ticket, at);
     }
     world.known.invalidation.invalidate(limit, key, world.at());
@@ -323,7 +323,8 @@ fn a_refusal_is_remembered_to_the_microsecond_and_then_no_more() {
         world.passed += 428;
         let (decided, was_asked) = world.decide(&ask);
         assert!(!was_asked && !admitted(&decided));
-        let Outcome::Refuse(Wait::Micros(wait)) = decided.decision.verdicts[0].outcome else {
+        let VerdictOutcome::Refuse(Wait::Micros(wait)) = decided.decision.verdicts[0].outcome
+        else {
             panic!("{decided:?}");
         };
         assert_eq!(wait + world.passed, 428_572);

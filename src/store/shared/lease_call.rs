@@ -3,7 +3,7 @@
 
 use super::SharedStore;
 use crate::limit::rate::Cost;
-use crate::limit::{Limit, Terms};
+use crate::limit::{LeaseTerms, Limit};
 use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::lease::{LeaseCall, LeaseStep};
@@ -113,7 +113,7 @@ impl SharedStore {
     /// Refunds everything that was not used and can go back.
     pub(super) fn end_leases(&self) {
         for (limit, key, call) in self.cache.leases.last_calls() {
-            if limit.leases().is_some_and(Terms::give_back) {
+            if limit.leases().is_some_and(LeaseTerms::give_back) {
                 self.return_unused(&Check::new(&limit, &key), call);
             }
         }

@@ -55,11 +55,11 @@ impl SharedStore {
     fn decide_own(&self, checks: &[Check<'_>]) -> StoreDecision {
         let question = MemoryQuestion::now(false);
         let mut limits = checks.iter().map(|check| check.limit);
-        if !limits.any(|limit| limit.was_asked_apart()) {
+        if !limits.any(|limit| limit.is_asked_with_history()) {
             return self.local.decide(checks);
         }
         // A question without the history would make the counter forget it.
-        let with_history = apart(checks, Limit::apart_if_made);
+        let with_history = apart(checks, Limit::with_history_if_asked);
         StoreDecision::of(checks, self.local.measure(&with_history, question))
     }
 
@@ -106,7 +106,7 @@ struct OwnReservation<'a> {
 impl<'a> OwnReservation<'a> {
     fn take(store: &'a SharedStore, checks: &[Check<'a>]) -> Self {
         // Other requests may be charged between this charge and its return.
-        let checks = apart(checks, Limit::apart);
+        let checks = apart(checks, Limit::with_history);
         let answers = store.local.measure(&checks, MemoryQuestion::now(false));
         Self {
             charges: Charges::of(&checks, &answers, false),

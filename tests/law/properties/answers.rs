@@ -5,7 +5,7 @@ use crate::law::numbers::SECOND;
 use proptest::prelude::*;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::Cost;
-use tollgate::limit::verdict::{Outcome, Wait};
+use tollgate::limit::verdict::{VerdictOutcome, Wait};
 use tollgate::limit::{Mark, State};
 
 proptest! {
@@ -46,11 +46,11 @@ proptest! {
             counter.at = counter.at.plus(pause(thousandths, rate));
             let (peek, change) = counter.would(counter.at, 0);
             prop_assert_eq!(change, None);
-            prop_assert_eq!(peek.outcome, Outcome::Admit { delay: 0 });
+            prop_assert_eq!(peek.outcome, VerdictOutcome::Admit { delay: 0 });
             let left = u32::try_from(peek.remaining).unwrap();
             let admits = |cost| {
                 let (verdict, _) = counter.would(counter.at, cost);
-                (matches!(verdict.outcome, Outcome::Admit { .. }), verdict)
+                (matches!(verdict.outcome, VerdictOutcome::Admit { .. }), verdict)
             };
             prop_assert!(left == 0 || admits(left).0);
             prop_assert!(!admits(left + 1).0);
@@ -90,15 +90,15 @@ proptest! {
             };
             let before = counter.state.clone();
             let (verdict, change) = counter.take(cost);
-            let Outcome::Refuse(wait) = verdict.outcome else { continue };
+            let VerdictOutcome::Refuse(wait) = verdict.outcome else { continue };
             let Wait::Micros(wait) = wait else {
                 prop_assert_eq!(counter.state.clone(), before);
                 continue;
             };
             let at = |micros| counter.would(counter.at.plus(micros), cost).0.outcome;
-            let admitted = matches!(at(wait), Outcome::Admit { .. });
+            let admitted = matches!(at(wait), VerdictOutcome::Admit { .. });
             prop_assert!(admitted, "after {wait}: {:?}", at(wait));
-            prop_assert_eq!(at(wait - 1), Outcome::Refuse(Wait::Micros(1)));
+            prop_assert_eq!(at(wait - 1), VerdictOutcome::Refuse(Wait::Micros(1)));
             // Mended at most once: the second refusal changes nothing.
             let (again, second) = counter.would(counter.at, cost);
             prop_assert_eq!(again, verdict);
@@ -119,7 +119,7 @@ proptest! {
             let before = counter.would(counter.at, 0).0;
             let (measured, _) = counter.rule.check(counter.state.as_ref(), counter.at, Cost::new(cost));
             let (verdict, _) = counter.take(cost);
-            if cost == 0 || !matches!(verdict.outcome, Outcome::Admit { .. }) {
+            if cost == 0 || !matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
                 continue;
             }
             let ticket = counter.rule.ticket(counter.at, measured, Cost::new(cost));

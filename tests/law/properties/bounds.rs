@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate::clock::Timestamp;
 use tollgate::limit::Ticket;
 use tollgate::limit::rate::{Cost, MAX_SPAN};
-use tollgate::limit::verdict::{Outcome, Verdict, Wait};
+use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 
 /// Does `units` in `micros` stay within `free` + rate * time?
 fn within(units: u64, free: u64, micros: u64, (count, period): (u32, u64)) -> bool {
@@ -49,14 +49,14 @@ impl Textbook {
         let late = self.level - units(free) - self.count * i128::from(max_wait);
         let delay = self.micros(self.level - units(free));
         let outcome = if cost == 0 {
-            Outcome::Admit { delay: 0 }
+            VerdictOutcome::Admit { delay: 0 }
         } else if cost > capacity {
-            Outcome::Refuse(Wait::Never)
+            VerdictOutcome::Refuse(Wait::Never)
         } else if over > 0 || late > 0 {
-            Outcome::Refuse(Wait::Micros(self.micros(over.max(late))))
+            VerdictOutcome::Refuse(Wait::Micros(self.micros(over.max(late))))
         } else {
             self.level += units(cost);
-            Outcome::Admit { delay }
+            VerdictOutcome::Admit { delay }
         };
         let left = (i128::from(capacity) * self.period - self.level) / self.period;
         Verdict {
@@ -83,7 +83,7 @@ proptest! {
             textbook.leak(counter.at);
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict, textbook.take(cost, burst, burst, MAX_SPAN));
-            if matches!(verdict.outcome, Outcome::Admit { .. }) {
+            if matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
                 granted.push((counter.ago(), u64::from(cost)));
             }
         }
@@ -113,7 +113,7 @@ proptest! {
             textbook.leak(counter.at);
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict, textbook.take(cost, queue + burst, burst - 1, max_wait));
-            if let Outcome::Admit { delay } = verdict.outcome && cost > 0 {
+            if let VerdictOutcome::Admit { delay } = verdict.outcome && cost > 0 {
                 prop_assert!(delay <= max_wait);
                 gone.push((counter.ago() + delay, u64::from(cost)));
             }
@@ -151,7 +151,7 @@ proptest! {
             let (measured, _) = counter.rule.check(counter.state.as_ref(), counter.at, cost);
             let ticket = counter.rule.ticket(counter.at, measured, cost);
             let (verdict, _) = counter.take(cost.units());
-            if let Outcome::Admit { delay } = verdict.outcome {
+            if let VerdictOutcome::Admit { delay } = verdict.outcome {
                 held.push((counter.ago() + delay, ticket));
             }
         }
@@ -197,15 +197,15 @@ proptest! {
             let left = start.map_or(period, |start| start + period - now);
             let (verdict, _) = counter.take(cost);
             let expected = if cost > count {
-                Outcome::Refuse(Wait::Never)
+                VerdictOutcome::Refuse(Wait::Never)
             } else if cost > 0 && taken + cost > count {
-                Outcome::Refuse(Wait::Micros(left))
+                VerdictOutcome::Refuse(Wait::Micros(left))
             } else {
                 taken += cost;
                 if cost > 0 {
                     start = start.or(Some(now));
                 }
-                Outcome::Admit { delay: 0 }
+                VerdictOutcome::Admit { delay: 0 }
             };
             prop_assert_eq!(verdict.outcome, expected);
             prop_assert_eq!(verdict.remaining, u64::from(count - taken));

@@ -10,14 +10,15 @@ mod undone;
 mod windows;
 
 use super::numbers::{
-    NOON, SECOND, clock_window, fixed_window, leaky_bucket, sliding_log, sliding_window,
-    token_bucket,
+    NOON, SECOND, clock_window, fixed_window, leaky_bucket, limit, rate, sliding_log,
+    sliding_window, token_bucket,
 };
 use proptest::prelude::*;
+use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, MAX_SPAN, Rate};
 use tollgate::limit::verdict::Verdict;
-use tollgate::limit::{Change, Refunded, Rule, State, Ticket};
+use tollgate::limit::{Change, LeaseSetting, Refund, Rule, State, Ticket};
 
 /// A rule that has been told the beginning of a history.
 struct Counter {
@@ -64,10 +65,16 @@ impl Counter {
 
     fn give_back(&mut self, ticket: Ticket) {
         // Of an open bucket as for a request that was charged just now and goes on nowhere.
-        let refunded = self
-            .rule
-            .undo(self.state.as_ref(), (self.at, self.at), ticket);
+        let refunded = self.refunded(self.at, ticket);
         self.left(refunded);
+    }
+
+    /// What comes back of a charge that was made at `charged` for a request that does not go on.
+    fn refunded(&self, charged: Timestamp, ticket: Ticket) -> Refund {
+        let limit = limit("refunded", (rate(1, SECOND), self.rule.clone()));
+        let limit = Arc::into_inner(limit).unwrap().leasing(LeaseSetting::Off);
+        let ticket = limit.abandoned(ticket, charged);
+        self.rule.refund(self.state.as_ref(), self.at, ticket)
     }
 
     fn renew(&mut self, ticket: Ticket) {
@@ -75,11 +82,11 @@ impl Counter {
         self.left(renewed);
     }
 
-    fn left(&mut self, refunded: Refunded) {
+    fn left(&mut self, refunded: Refund) {
         match refunded {
-            Refunded::Nothing => {}
-            Refunded::Left(change) => self.state = Some(change.update.after(self.state.take())),
-            Refunded::Gone => self.state = None,
+            Refund::Nothing => {}
+            Refund::Left(change) => self.state = Some(change.update.after(self.state.take())),
+            Refund::Gone => self.state = None,
         }
     }
 

@@ -8,10 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::key::{IdField, Sameness};
-use tollgate::limit::dedupe::{Dedupe, RecordState};
+use tollgate::limit::RecordState;
+use tollgate::limit::dedupe::Dedupe;
 use tollgate::limit::rate::Cost;
-use tollgate::limit::verdict::{Outcome, Repeat, Wait};
-use tollgate::limit::{Refunded, Ticket};
+use tollgate::limit::verdict::{Repeat, VerdictOutcome, Wait};
+use tollgate::limit::{Refund, Ticket};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -44,7 +45,7 @@ proptest! {
             let cost = cost + 1;
             let record = records.get(&id).copied();
             let units = Cost::new(cost);
-            let found = limit.check_with_id(&dedupe, record, state.as_ref(), at, (units, std::num::NonZeroU32::MIN));
+            let found = limit.check_with_id(&dedupe, record, state.as_ref(), at, units, std::num::NonZeroU32::MIN);
             if let Some(change) = found.change {
                 state = Some(change.update.after(state));
             }
@@ -112,12 +113,12 @@ proptest! {
                     kept.push((then, cost));
                     continue;
                 }
-                match counter.rule.undo(counter.state.as_ref(), (then, at), ticket) {
-                    Refunded::Nothing => {}
-                    Refunded::Left(change) => {
+                match counter.refunded(then, ticket) {
+                    Refund::Nothing => {}
+                    Refund::Left(change) => {
                         counter.state = Some(change.update.after(counter.state.take()));
                     }
-                    Refunded::Gone => counter.state = None,
+                    Refund::Gone => counter.state = None,
                 }
             }
         }
@@ -126,7 +127,7 @@ proptest! {
         for (then, cost) in kept {
             alone.at = then;
             let (verdict, _) = alone.take(cost);
-            let admitted = matches!(verdict.outcome, Outcome::Admit { .. });
+            let admitted = matches!(verdict.outcome, VerdictOutcome::Admit { .. });
             prop_assert!(admitted, "{cost} at {}", alone.ago());
         }
     }
@@ -146,10 +147,11 @@ proptest! {
         let change = change.unwrap();
         let after = change.update.after(left.clone());
         let ticket = counter.rule.ticket(NOON, measured, Cost::ONE);
-        let undone = match counter.rule.undo(Some(&after), (NOON, NOON), ticket) {
-            Refunded::Nothing => Some(after),
-            Refunded::Left(change) => Some(change.update.after(Some(after))),
-            Refunded::Gone => None,
+        counter.state = Some(after.clone());
+        let undone = match counter.refunded(NOON, ticket) {
+            Refund::Nothing => Some(after),
+            Refund::Left(change) => Some(change.update.after(Some(after))),
+            Refund::Gone => None,
         };
         prop_assert_eq!(undone, left);
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Outcome, Verdict, Wait};
+use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Rule, State};
 
 const BURSTS: [u32; 4] = [1, 2, 3, 20];
@@ -33,12 +33,10 @@ impl Alone {
     fn would(&self, gateway: usize, ahead: u64, cost: u32) -> (Verdict, Option<State>) {
         let (now, cost) = (NOON.plus(self.at + ahead), Cost::new(cost));
         let state = self.states[gateway].as_ref();
-        let (measured, change) = self
-            .limit
-            .check_as_one_of(state, now, (cost, self.gateways));
+        let (measured, change) = self.limit.check_as_one_of(state, now, cost, self.gateways);
         let verdict = self
             .limit
-            .verdict_as_one_of((measured, now), cost, true, self.gateways);
+            .verdict_as_one_of(measured, now, cost, true, self.gateways);
         (verdict, change.map(|change| change.update.after(None)))
     }
 
@@ -49,8 +47,8 @@ impl Alone {
             self.states[gateway] = Some(state);
         }
         match verdict.outcome {
-            Outcome::Admit { delay } => Some(delay),
-            Outcome::Refuse(_) => None,
+            VerdictOutcome::Admit { delay } => Some(delay),
+            VerdictOutcome::Refuse(_) => None,
         }
     }
 }
@@ -91,14 +89,14 @@ proptest! {
             let (verdict, _) = all.would(gateway, 0, cost);
             prop_assert!(verdict.remaining <= u64::from(burst));
             match verdict.outcome {
-                Outcome::Refuse(Wait::Never) => prop_assert!(cost > burst),
-                Outcome::Refuse(Wait::Micros(wait)) => {
-                    let admits = |ahead| matches!(all.would(gateway, ahead, cost).0.outcome, Outcome::Admit { delay: 0 });
+                VerdictOutcome::Refuse(Wait::Never) => prop_assert!(cost > burst),
+                VerdictOutcome::Refuse(Wait::Micros(wait)) => {
+                    let admits = |ahead| matches!(all.would(gateway, ahead, cost).0.outcome, VerdictOutcome::Admit { delay: 0 });
                     prop_assert!(!admits(wait - 1) && admits(wait), "the wait is the least");
                     // So many of one unit would pass as are told to remain, and no more.
                     prop_assert!(cost > 1 || verdict.remaining == 0);
                 }
-                Outcome::Admit { delay } => prop_assert!(delay == 0 && cost <= burst),
+                VerdictOutcome::Admit { delay } => prop_assert!(delay == 0 && cost <= burst),
             }
             if all.take(gateway, cost).is_some() {
                 granted.push((all.at, u64::from(cost)));

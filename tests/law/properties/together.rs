@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate::limit::rate::Cost;
-use tollgate::limit::verdict::{Outcome, Ruling, Wait};
+use tollgate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Mark, Ticket};
 use tollgate::store::{Check, MemoryStore};
 
@@ -27,8 +27,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((0..600_u64, step), 1..80)
 }
 
-fn admits(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Admit { .. })
+fn admits(outcome: VerdictOutcome) -> bool {
+    matches!(outcome, VerdictOutcome::Admit { .. })
 }
 
 proptest! {

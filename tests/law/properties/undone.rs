@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Measured, Outcome, Wait};
-use tollgate::limit::{GivesBack, Limit, Refunded, Rule, State, Ticket};
+use tollgate::limit::verdict::{Measurement, VerdictOutcome, Wait};
+use tollgate::limit::{Limit, Refund, RefundCondition, Rule, State, Ticket};
 
 /// Counters of one limit, as Redis has them.
 struct Shared {
@@ -18,7 +18,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u32) -> Option<Measured> {
+    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u32) -> Option<Measurement> {
         let (measured, change) = limit.check(self.state.as_ref(), at, Cost::new(cost));
         let change = change.filter(|_| measured.wait == Wait::Micros(0))?;
         self.state = Some(change.update.after(self.state.take()));
@@ -28,26 +28,26 @@ impl Shared {
     /// A charge before it is known whether the request goes on.
     fn charge(&mut self, at: Timestamp, cost: u32) -> Option<Ticket> {
         let limit = Arc::clone(&self.limit);
-        let asked = limit.apart().unwrap_or(&limit);
+        let asked = limit.with_history().unwrap_or(&limit);
         let measured = self.take(asked, at, cost)?;
         let ticket = asked.ticket(at, measured, Cost::new(cost));
-        Some(asked.undone(ticket, at))
+        Some(asked.abandoned(ticket, at))
     }
 
     fn undo(&mut self, at: Timestamp, ticket: Ticket) {
         match self.limit.rule.refund(self.state.as_ref(), at, ticket) {
-            Refunded::Nothing => {}
-            Refunded::Left(change) => {
+            Refund::Nothing => {}
+            Refund::Left(change) => {
                 self.state = Some(change.update.after(self.state.take()));
             }
-            Refunded::Gone => self.state = None,
+            Refund::Gone => self.state = None,
         }
     }
 }
 
 /// The same, giving back what failed.
 fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
-    let gives_back = GivesBack {
+    let gives_back = RefundCondition {
         errors: true,
         cancels: true,
     };
@@ -61,7 +61,7 @@ fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), Strin
     for (then, cost) in kept {
         alone.at = then;
         let (verdict, _) = alone.take(cost);
-        if !matches!(verdict.outcome, Outcome::Admit { .. }) {
+        if !matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
             return Err(format!("{cost} at {}: {verdict:?}", alone.ago()));
         }
     }
@@ -90,7 +90,7 @@ proptest! {
             true => giving_back(limit("refunds", rule.clone())),
             false => limit("apart", rule.clone()),
         };
-        prop_assert!(limit.apart().is_some() != refunds);
+        prop_assert!(limit.with_history().is_some() != refunds);
         let mut shared = Shared { limit, state: None };
         let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
         let (mut kept, mut at) = (Vec::new(), NOON);
@@ -137,7 +137,7 @@ proptest! {
         let mut alone = Counter::of(token_bucket(count, period, 60));
         let limit = Arc::clone(&shared.limit);
         // Who is admitted asks beside other slots, too.
-        prop_assert!(shared.take(limit.apart().unwrap_or(&limit), NOON, held).is_some());
+        prop_assert!(shared.take(limit.with_history().unwrap_or(&limit), NOON, held).is_some());
         alone.take(held);
         let mut at = NOON;
         let (mut pending, mut undone) = (VecDeque::new(), 0);
@@ -201,7 +201,7 @@ proptest! {
                     let left = limit.rule.verdict(told, at, Cost::ZERO, true).remaining;
                     let units = if part > 600 { left as u32 } else { 1 + units / 50 };
                     // Who asks about this limit alone asks as the others do once it knows of them.
-                    let asked = if when % 2 == 0 { &limit } else { limit.apart().unwrap() };
+                    let asked = if when % 2 == 0 { &limit } else { limit.with_history().unwrap() };
                     if units > 0 && shared.take(asked, at, units).is_some() {
                         kept.push((at, units));
                     }
@@ -219,7 +219,7 @@ proptest! {
                     let rest = Cost::new(charged - used);
                     if rest > Cost::ZERO {
                         let ticket = limit.rule.ticket(at, measured, rest);
-                        pending.push_back((at.plus(lasting), limit.undone(ticket, at)));
+                        pending.push_back((at.plus(lasting), limit.abandoned(ticket, at)));
                     }
                 }
                 _ => at = at.plus(wait),

@@ -3,7 +3,7 @@
 use super::{Counter, arrivals, in_parts, pause, rates};
 use crate::law::numbers::{NOON, clock_window, sliding_log, sliding_window};
 use proptest::prelude::*;
-use tollgate::limit::verdict::{Outcome, Verdict, Wait};
+use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 
 /// What was granted: when, in microseconds since noon, and how much.
 type Granted = Vec<(u64, u64)>;
@@ -20,8 +20,8 @@ fn densest(granted: &Granted, period: u64) -> u64 {
     (0..granted.len()).map(from).max().unwrap_or(0)
 }
 
-fn refused(wait: u64) -> Outcome {
-    Outcome::Refuse(Wait::Micros(wait))
+fn refused(wait: u64) -> VerdictOutcome {
+    VerdictOutcome::Refuse(Wait::Micros(wait))
 }
 
 /// A window as a textbook has it: all that was granted is kept, and counted anew at each question.
@@ -52,9 +52,9 @@ impl Textbook {
         let (ms, cost) = (micros / 1000, u64::from(cost));
         let fits = |ms| self.used(ms) + cost * self.part <= self.limit * self.part;
         let outcome = if cost > self.limit {
-            Outcome::Refuse(Wait::Never)
+            VerdictOutcome::Refuse(Wait::Never)
         } else if cost == 0 || fits(ms) {
-            Outcome::Admit { delay: 0 }
+            VerdictOutcome::Admit { delay: 0 }
         } else {
             // What counts only grows less while nobody asks: halve the time in which it becomes little enough.
             let (mut early, mut late) = (ms, ms + (self.parts + 1) * self.part);
@@ -67,7 +67,7 @@ impl Textbook {
             }
             refused(late * 1000 - micros)
         };
-        if matches!(outcome, Outcome::Admit { .. }) {
+        if matches!(outcome, VerdictOutcome::Admit { .. }) {
             self.granted.extend((0..cost).map(|_| ms));
         }
         let room = (self.limit * self.part).saturating_sub(self.used(ms));
@@ -104,7 +104,7 @@ proptest! {
             counter.at = counter.at.plus(pause(thousandths, (limit, period)));
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict, textbook.answer(counter.at.micros(), cost));
-            if matches!(verdict.outcome, Outcome::Admit { .. }) {
+            if matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
                 granted.push((counter.ago(), u64::from(cost)));
             }
         }
@@ -137,9 +137,9 @@ proptest! {
             };
             let fits = |at: u64| held(at) + u64::from(cost) <= u64::from(limit);
             let outcome = if cost > limit {
-                Outcome::Refuse(Wait::Never)
+                VerdictOutcome::Refuse(Wait::Never)
             } else if cost == 0 || fits(now) {
-                Outcome::Admit { delay: 0 }
+                VerdictOutcome::Admit { delay: 0 }
             } else {
                 // It comes to fit when one of those that are held leaves.
                 let leave = granted.iter().map(|(then, _)| then + period);
@@ -147,7 +147,7 @@ proptest! {
             };
             let (verdict, _) = counter.take(cost);
             prop_assert_eq!(verdict.outcome, outcome);
-            if cost > 0 && matches!(outcome, Outcome::Admit { .. }) {
+            if cost > 0 && matches!(outcome, VerdictOutcome::Admit { .. }) {
                 granted.push((now, u64::from(cost)));
             }
             let held: u64 = {
@@ -182,13 +182,13 @@ proptest! {
             latest = latest.max(window(now));
             let (verdict, _) = counter.take(cost);
             match verdict.outcome {
-                Outcome::Admit { .. } => granted += u64::from(cost),
-                Outcome::Refuse(Wait::Micros(wait)) => {
+                VerdictOutcome::Admit { .. } => granted += u64::from(cost),
+                VerdictOutcome::Refuse(Wait::Micros(wait)) => {
                     // The wait is the least.
-                    let passes = |at| matches!(counter.would(at, cost).0.outcome, Outcome::Admit { .. });
+                    let passes = |at| matches!(counter.would(at, cost).0.outcome, VerdictOutcome::Admit { .. });
                     prop_assert!(!passes(counter.at.plus(wait - 1)) && passes(counter.at.plus(wait)));
                 }
-                Outcome::Refuse(Wait::Never) => prop_assert!(cost > limit),
+                VerdictOutcome::Refuse(Wait::Never) => prop_assert!(cost > limit),
             }
             prop_assert!(granted <= (latest - first + 1) * u64::from(limit));
         }
@@ -214,10 +214,10 @@ proptest! {
             };
             let left = (window(now) + 1) * period + offset - period - now;
             let outcome = if cost > limit {
-                Outcome::Refuse(Wait::Never)
+                VerdictOutcome::Refuse(Wait::Never)
             } else if cost == 0 || taken(&granted) + u64::from(cost) <= u64::from(limit) {
                 granted.push((now, u64::from(cost)));
-                Outcome::Admit { delay: 0 }
+                VerdictOutcome::Admit { delay: 0 }
             } else {
                 refused(left)
             };

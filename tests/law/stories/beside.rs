@@ -6,7 +6,7 @@ use crate::law::numbers::{
 };
 use crate::law::under_test::{UnderTest, admitted};
 use std::sync::Arc;
-use tollgate::limit::verdict::{Outcome, Ruling};
+use tollgate::limit::verdict::{Ruling, VerdictOutcome};
 use tollgate::limit::{Limit, Mode};
 
 told_to_both! {
@@ -41,7 +41,7 @@ async fn they_have_no_vote_and_are_charged_with_the_request(store: &UnderTest) {
             assert_eq!(decided.decision.ruling, Ruling::Admit { delay: 0 });
             assert_eq!(decided.decision.verdicts.len(), 1);
             let aside = decided.shadows[0];
-            let refuses = matches!(aside.verdict.unwrap().outcome, Outcome::Refuse(_));
+            let refuses = matches!(aside.verdict.unwrap().outcome, VerdictOutcome::Refuse(_));
             assert_eq!(
                 (refuses, aside.charged),
                 (taken > 3, taken <= 3),

@@ -6,8 +6,8 @@ use crate::law::numbers::{
 };
 use crate::law::under_test::{UnderTest, admitted, wait};
 use tollgate::clock::Timestamp;
-use tollgate::limit::bucket::BucketState;
-use tollgate::limit::fixed_window::WindowState;
+use tollgate::limit::BucketState;
+use tollgate::limit::WindowState;
 use tollgate::limit::verdict::{Ruling, Wait};
 use tollgate::limit::{State, Ticket};
 
@@ -200,7 +200,7 @@ async fn editing_back_and_forth_gives_nothing_away(store: &UnderTest) {
         let edition = &editions[turn % editions.len()];
         let (ruling, _) = store.one(NOON, ask(edition, 0)).await;
         assert_eq!(wait(ruling), None);
-        // One microsecond's worth at a time, so that the level stays below every brim.
+        // One microsecond's worth at a time, so that the level stays below every debt ceiling.
         let (_, verdict) = store.one(NOON, ask(&editions[4], 1)).await;
         let now_full = NOON.micros() + verdict.reset;
         assert!(now_full >= full, "turn {turn}");

@@ -145,7 +145,7 @@ async fn a_refund_after_a_reset_gives_nothing(store: &UnderTest) {
     let early = store.take(NOON, ask(&tokens, 5)).await;
     let ticket = store.take(NOON.plus(9 * SECOND), ask(&tokens, 1)).await;
     let at = NOON.plus(9 * SECOND);
-    let ticket = tokens.undone(ticket, at);
+    let ticket = tokens.abandoned(ticket, at);
     store.refund(at, ask(&tokens, 1), ticket).await;
     assert_eq!(store.bytes(&tokens, CLIENT).await, None);
     store.refund(at, ask(&tokens, 5), early).await;

@@ -5,7 +5,7 @@ use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, every, fixed_window, leaky_bucket, limit, token_bucket,
 };
 use crate::law::under_test::{UnderTest, admitted, wait};
-use tollgate::limit::verdict::{Outcome, Ruling, Wait};
+use tollgate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use tollgate::store::Check;
 
 told_to_both! {
@@ -43,7 +43,7 @@ async fn a_refused_request_is_charged_nowhere(store: &UnderTest) {
                 assert_eq!(verdict.remaining, 0);
             } else {
                 // As if the request had not been: the fields of the response say what there is.
-                assert!(matches!(verdict.outcome, Outcome::Admit { .. }));
+                assert!(matches!(verdict.outcome, VerdictOutcome::Admit { .. }));
                 assert_eq!(verdict.reset, 0, "limit {index}, refused at {place}");
                 assert!(verdict.remaining >= 51);
             }
@@ -148,14 +148,14 @@ async fn the_longest_wait_is_named(store: &UnderTest) {
     assert_eq!(decision.ruling, ruling(2, 3600 * SECOND));
     // Each is told its own wait all the same.
     let outcomes: Vec<_> = decision.verdicts.iter().map(|v| v.outcome).collect();
-    let refuse = |wait| Outcome::Refuse(Wait::Micros(wait));
+    let refuse = |wait| VerdictOutcome::Refuse(Wait::Micros(wait));
     assert_eq!(
         outcomes,
         [
             refuse(SECOND),
             refuse(60 * SECOND),
             refuse(3600 * SECOND),
-            Outcome::Admit { delay: 0 },
+            VerdictOutcome::Admit { delay: 0 },
         ]
     );
     let backwards = [all[3], all[1], all[0]];
@@ -203,9 +203,12 @@ async fn the_longest_delay_is_waited(store: &UnderTest) {
         assert_eq!(decision.ruling, Ruling::Admit { delay });
     }
     let delays = store.decide(NOON, &all).await.decision.verdicts;
-    assert_eq!(delays[0].outcome, Outcome::Admit { delay: 400_000 });
-    assert_eq!(delays[1].outcome, Outcome::Admit { delay: 1_333_334 });
-    assert_eq!(delays[2].outcome, Outcome::Admit { delay: 0 });
+    assert_eq!(delays[0].outcome, VerdictOutcome::Admit { delay: 400_000 });
+    assert_eq!(
+        delays[1].outcome,
+        VerdictOutcome::Admit { delay: 1_333_334 }
+    );
+    assert_eq!(delays[2].outcome, VerdictOutcome::Admit { delay: 0 });
 }
 
 async fn a_peek_writes_nothing(store: &UnderTest) {

@@ -9,7 +9,7 @@ use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::source::At;
 use crate::config::value::{field, members};
 use crate::config::vocabulary::ValueShape;
-use crate::key::{OnLeave, Place as CostPlace};
+use crate::key::{MeterPlace as CostPlace, OnLeave};
 use http::HeaderName;
 use toml::de::DeValue;
 

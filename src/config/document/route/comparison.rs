@@ -3,7 +3,7 @@
 use crate::config::outline::{ShownValue, list, show};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule};
-use crate::snapshot::Own;
+use crate::snapshot::StaticReply;
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
 
@@ -47,9 +47,9 @@ pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option
 }
 
 /// Where a redirect leads.
-pub(super) fn shown_redirect(own: Option<&Own>) -> Option<ShownValue> {
+pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
     match own {
-        Some(Own::Redirect { to, status }) => {
+        Some(StaticReply::Redirect { to, status }) => {
             show(format!("{} ({})", to.written(), status.as_u16()))
         }
         _ => show("none"),
@@ -57,9 +57,9 @@ pub(super) fn shown_redirect(own: Option<&Own>) -> Option<ShownValue> {
 }
 
 /// What is answered: the status is shown, a body may be long.
-pub(super) fn shown_respond(own: Option<&Own>) -> Option<ShownValue> {
+pub(super) fn shown_respond(own: Option<&StaticReply>) -> Option<ShownValue> {
     match own {
-        Some(Own::Respond { status, .. }) => Some(ShownValue {
+        Some(StaticReply::Respond { status, .. }) => Some(ShownValue {
             text: status.as_u16().to_string(),
             whole: Some(format!("{own:?}")),
         }),

@@ -5,7 +5,7 @@ mod late;
 
 use super::*;
 use crate::clock::{Clock, Timestamp};
-use crate::key::{KeyTemplate, Missing};
+use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::verdict::Ruling;
@@ -42,7 +42,7 @@ fn limit() -> Arc<Limit> {
     let rule = LeakyBucket::new(rate, NonZeroU32::MIN, QUEUE, 1_000_000);
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Shared,
+        missing: MissingKey::Shared,
         unknown: None,
     };
     let rule = Rule::LeakyBucket(rule);

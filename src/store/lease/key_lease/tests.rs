@@ -1,9 +1,10 @@
 //! What a request is told while nobody asks, by a clock of the test's.
 
 use super::*;
-use crate::key::{KeyTemplate, Missing};
+use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::rate::{Rate, Span};
 use crate::limit::sliding_window::SlidingWindow;
+use crate::limit::verdict::VerdictOutcome;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// When the answer is here.
@@ -19,7 +20,7 @@ fn strict() -> Arc<Limit> {
     let parts = SlidingWindow::new(rate, NonZeroU32::new(5).unwrap(), true);
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Shared,
+        missing: MissingKey::Shared,
         unknown: None,
     };
     let rule = Rule::SlidingWindow(parts);
@@ -45,7 +46,7 @@ fn told(full: u64, later: u64) -> Wait {
         whole: 900_000,
         part: 1000,
     };
-    let refused = Measured::refused(Wait::Micros(full), used);
+    let refused = Measurement::refused(Wait::Micros(full), used);
     let noon = Timestamp::from_micros(1_790_000_000_000_000);
     let answers = Answers::measured(&[order], Decider::Redis, noon, [refused]);
     let sent_order = LeaseOrder { units, sent };
@@ -55,8 +56,8 @@ fn told(full: u64, later: u64) -> Wait {
     let now = answered.plus(later);
     assert!(now < held.paused, "somebody asks");
     match held.pause(now).outcome {
-        Outcome::Refuse(wait) => wait,
-        admitted @ Outcome::Admit { .. } => panic!("{admitted:?}"),
+        VerdictOutcome::Refuse(wait) => wait,
+        admitted @ VerdictOutcome::Admit { .. } => panic!("{admitted:?}"),
     }
 }
 

@@ -87,7 +87,7 @@ impl Cluster {
         slots: SmallVec<[SlotLimits; INLINE_LIMITS]>,
     ) -> Result<Answers, StoreError> {
         let DecisionRequest { clock, refused, .. } = request;
-        let checks = &apart(request.checks, Limit::apart)[..];
+        let checks = &apart(request.checks, Limit::with_history)[..];
         let questions = slots.into_iter().map(|limits| {
             let mut question = SlotQuestion {
                 limits,

@@ -1,7 +1,7 @@
 //! A request that leaves while its decision is under way keeps nothing that only who goes on can use.
 
 use super::support::{Client, Server, concurrency, leaky_bucket, limit, token_bucket, until_up};
-use crate::limit::{GivesBack, Limit};
+use crate::limit::{Limit, RefundCondition};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
 use crate::store::settings::StoreSettings;
@@ -62,7 +62,7 @@ async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
         let limit = Arc::into_inner(limit).unwrap();
         Arc::new(limit.giving_back(gives_back))
     };
-    let cancels = GivesBack {
+    let cancels = RefundCondition {
         errors: false,
         cancels: true,
     };
@@ -73,7 +73,7 @@ async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
             false,
         ),
         (giving(cancels), false),
-        (giving(GivesBack::default()), true),
+        (giving(RefundCondition::default()), true),
     ] {
         for answered in [false, true] {
             leave(&server, &store, &limit, answered).await;

@@ -241,7 +241,7 @@ async fn a_refund_restores_what_a_peek_saw() {
         key: check.key,
         ticket: check
             .limit
-            .undone(granted.ticket(index, check).unwrap(), NOW),
+            .abandoned(granted.ticket(index, check).unwrap(), NOW),
     });
     store.at(NOW).refund(refunds);
     store.settle().await;

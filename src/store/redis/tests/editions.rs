@@ -4,9 +4,9 @@ use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use crate::key::{IdField, Meter, OnLeave, Place, Sameness};
+use crate::key::{IdField, Meter, MeterPlace, OnLeave, Sameness};
 use crate::limit::dedupe::Dedupe;
-use crate::limit::{GivesBack, Limit, Mode, Rule, Unit};
+use crate::limit::{Limit, Mode, RefundCondition, Rule, Unit};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         rules.map(charged_once).collect()
     };
     let refunds = |limits: Vec<Arc<Limit>>| {
-        let gives_back = GivesBack {
+        let gives_back = RefundCondition {
             errors: true,
             cancels: true,
         };
@@ -135,7 +135,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
     .concat();
     let metered = |limits: Vec<Arc<Limit>>, max: u32| {
         let header = HeaderName::from_static("x-units");
-        let place = Place::Header(header);
+        let place = MeterPlace::Header(header);
         let limits = limits.into_iter();
         let one = |limit| {
             let place = place.clone();

@@ -98,7 +98,7 @@ async fn as_in_memory(servers: &Servers) {
                     continue;
                 };
                 let (limit, key) = (check.limit, check.key);
-                let ticket = limit.undone(ticket, now);
+                let ticket = limit.abandoned(ticket, now);
                 memory.refund_at(limit, key, ticket, now);
                 store.at(now).refund([Refund { limit, key, ticket }]);
             }

@@ -1,10 +1,11 @@
 //! A store by the pure functions alone: what Redis and the scripts are held against.
 
 use crate::clock::Timestamp;
-use crate::limit::dedupe::{Checked, RecordState};
+use crate::limit::RecordState;
+use crate::limit::dedupe::DedupeCheck;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measured, Wait};
-use crate::limit::{Change, Limit, Mode, Refunded, State, Ticket};
+use crate::limit::verdict::{Measurement, Wait};
+use crate::limit::{Change, Limit, Mode, Refund, State, Ticket};
 use crate::store::answers::Measurements;
 use crate::store::check::Check;
 use std::collections::HashMap;
@@ -32,21 +33,21 @@ fn checked(
     state: Option<&State>,
     (now, cost): (Timestamp, Cost),
     chosen: Option<u64>,
-) -> (Measured, Option<Change>) {
+) -> (Measurement, Option<Change>) {
     let (measured, change) = limit.check(state, now, cost);
     let takes = measured.wait == Wait::Micros(0) && cost > Cost::ZERO;
     let (Some(rule), Some(chosen), true) = (limit.rule.holds(), chosen, takes) else {
         return (measured, change);
     };
     let granted = measured.granted;
-    let taken = (granted.unwrap_or(cost), chosen);
+    let taken = granted.unwrap_or(cost);
     let leases = match state {
-        Some(State::Leases(leases)) => Some(&**leases),
+        Some(State::Slots(leases)) => Some(&**leases),
         _ => None,
     };
-    let (numbered, change) = rule.check_numbered(leases, now, taken);
+    let (numbered, change) = rule.check_numbered(leases, now, taken, chosen);
     (
-        Measured {
+        Measurement {
             granted,
             ..numbered
         },
@@ -85,7 +86,7 @@ impl Model {
         checks: &[Asked<'_>],
         chosen: Option<u64>,
     ) -> Measurements {
-        let checked: Vec<Checked> = checks
+        let checked: Vec<DedupeCheck> = checks
             .iter()
             .map(|(key, record, check)| {
                 let Check { limit, cost, .. } = *check;
@@ -97,18 +98,19 @@ impl Model {
                         record,
                         state.as_ref(),
                         now,
-                        (cost, std::num::NonZeroU32::MIN),
+                        cost,
+                        std::num::NonZeroU32::MIN,
                     );
                 }
                 let (measured, change) = checked(limit, state.as_ref(), (now, cost), chosen);
-                Checked {
+                DedupeCheck {
                     measured,
                     change,
                     record: None,
                 }
             })
             .collect();
-        let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);
+        let admitted = |measured: &Measurement| measured.wait == Wait::Micros(0);
         let all_admit = |of: &dyn Fn(&Limit) -> bool| {
             let mut all = checks.iter().zip(&checked);
             all.all(|((.., check), one)| !of(check.limit) || admitted(&one.measured))
@@ -151,21 +153,20 @@ impl Model {
         let state = self.state(key, limit);
         let refunded = match how {
             How::Renew => limit.rule.renew(state.as_ref(), now, ticket),
-            How::Refund => limit.rule.refund(state.as_ref(), now, ticket),
-            How::Settle => limit.rule.settle(state.as_ref(), now, ticket),
+            How::Refund | How::Settle => limit.rule.refund(state.as_ref(), now, ticket),
         };
-        if refunded != Refunded::Nothing
+        if refunded != Refund::Nothing
             && let Some(record) = record
         {
             self.stored.remove(record);
         }
         match refunded {
-            Refunded::Nothing => 0,
-            Refunded::Left(change) => {
+            Refund::Nothing => 0,
+            Refund::Left(change) => {
                 self.keep(key, limit, now, change);
                 1
             }
-            Refunded::Gone => {
+            Refund::Gone => {
                 self.stored.remove(key);
                 2
             }

@@ -3,10 +3,10 @@
 use super::support::{
     Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
 };
-use crate::key::{Meter, OnLeave, Place};
+use crate::key::{Meter, MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::limit::{GivesBack, Limit, Ticket};
+use crate::limit::{Limit, RefundCondition, Ticket};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
 use crate::store::reservation::Refund;
@@ -230,11 +230,11 @@ const HOUR: u64 = 3_600_000_000;
 
 /// Every kind that gives back and settles, of a thousand units an hour.
 fn thousands() -> Vec<Arc<Limit>> {
-    let gives_back = GivesBack {
+    let gives_back = RefundCondition {
         errors: true,
         cancels: true,
     };
-    let place = Place::Header(http::HeaderName::from_static("x-units"));
+    let place = MeterPlace::Header(http::HeaderName::from_static("x-units"));
     let rules = [
         ("tokens", token_bucket(1, HOUR, 1000)),
         ("window", fixed_window(1000, HOUR)),

@@ -1,6 +1,6 @@
 //! Limits and servers for the tests of this room.
 
-use crate::key::{KeyTemplate, Missing};
+use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::calendar::Calendar;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
@@ -101,7 +101,7 @@ pub(crate) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
 pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
-        missing: Missing::Refuse,
+        missing: MissingKey::Refuse,
         unknown: None,
     };
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))

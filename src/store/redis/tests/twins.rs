@@ -10,7 +10,7 @@ use super::support::Server;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measured, Repeat, Wait};
+use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
 use crate::store::answers::Answers;
 use crate::store::check::Check;
@@ -168,7 +168,7 @@ impl History {
                 if let Some(ticket) = decided.ticket(index, check) {
                     // Some are charged for requests that others refuse then.
                     let ticket = if self.random.bool() {
-                        check.limit.undone(ticket, now)
+                        check.limit.abandoned(ticket, now)
                     } else {
                         ticket
                     };
@@ -327,9 +327,9 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
         for (index, (expected, value)) in expected.into_iter().zip(values).enumerate() {
             match &expected {
                 Expected::StoreDecision(_, all) => {
-                    let refused = |m: &&Measured| m.wait != Wait::Micros(0);
+                    let refused = |m: &&Measurement| m.wait != Wait::Micros(0);
                     refusals += all.iter().flatten().filter(refused).count();
-                    let repeats = |m: &&Measured| m.repeat == Repeat::Free;
+                    let repeats = |m: &&Measurement| m.repeat == Repeat::Free;
                     free += all.iter().flatten().filter(repeats).count();
                 }
                 Expected::Refunded(all) => {

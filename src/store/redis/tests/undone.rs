@@ -6,7 +6,7 @@ use super::masters::{admitted, key_on};
 use super::support::{fixed_window, leaky_bucket, limit, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
-use crate::limit::{Leasing, Limit};
+use crate::limit::{LeaseSetting, Limit};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) async fn refusals_take_nothing(servers: &Servers) {
     let store = servers.store().await;
     let unleased = |limit: Arc<Limit>| {
         let limit = Arc::into_inner(limit).unwrap();
-        Arc::new(limit.leasing(Leasing::Off))
+        Arc::new(limit.leasing(LeaseSetting::Off))
     };
     let shared = [
         limit("tokens", token_bucket(900, DAY, 900)),

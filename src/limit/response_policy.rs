@@ -1,17 +1,17 @@
 //! What a limit tells clients: under which name it appears, and how it refuses them.
 
 use super::Limit;
-use crate::key::{Caller, Found};
+use crate::key::{Caller, KeyOutcome};
 use std::sync::Arc;
 
 /// What a limit tells clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answers {
+pub struct ResponsePolicy {
     /// Its name on the wire, where that is not the one in the file.
     pub public_name: Option<Arc<str>>,
     /// The HTTP status of a refusal, from 400 to 599.
     pub refusal: u16,
-    /// The HTTP status for who lacks the key, likewise.
+    /// The HTTP status for a request without the key, from 400 to 599.
     pub keyless: u16,
     /// What becomes of CORS preflights.
     pub preflights: Preflights,
@@ -27,7 +27,7 @@ pub enum Preflights {
     Counted,
 }
 
-impl Default for Answers {
+impl Default for ResponsePolicy {
     fn default() -> Self {
         Self {
             public_name: None,
@@ -41,14 +41,14 @@ impl Default for Answers {
 impl Limit {
     /// The same, telling clients this.
     #[must_use]
-    pub fn telling(self, answers: Answers) -> Self {
+    pub fn telling(self, answers: ResponsePolicy) -> Self {
         Self { answers, ..self }.named()
     }
 
     /// Appends the key of a preflight that is free of it: on a counter of its own, by the limit's numbers. What is in flight is
-    /// what it is, and counted with all else, where it can be told whose it is.
+    /// what it is, and counted with all else, where the preflight says whose it is.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
-        let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == Found::Key;
+        let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
         if !is_told {
             self.by.write_preflight(caller, out);
         }

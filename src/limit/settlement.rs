@@ -1,19 +1,18 @@
 //! Costs that are known only afterwards: a request is charged an estimate, and what was too much or too little is settled.
 //!
-//! What was too much comes back (`settle`). What was too little is charged without being asked, so that a counter may hold
-//! more than its limit: a debt, for which everybody waits who comes after. Windows and logs hold any count; a bucket holds
-//! a debt up to its brim. The further charge is made by a limit of the same counters that has room for all of it.
+//! What was too much comes back ([`Rule::refund`]). What was too little is charged without being asked, so that a counter may hold
+//! more than its limit: a debt, for which all later requests wait. Windows and logs hold any count; a bucket holds
+//! a debt up to its debt ceiling. The further charge is made by a limit of the same counters that has room for all of it.
 
-use super::bucket::{self, BucketState};
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Rate, Span};
 use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
-use super::{Change, ClockWindow, Limit, Mark, Refunded, Rule, State, Ticket};
+use super::{ClockWindow, Limit, Rule};
 use crate::clock::Timestamp;
-use crate::key::{IdField, KeyTemplate, Meter, Missing, Sameness};
+use crate::key::{IdField, KeyTemplate, Meter, MissingKey, Sameness};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -25,20 +24,20 @@ impl Limit {
     #[must_use]
     pub fn metered(mut self, meter: Meter) -> Self {
         let room = debt(self.rule.most(), self.cost, meter.max);
-        self.rule = self.rule.with_brim(self.rate, room);
+        self.rule = self.rule.with_debt_ceiling(self.rate, room);
         self.meter = Some(meter);
-        self.trails = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
+        self.history = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
         self.block = self.block_of(self.cost, Timestamp::default());
         self
     }
 
-    /// What charges the counters of this limit beyond what it admits: all that fits below the brim of a debt.
+    /// What charges the counters of this limit beyond what it admits: all that fits below the debt ceiling.
     #[must_use]
     pub fn overdraft(&self) -> Option<&Arc<Self>> {
         self.meter.as_ref()?;
         let made = self.overdraft.get_or_init(|| {
             let rule = self.rule.without_bound()?;
-            // Who has heard no answer charges again, by the same id.
+            // A charge that had no answer is made again by the same id.
             let once = Dedupe {
                 field: IdField(HeaderName::from_static("tollgate-charge")),
                 ttl: REMEMBERED,
@@ -56,11 +55,11 @@ impl Limit {
         made.as_ref()
     }
 
-    /// Another rule of the same counters, for the gateway's own use: nobody is told of it, nobody is counted by it.
+    /// Another rule of the same counters, for the gateway's own use: no client sees it, and no request is counted by it.
     pub(super) fn alike(&self, rule: Rule) -> Self {
         let by = KeyTemplate {
             parts: Vec::new(),
-            missing: Missing::Shared,
+            missing: MissingKey::Shared,
             unknown: None,
         };
         Self {
@@ -69,7 +68,7 @@ impl Limit {
             scope: self.scope,
             mode: self.mode,
             id: self.id,
-            trails: self.trails,
+            history: self.history,
             on_down: self.on_down,
             group: self.group.clone(),
             with: self.with.clone(),
@@ -99,31 +98,31 @@ impl Rule {
 
     /// The same with room for a debt of so many units, or as many as can be computed with exactly.
     #[must_use]
-    fn with_brim(self, rate: Rate, debt: u64) -> Self {
-        let brim = |most: u64, one: super::rate::Interval| {
+    fn with_debt_ceiling(self, rate: Rate, debt: u64) -> Self {
+        let debt_ceiling = |most: u64, one: super::rate::Interval| {
             let units = most.saturating_add(debt).min(rate.most_units()).max(most);
             one.times(units)
         };
         match self {
             Self::TokenBucket(rule) => Self::TokenBucket(TokenBucket {
-                brim: brim(u64::from(rule.burst.get()), rule.interval),
+                debt_ceiling: debt_ceiling(u64::from(rule.burst.get()), rule.interval),
                 ..rule
             }),
             Self::LeakyBucket(rule) if rule.queue == 0 => Self::LeakyBucket(LeakyBucket {
-                brim: brim(u64::from(rule.burst.get()), rule.interval),
+                debt_ceiling: debt_ceiling(u64::from(rule.burst.get()), rule.interval),
                 ..rule
             }),
             other => other,
         }
     }
 
-    /// The rule that lets everything into the same counters, up to the brim.
+    /// The rule that lets everything into the same counters, up to the debt ceiling.
     fn without_bound(&self) -> Option<Self> {
-        let bucket = |of: LeakyBucket, brim: Span| {
+        let bucket = |of: LeakyBucket, debt_ceiling: Span| {
             Some(Self::LeakyBucket(LeakyBucket {
-                capacity: brim,
-                latest: brim,
-                brim,
+                capacity: debt_ceiling,
+                latest: debt_ceiling,
+                debt_ceiling,
                 ..of
             }))
         };
@@ -138,11 +137,11 @@ impl Rule {
                     capacity: rule.capacity,
                     free,
                     latest: free,
-                    brim: rule.brim,
+                    debt_ceiling: rule.debt_ceiling,
                 };
-                bucket(of, rule.brim)
+                bucket(of, rule.debt_ceiling)
             }
-            Self::LeakyBucket(rule) if rule.queue == 0 => bucket(*rule, rule.brim),
+            Self::LeakyBucket(rule) if rule.queue == 0 => bucket(*rule, rule.debt_ceiling),
             Self::FixedWindow(rule) => Some(Self::FixedWindow(FixedWindow {
                 limit: u32::MAX,
                 ..*rule
@@ -161,58 +160,6 @@ impl Rule {
                 }))
             }
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => None,
-        }
-    }
-
-    /// Gives back the cost of `ticket`, by which its charge was too much, whoever was charged since.
-    #[must_use]
-    pub fn settle(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
-        let interval = match self {
-            Self::TokenBucket(rule) => rule.interval,
-            Self::LeakyBucket(rule) if rule.queue == 0 => rule.interval,
-            Self::FixedWindow(_) | Self::ClockWindow(_) | Self::SlidingWindow(_) => {
-                return self.refund(state, now, ticket);
-            }
-            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => {
-                return Refunded::Nothing;
-            }
-        };
-        let (Some(state), Mark::Trailed(mark)) = (state, ticket.mark) else {
-            return Refunded::Nothing;
-        };
-        let Some(bucket) = state.bucket() else {
-            return Refunded::Nothing;
-        };
-        let is_comparable = |of| bucket::is_comparable(of, interval);
-        if !is_comparable(bucket) || !is_comparable(mark.was) {
-            return Refunded::Nothing;
-        }
-        let level = bucket::level(
-            Some(bucket),
-            now,
-            interval,
-            Span {
-                whole: u64::MAX,
-                part: 0,
-            },
-        )
-        .span;
-        let less = interval.times(u64::from(ticket.cost.units()));
-        let back = mark.back(less, state.trail(), now, interval);
-        if level == Span::default() || back == Span::default() {
-            return Refunded::Nothing;
-        }
-        match interval
-            .sub(level, back)
-            .filter(|left| *left > Span::default())
-        {
-            None => Refunded::Gone,
-            Some(left) => {
-                let bucket = BucketState::at_level(now, left, interval);
-                let trail = state.trail().map(|trail| trail.less(back, now));
-                let state = State::of_bucket(bucket, trail);
-                Refunded::Left(Change::put(state, bucket.ends()))
-            }
         }
     }
 }

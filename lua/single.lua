@@ -1,13 +1,12 @@
--- one.lua: what a request with one limit is answered, which most have; and the call that carries only such a one, as
+-- single.lua: what a request with one limit is answered, which most have; and the call that carries only such a one, as
 -- most do. Its reply is decide.lua's.
 
 -- Most requests have one limit: no tables.
 local function one(key)
-  local wait, whole, part, new, life, wrong, more = check(key)
+  local wait, whole, part, new, life, wrong, granted, back, id = check(key)
   if new and not wrong then wrong = write(key, new, life) end
   if wrong then return failed(1, wrong) end
-  if more then return pack(">BddI4", 0, wait, whole, part) .. more end
-  return pack(">BddI4", 0, wait, whole, part)
+  return answer(wait, whole, part, granted, back, id)
 end
 
 -- And most calls one request.

@@ -1,12 +1,12 @@
--- beat.lua: which gateways are there. Each tells it every few seconds, and is told how many there are.
+-- heartbeat.lua: which gateways are there. Each reports every few seconds, and hears how many there are.
 --
 -- KEYS[1]   all of them: for each its name, eight bytes, and when it was last heard of, a double, microseconds
--- ARGV[1]   the name of the one who tells
+-- ARGV[1]   the name of the gateway that reports
 -- ARGV[2]   for how long a sign of life holds, in microseconds
 -- ARGV[3]   "1", or "0" when it goes
 -- reply     how many there are, four bytes
 --
--- Not a sorted set, though it is one: a user who may do what the limits need needs no further permission.
+-- Not a sorted set, though it is one: a user that may do what the limits need needs no further permission.
 local me, life = ARGV[1], tonumber(ARGV[2])
 local time = redis.call("TIME")
 local now = time[1] * 1000000 + time[2]

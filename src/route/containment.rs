@@ -41,7 +41,7 @@ impl PathPattern {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
-                // In any case it takes paths that only a more general pattern would take: somebody else's, perhaps.
+                // In any case it takes paths that only a more general pattern would take, perhaps of another owner.
                 (Some(Segment::Folded(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) && !has_case(one) => {}
                 (
@@ -77,13 +77,14 @@ impl PathPattern {
         }
     }
 
-    /// As a person is told of it: with a word where case means nothing.
+    /// As people read it: with a word where case means nothing.
     #[must_use]
     pub fn told(&self) -> String {
         let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));
-        match self.segments.iter().any(folded) {
-            true => format!("{self} in any case"),
-            false => self.to_string(),
+        if self.segments.iter().any(folded) {
+            format!("{self} in any case")
+        } else {
+            self.to_string()
         }
     }
 
@@ -122,13 +123,13 @@ fn spelled(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Rule, Table};
+    use super::super::{RequestView, Rule, Table};
     use super::*;
     use http::{HeaderMap, Method};
 
     struct Nothing(HeaderMap);
 
-    impl Asked for Nothing {
+    impl RequestView for Nothing {
         fn fields(&self) -> &HeaderMap {
             &self.0
         }

@@ -3,7 +3,9 @@
 
 use super::client_ip::Trust;
 use super::cookie::Cookies;
-use super::{Caller, Content, Found, KeyTemplate, Location, Mask, Missing, NoIdentity, Part};
+use super::{
+    Caller, Content, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey, NoIdentity,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -74,7 +76,12 @@ pub fn request(bytes: &[u8]) -> usize {
         identity: &NoIdentity,
         content: Content::Absent,
     };
-    let missing = [Missing::Refuse, Missing::Ip, Missing::Skip, Missing::Shared];
+    let missing = [
+        MissingKey::Refuse,
+        MissingKey::Ip,
+        MissingKey::Skip,
+        MissingKey::Shared,
+    ];
     let mut keys = 0;
     for template in templates().flat_map(|parts| missing.map(|missing| (parts.clone(), missing))) {
         let (parts, missing) = template;
@@ -93,7 +100,7 @@ pub fn request(bytes: &[u8]) -> usize {
 fn made(template: &KeyTemplate, caller: &Caller<'_>) -> bool {
     let mut key = b"before".to_vec();
     let found = template.write(caller, &mut key);
-    let found = matches!(found, Found::Key);
+    let found = matches!(found, KeyOutcome::Key);
     let written = key.strip_prefix(b"before").unwrap_or_default();
     assert!(
         found || written.is_empty(),
@@ -107,31 +114,31 @@ fn made(template: &KeyTemplate, caller: &Caller<'_>) -> bool {
 }
 
 /// Every part alone, and all of them together.
-fn templates() -> impl Iterator<Item = Vec<Part>> {
-    let header = |secret| Part::Header {
+fn templates() -> impl Iterator<Item = Vec<KeyPart>> {
+    let header = |secret| KeyPart::Header {
         name: HeaderName::from_static("x-a"),
         secret,
     };
-    let query = |secret| Part::Query {
+    let query = |secret| KeyPart::Query {
         name: "q".into(),
         secret,
     };
     let all = vec![
-        Part::Ip(Mask::DEFAULT),
+        KeyPart::Ip(Mask::DEFAULT),
         header(false),
         header(true),
-        Part::Header {
+        KeyPart::Header {
             name: http::header::AUTHORIZATION,
             secret: true,
         },
-        Part::Cookie("c".into()),
+        KeyPart::Cookie("c".into()),
         query(false),
         query(true),
-        Part::Path("id".into()),
-        Part::Method,
-        Part::Host,
-        Part::Route,
+        KeyPart::Path("id".into()),
+        KeyPart::Method,
+        KeyPart::Host,
+        KeyPart::Route,
     ];
-    let alone: Vec<Vec<Part>> = all.iter().map(|part| vec![part.clone()]).collect();
+    let alone: Vec<Vec<KeyPart>> = all.iter().map(|part| vec![part.clone()]).collect();
     alone.into_iter().chain([all])
 }

@@ -1,6 +1,6 @@
 //! Whom a limit does not hold for.
 
-use super::{Caller, Doubt, Group, Standing};
+use super::{Caller, Doubt, Group, Memberships};
 use http::Method;
 use ipnet::IpNet;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Requests that a limit does not count, by any of their sides.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Exempt {
+pub struct Exemption {
     /// Where their clients are, after trusted hops.
     pub networks: Vec<IpNet>,
     /// Their methods, exactly these.
@@ -19,7 +19,7 @@ pub struct Exempt {
     pub groups: Vec<Arc<Group>>,
 }
 
-impl Exempt {
+impl Exemption {
     /// Is `caller` one of them, whichever groups it may be in?
     #[must_use]
     pub fn covers(&self, caller: &Caller<'_>) -> bool {
@@ -37,7 +37,7 @@ impl Exempt {
     /// When an upstream may read what a group goes by otherwise.
     pub fn group<'a>(
         &'a self,
-        standing: &mut Standing<'a>,
+        standing: &mut Memberships<'a>,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
     ) -> Result<Option<&'a Arc<Group>>, Doubt<'a>> {
@@ -71,7 +71,7 @@ impl Exempt {
 }
 
 /// `10.0.0.0/8, OPTIONS, /healthz, group internal`.
-impl fmt::Display for Exempt {
+impl fmt::Display for Exemption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let networks = self.networks.iter().map(IpNet::to_string);
         let methods = self.methods.iter().map(Method::to_string);

@@ -1,8 +1,12 @@
 //! Keys: framed, bounded, and the same for what is the same.
 
 use super::*;
+use crate::key::cookie::Cookies;
+use crate::key::{Content, Location, Mask, NoIdentity};
+use http::{HeaderMap, HeaderName, Method};
+use std::borrow::Cow;
 
-fn template(parts: Vec<Part>, missing: Missing) -> KeyTemplate {
+fn template(parts: Vec<KeyPart>, missing: MissingKey) -> KeyTemplate {
     KeyTemplate {
         parts,
         missing,
@@ -10,8 +14,8 @@ fn template(parts: Vec<Part>, missing: Missing) -> KeyTemplate {
     }
 }
 
-fn header(name: &'static str) -> Part {
-    Part::Header {
+fn header(name: &'static str) -> KeyPart {
+    KeyPart::Header {
         name: HeaderName::from_static(name),
         secret: false,
     }
@@ -60,7 +64,7 @@ fn key_in(
         identity: &NoIdentity,
         content: Content::Absent,
     };
-    (template.write(&caller, &mut out) == Found::Key).then(|| String::from_utf8(out).unwrap())
+    (template.write(&caller, &mut out) == KeyOutcome::Key).then(|| String::from_utf8(out).unwrap())
 }
 
 fn fields(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -73,7 +77,7 @@ fn fields(pairs: &[(&'static str, &str)]) -> HeaderMap {
 
 #[test]
 fn no_value_imitates_a_separator_or_a_substitute() {
-    let two = template(vec![header("a"), header("b")], Missing::Shared);
+    let two = template(vec![header("a"), header("b")], MissingKey::Shared);
     let left = key_of(&two, &fields(&[("a", "x|y"), ("b", "z")]));
     let right = key_of(&two, &fields(&[("a", "x"), ("b", "y|z")]));
     assert_ne!(left, right);
@@ -83,7 +87,7 @@ fn no_value_imitates_a_separator_or_a_substitute() {
     let absent = key_of(&two, &fields(&[("a", "x")]));
     let forged = key_of(&two, &fields(&[("a", "x"), ("b", "%none")]));
     assert_ne!(absent, forged);
-    let by_ip = template(vec![header("a")], Missing::Ip);
+    let by_ip = template(vec![header("a")], MissingKey::Ip);
     let substitute = key_of(&by_ip, &fields(&[]));
     let forged = key_of(&by_ip, &fields(&[("a", "%ip=203.0.113.9")]));
     assert_eq!(substitute.as_deref(), Some("%ip=203.0.113.9"));
@@ -92,7 +96,7 @@ fn no_value_imitates_a_separator_or_a_substitute() {
 
 #[test]
 fn empty_is_absent_and_repeats_are_one_value() {
-    let one = template(vec![header("a")], Missing::Skip);
+    let one = template(vec![header("a")], MissingKey::Skip);
     assert_eq!(key_of(&one, &fields(&[("a", " ")])), None);
     let repeated = fields(&[("a", "x"), ("a", " x ")]);
     assert_eq!(key_of(&one, &repeated).as_deref(), Some("x"));
@@ -107,19 +111,19 @@ fn empty_is_absent_and_repeats_are_one_value() {
 
 #[test]
 fn secrets_and_long_values_are_digested() {
-    let secret = Part::Header {
+    let secret = KeyPart::Header {
         name: HeaderName::from_static("x-api-key"),
         secret: true,
     };
     let key = key_of(
-        &template(vec![secret], Missing::Skip),
+        &template(vec![secret], MissingKey::Skip),
         &fields(&[("x-api-key", "hunter2")]),
     )
     .unwrap();
     assert!(key.starts_with("%sha=") && !key.contains("hunter2") && key.len() == 37);
     let long = "x".repeat(8192);
     let key = key_of(
-        &template(vec![header("a")], Missing::Skip),
+        &template(vec![header("a")], MissingKey::Skip),
         &fields(&[("a", &long)]),
     )
     .unwrap();
@@ -128,7 +132,7 @@ fn secrets_and_long_values_are_digested() {
 
 #[test]
 fn addresses_count_by_network() {
-    let mask = template(vec![Part::Ip(Mask { v4: 24, v6: 64 })], Missing::Skip);
+    let mask = template(vec![KeyPart::Ip(Mask { v4: 24, v6: 64 })], MissingKey::Skip);
     assert_eq!(
         key_of(&mask, &HeaderMap::new()).as_deref(),
         Some("203.0.113.0/24")
@@ -148,7 +152,7 @@ fn addresses_count_by_network() {
 
 #[test]
 fn cookies_are_found_in_any_line_and_only_as_digests() {
-    let cookie = template(vec![Part::Cookie("sid".into())], Missing::Skip);
+    let cookie = template(vec![KeyPart::Cookie("sid".into())], MissingKey::Skip);
     let key = |lines: &[&str]| {
         let lines: Vec<_> = lines.iter().map(|line| ("cookie", *line)).collect();
         key_of(&cookie, &fields(&lines))
@@ -179,12 +183,12 @@ fn cookies_are_found_in_any_line_and_only_as_digests() {
 
 #[test]
 fn query_parameters_are_compared_decoded() {
-    let query = |secret| Part::Query {
+    let query = |secret| KeyPart::Query {
         name: "client id".into(),
         secret,
     };
     let key = |secret, text: &str| {
-        let by = template(vec![query(secret)], Missing::Skip);
+        let by = template(vec![query(secret)], MissingKey::Skip);
         key_in(&by, &Method::GET, &HeaderMap::new(), Some(text))
     };
     for same in [
@@ -211,8 +215,8 @@ fn query_parameters_are_compared_decoded() {
 #[test]
 fn methods_hosts_and_paths_are_always_there() {
     let by = template(
-        vec![Part::Method, Part::Host, Part::Path("id".into())],
-        Missing::Skip,
+        vec![KeyPart::Method, KeyPart::Host, KeyPart::Path("id".into())],
+        MissingKey::Skip,
     );
     assert!(!by.can_be_absent());
     let key = |method: &str| {

@@ -1,0 +1,49 @@
+-- settlement.lua: a bucket whose charges are settled later: how far it has been drained by itself must be known then.
+-- Twins: src/limit/history.rs, src/limit/settlement.rs.
+--
+-- block     13, the limit's own block
+-- answers   as the limit's own block does; where all of the cost is charged, with what had been given back until then
+
+local function with_history(key, check)
+  at = at + 1
+  local held, found, back = history(ask("GET", key))
+  local wait, whole, part, new, life, wrong, granted = check(key)
+  if not new or wrong then return wait, whole, part, new, life, wrong, granted end
+  -- Brought to the debt ceiling it is another history.
+  if not held or held <= now or unpack(">d", new) < held then found, back = now, 0 end
+  new = new .. pack(">dd", found, back)
+  if wait > 0 or granted then back = nil end
+  return wait, whole, part, new, life, nil, granted, back
+end
+
+-- == refund ==
+-- Block: 2, the ticket's instant and its part, when it was charged, what had been given back until then, the whole charge
+-- and its part, what was too much and its part, den.
+--
+-- What a charge was too much comes back, whichever requests came after it; but not the time for which the bucket would have been
+-- empty without it. Its level was never lower since than what is left of the charge itself; nor, where the bucket was not
+-- found empty since, than what is left of the level after the charge, less what was given back to others.
+local function settle(key, state)
+  local _, was, was_part, taken, before, full, full_part, less, less_part, den, past = unpack(">Bddddddddd", blocks, at)
+  at = past
+  local held, part = instant(state, den)
+  if not held or held < now or (held == now and part == 0) then return "\0" end
+  local back, back_part = taken + full - now, full_part
+  local _, found, gone = history(state)
+  if found and taken >= found and gone >= before then
+    local left, left_part = was - now - (gone - before), was_part
+    if left > back or (left == back and left_part > back_part) then back, back_part = left, left_part end
+  end
+  if back > less or (back == less and back_part > less_part) then back, back_part = less, less_part end
+  if back < 0 or (back == 0 and back_part == 0) then return "\0" end
+  held, part = minus(held, part, back, back_part, den)
+  if held < now or (held == now and part == 0) then return drop(key) end
+  local bytes = part == 0 and pack(">d", held) or pack(">dI4I4", held, part, den)
+  if found then
+    gone = gone + back + (back_part > 0 and 1 or 0)
+    -- More than is counted exactly: another history.
+    if gone >= 9007199254740992 then found, gone = now, 0 end
+    bytes = bytes .. pack(">dd", found, gone)
+  end
+  return put(key, bytes, held - now + (part > 0 and 1 or 0))
+end

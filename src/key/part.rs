@@ -1,0 +1,210 @@
+//! Writes one part of a key, and reads what a written part stands for.
+
+use super::address::AddressText;
+use super::{Caller, Digest, KeyPart, Mask, credential, digest, query};
+use http::{HeaderMap, HeaderName, Method};
+use smallvec::SmallVec;
+use std::io::Write as _;
+use std::net::IpAddr;
+
+/// What a request says of one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartReading {
+    /// One thing, and it has been written.
+    One,
+    /// Nothing.
+    Nothing,
+    /// Several things.
+    Several,
+    /// Something that is not believed.
+    Unbelieved,
+}
+
+/// The digest of the value that a part of a key stands for; nothing where it stands for none.
+pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
+    let hex = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let pair = |pair: &[u8]| Some(hex(*pair.first()?)? << 4 | hex(*pair.get(1)?)?);
+    if let Some(digits) = piece.strip_prefix(b"%sha=") {
+        let mut digest = Digest::default();
+        if digits.len() != 2 * digest.len() {
+            return None;
+        }
+        for (byte, digits) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair(digits)?;
+        }
+        return Some(digest);
+    }
+    let mut value: SmallVec<[u8; 64]> = SmallVec::new();
+    let mut rest = piece;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'%' => {
+                value.push(pair(rest.get(..2)?)?);
+                rest = &rest[2..];
+            }
+            byte => value.push(byte),
+        }
+    }
+    (!value.is_empty()).then(|| digest::of(&value))
+}
+
+/// How a part begins that is counted by address instead.
+pub(super) const BY_ADDRESS: &[u8] = b"%ip=";
+
+pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(BY_ADDRESS);
+    write_ip(Mask::DEFAULT, caller.address, out);
+}
+
+/// Writes what the request says of `part`, if that is one thing.
+pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
+    match part {
+        KeyPart::Ip(mask) => write_ip(*mask, caller.address, out),
+        KeyPart::Route => write_value(caller.route.as_bytes(), false, out),
+        KeyPart::Header { name, secret } => return write_field(caller.fields, name, *secret, out),
+        KeyPart::Cookie(name) => return write_several(caller.cookies.values(name), true, out),
+        KeyPart::Query { name, secret } => {
+            let query = caller.location.query().unwrap_or_default();
+            return write_several(query::values(query, name), *secret, out);
+        }
+        KeyPart::Path(name) => {
+            let taken = caller.location.parameter(name).unwrap_or_default();
+            write_value(taken.as_bytes(), false, out);
+        }
+        KeyPart::Jwt { .. } if caller.identity.is_ambiguous() => return PartReading::Several,
+        KeyPart::Jwt { claim, secret } => {
+            let claim = caller.identity.claim(claim);
+            return match &claim {
+                Some(claim) => write_several(std::iter::once(claim.as_bytes()), *secret, out),
+                None if caller.identity.doubt().is_some() => PartReading::Unbelieved,
+                None => PartReading::Nothing,
+            };
+        }
+        KeyPart::Method => write_method(caller.method, out),
+        KeyPart::Host => write_value(caller.location.host().as_bytes(), false, out),
+    }
+    PartReading::One
+}
+
+/// The methods that are known; all others are one, or a client that invents methods would have as many counters.
+fn write_method(method: &Method, out: &mut Vec<u8>) {
+    match *method {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::DELETE
+        | Method::PATCH
+        | Method::OPTIONS
+        | Method::TRACE
+        | Method::CONNECT => out.extend_from_slice(method.as_str().as_bytes()),
+        _ => out.extend_from_slice(b"%other"),
+    }
+}
+
+/// Would the upstream find there what this gateway does not?
+pub(super) fn is_elsewhere(part: &KeyPart, caller: &Caller<'_>) -> bool {
+    match part {
+        KeyPart::Query { name, .. } => {
+            let query = caller.location.query().unwrap_or_default();
+            query::is_read_elsewhere(query, name)
+        }
+        KeyPart::Cookie(name) => caller.cookies.are_read_elsewhere(name),
+        _ => false,
+    }
+}
+
+fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
+    let network = mask.apply(address);
+    let (bits, whole) = match network {
+        IpAddr::V4(_) => (mask.v4, 32),
+        IpAddr::V6(_) => (mask.v6, 128),
+    };
+    out.extend_from_slice(AddressText::of(network).as_bytes());
+    if bits < whole {
+        // Writing into a vector cannot fail.
+        let _ = write!(out, "/{bits}");
+    }
+}
+
+/// The value of a field, which may come on several lines.
+fn write_field(
+    fields: &HeaderMap,
+    name: &HeaderName,
+    secret: bool,
+    out: &mut Vec<u8>,
+) -> PartReading {
+    let lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
+    if credential::is_in(name) {
+        write_several(lines.map(credential::spelled), secret, out)
+    } else {
+        write_several(lines.map(credential::trim), secret, out)
+    }
+}
+
+/// What came several times with one value came once. With several values it could be read in as many ways as a client
+/// likes, and each would have a counter of its own, while the upstream believes one of them all the time.
+fn write_several<V: AsRef<[u8]>>(
+    mut values: impl Iterator<Item = V>,
+    secret: bool,
+    out: &mut Vec<u8>,
+) -> PartReading {
+    let Some(first) = values.next() else {
+        return PartReading::Nothing;
+    };
+    let value = first.as_ref();
+    if values.any(|other| other.as_ref() != value) {
+        return PartReading::Several;
+    }
+    if value.is_empty() {
+        return PartReading::Nothing;
+    }
+    write_value(value, secret, out);
+    PartReading::One
+}
+
+/// As it is where it may be, else its digest.
+fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
+    let start = out.len();
+    if !secret {
+        escape(value, out);
+    }
+    if secret || out.len() - start > digest::LONGEST {
+        out.truncate(start);
+        out.extend_from_slice(b"%sha=");
+        digest::append(value, out);
+    }
+}
+
+/// Bytes that stay as they are.
+const KEPT: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric()
+            || matches!(byte as u8, b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'-');
+        byte += 1;
+    }
+    table
+};
+
+fn escape(value: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut rest = value;
+    loop {
+        let run = rest.iter().position(|byte| !KEPT[usize::from(*byte)]);
+        let (kept, behind) = rest.split_at(run.unwrap_or(rest.len()));
+        out.extend_from_slice(kept);
+        let Some((&byte, behind)) = behind.split_first() else {
+            return;
+        };
+        let digits = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+        out.extend_from_slice(&[b'%', digits[0], digits[1]]);
+        rest = behind;
+    }
+}

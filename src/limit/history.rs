@@ -1,0 +1,160 @@
+//! A bucket whose charges are settled later: how far it has been drained by itself must be known then.
+//!
+//! What was too much may come back as far as the bucket would not have been empty without it, at any time since. Its
+//! level was never lower than what is left of the charge itself; and as long as no request found it empty, never lower than
+//! what is left of the level right after the charge, less what was given back to others since. To know this,
+//! a state says when it was last found empty and how much has been given back since. Twin: `lua/settlement.lua`.
+
+use super::bucket;
+use super::rate::{Cost, Interval, MAX_SPAN, Span};
+use super::verdict::{Measurement, Wait};
+use super::{
+    BucketState, Change, History, HistoryMark, HistoryState, Limit, Mark, Refund, State, Ticket,
+    Update,
+};
+use crate::clock::Timestamp;
+
+impl History {
+    /// One that begins at `now`: of what was charged until then nothing is known.
+    #[must_use]
+    pub fn begun(now: Timestamp) -> Self {
+        Self {
+            found: now.micros(),
+            back: 0,
+        }
+    }
+
+    /// The same after so much more has been given back at `now`.
+    #[must_use]
+    pub fn less(self, back: Span, now: Timestamp) -> Self {
+        let sum = self.back.saturating_add(back.ceil());
+        if sum > MAX_SPAN {
+            return Self::begun(now);
+        }
+        Self { back: sum, ..self }
+    }
+}
+
+impl HistoryMark {
+    /// Gives the cost of this charge back, or what of it was too much, whichever requests were charged since.
+    pub(super) fn refund(
+        &self,
+        state: &State,
+        now: Timestamp,
+        cost: Cost,
+        interval: Interval,
+    ) -> Refund {
+        let is_comparable = |of| bucket::is_comparable(of, interval);
+        let bucket = state.bucket().filter(|bucket| is_comparable(*bucket));
+        let Some(bucket) = bucket.filter(|_| is_comparable(self.was)) else {
+            return Refund::Nothing;
+        };
+        let unbounded = Span {
+            whole: u64::MAX,
+            part: 0,
+        };
+        let level = bucket::level(Some(bucket), now, interval, unbounded).span;
+        let less = interval.times(u64::from(cost.units()));
+        let back = self.back(less, state.history(), now, interval);
+        if level == Span::default() || back == Span::default() {
+            return Refund::Nothing;
+        }
+        let left = interval.sub(level, back).unwrap_or_default();
+        let history = state.history().map(|history| history.less(back, now));
+        Refund::of_level(left, history, now, interval)
+    }
+
+    /// How much of `less`, by which the charge was too much, comes back at `now`.
+    fn back(
+        &self,
+        less: Span,
+        history: Option<History>,
+        now: Timestamp,
+        interval: Interval,
+    ) -> Span {
+        let whole = |whole| Span { whole, part: 0 };
+        let present = whole(now.micros());
+        let of_instant = |instant| interval.sub(instant, present).unwrap_or_default();
+        let full = interval.times(u64::from(self.cost.units()));
+        let own = of_instant(interval.add(whole(self.at.micros()), full));
+        // In the instant of the charge it cannot have been emptied and found empty again: it holds the charge itself.
+        let since =
+            |history: &History| self.at.micros() >= history.found && history.back >= self.back;
+        let beneath = history.filter(since).map(|history| {
+            let left = of_instant(Span {
+                whole: self.was.at,
+                part: self.was.part,
+            });
+            let others = whole(history.back - self.back);
+            interval.sub(left, others).unwrap_or_default()
+        });
+        own.max(beneath.unwrap_or_default()).min(less)
+    }
+}
+
+impl State {
+    /// What stands behind a bucket's state, if anything.
+    #[must_use]
+    pub fn history(&self) -> Option<History> {
+        match self {
+            Self::History(state) => Some(state.history),
+            _ => None,
+        }
+    }
+
+    /// `bucket`, and `history` behind it if there is one.
+    #[must_use]
+    pub fn of_bucket(bucket: BucketState, history: Option<History>) -> Self {
+        match history {
+            Some(history) => Self::History(Box::new(HistoryState { bucket, history })),
+            None => Self::Bucket(bucket),
+        }
+    }
+}
+
+impl Limit {
+    /// The same answer where charges are settled later, and what is then stored beside it.
+    pub(super) fn note_history(
+        &self,
+        state: Option<&State>,
+        now: Timestamp,
+        mut measured: Measurement,
+        change: Option<Change>,
+    ) -> (Measurement, Option<Change>) {
+        let Some(Change {
+            update: Update::Put(State::Bucket(bucket)),
+            ends,
+        }) = change.clone().filter(|_| self.history)
+        else {
+            return (measured, change);
+        };
+        // Brought to the debt ceiling it is another history.
+        let goes_on = |held: &BucketState| held.at > now.micros() && bucket.at >= held.at;
+        let held = state.and_then(State::bucket).filter(goes_on);
+        let history = held.and_then(|_| state?.history());
+        let history = history.unwrap_or(History::begun(now));
+        if measured.wait == Wait::Micros(0) && measured.granted.is_none() {
+            measured.back = history.back;
+        }
+        let change = Change::put(State::of_bucket(bucket, Some(history)), ends);
+        (measured, Some(change))
+    }
+
+    /// The ticket of an admitted request that was charged `cost`.
+    #[must_use]
+    pub fn ticket(&self, at: Timestamp, measured: Measurement, cost: Cost) -> Ticket {
+        let ticket = self.rule.ticket(at, measured, cost);
+        match ticket.mark {
+            Mark::Bucket(was) if self.history => Ticket {
+                mark: Mark::History(HistoryMark {
+                    was,
+                    at,
+                    back: measured.back,
+                    cost,
+                }),
+                ..ticket
+            },
+            _ => ticket,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What comes back to a limit: charges that were not used, and slots whose request has ended.
+
+use super::bucket;
+use super::rate::{Interval, MAX_SPAN, Span};
+use super::{
+    BucketState, Change, History, HistoryMark, Limit, Mark, Refund, Rule, State, Ticket, lease,
+};
+use crate::clock::Timestamp;
+use std::sync::Arc;
+
+impl Limit {
+    /// The same counters for a request that others may refuse when this one has been charged: the state then says what
+    /// must be known for all of the charge to come back. Nothing where it does so anyhow or need not: windows count units,
+    /// and a place in a queue comes back in its order.
+    #[must_use]
+    pub fn with_history(&self) -> Option<&Arc<Self>> {
+        let made = self.with_history.get_or_init(|| {
+            if !self.rule.is_open_bucket() || self.history {
+                return None;
+            }
+            let mut made = Self {
+                window: self.window.clone(),
+                cost: self.cost,
+                partial: self.partial,
+                dedupe: self.dedupe.clone(),
+                refund_on: self.refund_on,
+                leasing: self.leasing,
+                history: true,
+                ..self.alike(self.rule.clone())
+            };
+            made.block = made.block_of(self.cost, Timestamp::default());
+            Some(Arc::new(made))
+        });
+        made.as_ref()
+    }
+
+    /// That variant, if a request in this process has been charged by it: a charge without history forgets the history of
+    /// the state.
+    #[must_use]
+    pub fn with_history_if_asked(&self) -> Option<&Arc<Self>> {
+        self.with_history.get()?.as_ref()
+    }
+
+    /// Has anybody in this process asked about it beside limits of other slots?
+    #[must_use]
+    pub fn is_asked_with_history(&self) -> bool {
+        self.with_history.get().is_some()
+    }
+
+    /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on. Only requests
+    /// behind it in a queue have been answered a wait that counts on it.
+    ///
+    /// Permits of a bucket are good for as long as it is not empty without them, and this charge may be what it is not
+    /// empty by. The call that brings permits leaves a state that says nothing beside: if it says for longer than 100 ms before
+    /// the charge what has been, no permit was in hand since, and all comes back as ever. Else the charge counts as so
+    /// much older, and what drains until the last permit has ended stays.
+    #[must_use]
+    pub fn abandoned(&self, ticket: Ticket, at: Timestamp) -> Ticket {
+        if self.rule.queues() {
+            return ticket;
+        }
+        let relied = self.leases().map_or(0, |_| lease::LONGEST);
+        let before = |at: Timestamp| Timestamp::from_micros(at.micros().saturating_sub(relied));
+        let mark = match ticket.mark {
+            Mark::History(mark) => HistoryMark {
+                at: before(mark.at),
+                ..mark
+            },
+            Mark::Bucket(_) => HistoryMark {
+                // What else was in the bucket is not known to be there still.
+                was: BucketState {
+                    at: 0,
+                    part: 0,
+                    den: 1,
+                },
+                at: before(at),
+                back: MAX_SPAN,
+                cost: ticket.cost,
+            },
+            Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) => return ticket,
+        };
+        Ticket {
+            mark: Mark::History(mark),
+            ..ticket
+        }
+    }
+}
+
+impl Rule {
+    /// Renews a ticket's slots; nothing of any other rule's is ever renewed.
+    #[must_use]
+    pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
+        match (self, ticket.mark) {
+            (Self::Concurrency(rule), Mark::Slot(first)) => {
+                rule.renew(state.and_then(State::slots), first, ticket.cost, now)
+            }
+            _ => Refund::Nothing,
+        }
+    }
+
+    /// Gives the cost of `ticket` back at `now`: all of a charge, or what it was too much. What comes back is what no other
+    /// request counts on. The record of an id is checked where both are held ([`Ticket::is_unrepeated`]).
+    #[must_use]
+    pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
+        let Some(state) = state else {
+            return Refund::Nothing;
+        };
+        let cost = ticket.cost;
+        match (self, state, ticket.mark) {
+            (Self::TokenBucket(rule), _, Mark::History(mark)) => {
+                mark.refund(state, now, cost, rule.interval)
+            }
+            (Self::LeakyBucket(rule), _, Mark::History(mark)) if rule.queue == 0 => {
+                mark.refund(state, now, cost, rule.interval)
+            }
+            (Self::LeakyBucket(rule), _, Mark::Bucket(was)) if rule.queue > 0 => {
+                let Some(state) = state.bucket() else {
+                    return Refund::Nothing;
+                };
+                let charge = rule.interval.times(u64::from(cost.units()));
+                let left = bucket::refund(state, was, charge, now, rule.interval);
+                left.map_or(Refund::Nothing, |left| {
+                    Refund::of_level(left, None, now, rule.interval)
+                })
+            }
+            (Self::FixedWindow(rule), State::Window(state), Mark::Window { start, .. }) => {
+                rule.refund(*state, start, cost, now)
+            }
+            (Self::ClockWindow(rule), State::Window(state), Mark::Window { start, end }) => {
+                rule.refund(*state, start, end, cost, now)
+            }
+            (Self::SlidingWindow(rule), State::Parts(state), Mark::Window { start, .. }) => {
+                rule.refund(state, start, cost, now)
+            }
+            (Self::SlidingLog(rule), State::Log(state), Mark::Instant(at)) => {
+                rule.refund(state, at, cost, now)
+            }
+            (Self::Concurrency(rule), State::Slots(state), Mark::Slot(first)) => {
+                rule.release(state, first, cost, now)
+            }
+            _ => Refund::Nothing,
+        }
+    }
+}
+
+impl Refund {
+    /// What remains when a bucket comes down to `level`, with its history if it has one.
+    pub(super) fn of_level(
+        level: Span,
+        history: Option<History>,
+        now: Timestamp,
+        interval: Interval,
+    ) -> Self {
+        if level == Span::default() {
+            return Self::Gone;
+        }
+        let bucket = BucketState::at_level(now, level, interval);
+        let state = State::of_bucket(bucket, history);
+        Self::Left(Change::put(state, bucket.ends()))
+    }
+}
