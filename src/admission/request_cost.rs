@@ -44,7 +44,7 @@ fn id_of(dedupe: &Dedupe, limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Opt
                 Sameness::Path => Some(id),
                 Sameness::Request => {
                     let (host, query) = (caller.location.host(), caller.location.query());
-                    id.covering((&host, query), &caller.content)
+                    id.covering(&host, query, &caller.content)
                 }
             }
         }

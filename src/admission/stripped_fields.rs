@@ -73,13 +73,13 @@ pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
         }
     }
     if lengths > 1 || cookies > 1 || !odd.is_empty() {
-        mend(fields, (lengths, cookies), &odd);
+        mend(fields, lengths, cookies, &odd);
     }
 }
 
 /// Few requests have anything to be mended.
 #[cold]
-fn mend(fields: &mut HeaderMap, (lengths, cookies): (u32, u32), odd: &[HeaderName]) {
+fn mend(fields: &mut HeaderMap, lengths: u32, cookies: u32, odd: &[HeaderName]) {
     for name in odd {
         fields.remove(name);
     }

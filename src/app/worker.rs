@@ -123,14 +123,12 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         let Some(accepted) = dispatcher.evict_for(accepted, index, &register) else {
             continue;
         };
-        let DealtConnection {
-            tcp, from, open, ..
-        } = accepted;
+        let (tcp, from) = (accepted.tcp, accepted.from);
         let Ok(stream) = Stream::new(tcp, listen.rate_bound(), descriptors.clone()) else {
             continue;
         };
         let guards = ConnectionGuards {
-            open,
+            open: accepted.open,
             registration: register.enter(Client::of(from.ip())),
             metric: metrics.connected(),
         };

@@ -26,7 +26,7 @@ pub(super) use group::{GROUPS, GroupTable};
 pub(super) use include::gather;
 pub(super) use jwt::{JWT, Jwt, KeyFile};
 pub(super) use limit::{
-    Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, Refund, Tier,
+    Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,
 };
 pub(super) use route::{ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};

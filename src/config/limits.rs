@@ -8,7 +8,7 @@ mod tiers;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{CostSource, Limit, Refund, Setting};
+use super::document::{CostSource, Limit, RefundCause, Setting};
 use super::groups::Groups;
 use super::span::{At, Span};
 use crate::key::{
@@ -102,7 +102,7 @@ fn has_errors(found: &[Diagnostic]) -> bool {
 fn configured(
     limit: limit::Limit,
     written: &Limit,
-    charge: &Charge,
+    charge: &ChargeRule,
     exempt: Option<Arc<Exemption>>,
 ) -> limit::Limit {
     let limit = limit
@@ -265,8 +265,8 @@ fn answers(written: &Limit) -> ResponsePolicy {
 fn refund_on(written: &Limit) -> RefundCondition {
     let has = |word| written.refund.entries().iter().any(|at| at.value == word);
     RefundCondition {
-        errors: has(Refund::Errors),
-        cancels: has(Refund::Cancels),
+        errors: has(RefundCause::Errors),
+        cancels: has(RefundCause::Cancels),
     }
 }
 
@@ -305,14 +305,14 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
 }
 
 /// What a request takes, and where it, or its response, states that.
-struct Charge {
+struct ChargeRule {
     cost: Cost,
     price: Option<Price>,
     meter: Option<Meter>,
 }
 
-fn charge(written: &Limit) -> Charge {
-    let mut charge = Charge {
+fn charge(written: &Limit) -> ChargeRule {
+    let mut charge = ChargeRule {
         cost: Cost::ONE,
         price: None,
         meter: None,
@@ -356,7 +356,7 @@ fn charge(written: &Limit) -> Charge {
 fn warn_of_cost(
     written: &Limit,
     rules: &[RatedRule],
-    charge: &Charge,
+    charge: &ChargeRule,
     found: &mut Vec<Diagnostic>,
 ) {
     let whole = rules.iter().map(|rated| rated.rule.most()).min();

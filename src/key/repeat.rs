@@ -136,7 +136,7 @@ impl RepeatId {
     /// The same of a request to that host, with that query and body, alone. Nothing where the body should have been read and was
     /// not.
     #[must_use]
-    pub fn covering(self, (host, query): (&str, Option<&str>), content: &Content) -> Option<Self> {
+    pub fn covering(self, host: &str, query: Option<&str>, content: &Content) -> Option<Self> {
         let content = match content {
             Content::Absent => ContentDigest::of(&[]),
             Content::Unread => return None,
@@ -218,12 +218,12 @@ mod tests {
             assert_ne!(first, other);
         }
         let whole = |query, body: &[u8]| {
-            first.covering(("a.test", query), &Content::Known(ContentDigest::of(body)))
+            first.covering("a.test", query, &Content::Known(ContentDigest::of(body)))
         };
         let plain = whole(None, b"");
-        assert_eq!(plain, first.covering(("a.test", None), &Content::Absent));
-        assert_eq!(first.covering(("a.test", None), &Content::Unread), None);
-        let elsewhere = first.covering(("b.test", None), &Content::Absent);
+        assert_eq!(plain, first.covering("a.test", None, &Content::Absent));
+        assert_eq!(first.covering("a.test", None, &Content::Unread), None);
+        let elsewhere = first.covering("b.test", None, &Content::Absent);
         assert_ne!(plain, elsewhere);
         for other in [
             Some(first),

@@ -65,10 +65,10 @@ fn more<'a>(request: &mut LoggedRequest<'a>, line: &'a str) {
 }
 
 /// Method and target.
-pub(super) type Asked<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+pub(super) type PathAndQuery<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// What a request's first line asks for.
-pub(super) fn asked(line: &str) -> Result<Asked<'_>, Fault> {
+pub(super) fn asked(line: &str) -> Result<PathAndQuery<'_>, Fault> {
     let (method, words) = split(line, b' ').ok_or(Fault::NoRequest)?;
     let (target, protocol) = split(words, b' ').unwrap_or((words, ""));
     let is_nothing = |word: &str| word.is_empty() || word == "-";

@@ -1,6 +1,6 @@
 //! Where a Redis is, and how it is written without credentials.
 
-use super::settings::Secret;
+use super::secret::Secret;
 use std::fmt;
 use std::sync::Arc;
 

@@ -183,7 +183,7 @@ impl MemoryStore {
             .collect();
         let mut answers = LimitAnswers::new();
         let at = loop {
-            match self.attempt(checks, (&mut steps, &records), question, &mut answers) {
+            match self.attempt(checks, &mut steps, &records, question, &mut answers) {
                 Ok(at) => break at,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
@@ -205,7 +205,8 @@ impl MemoryStore {
     fn attempt(
         &self,
         checks: &[Check<'_>],
-        (steps, records): (&mut CheckSteps<'_>, &[Option<CounterLocation<'_>>]),
+        steps: &mut CheckSteps<'_>,
+        records: &[Option<CounterLocation<'_>>],
         MemoryQuestion { now, refused, by }: MemoryQuestion,
         answers: &mut LimitAnswers,
     ) -> Result<Timestamp, usize> {

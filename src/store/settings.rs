@@ -1,6 +1,7 @@
 //! What the file says about the store. Read once, at start, but for its secrets.
 
 use super::endpoint::RedisEndpoint;
+use super::secret::Secret;
 use crate::limit::OnDown;
 use crate::tls::ClientTls;
 use std::fmt;
@@ -148,29 +149,5 @@ impl fmt::Display for RedisTarget {
     /// Without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.place.show(f, self.tls.is_some(), self.database)
-    }
-}
-
-/// A text that no log, error or dump shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    /// Hides `text`.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        Self(Arc::from(text))
-    }
-
-    /// The text, to be presented.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }

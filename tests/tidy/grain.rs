@@ -76,13 +76,13 @@ const PRONOUNS: [&str; 6] = ["who", "whoever", "nobody", "somebody", "told", "sa
 const FUNCTION_LINES: usize = 60;
 
 // How many of each are left. These figures only go down.
-const LONG_FUNCTIONS: usize = 39;
-const TUPLE_PARAMETERS: usize = 112;
-const BOOL_MATCHES: usize = 130;
-const CROWDED_NAMES: usize = 54;
-const NAMES_WITHOUT_NOUN: usize = 109;
-const IMPORT_LOOPS: usize = 16;
-const PRONOUNS_IN_1000: usize = 123;
+const LONG_FUNCTIONS: usize = 5;
+const TUPLE_PARAMETERS: usize = 0;
+const BOOL_MATCHES: usize = 0;
+const CROWDED_NAMES: usize = 0;
+const NAMES_WITHOUT_NOUN: usize = 0;
+const IMPORT_LOOPS: usize = 0;
+const PRONOUNS_IN_1000: usize = 5;
 
 /// One file of `src` that goes into the program, tests within it apart.
 pub(super) struct Source {

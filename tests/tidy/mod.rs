@@ -14,7 +14,7 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
-    ("shutdown", &[]),
+    ("shutdown", &["clock"]),
     ("telemetry", &["client", "clock"]),
     ("tls", &[]),
     ("route", &[]),

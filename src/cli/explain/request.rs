@@ -115,6 +115,21 @@ fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, Exp
 }
 
 impl Head {
+    /// What routes look at in the request, which came by `scheme`.
+    fn query<'h>(&'h self, request: &'h ExplainedRequest, scheme: Scheme) -> RouteQuery<'h> {
+        RouteQuery {
+            host: &self.host,
+            path: &self.matched,
+            method: &request.method,
+            stripped: &self.stripped,
+            head: ConditionInput {
+                fields: &request.fields,
+                query: request.uri.query(),
+                https: scheme == Scheme::Https,
+            },
+        }
+    }
+
     /// Finds the route and the limits of the request, whose client is at `address`, and how it ends.
     fn route(
         self,
@@ -128,18 +143,8 @@ impl Head {
             address: request.peer,
             scheme: Scheme::Http,
         };
-        let query = RouteQuery {
-            host: &self.host,
-            path: &self.matched,
-            method: &request.method,
-            stripped: &self.stripped,
-            head: ConditionInput {
-                fields,
-                query: request.uri.query(),
-                https: forwarded::client_scheme(&snapshot.trust, peer, fields, &self.target)
-                    == Scheme::Https,
-            },
-        };
+        let scheme = forwarded::client_scheme(&snapshot.trust, peer, fields, &self.target);
+        let query = self.query(request, scheme);
         let found = query.find(&snapshot.table);
         let mut routing = Routing {
             candidates: candidates::all(compiled, found, &query),

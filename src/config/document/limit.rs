@@ -141,7 +141,7 @@ table! {
     /// After what a charge goes back: an answer of the upstream's from 500 on, or 502 and 504 for want of one (`5xx`),
     /// or a request given up before anything of it was forwarded (`cancel`). A place in a queue goes back in any case
     /// when its request leaves it.
-    refund: Items<Refund> = WordList, Words("nothing"), "[\"5xx\", \"cancel\"]",
+    refund: Items<RefundCause> = WordList, Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
 
     /// Whether a request that costs more than is left is granted what is left, at least 1. The upstream reads the grant
@@ -301,7 +301,7 @@ table! {
 
 /// After what a charge goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Refund {
+pub(in crate::config) enum RefundCause {
     Errors,
     Cancels,
 }
@@ -331,7 +331,7 @@ pub(in crate::config) enum Over {
     Delay,
 }
 
-words! { Refund: Errors "5xx", Cancels "cancel" }
+words! { RefundCause: Errors "5xx", Cancels "cancel" }
 words! { Anchor: First "first", Clock "clock" }
 words! {
     Algorithm: TokenBucket "token-bucket", LeakyBucket "leaky-bucket", FixedWindow "fixed-window",

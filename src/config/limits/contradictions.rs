@@ -1,7 +1,9 @@
 //! Keys of a limit that contradict each other, or have no effect beside each other.
 
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund, Words as _};
+use crate::config::document::{
+    Algorithm, Anchor, CostSource, Limit, Over, RefundCause, Words as _,
+};
 use crate::config::span::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
@@ -254,7 +256,8 @@ impl Contradictions<'_> {
         let is_slot = self.algorithm == Algorithm::Concurrency;
         let queues =
             self.algorithm == Algorithm::LeakyBucket && limit.over.or(Over::Delay) == Over::Delay;
-        let wrong = |word: &&At<Refund>| is_slot || queues && word.value == Refund::Errors;
+        let wrong =
+            |word: &&At<RefundCause>| is_slot || queues && word.value == RefundCause::Errors;
         let Some(word) = limit.refund.entries().iter().find(wrong) else {
             return;
         };

@@ -48,7 +48,7 @@ impl ReplyFormat {
             return Self::Problem;
         }
         let weight = |kinds: &[(&str, &str)]| {
-            let weights = kinds.iter().map(|kind| weight(&ranges, *kind));
+            let weights = kinds.iter().map(|(kind, sub)| weight(&ranges, kind, sub));
             weights.max().unwrap_or(0)
         };
         let json = [("application", "problem+json"), ("application", "json")];
@@ -84,7 +84,7 @@ impl<'a> AcceptRange<'a> {
     }
 
     /// How closely it names a type; nothing when it does not.
-    fn names(&self, (kind, sub): (&str, &str)) -> Option<u8> {
+    fn names(&self, kind: &str, sub: &str) -> Option<u8> {
         let same = self.kind.eq_ignore_ascii_case(kind);
         match (self.kind, self.sub) {
             ("*", "*") => Some(0),
@@ -105,10 +105,10 @@ fn thousandths(q: &str) -> Option<u32> {
 }
 
 /// What the range says that names the type most closely.
-fn weight(ranges: &[AcceptRange<'_>], kind: (&str, &str)) -> u32 {
+fn weight(ranges: &[AcceptRange<'_>], kind: &str, sub: &str) -> u32 {
     let named = ranges
         .iter()
-        .filter_map(|range| Some((range.names(kind)?, range.weight)));
+        .filter_map(|range| Some((range.names(kind, sub)?, range.weight)));
     named.max().map_or(0, |(_, weight)| weight)
 }
 

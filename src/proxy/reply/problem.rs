@@ -18,6 +18,21 @@ const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-t
 /// As much as a body usually takes.
 const ROOM: usize = 448;
 
+/// The policies that refuse, as a list; nothing where none does.
+fn write_violated(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
+    for (index, name) in policies.iter().enumerate() {
+        let before: &[u8] = match index {
+            0 => br#","violated-policies":[""#,
+            _ => br#"",""#,
+        };
+        body.extend_from_slice(before);
+        body.extend_from_slice(name.as_ref());
+    }
+    if !policies.is_empty() {
+        body.extend_from_slice(br#""]"#);
+    }
+}
+
 /// The answer as a problem document.
 pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let ProblemDetails {
@@ -55,17 +70,7 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
             status.as_u16()
         );
     }
-    for (index, name) in violated.all.iter().enumerate() {
-        let before: &[u8] = match index {
-            0 => br#","violated-policies":[""#,
-            _ => br#"",""#,
-        };
-        body.extend_from_slice(before);
-        body.extend_from_slice(name.as_bytes());
-    }
-    if !violated.all.is_empty() {
-        body.extend_from_slice(br#""]"#);
-    }
+    write_violated(&mut body, &violated.all);
     if let Some(wait) = wait {
         body.extend_from_slice(br#","retry_after_ms":"#);
         write_number(&mut body, wait.div_ceil(1000).max(1));

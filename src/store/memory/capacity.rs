@@ -139,11 +139,10 @@ impl Capacity {
 
     /// The counter of `key` has gone.
     pub(super) fn left(&self, limit: LimitId, key: &[u8]) {
-        match key == OVERFLOW {
-            true => {
-                self.shared.fetch_sub(1, Ordering::Relaxed);
-            }
-            false => self.give_back(limit),
+        if key == OVERFLOW {
+            self.shared.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.give_back(limit);
         }
     }
 

@@ -20,7 +20,7 @@ impl MemoryStore {
 
     /// Refunds at an instant that is given.
     pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) -> bool {
-        self.give_back((limit, key), ticket, |state| {
+        self.change_charge(limit, key, ticket, |state| {
             limit.rule.refund(state, now, ticket)
         })
     }
@@ -64,7 +64,7 @@ impl MemoryStore {
 
     /// Gives back what a charge was too much.
     pub fn correct_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
-        self.give_back((limit, key), ticket, |state| {
+        self.change_charge(limit, key, ticket, |state| {
             limit.rule.refund(state, now, ticket)
         });
     }
@@ -89,7 +89,7 @@ impl MemoryStore {
         }
         let ticket = check.ticket(at, measured, NonZeroU32::MIN);
         ticket.is_none_or(|ticket| {
-            self.give_back((limit, key), ticket, |state| {
+            self.change_charge(limit, key, ticket, |state| {
                 limit.rule.refund(state, now, ticket)
             })
         })
@@ -113,9 +113,10 @@ impl MemoryStore {
         }
     }
 
-    fn give_back(
+    fn change_charge(
         &self,
-        (limit, key): (&Limit, &[u8]),
+        limit: &Limit,
+        key: &[u8],
         ticket: Ticket,
         left: impl Fn(Option<&State>) -> Refund,
     ) -> bool {

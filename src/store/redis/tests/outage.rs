@@ -229,7 +229,7 @@ async fn a_wrong_password_is_an_outage_and_a_right_one_is_not() {
     let store = RedisStore::new(&server.target(), &server.settings());
     assert!(decide(&store, &limit).await.1.is_err());
     let mut target = server.target();
-    target.password = Some(crate::store::settings::Secret::new("secret"));
+    target.password = Some(crate::store::Secret::new("secret"));
     target.database = 3;
     let store = RedisStore::new(&target, &server.settings());
     assert_eq!(decide(&store, &limit).await.1, Ok(()));

@@ -2,11 +2,12 @@
 
 use super::support::{Client, Server, knows_functions, limit, token_bucket, until_up};
 use crate::limit::Limit;
+use crate::store::Secret;
 use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::redis::tests::support::look;
 use crate::store::redis::{Presence, RedisStore};
-use crate::store::settings::{Backend, RedisTarget, Secret, StoreSettings};
+use crate::store::settings::{Backend, RedisTarget, StoreSettings};
 use bb8_redis::redis;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
