@@ -63,7 +63,7 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
         ),
         Some(part) => return Setting::of(Some(part), by.span),
     };
-    let message = format!("nobody is a member of `{}` by this", fields.title());
+    let message = format!("no client is a member of `{}` by this", fields.title());
     fields.note(
         Diagnostic::error(Code::BadKey, message)
             .at(&by.span, label)

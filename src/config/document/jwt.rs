@@ -21,10 +21,9 @@ table! {
     /// `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.
     Jwt { place } = JWT, "jwt", "the tokens";
 
-    /// Files with public keys in PEM (several in one file are all believed), or each with one shared secret where
-    /// `algorithms` are HS256, HS384 or HS512. A table gives its keys an id, which tokens name them by (`kid`); of
-    /// those without one at most 4 are for one algorithm. Paths start at this file's folder; the files are watched as
-    /// this file is.
+    /// Files with public keys in PEM, several in one file if need be, or each with one shared secret where `algorithms`
+    /// are HS256, HS384 or HS512. A table gives its keys an id, which tokens name them by (`kid`); of those without one
+    /// at most 4 are for one algorithm. Paths start at this file's folder; the files are watched as this file is.
     keys: Items<KeyFile> = Custom(ValueShape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
 
     /// Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name, and against

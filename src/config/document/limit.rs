@@ -160,10 +160,10 @@ table! {
     /// Requests that it does not hold for: those of clients in these networks (`ip`), with exactly these `methods`, for
     /// these `paths` and all below them, in their normal form, or of members of these `groups`. One of them is enough;
     /// what is exempt is not charged and needs no key.
-    exempt: Exempt = InnerTable(whole), Words("nobody"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
+    exempt: Exempt = InnerTable(whole), Words("no request"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
         Limit(|limit| show(describe::exempt(limit.first())));
 
-    /// Other numbers for groups, as `tiers.gold = { rate = "1000/min", burst = 200 }`; what a tier does not say is as
+    /// Other numbers for groups, as `tiers.gold = { .. }`. What a tier does not say is as
     /// in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`.
     /// Each tier has counters of its own: a client that changes tier starts afresh there.
     tiers: Items<Tier> = Custom(ValueShape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
@@ -228,8 +228,8 @@ table! {
     /// access log, the metrics and `simulate`. A change of the mode keeps the counters.
     mode: Mode = Word, Value("\"enforce\""), "\"shadow\"", Limit(|limit| show(limit.first().mode.as_str()));
 
-    /// Other numbers for the same limit, counted beside its own on counters of their own and reported as a shadow's:
-    /// `rate`, `burst`, `max`, `queue` and `max_wait`. Those that it does not say, and all else, are the limit's.
+    /// Other numbers for the limit, on counters of their own, reported as a shadow's: `rate`, `burst`, `max`, `queue`
+    /// and `max_wait`. Those that it does not say, and all else, are the limit's.
     candidate: Candidate = InnerTable(whole), Words("none"), "{ rate = \"8/s\" }",
         Limit(|limit| show(shown_candidate(limit.candidate)));
 }
@@ -263,7 +263,7 @@ table! {
     /// Requests that a limit does not count.
     Exempt = LIMIT_EXEMPT, "limits", "an exemption", takes Some("`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"], groups = [\"internal\"] }`"),
         empty Some(Emptiness {
-            message: "exempts nobody",
+            message: "exempts no request",
             label: "at least one of `ip`, `methods`, `paths` and `groups`",
             help: "leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`",
         });

@@ -74,9 +74,9 @@ table! {
     rewrite: String = PlainText(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
         Route(|route| show_option(route.rewrite.as_deref()));
 
-    /// What becomes of a request's fields on the way to the upstream, after limits have read them: first `remove`, then
-    /// `set` (one line, whatever was there), then `add` (a line more). Fields that frame the message, belong to one
-    /// connection, or that Tollgate writes itself cannot be changed.
+    /// Changes to a request's fields, after limits have read them: first `remove`, then `set` (one line, whatever was
+    /// there), then `add` (a line more). Fields that frame the message, belong to one connection, or that Tollgate
+    /// writes itself cannot be changed.
     request_headers: Changes = InnerTable(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
 

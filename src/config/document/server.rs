@@ -27,7 +27,7 @@ table! {
 
     /// Networks of proxies in front of this one, whose `Forwarded` and `X-Forwarded-For` are believed, walked from the
     /// right.
-    trust: Items<IpNet> = Texts(network), Words("nobody"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
+    trust: Items<IpNet> = Texts(network), Words("no peer"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
 
     /// The field in which those proxies name the client; the other is not read then, nor with `forwarded` any
     /// `X-Forwarded-*`. Without it both are, and where they name different clients `X-Forwarded-For` is believed, which

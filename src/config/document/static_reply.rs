@@ -99,7 +99,7 @@ fn needless_body(title: &str, status: StatusCode, body: &Span) -> Diagnostic {
         Code::Conflict,
         format!("`{title}` has a body, and {} has none", status.as_u16()),
     )
-    .at(body, "nobody would get it")
+    .at(body, "no client would get it")
     .help("leave the body out, or answer with 200")
 }
 
