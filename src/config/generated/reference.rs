@@ -80,7 +80,7 @@ table's when any of its places is there: one about a limit and a route may be ig
 
 ";
 
-const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n";
+const COLUMNS: &str = "| key | takes | default | example | meaning |\n|---|---|---|---|---|\n";
 
 /// The text of docs/configuration.md.
 pub(super) fn reference() -> String {
@@ -155,16 +155,16 @@ fn rows<'k>(title: &str, keys: impl IntoIterator<Item = &'k Key>, out: &mut Stri
         }
         let _ = writeln!(
             out,
-            "| `{}` | {} | {} | {} For example `{}`.{restart} |",
+            "| `{}` | {} | {} | `{}` | {}{restart} |",
             key.name,
             takes(title, key),
             default(key),
+            key.example,
             if head.ends_with('.') {
                 head.to_owned()
             } else {
                 format!("{head}, see below.")
             },
-            key.example,
         );
     }
     if !below.is_empty() {
