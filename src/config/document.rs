@@ -12,6 +12,7 @@ mod limit;
 mod route;
 mod secrets;
 mod server;
+mod set_values;
 mod static_reply;
 mod store;
 mod syntax;
@@ -39,7 +40,6 @@ pub(super) use words::Words;
 use super::diagnostic::{Code, Diagnostic};
 use super::files::Files;
 use super::masking::Numbering;
-use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
 use fields::Fields;
@@ -295,7 +295,7 @@ const ENOUGH: usize = 1_000;
 
 /// Reads `source` and adds every mistake of form to `found`.
 pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnostic>) -> Document {
-    let set_values = set::documents(source);
+    let set_documents = set_values::documents(source);
     let (root, errors) = DeTable::parse_recoverable(source.file());
     let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
     let mut root = root.into_inner();
@@ -304,7 +304,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
         ..Document::default()
     };
     let strays = include::merge(source, &mut root, &mut document, found);
-    set::apply(source, &set_values, &mut root, found);
+    set_values::apply(source, &set_documents, &mut root, found);
     document.counted = CounterStore::of(&root);
     let store = source.is_without_store().then(|| root.remove("store"));
     document.variables = variables::fill(source, &mut root, found);

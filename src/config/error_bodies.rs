@@ -3,7 +3,7 @@
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, Setting};
 use super::files::Files;
-use super::grant::unread;
+use super::grant::refusal::unread;
 use super::source::{At, Source};
 use super::value::ErrorText;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};

@@ -1,13 +1,12 @@
 //! The grant of an entry of `include` to the files that it takes in. An included file belongs to a team, not to the operator: it
-//! reads, drops and claims only what its entry grants, and a message shows the entry that would grant more.
+//! reads, drops and claims only what its entry grants.
 
-use super::diagnostic::{Code, Diagnostic};
-use super::files::fence::{self, AllowedPaths};
+pub(super) mod refusal;
+
+use super::files::fence::AllowedPaths;
 use super::files::glob;
-use super::source::{At, Source, Span};
-use super::value::quoted;
+use super::span::{At, Span};
 use crate::route::{HostPattern, PathPattern};
-use std::path::Path;
 
 /// The grant of one entry. An entry that is a plain text grants nothing and bounds nothing.
 #[derive(Debug, Clone, Default)]
@@ -63,26 +62,6 @@ impl Grant {
         keys.retain(|(own, _)| *own != key);
         entry(&keys)
     }
-
-    /// `diagnostic`, with the entry that would have to say `instead`.
-    pub(super) fn shown(
-        &self,
-        diagnostic: Diagnostic,
-        source: &Source,
-        instead: &str,
-    ) -> Diagnostic {
-        diagnostic
-            .and(&self.span, "the entry of `include` that it comes from")
-            .help(self.help(source, instead))
-    }
-
-    /// The help that shows the entry to write.
-    pub(super) fn help(&self, source: &Source, instead: &str) -> String {
-        format!(
-            "if it may, write in {}, in place of that entry: `{instead}`",
-            source.name()
-        )
-    }
 }
 
 fn entry(keys: &[(&'static str, Vec<String>)]) -> String {
@@ -92,51 +71,4 @@ fn entry(keys: &[(&'static str, Vec<String>)]) -> String {
     });
     let keys: Vec<String> = keys.collect();
     format!("{{ {} }}", keys.join(", "))
-}
-
-/// The error of an included file that names a file at `span` which it may not read.
-pub(super) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
-    let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
-    let whole = source.beside(span.start, path);
-    if fence.holds(&whole) {
-        return None;
-    }
-    let message = format!(
-        "{} may not read the file {}",
-        source.place(span.start),
-        quoted(path)
-    );
-    let refused = Diagnostic::error(Code::NotGranted, message)
-        .at(span, "outside its own folder")
-        .note(OWN_FOLDER);
-    let instead = grant.with("secrets", &to_write(source, &whole));
-    Some(grant.shown(refused, source, &instead))
-}
-
-const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
-
-/// The path as the main file would write it.
-fn to_write(source: &Source, path: &Path) -> String {
-    let path = fence::to_allow(path);
-    let folder = fence::real(Path::new(source.name()).parent().unwrap_or(Path::new("")));
-    let short = path.strip_prefix(&folder).unwrap_or(&path);
-    short.display().to_string()
-}
-
-/// The error of an included file that reads a variable at `span` which it may not read.
-pub(super) fn unasked(source: &Source, span: &Span, name: &str) -> Option<Diagnostic> {
-    let grant = source.grant(span.start)?;
-    if grant.reads_variable(name) {
-        return None;
-    }
-    let message = format!(
-        "{} may not read the variable {}",
-        source.place(span.start),
-        quoted(name)
-    );
-    let refused = Diagnostic::error(Code::NotGranted, message).at(
-        span,
-        "an included file reads no variable that it is not granted",
-    );
-    Some(grant.shown(refused, source, &grant.with("variables", name)))
 }

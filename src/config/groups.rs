@@ -4,7 +4,7 @@
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Document};
 use super::files::Files;
-use super::grant::unread;
+use super::grant::refusal::unread;
 use super::source::{At, Source, Span};
 use super::value::{network, quoted};
 use crate::key::{Digest, Group, KeyPart, cookie, credential};

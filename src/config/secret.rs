@@ -2,7 +2,7 @@
 
 use super::diagnostic::Diagnostic;
 use super::files::Files;
-use super::grant::{unasked, unread};
+use super::grant::refusal::{unasked, unread};
 use super::source::{Source, Span};
 use std::fmt;
 use std::io;

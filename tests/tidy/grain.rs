@@ -81,7 +81,7 @@ const TUPLE_PARAMETERS: usize = 0;
 const BOOL_MATCHES: usize = 0;
 const CROWDED_NAMES: usize = 0;
 const NAMES_WITHOUT_NOUN: usize = 0;
-const IMPORT_LOOPS: usize = 1;
+const IMPORT_LOOPS: usize = 0;
 const PRONOUNS_IN_1000: usize = 5;
 
 /// One file of `src` that goes into the program, tests within it apart.

@@ -5,7 +5,7 @@ mod masking;
 mod secret;
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::grant::unasked;
+use super::super::grant::refusal::unasked;
 use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
 use super::super::span::Spans;

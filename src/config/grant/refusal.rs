@@ -1,0 +1,77 @@
+//! What an included file may not do, with the entry of `include` that would let it.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::files::fence;
+use super::super::source::{Source, Span};
+use super::super::value::quoted;
+use super::Grant;
+use std::path::Path;
+
+impl Grant {
+    /// `diagnostic`, with the entry that would have to say `instead`.
+    pub(in crate::config) fn shown(
+        &self,
+        diagnostic: Diagnostic,
+        source: &Source,
+        instead: &str,
+    ) -> Diagnostic {
+        diagnostic
+            .and(&self.span, "the entry of `include` that it comes from")
+            .help(self.help(source, instead))
+    }
+
+    /// The help that shows the entry to write.
+    pub(in crate::config) fn help(&self, source: &Source, instead: &str) -> String {
+        format!(
+            "if it may, write in {}, in place of that entry: `{instead}`",
+            source.name()
+        )
+    }
+}
+
+/// The error of an included file that names a file at `span` which it may not read.
+pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
+    let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
+    let whole = source.beside(span.start, path);
+    if fence.holds(&whole) {
+        return None;
+    }
+    let message = format!(
+        "{} may not read the file {}",
+        source.place(span.start),
+        quoted(path)
+    );
+    let refused = Diagnostic::error(Code::NotGranted, message)
+        .at(span, "outside its own folder")
+        .note(OWN_FOLDER);
+    let instead = grant.with("secrets", &to_write(source, &whole));
+    Some(grant.shown(refused, source, &instead))
+}
+
+const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
+
+/// The path as the main file would write it.
+fn to_write(source: &Source, path: &Path) -> String {
+    let path = fence::to_allow(path);
+    let folder = fence::real(Path::new(source.name()).parent().unwrap_or(Path::new("")));
+    let short = path.strip_prefix(&folder).unwrap_or(&path);
+    short.display().to_string()
+}
+
+/// The error of an included file that reads a variable at `span` which it may not read.
+pub(in crate::config) fn unasked(source: &Source, span: &Span, name: &str) -> Option<Diagnostic> {
+    let grant = source.grant(span.start)?;
+    if grant.reads_variable(name) {
+        return None;
+    }
+    let message = format!(
+        "{} may not read the variable {}",
+        source.place(span.start),
+        quoted(name)
+    );
+    let refused = Diagnostic::error(Code::NotGranted, message).at(
+        span,
+        "an included file reads no variable that it is not granted",
+    );
+    Some(grant.shown(refused, source, &grant.with("variables", name)))
+}
