@@ -1,5 +1,5 @@
 -- shadow.lua: decide.lua for batches in which some limits do not decide: they are counted beside those that do.
--- Twin: Charges in src/store/beside.rs.
+-- Twin: Charges in src/store/shadow.rs.
 --
 -- block     12, the number of its group, then the limit's own block. Rates of one limit are a group, all of them charged
 --           or none, and only with their request; numbers begin at 1.
