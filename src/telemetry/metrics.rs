@@ -6,11 +6,10 @@
 //! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for each of their servers.
 //! What a reload removes keeps its series until the process ends, because a counter never goes back.
 
-mod connection;
 mod exposition;
 mod family;
 mod instrument;
-mod label;
+pub(super) mod label;
 mod process;
 mod store;
 #[cfg(test)]
@@ -32,6 +31,8 @@ pub use worker::{
 
 use crate::clock;
 use instrument::{Counter, SharedCounter};
+use label::Label;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use store::StoreCells;
 use worker_cells::{WorkerCells, lock};
@@ -44,7 +45,9 @@ pub struct Metrics {
     memory: MemoryStoreCells,
     reloads: Reloads,
     access_log: AccessLines,
-    connections: connection::ConnectionCells,
+    /// Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
+    evicted: [SharedCounter; Eviction::ALL.len()],
+    rejected: [SharedCounter; Rejection::ALL.len()],
 }
 
 /// The memory store, which all workers share.
@@ -80,24 +83,20 @@ impl Metrics {
     /// New cells for one worker. To be called once by each worker, on its own thread, and kept.
     #[must_use]
     pub fn worker(&self) -> WorkerMetrics {
-        let worker_cells = Arc::new(WorkerCells::default());
-        lock(&self.workers).push(Arc::clone(&worker_cells));
-        WorkerMetrics::new(worker_cells)
+        WorkerMetrics(Rc::new(enter(&self.workers)))
     }
 
     /// New cells for one worker's way to a remote store; without any, the store is the memory and always up.
     #[must_use]
     pub fn store(&self) -> StoreMetrics {
-        let cells = Arc::new(StoreCells::default());
-        lock(&self.stores).push(Arc::clone(&cells));
-        StoreMetrics::new(cells)
+        StoreMetrics(enter(&self.stores))
     }
 
     /// How the shared store stands; nothing where there is none.
     #[must_use]
     pub fn shared_store(&self) -> Option<StoreStatus> {
         let stores = lock(&self.stores);
-        let gateways = stores.iter().map(|store| store.gateways()).max()?;
+        let gateways = stores.iter().map(|store| store.gateways.get()).max()?;
         let many = |reach| stores.iter().filter(|store| store.reach() == reach).count();
         Some(StoreStatus {
             workers: stores.len(),
@@ -109,12 +108,12 @@ impl Metrics {
 
     /// A connection was closed to make room for a new one.
     pub fn evicted(&self, what: Eviction) {
-        self.connections.evicted(what);
+        self.evicted[what as usize].add(1);
     }
 
     /// A new connection was not taken.
     pub fn rejected(&self, why: Rejection) {
-        self.connections.rejected(why);
+        self.rejected[why as usize].add(1);
     }
 
     /// How many keys the memory store holds.
@@ -168,4 +167,11 @@ impl Metrics {
     pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
         text_format::render(self, format)
     }
+}
+
+/// New cells in `list`.
+fn enter<C: Default>(list: &Mutex<Vec<Arc<C>>>) -> Arc<C> {
+    let cells = Arc::<C>::default();
+    lock(list).push(Arc::clone(&cells));
+    cells
 }
