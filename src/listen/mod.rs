@@ -141,6 +141,12 @@ pub struct ListenSettings {
 }
 
 impl ListenSettings {
+    /// The scheme of the requests that its listeners take.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        Scheme::Http
+    }
+
     /// How slow a client may be while the client alone is waited for.
     #[must_use]
     pub fn rate_bound(&self) -> RateBound {
