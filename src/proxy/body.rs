@@ -1,6 +1,6 @@
 //! A response's body towards the client: the exchange rides on it, and ends with it.
 
-use super::body_failure::{BodyError, is_malformed};
+use super::body_failure::BodyError;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::response_body::UpstreamBody;
 use crate::listen::handler::ResponseBody;
@@ -117,12 +117,7 @@ impl http_body::Body for Body {
                     this.complete();
                 }
             }
-            Some(Err(BodyError::ClientGone)) => this.end(ExchangeEnd::ClientGone),
-            Some(Err(BodyError::Idle(_))) => this.end(ExchangeEnd::UpstreamStalled),
-            Some(Err(BodyError::Lost(error))) if is_malformed(error) => {
-                this.end(ExchangeEnd::UpstreamMalformed);
-            }
-            Some(Err(_)) => this.end(ExchangeEnd::UpstreamFailed),
+            Some(Err(error)) => this.end(error.ending()),
             None => this.complete(),
         }
         Poll::Ready(frame)

@@ -1,5 +1,8 @@
 //! How bodies break, on either side.
 
+use super::exchange::ExchangeEnd;
+use crate::telemetry::metrics::Failure;
+use crate::upstream::failure;
 use std::time::Duration;
 
 /// Why a body ended before its end.
@@ -27,24 +30,22 @@ pub enum UploadFailure {
     Malformed,
 }
 
-/// What hyper's error on a request's body comes from: it tells by the kind of an I/O error beneath.
-pub(super) fn broken_by(error: &hyper::Error) -> UploadFailure {
-    use std::io::ErrorKind::{InvalidData, InvalidInput};
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return match error.kind() {
-                InvalidData | InvalidInput => UploadFailure::Malformed,
-                _ => UploadFailure::ClientGone,
-            };
+impl BodyError {
+    /// How the exchange ends whose answer breaks so.
+    pub(super) fn ending(&self) -> ExchangeEnd {
+        match self {
+            Self::Idle(_) => ExchangeEnd::Upstream(Failure::Timeout),
+            Self::ClientGone => ExchangeEnd::ClientGone,
+            Self::Lost(error) => ExchangeEnd::Upstream(failure::of_connection(error)),
         }
-        cause = error.source();
     }
-    UploadFailure::ClientGone
 }
 
-/// Is it not a failure of the connection, but something that is no HTTP?
-#[must_use]
-pub(super) fn is_malformed(error: &hyper::Error) -> bool {
-    error.is_parse() || broken_by(error) == UploadFailure::Malformed
+/// What hyper's error on a request's body comes from.
+pub(super) fn broken_by(error: &hyper::Error) -> UploadFailure {
+    if failure::is_misframed(error) {
+        UploadFailure::Malformed
+    } else {
+        UploadFailure::ClientGone
+    }
 }

@@ -46,6 +46,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
@@ -391,7 +392,9 @@ impl Worker {
     ) -> Result<Reply, ProxyError> {
         let (status, fields) = (answer.response.status(), answer.response.headers());
         match (hop::switch(down.is_some(), status, fields), down) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+                Err(UpstreamError::UnaskedUpgrade.into())
+            }
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(status, fields, &answer.pool, took);
                 Ok(Reply::Tunnel(upgrade::prepare(answer, down)))

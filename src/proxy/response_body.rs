@@ -6,12 +6,11 @@ use super::soft_timeout::{Expiry, SoftTimeout};
 use super::trailers;
 use crate::listen::socket::SocketWatch;
 use crate::upstream::connection::Connection;
-use crate::upstream::pool::Pool;
+use crate::upstream::endpoint::PooledConnection;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ pub(super) struct UpstreamBody {
 }
 
 /// The connection that a body comes on, and where it belongs; none when it is moved on elsewhere.
-pub(super) type LentConnection = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
+pub(super) type LentConnection = Option<PooledConnection<RequestBody>>;
 
 /// What a body begins with, if that is known with the head.
 #[derive(Debug, Default)]

@@ -1,6 +1,5 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body_failure::is_malformed;
 use super::error::ProxyError;
 use super::hop;
 use super::request_body::{RequestBody, Upload};
@@ -10,9 +9,11 @@ use super::soft_timeout::QUICK;
 use super::upstream_request::UpstreamHead;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
-use crate::telemetry::metrics::{Failure, UpstreamMetrics};
-use crate::upstream::balance::{Balancer, PooledConnection};
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::balance::Balancer;
 use crate::upstream::connection::{Connection, is_repeatable};
+use crate::upstream::endpoint::PooledConnection;
+use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pool;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -79,9 +80,10 @@ impl UpstreamAnswer {
     /// 502 where it has a transfer coding that the gateway did not ask for, or its body has broken before anything of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         if hop::is_coded(self.response.headers()) {
-            return Err(ProxyError::UnaskedCoding);
+            return Err(UpstreamError::UnaskedCoding.into());
         }
-        BodyStart::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
+        let start = BodyStart::of(self.response.body_mut(), &mut self.connection);
+        start.map_err(|error| UpstreamError::Answer(error).into())
     }
 }
 
@@ -105,7 +107,7 @@ pub async fn within<T>(
         tokio::select! {
             biased;
             outcome = exchange => outcome,
-            () = sleep_until(start + allowed) => Err(ProxyError::UpstreamTimeout(allowed)),
+            () = sleep_until(start + allowed) => Err(UpstreamError::Timeout(allowed).into()),
             () = peer.watch.gone() => Err(ProxyError::ClientGone),
         }
     })
@@ -213,7 +215,7 @@ async fn send_again(
 
 fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
     let broken = upload.and_then(|upload| upload.broken.get());
-    broken.map_or(ProxyError::Upstream(error), ProxyError::from)
+    broken.map_or(UpstreamError::Answer(error).into(), ProxyError::from)
 }
 
 /// A new connection, or one that a server which takes no more still has.
@@ -222,17 +224,16 @@ async fn connect(
     tried: &Cell<usize>,
 ) -> Result<PooledConnection<RequestBody>, ProxyError> {
     let connected = balancer.connect(tried).await;
-    connected.map_err(|error| error.map_or(ProxyError::NoRoute, ProxyError::Connect))
+    connected.map_err(|error| {
+        error.map_or(ProxyError::NoRoute, |error| {
+            UpstreamError::Connect(error).into()
+        })
+    })
 }
 
 /// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.
 pub(super) fn count_failure(metrics: &UpstreamMetrics, error: &ProxyError) {
-    metrics.failed(match error {
-        ProxyError::Connect(_) => Failure::Connect,
-        ProxyError::UpstreamTimeout(_) => Failure::Timeout,
-        ProxyError::Upstream(error) if is_malformed(error) => Failure::Protocol,
-        ProxyError::Upstream(_) => Failure::Reset,
-        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Failure::Protocol,
-        _ => return,
-    });
+    if let ProxyError::Upstream(error) = error {
+        metrics.failed(error.failure());
+    }
 }

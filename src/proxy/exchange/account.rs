@@ -86,9 +86,8 @@ impl Exchange {
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {
-            ExchangeEnd::UpstreamFailed if self.broken_upload().is_none() => Failure::Reset,
-            ExchangeEnd::UpstreamMalformed => Failure::Protocol,
-            ExchangeEnd::UpstreamStalled => Failure::Timeout,
+            ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => return,
+            ExchangeEnd::Upstream(failure) => failure,
             _ => return,
         };
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
@@ -114,9 +113,10 @@ impl Exchange {
         match self.ending {
             ExchangeEnd::Complete => self.reason,
             // The upload's end took the connection down, and with it the answer.
-            ExchangeEnd::UpstreamFailed => self.broken_upload().unwrap_or(Reason::UpstreamReset),
-            ExchangeEnd::UpstreamMalformed => Reason::UpstreamInvalid,
-            ExchangeEnd::UpstreamStalled => Reason::UpstreamTimeout,
+            ExchangeEnd::Upstream(failure @ Failure::Reset) => {
+                self.broken_upload().unwrap_or(Reason::from(failure))
+            }
+            ExchangeEnd::Upstream(failure) => Reason::from(failure),
             ExchangeEnd::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
             ExchangeEnd::ClientGone if self.stalled.get() => Reason::ClientStalled,
             ExchangeEnd::ClientStalled => Reason::ClientStalled,
@@ -338,9 +338,7 @@ impl Exchange {
         match self.ending {
             ExchangeEnd::Complete => false,
             ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled => true,
-            ExchangeEnd::UpstreamFailed
-            | ExchangeEnd::UpstreamMalformed
-            | ExchangeEnd::UpstreamStalled => self.broken_upload().is_some(),
+            ExchangeEnd::Upstream(_) => self.broken_upload().is_some(),
         }
     }
 

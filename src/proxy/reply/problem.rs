@@ -6,6 +6,7 @@ use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
+use crate::upstream::failure::UpstreamError;
 use http::StatusCode;
 use std::io::Write as _;
 
@@ -156,11 +157,15 @@ pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
-        (ProxyError::Connect(_), _) => "The upstream cannot be reached.".to_owned(),
-        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => {
+        (ProxyError::Upstream(UpstreamError::Connect(_)), _) => {
+            "The upstream cannot be reached.".to_owned()
+        }
+        (ProxyError::Upstream(UpstreamError::Answer(_) | UpstreamError::UnaskedUpgrade), _) => {
             "The upstream gave no valid answer.".to_owned()
         }
-        (ProxyError::UpstreamTimeout(_), _) => "The upstream did not answer in time.".to_owned(),
+        (ProxyError::Upstream(UpstreamError::Timeout(_)), _) => {
+            "The upstream did not answer in time.".to_owned()
+        }
         (other, _) => {
             let mut text = other.to_string();
             if let Some(first) = text.get_mut(..1) {

@@ -1,7 +1,7 @@
 //! What is known about a request when it has ended, in plain borrowed values.
 
-use crate::telemetry::metrics::DecidedBy;
 use crate::telemetry::metrics::label::labels;
+use crate::telemetry::metrics::{DecidedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -128,6 +128,18 @@ labels! {
         DrainCut = "drain_cut",
         /// A fault of the gateway.
         Internal = "internal",
+    }
+}
+
+impl From<Failure> for Reason {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Connect => Self::ConnectFailed,
+            Failure::Timeout => Self::UpstreamTimeout,
+            Failure::Reset => Self::UpstreamReset,
+            Failure::Protocol => Self::UpstreamInvalid,
+            Failure::NoServer => Self::NoServer,
+        }
     }
 }
 
