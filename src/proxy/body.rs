@@ -4,6 +4,8 @@ use super::body_failure::BodyError;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::response_body::UpstreamBody;
 use crate::listen::handler::ResponseBody;
+use crate::telemetry::metrics::Failure;
+use crate::upstream::failure;
 use bytes::Bytes;
 use http::Version;
 use http_body::{Frame, SizeHint};
@@ -117,7 +119,7 @@ impl http_body::Body for Body {
                     this.complete();
                 }
             }
-            Some(Err(error)) => this.end(error.ending()),
+            Some(Err(error)) => this.end(ending(error)),
             None => this.complete(),
         }
         Poll::Ready(frame)
@@ -137,6 +139,15 @@ impl http_body::Body for Body {
             }
             BodySource::Upstream(download) => download.size_hint(),
         }
+    }
+}
+
+/// How the exchange ends whose answer breaks so.
+fn ending(error: &BodyError) -> ExchangeEnd {
+    match error {
+        BodyError::Idle => ExchangeEnd::Upstream(Failure::Timeout),
+        BodyError::ClientGone => ExchangeEnd::ClientGone,
+        BodyError::Lost(error) => ExchangeEnd::Upstream(failure::of_connection(error)),
     }
 }
 

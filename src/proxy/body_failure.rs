@@ -1,16 +1,13 @@
 //! How bodies break, on either side.
 
-use super::exchange::ExchangeEnd;
-use crate::telemetry::metrics::Failure;
 use crate::upstream::failure;
-use std::time::Duration;
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// Nothing came for too long, or too little.
-    #[error("nothing came for {0:?}, or too little")]
-    Idle(Duration),
+    #[error("nothing came for too long, or too little")]
+    Idle,
     /// No client is left to read it.
     #[error("the client is gone")]
     ClientGone,
@@ -28,17 +25,6 @@ pub enum UploadFailure {
     ClientGone,
     /// It is not framed as HTTP frames bodies.
     Malformed,
-}
-
-impl BodyError {
-    /// How the exchange ends whose answer breaks so.
-    pub(super) fn ending(&self) -> ExchangeEnd {
-        match self {
-            Self::Idle(_) => ExchangeEnd::Upstream(Failure::Timeout),
-            Self::ClientGone => ExchangeEnd::ClientGone,
-            Self::Lost(error) => ExchangeEnd::Upstream(failure::of_connection(error)),
-        }
-    }
 }
 
 /// What hyper's error on a request's body comes from.

@@ -382,7 +382,7 @@ impl Exchange {
         if !decided.is_whole() {
             return fields::stamp_known(fields, style, &limits, decided);
         }
-        let prepared = &self.local.route(route, &self.worker.metrics).policy;
+        let prepared = &self.local.route(route).policy;
         if self.plan.is_whole(service) {
             fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());
         } else {

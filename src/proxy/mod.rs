@@ -227,7 +227,7 @@ impl Worker {
             if let Some(places) = self.admit(&target, &parts, exchange).await? {
                 self.hold(places, peer, exchange).await?;
             }
-            // Said last: it counts on the limits that can be asked, and waits where they make it.
+            // Checked last: it counts on the limits that can be asked, and waits where they make it.
             exchange.lacks_nothing()?;
             Ok(promise)
         };
@@ -341,7 +341,7 @@ impl Worker {
             // It has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        let balancer = local.balancer(upstream, &self.pools, &self.metrics);
+        let balancer = local.balancer(upstream, &self.pools);
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
@@ -356,7 +356,6 @@ impl Worker {
         let call = UpstreamCall {
             head,
             body,
-            upload: upload.as_deref(),
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
@@ -368,9 +367,11 @@ impl Worker {
         };
         let sending = pin!(upstream_call::send(balancer, call));
         let sent = upstream_call::within(sending, started, allowed, peer).await;
-        let mut answer = sent.inspect_err(|error| {
-            upstream_call::count_failure(&balancer.metrics, error);
+        let mut answer = sent.map_err(|error| {
+            let error = upstream_call::blame(error, upload.as_deref());
+            upstream_call::count_failure(&balancer.metrics, &error);
             exchange.unanswered(&balancer.at(tried.get()).pool);
+            error
         })?;
         let now = clock::now();
         answer.came(now);

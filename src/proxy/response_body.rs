@@ -2,7 +2,7 @@
 
 use super::body_failure::BodyError;
 use super::request_body::RequestBody;
-use super::soft_timeout::{Expiry, SoftTimeout};
+use super::soft_timeout::SoftTimeout;
 use super::trailers;
 use crate::listen::socket::SocketWatch;
 use crate::upstream::connection::Connection;
@@ -22,7 +22,6 @@ pub(super) struct UpstreamBody {
     /// How it broke, while what came before is written out.
     broken: Option<BodyError>,
     patience: SoftTimeout,
-    allowed: Duration,
     /// Brings the body; goes back to its pool as soon as all of it has been read.
     connection: LentConnection,
 }
@@ -83,7 +82,6 @@ impl UpstreamBody {
             first,
             broken: None,
             patience: SoftTimeout::new(allowed, client.clone()),
-            allowed,
             connection,
         })
     }
@@ -104,10 +102,7 @@ impl UpstreamBody {
         };
         release_free(&mut self.connection);
         let Poll::Ready(frame) = polled else {
-            let error = match ready!(self.patience.poll_lost(cx)) {
-                Expiry::Idle => BodyError::Idle(self.allowed),
-                Expiry::ClientGone => BodyError::ClientGone,
-            };
+            let error = ready!(self.patience.poll_lost(cx));
             return Poll::Ready(Some(Err(error)));
         };
         self.patience.resumed();

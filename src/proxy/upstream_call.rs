@@ -34,8 +34,6 @@ pub struct UpstreamCall<'a> {
     pub head: UpstreamHead,
     /// Its body.
     pub body: RequestBody,
-    /// What becomes of the body.
-    pub upload: Option<&'a Upload>,
     /// A descriptor for a connection, if it needs a new one.
     pub descriptor: Option<DescriptorReserve<'a>>,
     /// What it is to become.
@@ -130,7 +128,6 @@ pub async fn send(
     let UpstreamCall {
         head,
         body,
-        upload,
         descriptor,
         purpose,
         at,
@@ -176,9 +173,9 @@ pub async fn send(
         unsent => unsent,
     };
     let Some(again) = again else {
-        return Err(blame(unanswered.error, upload));
+        return Err(UpstreamError::Answer(unanswered.error).into());
     };
-    Box::pin(send_again(balancer, again, upload, tried)).await
+    Box::pin(send_again(balancer, again, tried)).await
 }
 
 /// The bodiless request that these bytes are.
@@ -199,7 +196,6 @@ fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
 async fn send_again(
     balancer: &Balancer<RequestBody>,
     request: Request<RequestBody>,
-    upload: Option<&Upload>,
     tried: &Cell<usize>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let (mut connection, pool) = connect(balancer, tried).await?;
@@ -209,13 +205,16 @@ async fn send_again(
             connection,
             pool,
         }),
-        Err(unanswered) => Err(blame(unanswered.error, upload)),
+        Err(unanswered) => Err(UpstreamError::Answer(unanswered.error).into()),
     }
 }
 
-fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
-    let broken = upload.and_then(|upload| upload.broken.get());
-    broken.map_or(UpstreamError::Answer(error).into(), ProxyError::from)
+/// The failure of the exchange, of whose connection the client's upload may have been the end.
+pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
+    match (&error, upload.and_then(|upload| upload.broken.get())) {
+        (ProxyError::Upstream(UpstreamError::Answer(_)), Some(broken)) => broken.into(),
+        _ => error,
+    }
 }
 
 /// A new connection, or one that a server which takes no more still has.

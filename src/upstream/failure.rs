@@ -19,7 +19,7 @@ pub enum UpstreamError {
     #[error("no answer from the upstream within {0:?}")]
     Timeout(Duration),
     /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
-    #[error("the upstream's answer has a transfer coding that nobody asked for")]
+    #[error("the upstream's answer has a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
     /// The upstream switched protocols without having been asked to.
     #[error("the upstream switched protocols unasked")]

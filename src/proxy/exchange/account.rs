@@ -91,11 +91,8 @@ impl Exchange {
             _ => return,
         };
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
-            let (pools, metrics) = (&self.worker.pools, &self.worker.metrics);
-            self.local
-                .balancer(upstream, pools, metrics)
-                .metrics
-                .failed(failure);
+            let balancer = self.local.balancer(upstream, &self.worker.pools);
+            balancer.metrics.failed(failure);
         }
     }
 
@@ -180,7 +177,7 @@ impl Exchange {
     /// Counts it as held since then, by the limit that delays it, until dropped.
     pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
         let (position, _) = self.delaying()?;
-        let route = self.local.route(self.route?, &self.worker.metrics);
+        let route = self.local.route(self.route?);
         Some(route.limits[position].hold(since.into_std()))
     }
 
@@ -189,7 +186,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         let limits = &self.local.service(route).limits;
         let asked = self.plan.positions().enumerate();
         let mut asked = asked
@@ -230,7 +227,7 @@ impl Exchange {
     /// Counts limits that do not decide, of a request that no other was asked about.
     pub(super) fn count_keyless(&self) {
         let Some(route) = self.route else { return };
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         for (position, decision) in self.asides() {
             handles[position].decided(decision, DecidedBy::Store);
         }
@@ -349,7 +346,7 @@ impl Exchange {
         };
         reservation.over(self.has_left() && !self.worker.drain.is_over());
         let told = reservation.costs();
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
         for (limit, handle) in limits.zip(handles) {
             let mut told = told.iter();
@@ -366,7 +363,7 @@ impl Exchange {
     pub(super) fn count(&self, took: Duration) {
         let worker = &self.worker;
         let metrics = match self.route {
-            Some(route) => &self.local.route(route, &worker.metrics).metrics,
+            Some(route) => &self.local.route(route).metrics,
             None => &self.local.unrouted,
         };
         metrics.request(&self.method, self.status, self.source, took);
