@@ -42,19 +42,16 @@ use worker_cells::{WorkerCells, lock};
 pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
-    memory: MemoryStoreCells,
     reloads: Reloads,
-    access_log: AccessLines,
+    /// Of the memory store, which all workers share.
+    memory_keys: SharedCounter,
+    memory_overflows: SharedCounter,
+    /// Lines of the access log that were lost, and that another line stands for.
+    lines_dropped: SharedCounter,
+    lines_summarised: SharedCounter,
     /// Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
     evicted: [SharedCounter; Eviction::ALL.len()],
     rejected: [SharedCounter; Rejection::ALL.len()],
-}
-
-/// The memory store, which all workers share.
-#[derive(Debug, Default)]
-struct MemoryStoreCells {
-    keys: SharedCounter,
-    overflows: SharedCounter,
 }
 
 #[derive(Debug, Default)]
@@ -64,13 +61,6 @@ struct Reloads {
     last_failed: SharedCounter,
     last_success: SharedCounter,
     generation: SharedCounter,
-}
-
-/// What became of lines that were not written one by one.
-#[derive(Debug, Default)]
-struct AccessLines {
-    dropped: SharedCounter,
-    summarised: SharedCounter,
 }
 
 impl Metrics {
@@ -118,12 +108,12 @@ impl Metrics {
 
     /// How many keys the memory store holds.
     pub fn memory_keys(&self, keys: u64) {
-        self.memory.keys.set(keys);
+        self.memory_keys.set(keys);
     }
 
     /// A new key found the memory store full and was counted on its limit's common key.
     pub fn memory_overflowed(&self, keys: u64) {
-        self.memory.overflows.add(keys);
+        self.memory_overflows.add(keys);
     }
 
     /// The first configuration is in force.
@@ -148,18 +138,18 @@ impl Metrics {
 
     /// Lines of the access log were lost because their reader is too slow or gone.
     pub(super) fn access_lines_dropped(&self, lines: u64) {
-        self.access_log.dropped.add(lines);
+        self.lines_dropped.add(lines);
     }
 
     /// Lines of the access log are stood for by another, because one client was refused too often.
     pub(super) fn access_lines_summarised(&self, lines: u64) {
-        self.access_log.summarised.add(lines);
+        self.lines_summarised.add(lines);
     }
 
     /// Lines of the access log that were lost so far.
     #[must_use]
     pub fn access_lines_lost(&self) -> u64 {
-        self.access_log.dropped.get()
+        self.lines_dropped.get()
     }
 
     /// Everything as text, in the format asked for. Takes milliseconds when there are thousands of routes.

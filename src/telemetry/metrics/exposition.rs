@@ -108,9 +108,9 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_store_permits" "Units charged for several requests at once, and those of them that went back unused."
         => |all| by_label("what", Permits::ALL, |what| total(&all.stores, |store| store.permits[what as usize].get()));
     Gauge NONE "tollgate_memory_keys" "Keys in the memory store."
-        => |all| single(all.metrics.memory.keys.get());
+        => |all| single(all.metrics.memory_keys.get());
     Counter NONE "tollgate_memory_overflows" "Requests with a new key that found the memory store full and shared one key."
-        => |all| single(all.metrics.memory.overflows.get());
+        => |all| single(all.metrics.memory_overflows.get());
     Counter NONE "tollgate_upstream_connections_opened" "Connections opened to an upstream's servers."
         => |all| all.sums(|worker| &worker.upstreams, |upstream, cells| [(upstream, cells.opened.get())]);
     Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not take, whatever became of the requests."
@@ -128,9 +128,9 @@ static METRICS: &[Descriptor] = descriptors! {
     Gauge NONE "tollgate_config_generation" "Number of the configuration in force, 1 at the start."
         => |all| single(all.metrics.reloads.generation.get());
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
-        => |all| single(all.metrics.access_log.dropped.get());
+        => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
-        => |all| single(all.metrics.access_log.summarised.get());
+        => |all| single(all.metrics.lines_summarised.get());
     Gauge NONE "tollgate_build_info" "1, labelled with what is running."
         => |_| Some(vec![sample(Labels::of("version", env!("CARGO_PKG_VERSION")), 1_u64)]);
     Counter SECONDS "process_cpu" "User and system time this process has used."

@@ -140,21 +140,11 @@ impl<B: BucketBounds, C: Counter> Histogram<B, C> {
 }
 
 /// What a histogram held at one moment, or the sum of several.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HistogramReading<B> {
     buckets: [u64; BOUNDS + 1],
     nanos: u64,
     bounds: PhantomData<B>,
-}
-
-impl<B> Default for HistogramReading<B> {
-    fn default() -> Self {
-        Self {
-            buckets: [0; BOUNDS + 1],
-            nanos: 0,
-            bounds: PhantomData,
-        }
-    }
 }
 
 impl<B: BucketBounds> HistogramReading<B> {

@@ -31,12 +31,6 @@ impl WorkerMetrics {
         }))
     }
 
-    /// The handle of a limit that decides, on a route.
-    #[must_use]
-    pub fn limit(&self, limit: &str, route: &str) -> LimitMetrics {
-        self.limit_in(Mode::Enforce, limit, route)
-    }
-
     /// The handle of a limit in some mode on a route.
     #[must_use]
     pub fn limit_in(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
