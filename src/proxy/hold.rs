@@ -10,7 +10,7 @@ use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
-use crate::store::{Charge, Decider};
+use crate::store::Reservation;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -150,12 +150,11 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// Takes a ticket for each of `places`, decided by `by`, of a request that came at `arrival` and may go on when it is `due`.
+    /// Takes a ticket for each of `places` of a request that came at `arrival` and may go on when it is `due`.
     #[must_use]
     pub fn new(
         queues: &Rc<WorkerQueues>,
-        by: Decider,
-        places: Vec<Charge>,
+        places: Vec<Reservation>,
         arrival: Instant,
         due: Instant,
     ) -> Self {
@@ -163,7 +162,6 @@ impl Tickets {
             arrival,
             due,
             of_several: places.len() > 1,
-            by,
         };
         let tickets = places
             .into_iter()
@@ -238,7 +236,11 @@ impl Drop for Tickets {
 ///
 /// # Errors
 /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.
-pub async fn hold(places: &Tickets, peer: &Peer, drain: &Drain) -> Result<Vec<Charge>, HoldCut> {
+pub async fn hold(
+    places: &Tickets,
+    peer: &Peer,
+    drain: &Drain,
+) -> Result<Vec<Reservation>, HoldCut> {
     let worth_watching = places.until().saturating_duration_since(clock::now()) > WORTH_WATCHING;
     let gone = async {
         if worth_watching {

@@ -5,7 +5,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::hold::Tickets;
 use super::request::Target;
-use super::reservation::Reservation;
+use super::reservation::Reservations;
 use crate::admission::destination::Destination;
 use crate::admission::{self, Admission, Plan};
 use crate::client::Client;
@@ -46,12 +46,11 @@ impl Worker {
         };
         let asked = clock::now();
         let mut charges = admission.open_charges(&plan, service, self.queues.exist());
-        let (by, delay) = (admission.by, admission.delay(&plan, service));
-        if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places, by)
-        {
+        let delay = admission.delay(&plan, service);
+        if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places) {
             charges.leave_queues();
         }
-        let reservation = Reservation::keep(&self.store, by, &mut charges);
+        let reservation = Reservations::keep(&self.store, &mut charges);
         exchange.decided(plan, admission, reservation);
         let delay = delay?;
         if delay == 0 && charges.places.is_empty() {
@@ -61,7 +60,7 @@ impl Worker {
             exchange.delayed(delay);
         }
         let due = asked + Duration::from_micros(delay);
-        let tickets = Tickets::new(&self.queues, by, charges.places, asked, due);
+        let tickets = Tickets::new(&self.queues, charges.places, asked, due);
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the tickets gives the places back.
         let held = self.holds.enter(Client::of(exchange.client), caps);

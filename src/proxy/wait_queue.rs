@@ -19,8 +19,8 @@ mod tickets;
 pub use tickets::{Advance, QueuedRequest, Ticket, WaitTooLong};
 
 use crate::clock;
-use crate::limit::{LimitId, Scope};
-use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
+use crate::limit::LimitId;
+use crate::store::{Amendment, Decider, PendingRefund, RefundOutcome, Reservation, Store};
 use queue::{Position, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -136,10 +136,10 @@ impl WorkerQueues {
             quiet: Notify::new(),
         });
         let heir = Rc::downgrade(&desk);
-        store.bequeath(move |charge, ends| {
+        store.bequeath(move |charge| {
             if let Some(desk) = heir.upgrade() {
-                let name = name(&charge, Decider::Redis);
-                desk.join(&name, Position::left(clock::now() + ends, charge));
+                let until = clock::now() + charge.turn;
+                desk.join(&name(&charge), Position::left(until, charge));
             }
         });
         // Memory says at once what has become of a place.
@@ -155,8 +155,8 @@ impl WorkerQueues {
 
     /// Gives `request` a ticket for the place that `charge` has paid for.
     #[must_use]
-    pub fn join(&self, charge: Charge, request: QueuedRequest) -> Ticket {
-        let (name, limit) = (name(&charge, request.by), Arc::clone(&charge.limit));
+    pub fn join(&self, charge: Reservation, request: QueuedRequest) -> Ticket {
+        let (name, limit) = (name(&charge), Arc::clone(&charge.limit));
         let (place, spot) =
             Position::taken(request.arrival, request.due, charge, request.of_several);
         self.desk.join(&name, place);
@@ -169,10 +169,10 @@ impl WorkerQueues {
         self.desk.all.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Is there a queue for any of these, decided `by` that? A request that need not wait passes it only in turn.
+    /// Is there a queue for any of these? A request that need not wait passes it only in turn.
     #[must_use]
-    pub fn is_any(&self, charges: &[Charge], by: Decider) -> bool {
-        let mut names = charges.iter().map(|charge| name(charge, by));
+    pub fn is_any(&self, charges: &[Reservation]) -> bool {
+        let mut names = charges.iter().map(name);
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
     }
 
@@ -297,7 +297,7 @@ impl RefundDesk {
             }
             let (mut places, mut any) = (Vec::new(), false);
             for place in last {
-                match self.store.give_back(&place.charge, name.2) {
+                match self.store.amend(&place.charge, Amendment::Refund) {
                     RefundOutcome::Refunded => any = true,
                     RefundOutcome::Declined => line.keep(place),
                     RefundOutcome::Lost => {}
@@ -366,13 +366,8 @@ impl Drop for RefundBatch {
     }
 }
 
-/// What this gateway counts alone it counts in one place, whichever store decided the rest of the request.
-fn name(charge: &Charge, by: Decider) -> QueueKey {
-    let by = match charge.limit.scope {
-        Scope::Gateway => Decider::Memory,
-        Scope::Cluster => charge.by.unwrap_or(by),
-    };
-    (charge.limit.id, charge.key.clone(), by)
+fn name(charge: &Reservation) -> QueueKey {
+    (charge.limit.id, charge.key.clone(), charge.by)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,12 +1,13 @@
 //! What follows from the answers of a request's limits: the decision, and the tickets of what it charged.
 
 use super::answers::{Answers, LimitAnswer, LimitAnswers};
-use super::check::Check;
+use super::check::{Check, Intent};
 use super::decider::Decider;
-use super::reservation::Charge;
+use super::reservation::Reservation;
 use super::shadow::{Charges, ShadowVerdict};
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, Measurement, Ruling};
-use crate::limit::{Limit, Ticket};
 use smallvec::SmallVec;
 
 /// A request's decision, and what its tickets are made of.
@@ -24,7 +25,7 @@ impl StoreDecision {
     /// Gives the answers of `checks` their meaning: charged only when every limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], answers: Answers) -> Self {
-        let charges = Charges::of(checks, &answers, false);
+        let charges = Charges::of(checks, &answers, Intent::Charge);
         let (mut verdicts, mut shadows) = (SmallVec::new(), Vec::new());
         for (index, (check, answer)) in checks.iter().zip(&answers.each).enumerate() {
             let charged = charges.has(index);
@@ -87,31 +88,14 @@ impl StoreDecision {
                 || shadows.any(|shadow| shadow.index == index && shadow.charged))
     }
 
-    /// The ticket with which the charge of `check`, number `index` of the request, can be refunded. A request that was
-    /// refused, or took nothing, has none.
+    /// What `check`, number `index` of the request, was charged. A request that was refused, or took nothing, was charged
+    /// nothing.
     #[must_use]
-    pub fn ticket(&self, index: usize, check: &Check<'_>) -> Option<Ticket> {
-        let answer = self.answers.get(index)?;
-        let measured = *answer.measured()?;
-        let ticket = check.ticket(answer.at, measured, answer.by.gateways());
-        ticket.filter(|_| self.has_charged(index, check))
-    }
-}
-
-impl Charge {
-    /// What `check`, number `index` of an admitted request, was charged, if anything.
-    #[must_use]
-    pub fn of(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
-        let answer = decided.answers.get(index)?;
-        answer
-            .charge(check)
-            .filter(|_| decided.has_charged(index, check))
-    }
-
-    /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
-    #[must_use]
-    pub fn slots(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
-        check.limit.rule.holds()?;
-        Self::of(decided, index, check)
+    pub fn reservation(&self, index: usize, check: &Check<'_>) -> Option<Reservation> {
+        if !self.has_charged(index, check) {
+            return None;
+        }
+        let reservation = self.answers.get(index)?.reservation(check)?;
+        (reservation.ticket.cost != Cost::ZERO).then_some(reservation)
     }
 }

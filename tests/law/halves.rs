@@ -14,7 +14,8 @@ use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::{Repeat, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Mode, Rule, Scope};
 use tollgate::store::{
-    Charge, Check, Decider, MemoryStore, OnDown, SharedStore, Store, StoreDecision, StoreError,
+    Amendment, Check, Decider, MemoryStore, OnDown, Reservation, SharedStore, Store, StoreDecision,
+    StoreError,
 };
 use tollgate::telemetry::metrics::Metrics;
 
@@ -235,15 +236,15 @@ async fn tickets_of_both_halves_go_back_where_they_came_from() {
     let shared = limit("shared", token_bucket(10, HOUR, 10));
     for own in tens() {
         let checks = [with_id(&own, 3), ask(&shared, 3)];
-        let (decided, by) = both.store.decide(&checks).await.unwrap();
+        let (decided, _) = both.store.decide(&checks).await.unwrap();
         let decided = decided.unwrap();
         assert_eq!((both.left(&own).await, both.left(&shared).await), (7, 7));
         for (index, check) in checks.iter().enumerate() {
-            let charge = Charge::of(&decided, index, check).unwrap();
-            both.store.renew(&charge, by);
-            let later = decided.decision.at.plus(60_000_000);
-            let ticket = check.limit.abandoned(charge.ticket, later);
-            both.store.refund(Charge { ticket, ..charge }, by);
+            let charge = decided.reservation(index, check).unwrap();
+            both.store.amend(&charge, Amendment::Renewal);
+            let at = decided.decision.at.plus(60_000_000);
+            let late = Reservation { at, ..charge };
+            both.store.amend(&late, Amendment::Cancellation);
         }
         both.store.settle().await;
         assert_eq!(

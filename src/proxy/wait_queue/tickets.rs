@@ -3,7 +3,7 @@
 use super::queue::Waiter;
 use super::{QueueKey, QueueShard, WaitQueues, lock};
 use crate::limit::Limit;
-use crate::store::{Charge, Decider};
+use crate::store::Reservation;
 use smallvec::SmallVec;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -20,8 +20,6 @@ pub struct Ticket {
 /// A request that is to be held, as its queues see it.
 #[derive(Debug, Clone, Copy)]
 pub struct QueuedRequest {
-    /// The store that decided it.
-    pub by: Decider,
     /// When it came.
     pub arrival: Instant,
     /// When it may go on.
@@ -34,7 +32,7 @@ pub struct QueuedRequest {
 #[derive(Debug)]
 pub enum Advance {
     /// It goes on, and has used these places up.
-    Now(Vec<Charge>),
+    Now(Vec<Reservation>),
     /// It waits on.
     Later,
 }

@@ -7,7 +7,8 @@ use crate::limit::Rule;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::rate::Rate;
 use crate::limit::token_bucket::TokenBucket;
-use crate::store::memory::{MemoryQuestion, MemoryStore};
+use crate::store::check::Intent;
+use crate::store::memory::MemoryStore;
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -118,8 +119,9 @@ impl World {
                     cost: Cost::new(order.units),
                     ..check
                 };
-                let question = MemoryQuestion::now(false);
-                let answers = self.counter.measure(&[asks], question);
+                let answers = self
+                    .counter
+                    .measure(&[asks], Intent::Charge, Decider::Memory);
                 let way = self.random.u64(100..3_000);
                 self.at(
                     now + way,
@@ -167,7 +169,9 @@ impl World {
                 answer.admits()
             }
             LeaseStep::Alone => {
-                let answers = self.counter.measure(&[check], MemoryQuestion::now(false));
+                let answers = self
+                    .counter
+                    .measure(&[check], Intent::Charge, Decider::Memory);
                 answers.admits_all()
             }
             LeaseStep::Wait(_, turn) => {

@@ -7,7 +7,7 @@ use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
-use crate::store::check::Check;
+use crate::store::check::{Check, Intent};
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -53,8 +53,7 @@ pub(super) struct DecisionRequest<'a> {
     pub(super) checks: &'a [Check<'a>],
     /// Replaces the server's clock, for tests.
     pub(super) clock: Option<Timestamp>,
-    /// Another limit refuses the request already: nothing is charged.
-    pub(super) refused: bool,
+    pub(super) intent: Intent,
 }
 
 /// Numbers that gateways choose are above all instants, and below what is counted exactly with a cost added.
@@ -342,14 +341,6 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
         _ => return None,
     }
     (ticket.cost.units() > 0).then_some(block)
-}
-
-/// The block that gives back what a charge was too much, or nothing when that cannot be settled.
-pub(super) fn settle_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
-    if !limit.rule.can_settle() {
-        return None;
-    }
-    refund_block(limit, ticket)
 }
 
 /// The block that renews a ticket's slots, or nothing when it has none.

@@ -4,7 +4,7 @@ use super::told_to_both;
 use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, concurrency, every, fixed_window, limit, token_bucket,
 };
-use crate::law::under_test::{UnderTest, admitted};
+use crate::law::under_test::{UnderTest, admitted, ticket_of};
 use std::sync::Arc;
 use tollgate::limit::verdict::{Ruling, VerdictOutcome};
 use tollgate::limit::{Limit, Mode};
@@ -65,7 +65,7 @@ async fn nothing_is_charged_beside_a_refusal(store: &UnderTest) {
         assert_eq!(admitted(&decided), expected);
         for aside in &decided.shadows {
             assert_eq!(aside.charged, expected);
-            assert!(decided.ticket(aside.index, &checks[aside.index]).is_some() == expected);
+            assert!(ticket_of(&decided, aside.index, &checks[aside.index]).is_some() == expected);
         }
     }
     for limit in &beside {
@@ -109,13 +109,9 @@ async fn a_candidate_has_counters_of_its_own(store: &UnderTest) {
 async fn slots_are_taken_and_freed(store: &UnderTest) {
     let flight = shadow(limit("flight", concurrency(1, 60 * SECOND)));
     let check = ask(&flight, 1);
-    let ticket = store
-        .decide(NOON, &[check])
-        .await
-        .ticket(0, &check)
-        .unwrap();
+    let ticket = store.take(NOON, check).await;
     let second = store.decide(NOON, &[check]).await;
-    assert!(admitted(&second) && second.ticket(0, &check).is_none());
+    assert!(admitted(&second) && ticket_of(&second, 0, &check).is_none());
     store.refund(NOON, check, ticket).await;
     assert_eq!(left(store, &flight).await, 1);
     assert!(store.bytes(&flight, CLIENT).await.is_none());

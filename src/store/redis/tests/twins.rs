@@ -12,6 +12,7 @@ use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
+use crate::store::Reservation;
 use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -165,7 +166,7 @@ impl History {
                 Answers::measured(&plain, Decider::Redis, now, measured.clone()),
             );
             for (index, (key, record, check)) in checks.iter().enumerate() {
-                if let Some(ticket) = decided.ticket(index, check) {
+                if let Some(Reservation { ticket, .. }) = decided.reservation(index, check) {
                     // Some are charged for requests that others refuse then.
                     let ticket = if self.random.bool() {
                         check.limit.abandoned(ticket, now)
@@ -245,8 +246,7 @@ impl History {
             }
             let block = match how {
                 How::Renew => question::renew_block(&limit, ticket),
-                How::Refund => question::refund_block(&limit, ticket),
-                How::Settle => question::settle_block(&limit, ticket),
+                How::Refund | How::Settle => question::refund_block(&limit, ticket),
             };
             let Some(block) = block else {
                 let place = (&*key, record.as_deref());
