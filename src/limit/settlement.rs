@@ -87,15 +87,6 @@ fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
 }
 
 impl Rule {
-    /// Can what was charged be settled?
-    #[must_use]
-    pub fn can_settle(&self) -> bool {
-        match self {
-            Self::SlidingLog(_) | Self::Concurrency(_) => false,
-            rule => !rule.queues(),
-        }
-    }
-
     /// The same with room for a debt of so many units, or as many as can be computed with exactly.
     #[must_use]
     fn with_debt_ceiling(self, rate: Rate, debt: u64) -> Self {

@@ -3,9 +3,10 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::hold::Tickets;
+use super::hold::HoldPermit;
 use super::request::Target;
 use super::reservation::Reservations;
+use super::wait_queue::Tickets;
 use crate::admission::destination::Destination;
 use crate::admission::{self, Admission, Plan};
 use crate::client::Client;
@@ -26,7 +27,7 @@ impl Worker {
         target: &Target,
         parts: &Parts,
         exchange: &mut Exchange,
-    ) -> Result<Option<Tickets>, ProxyError> {
+    ) -> Result<Option<(Tickets, HoldPermit)>, ProxyError> {
         let local = Rc::clone(&exchange.local);
         let Some(service) = exchange.service() else {
             return Ok(None);
@@ -64,7 +65,7 @@ impl Worker {
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the tickets gives the places back.
         let held = self.holds.enter(Client::of(exchange.client), caps);
-        Ok(Some(tickets.with(held.ok_or(ProxyError::TooManyHeld)?)))
+        Ok(Some((tickets, held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
     /// The limits of a request with their keys. Where its token would have to be verified for some of them, and others are

@@ -16,7 +16,7 @@ mod leak;
 mod queue;
 mod tickets;
 
-pub use tickets::{Advance, QueuedRequest, Ticket, WaitTooLong};
+pub use tickets::{Tickets, WaitTooLong};
 
 use crate::clock;
 use crate::limit::LimitId;
@@ -153,16 +153,6 @@ impl WorkerQueues {
         Self { desk, task }
     }
 
-    /// Gives `request` a ticket for the place that `charge` has paid for.
-    #[must_use]
-    pub fn join(&self, charge: Reservation, request: QueuedRequest) -> Ticket {
-        let (name, limit) = (name(&charge), Arc::clone(&charge.limit));
-        let (place, spot) =
-            Position::taken(request.arrival, request.due, charge, request.of_several);
-        self.desk.join(&name, place);
-        Ticket { name, spot, limit }
-    }
-
     /// Is there any line?
     #[must_use]
     pub fn exist(&self) -> bool {
@@ -174,50 +164,6 @@ impl WorkerQueues {
     pub fn is_any(&self, charges: &[Reservation]) -> bool {
         let mut names = charges.iter().map(name);
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
-    }
-
-    /// The turn has come of a request that stands in all of these: it goes on, unless it has to wait for those in front.
-    ///
-    /// # Errors
-    /// When that is too long.
-    pub fn go_on(&self, standing: &[Ticket], now: Instant) -> Result<Advance, WaitTooLong> {
-        if let Some(over) = standing.iter().find_map(Ticket::over) {
-            return Err(over);
-        }
-        if standing.iter().any(|one| one.until() > now) {
-            return Ok(Advance::Later);
-        }
-        let mut lines = self.desk.all.together(standing);
-        let turn = lines.turn(standing, now);
-        let mut used = Vec::new();
-        for one in standing {
-            let Some(shard) = lines.shard(&one.name) else {
-                continue;
-            };
-            let Some(line) = shard.get_mut(&one.name) else {
-                continue;
-            };
-            match turn {
-                Some(turn) if turn <= now => used.extend(line.used(&one.spot, now)),
-                Some(turn) if standing.len() > 1 => line.put_off(&one.spot, turn, now),
-                Some(_) | None => {}
-            }
-            self.desk.give_back(&one.name, line);
-            self.desk.all.forget_empty(shard, &one.name, now);
-        }
-        match standing.iter().find_map(Ticket::over) {
-            Some(over) => Err(over),
-            None if turn.is_some_and(|turn| turn > now) => Ok(Advance::Later),
-            None => Ok(Advance::Now(used)),
-        }
-    }
-
-    /// The request leaves: everyone behind takes the place in front, and the last one is given back.
-    pub fn leave(&self, standing: &Ticket) {
-        self.desk.with(&standing.name, |line| {
-            line.leave(&standing.spot, clock::now());
-            self.desk.give_back(&standing.name, line);
-        });
     }
 
     /// Tries again to give back what was kept, and forgets what has passed. To be called about once a second.

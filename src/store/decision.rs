@@ -7,7 +7,7 @@ use super::reservation::Reservation;
 use super::shadow::{Charges, ShadowVerdict};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, Measurement, Ruling};
+use crate::limit::verdict::{Decision, Measurement};
 use smallvec::SmallVec;
 
 /// A request's decision, and what its tickets are made of.
@@ -19,6 +19,7 @@ pub struct StoreDecision {
     pub answers: LimitAnswers,
     /// Verdicts of limits that do not decide: the decision's verdicts are of the others.
     pub shadows: Vec<ShadowVerdict>,
+    charges: Charges,
 }
 
 impl StoreDecision {
@@ -28,8 +29,7 @@ impl StoreDecision {
         let charges = Charges::of(checks, &answers, Intent::Charge);
         let (mut verdicts, mut shadows) = (SmallVec::new(), Vec::new());
         for (index, (check, answer)) in checks.iter().zip(&answers.each).enumerate() {
-            let charged = charges.has(index);
-            let verdict = answer.verdict(check, charged);
+            let verdict = answer.verdict(check, charges.has(index));
             if check.limit.mode.decides() {
                 verdicts.push(verdict);
                 continue;
@@ -38,13 +38,13 @@ impl StoreDecision {
             shadows.push(ShadowVerdict {
                 index,
                 verdict: is_readable.then_some(verdict),
-                charged,
             });
         }
         Self {
             decision: Decision::of(answers.at, verdicts),
             answers: answers.each,
             shadows,
+            charges,
         }
     }
 
@@ -79,20 +79,11 @@ impl StoreDecision {
         self.answers.get(index)?.measured()
     }
 
-    /// Was an admitted request charged by `check`, number `index` of it?
-    fn has_charged(&self, index: usize, check: &Check<'_>) -> bool {
-        let is_admitted = matches!(self.decision.ruling, Ruling::Admit { .. });
-        let mut shadows = self.shadows.iter();
-        is_admitted
-            && (check.limit.mode.decides()
-                || shadows.any(|shadow| shadow.index == index && shadow.charged))
-    }
-
     /// What `check`, number `index` of the request, was charged. A request that was refused, or took nothing, was charged
     /// nothing.
     #[must_use]
     pub fn reservation(&self, index: usize, check: &Check<'_>) -> Option<Reservation> {
-        if !self.has_charged(index, check) {
+        if !self.charges.has(index) {
             return None;
         }
         let reservation = self.answers.get(index)?.reservation(check)?;

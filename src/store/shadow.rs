@@ -14,8 +14,6 @@ pub struct ShadowVerdict {
     pub index: usize,
     /// What it would have said; nothing where no store has counted.
     pub verdict: Option<Verdict>,
-    /// Was it charged?
-    pub charged: bool,
 }
 
 /// For each check its group: 0 for those that decide about the request.
@@ -43,7 +41,7 @@ pub(super) fn all_decide(checks: &[Check<'_>]) -> bool {
 }
 
 /// Which checks of a request are charged.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Charges {
     /// Is the request admitted?
     pub(super) admitted: bool,

@@ -58,7 +58,8 @@ impl StoreContext {
         let groups = shadow::groups(request.checks);
         for (check, group) in request.checks.iter().zip(groups) {
             question.shadow(group);
-            question.check(&self.prefix_of(check.limit), check, request.clock);
+            let prefix = self.prefix_of(check.limit);
+            question.check(&prefix, check, request.clock, None);
         }
         if let (Intent::Peek, Some(first)) = (request.intent, request.checks.first()) {
             let prefix = self.prefix_of(first.limit);

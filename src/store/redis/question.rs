@@ -89,13 +89,9 @@ impl Question {
         }
     }
 
-    /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
-    pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
-        self.check_numbered(prefix, check, clock, None);
-    }
-
-    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance.
-    pub(super) fn check_numbered(
+    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance. `clock` is the caller's, if it has one
+    /// of its own.
+    pub(super) fn check(
         &mut self,
         prefix: &[u8],
         check: &Check<'_>,

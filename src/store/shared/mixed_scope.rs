@@ -1,7 +1,7 @@
 //! One decision over two counts: limits that each gateway counts by itself, and those that all gateways share.
 //!
 //! 1. This gateway's own limits are checked and charged first, under their locks.
-//! 2. Their charge is undone when the shared limits refuse, or when the request leaves before the answer.
+//! 2. Their charge is cancelled when the shared limits refuse, or when the request leaves before the answer.
 //! 3. Where they refuse, the shared limits are asked nevertheless, with nothing charged: the answer names the longest wait
 //!    of all, and says where every limit stands.
 //! 4. A refusal of the shared limits that is remembered needs no asking, and nothing is charged.

@@ -70,7 +70,7 @@ async fn functions_decide_as_scripts_do() {
                 cost: Cost::new(2),
                 id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
             };
-            question.check(&layout::key_prefix("t", &limit), &check, Some(NOW));
+            question.check(&layout::key_prefix("t", &limit), &check, Some(NOW), None);
             let script = question::decide(Some(NOW), std::iter::once(&question));
             client.say("FLUSHALL");
             let by_script = (client.many(vec![script.clone()]), client.dump());

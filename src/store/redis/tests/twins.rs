@@ -157,7 +157,7 @@ impl History {
             for ((check, group), (_, _, prefix, ..)) in plain.iter().zip(groups(&plain)).zip(&asked)
             {
                 question.shadow(group);
-                question.check_numbered(prefix, check, Some(now), chosen);
+                question.check(prefix, check, Some(now), chosen);
             }
             let measured = self.model.decide(now, &checks, chosen);
             self.unheard.asked(&question, chosen, &checks);
@@ -231,7 +231,7 @@ impl History {
             let (mut how, mut ticket, mut record) = (How::Refund, ticket, record);
             if limit.rule.holds().is_some() && self.random.bool() {
                 how = How::Renew;
-            } else if limit.rule.can_settle() && self.random.bool() {
+            } else if !listed && !limit.rule.queues() && self.random.bool() {
                 // Some of it was too much, and what is remembered of its id stays.
                 let less = self.random.u32(..=ticket.cost.units());
                 (how, record) = (How::Settle, None);
