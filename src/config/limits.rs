@@ -15,8 +15,8 @@ use crate::key::{
     Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, OnLeave, Price,
 };
 use crate::limit::dedupe::Dedupe;
-use crate::limit::rate::Cost;
-use crate::limit::{self, LeaseSetting, Mode, RefundCondition, ResponsePolicy, Scope};
+use crate::limit::rate::{Cost, Rate};
+use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePolicy, Scope};
 use rules::RatedRule;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub(super) fn compile(
         more.retain(|one| !found[before..].contains(one));
         found.extend(more);
         let candidates = candidates.into_iter();
-        limits.extend(candidates.map(|limit| limit.in_mode(Mode::Candidate)));
+        limits.extend(candidates.map(|limit| limit.edited(|policy| policy.mode = Mode::Candidate)));
     }
     limits.into_iter().map(Arc::new).collect()
 }
@@ -85,9 +85,12 @@ fn untiered(
     warn_of_cost(written, &rules, &charge, found);
     let is_list = rules.len() > 1;
     let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
-        let limit = limit::Limit::new(Arc::clone(name), by.clone(), rate, rule, charge.cost);
-        let limit = configured(limit, written, &charge, exempt.clone());
-        if is_list { limit.listed(&shown) } else { limit }
+        let policy = Policy {
+            window: is_list.then(|| shown.into()),
+            exempt: exempt.clone(),
+            ..policy(written, name, &by, rate, &charge)
+        };
+        limit::Limit::new(policy, rule)
     });
     let limits: Vec<limit::Limit> = limits.collect();
     warn_of_leases(written, &limits, found);
@@ -98,40 +101,29 @@ fn has_errors(found: &[Diagnostic]) -> bool {
     found.iter().any(|one| one.severity == Severity::Error)
 }
 
-/// The limit with everything that the file says beside its key, its rates and its cost.
-fn configured(
-    limit: limit::Limit,
+/// What the file says of a limit, but for what is compiled with all limits or rates.
+fn policy(
     written: &Limit,
+    name: &Arc<str>,
+    by: &KeyTemplate,
+    rate: Rate,
     charge: &ChargeRule,
-    exempt: Option<Arc<Exemption>>,
-) -> limit::Limit {
-    let limit = limit
-        .giving_back(refund_on(written))
-        .counted_by(written.scope())
-        .written_at(written.name.span.start)
-        .leasing(written.lease())
-        .telling(answers(written))
-        .in_mode(written.mode())
-        .without_store(written.on_down.get().copied());
-    let limit = with(limit, exempt, limit::Limit::but_not_for);
-    let limit = with(limit, dedupe(written), limit::Limit::charging_once);
-    let limit = with(limit, charge.price.clone(), limit::Limit::priced);
-    let limit = with(limit, charge.meter.clone(), limit::Limit::metered);
-    let partial = written.partial().then_some(());
-    let limit = with(limit, partial, |limit, ()| limit.granting_less());
-    let tag = written.with.get().map(|tag| Arc::from(tag.as_str()));
-    with(limit, tag, limit::Limit::counted_with)
-}
-
-/// The limit with a setting that the file may not have.
-fn with<T>(
-    limit: limit::Limit,
-    setting: Option<T>,
-    set: impl FnOnce(limit::Limit, T) -> limit::Limit,
-) -> limit::Limit {
-    match setting {
-        Some(setting) => set(limit, setting),
-        None => limit,
+) -> Policy {
+    Policy {
+        mode: written.mode(),
+        scope: written.scope(),
+        with: written.with.get().map(|tag| tag.as_str().into()),
+        cost: charge.cost,
+        price: charge.price.clone(),
+        meter: charge.meter.clone(),
+        partial: written.partial(),
+        dedupe: dedupe(written),
+        refund_on: refund_on(written),
+        on_down: written.on_down.get().copied(),
+        leasing: written.lease(),
+        answers: answers(written),
+        place: written.name.span.start,
+        ..Policy::new(Arc::clone(name), by.clone(), rate)
     }
 }
 

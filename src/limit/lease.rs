@@ -25,11 +25,11 @@ use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Interval, Span};
 use super::token_bucket::TokenBucket;
 use super::verdict::Measurement;
-use super::{Limit, Rule, Scope};
+use super::{ChargeKind, Limit, Rule, Scope};
 use crate::clock::Timestamp;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Longest that permits are held, in microseconds.
 pub(super) const LONGEST: u64 = 100_000;
@@ -70,10 +70,6 @@ pub struct LeaseTerms {
     pub pause: u64,
 }
 
-/// Made when it is first asked for.
-#[derive(Debug, Default)]
-pub(super) struct Made(OnceLock<Option<LeaseTerms>>);
-
 impl fmt::Display for LeaseSetting {
     /// As the file writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,17 +82,11 @@ impl fmt::Display for LeaseSetting {
 }
 
 impl Limit {
-    /// The same with leases as the file says.
-    #[must_use]
-    pub fn leasing(self, leasing: LeaseSetting) -> Self {
-        Self { leasing, ..self }
-    }
-
     /// On which terms it gives leases, if it does.
     #[must_use]
     pub fn leases(&self) -> Option<&LeaseTerms> {
-        let made = self.terms.0.get_or_init(|| self.make_terms());
-        made.as_ref()
+        let terms = self.variants.lease.get_or_init(|| self.make_terms());
+        terms.as_ref()
     }
 
     fn make_terms(&self) -> Option<LeaseTerms> {
@@ -111,7 +101,7 @@ impl Limit {
             (_, None) => quota / SHARE,
         };
         Some(LeaseTerms {
-            asks: Arc::new(self.granting_some()),
+            asks: self.variant(ChargeKind::Permits, self.rule.clone()),
             most: u32::try_from(most).unwrap_or(u32::MAX),
             hold,
             pause,
@@ -144,17 +134,6 @@ impl Limit {
             rule if rule.holding().is_none() => "its time is too short to keep permits in",
             _ => return None,
         })
-    }
-
-    /// The same counters, asked for several units of which some may be granted.
-    fn granting_some(&self) -> Self {
-        let mut asks = Self {
-            partial: true,
-            leasing: LeaseSetting::Off,
-            ..self.alike(self.rule.clone())
-        };
-        asks.block = asks.block_of(Cost::ONE, Timestamp::default());
-        asks
     }
 }
 

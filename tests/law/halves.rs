@@ -59,8 +59,7 @@ impl Both {
 }
 
 fn own(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
-    let limit = Arc::into_inner(limit(name, rule)).unwrap();
-    Arc::new(limit.counted_by(Scope::Gateway))
+    Arc::new(limit(name, rule).edited(|policy| policy.scope = Scope::Gateway))
 }
 
 fn once(limit: Arc<Limit>) -> Arc<Limit> {
@@ -308,8 +307,7 @@ async fn a_repeat_that_redis_refuses_was_none() -> Result<(), StoreError> {
 #[tokio::test(flavor = "local")]
 async fn what_only_counts_goes_with_the_request_in_either_half() {
     let both = Both::new(OnDown::Closed).await;
-    let beside =
-        |limit: Arc<Limit>| Arc::new(Arc::into_inner(limit).unwrap().in_mode(Mode::Shadow));
+    let beside = |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.mode = Mode::Shadow));
     let (here, there) = (
         beside(own("here", token_bucket(10, HOUR, 10))),
         beside(limit("there", token_bucket(10, HOUR, 10))),

@@ -24,8 +24,7 @@ fn leased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
 }
 
 fn unleased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
-    let limit = Arc::into_inner(limit(name, rule)).unwrap();
-    Arc::new(limit.leasing(LeaseSetting::Off))
+    Arc::new(limit(name, rule).edited(|policy| policy.leasing = LeaseSetting::Off))
 }
 
 /// What one gateway's requests have come to.
@@ -356,7 +355,7 @@ async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
 /// What the gateway counts by itself is beside it.
 #[tokio::test(flavor = "local")]
 async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
-    let one = One::warm(once_an_hour().counted_by(Scope::Gateway)).await;
+    let one = One::warm(once_an_hour().edited(|policy| policy.scope = Scope::Gateway)).await;
     let (warm, mut in_hand) = (one.passed.get(), 0);
     for client in 0_u32..500 {
         for number in 0..2 {

@@ -174,8 +174,7 @@ impl Outcome {
 }
 
 pub(super) fn leased(rule: (Rate, Rule), leasing: LeaseSetting, name: &str) -> Arc<Limit> {
-    let limit = Arc::into_inner(limit(name, rule)).unwrap();
-    Arc::new(limit.leasing(leasing))
+    Arc::new(limit(name, rule).edited(|policy| policy.leasing = leasing))
 }
 
 /// The fullest that a bucket of this rate has been, in units.

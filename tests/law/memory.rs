@@ -268,8 +268,8 @@ fn what_was_charged_on_the_shared_counter_comes_back_there() {
 fn limits_that_do_not_decide_give_way_to_those_that_do() {
     let store = MemoryStore::new(Clock::manual(NOON), 1000);
     let decides = limit("decides", token_bucket(3, 60 * SECOND, 3));
-    let watches = Arc::into_inner(limit("watches", token_bucket(3, 60 * SECOND, 3))).unwrap();
-    let watches = Arc::new(watches.in_mode(Mode::Shadow));
+    let watches = limit("watches", token_bucket(3, 60 * SECOND, 3));
+    let watches = Arc::new(watches.edited(|policy| policy.mode = Mode::Shadow));
     let all = names(1500);
     for key in &all[..1000] {
         store.decide(&[check(&watches, key)]);

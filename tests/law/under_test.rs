@@ -222,12 +222,12 @@ pub(super) fn ticket_of(
 /// The same limit with a cost that responses say, up to `max`.
 pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
     let place = MeterPlace::Header(HeaderName::from_static("x-units"));
-    let limit = Arc::into_inner(limit).unwrap();
-    Arc::new(limit.metered(Meter {
+    let meter = Meter {
         place,
         max,
         on_leave: OnLeave::Max,
-    }))
+    };
+    Arc::new(limit.edited(|policy| policy.meter = Some(meter)))
 }
 
 /// A store of `server`'s that is ready. Patient, so that a busy machine is not taken for an absent server.

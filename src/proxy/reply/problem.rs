@@ -238,9 +238,9 @@ mod tests {
     use super::super::Violations;
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
-    use crate::limit::Rule;
     use crate::limit::fixed_window::FixedWindow;
-    use crate::limit::rate::{Cost, Rate};
+    use crate::limit::rate::Rate;
+    use crate::limit::{Policy, Rule};
     use http::HeaderValue;
     use std::num::{NonZeroU32, NonZeroU64};
     use std::sync::Arc;
@@ -256,7 +256,7 @@ mod tests {
             period: NonZeroU64::new(period).unwrap(),
         };
         let rule = Rule::FixedWindow(FixedWindow::new(rate));
-        Arc::new(Limit::new("per-key".into(), by, rate, rule, Cost::ONE))
+        Arc::new(Limit::new(Policy::new("per-key".into(), by, rate), rule))
     }
 
     /// The body of a refusal, read as JSON, and the message gRPC has for the same.
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn one_of_several_rates_is_named() {
-        let several = Arc::into_inner(limit(10, 60_000_000)).unwrap();
-        let several = Arc::new(several.listed("10/min"));
+        let several = limit(10, 60_000_000);
+        let several = Arc::new(several.edited(|policy| policy.window = Some("10/min".into())));
         let (body, _) = refusal(&several, Wait::Micros(1), &["per-key"]);
         assert_eq!(body["limit"], "per-key");
         assert_eq!(body["window"], "10/min");

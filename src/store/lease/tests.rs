@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::key::{KeyTemplate, MissingKey};
-use crate::limit::Rule;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::rate::Rate;
 use crate::limit::token_bucket::TokenBucket;
+use crate::limit::{Policy, Rule};
 use crate::store::check::Intent;
 use crate::store::memory::MemoryStore;
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl World {
         let clock = Clock::manual(Timestamp::from_micros(NOON));
         let leases = || Leases::new(Invalidation::default(), clock.clone());
         Self {
-            limit: Arc::new(Limit::new("hot".into(), by, rate, rule(rate), Cost::ONE)),
+            limit: Arc::new(Limit::new(Policy::new("hot".into(), by, rate), rule(rate))),
             counter: MemoryStore::new(clock.clone(), usize::MAX),
             gateways: (0..GATEWAYS).map(|_| (leases(), Vec::new())).collect(),
             clock,

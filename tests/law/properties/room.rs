@@ -25,8 +25,10 @@ fn limits() -> Vec<Arc<Limit>> {
     };
     let mut limits: Vec<_> = (0..5).map(window).collect();
     limits[0] = once(window(0), WINDOW, 1);
-    let watches = Arc::into_inner(limits.remove(4)).unwrap();
-    limits.push(Arc::new(watches.in_mode(Mode::Shadow)));
+    let watches = limits.remove(4);
+    limits.push(Arc::new(
+        watches.edited(|policy| policy.mode = Mode::Shadow),
+    ));
     limits
 }
 

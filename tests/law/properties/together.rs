@@ -40,8 +40,8 @@ proptest! {
         arrivals in arrivals(45),
     ) {
         let (rate, rule) = rule(kind, rate, size);
-        let whole = Arc::into_inner(limit("any", (rate, rule.clone()))).unwrap();
-        let partial = Arc::into_inner(limit("any", (rate, rule))).unwrap().granting_less();
+        let whole = limit("any", (rate, rule.clone()));
+        let partial = limit("any", (rate, rule)).edited(|policy| policy.partial = true);
         let mut counter = Counter::of((rate, partial.rule.clone()));
         for (thousandths, cost) in arrivals {
             counter.at = counter.at.plus(pause(thousandths, (rate.count.get(), rate.period.get())));
@@ -80,7 +80,7 @@ proptest! {
                 true => sliding_log(count, period),
                 false => token_bucket(count, period, count),
             };
-            Arc::new(Arc::into_inner(limit("many", rule)).unwrap().listed(window))
+            Arc::new(limit("many", rule).edited(|policy| policy.window = Some(window.into())))
         };
         let list = [of(short, "short"), of(long, "long")];
         let ask = |cost, at| {

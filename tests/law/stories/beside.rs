@@ -19,7 +19,7 @@ told_to_both! {
 }
 
 fn in_mode(limit: Arc<Limit>, mode: Mode) -> Arc<Limit> {
-    Arc::new(Arc::into_inner(limit).unwrap().in_mode(mode))
+    Arc::new(limit.edited(|policy| policy.mode = mode))
 }
 
 fn shadow(limit: Arc<Limit>) -> Arc<Limit> {

@@ -7,9 +7,9 @@ use super::*;
 use crate::clock::{Clock, Timestamp};
 use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::leaky_bucket::LeakyBucket;
-use crate::limit::rate::{Cost, Rate};
+use crate::limit::rate::Rate;
 use crate::limit::verdict::Ruling;
-use crate::limit::{Limit, Rule, State};
+use crate::limit::{Limit, Policy, Rule, State};
 use crate::store::{Amendment, Check, MemoryStore, RefundOutcome, Reservation};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn limit() -> Arc<Limit> {
         unknown: None,
     };
     let rule = Rule::LeakyBucket(rule);
-    Arc::new(Limit::new("queue".into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new("queue".into(), by, rate), rule))
 }
 
 impl World {

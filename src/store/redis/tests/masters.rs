@@ -318,13 +318,14 @@ async fn who_leaves(servers: &Servers) {
 async fn forgotten_scripts(servers: &Servers) {
     let store = servers.store().await;
     let one = limit("one", token_bucket(1000, 600_000_000, 1000));
-    let once = Arc::into_inner(limit("once", fixed_window(100, 60_000_000))).unwrap();
-    let once = Arc::new(once.charging_once(Dedupe {
+    let dedupe = Dedupe {
         field: IdField(http::HeaderName::from_static("id")),
         ttl: 60_000_000,
         repeats: 1,
         of: crate::key::Sameness::Path,
-    }));
+    };
+    let once = limit("once", fixed_window(100, 60_000_000));
+    let once = Arc::new(once.edited(|policy| policy.dedupe = Some(dedupe)));
     for round in 0..3 {
         servers.masters[round].client().say("SCRIPT FLUSH");
         let keys: Vec<String> = (0..30).map(|number| format!("{round}-{number}")).collect();
@@ -348,10 +349,8 @@ async fn forgotten_scripts(servers: &Servers) {
 /// Limits with one tag are decided by one call, whoever is counted.
 async fn under_one_tag(servers: &Servers) {
     let store = servers.store().await;
-    let with = |limit: Arc<Limit>| {
-        let limit = Arc::into_inner(limit).unwrap();
-        Arc::new(limit.counted_with("shop".into()))
-    };
+    let with =
+        |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.with = Some("shop".into())));
     let wide = with(limit("wide", fixed_window(100, 60_000_000)));
     let narrow = with(limit("narrow", fixed_window(2, 60_000_000)));
     assert_eq!(slot_of(&wide, b"a"), slot_of(&narrow, b""));

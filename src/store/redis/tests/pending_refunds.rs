@@ -235,12 +235,14 @@ fn thousands() -> Vec<Arc<Limit>> {
         ("sliding", sliding_window(1000, HOUR, 6, false)),
     ];
     let of = |(name, rule)| {
-        let place = place.clone();
-        let limit = Arc::into_inner(limit(name, rule)).unwrap();
-        Arc::new(limit.giving_back(gives_back).metered(Meter {
-            place,
+        let meter = Meter {
+            place: place.clone(),
             max: 50,
             on_leave: OnLeave::Max,
+        };
+        Arc::new(limit(name, rule).edited(|policy| {
+            policy.refund_on = gives_back;
+            policy.meter = Some(meter);
         }))
     };
     rules.into_iter().map(of).collect()

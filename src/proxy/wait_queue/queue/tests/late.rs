@@ -34,7 +34,7 @@ impl Gate {
         let by = limit().by.clone();
         Self {
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(1_000_000)), 100),
-            limit: Arc::new(Limit::new("queue".into(), by, rate, rule, Cost::ONE)),
+            limit: Arc::new(Limit::new(Policy::new("queue".into(), by, rate), rule)),
             apart,
             began: Instant::now(),
             passed: 0,
