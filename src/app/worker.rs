@@ -5,9 +5,8 @@ use crate::admin::{PeekRequest, answer_peeks};
 use crate::client::Client;
 use crate::descriptors::DescriptorShare;
 use crate::listen::dispatch::{DealtConnection, Dispatcher};
-use crate::listen::drain::WorkerDrain;
 use crate::listen::socket::Stream;
-use crate::listen::{ConnectionGuards, ListenSettings, Peer, connection};
+use crate::listen::{ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
 use crate::store::{self, Backend, SharedStore, Store, WorkerCache};
@@ -113,8 +112,8 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     tokio::task::spawn_local(tidy(Rc::clone(&worker)));
     tokio::task::spawn_local(worker.flushing());
     let listen = Rc::new(listen);
-    let drain = WorkerDrain::new(shared.drain);
-    let register = dispatcher.register(index);
+    let register = dispatcher.register(index, shared.drain);
+    tokio::task::spawn_local(register.clone().wake_for_drain());
     loop {
         let accepted = tokio::select! {
             _ = &mut ended => break,
@@ -127,16 +126,18 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         let Ok(stream) = Stream::new(tcp, listen.rate_bound(), descriptors.clone()) else {
             continue;
         };
-        let guards = ConnectionGuards {
-            open: accepted.open,
-            registration: register.enter(Client::of(from.ip())),
-            metric: metrics.connected(),
-        };
-        let peer = Peer::new(from, &stream, guards);
-        let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
-        tokio::task::spawn_local(async move {
-            connection::serve(stream, peer, worker, &listen, drain).await
-        });
+        let registration = register.enter(Client::of(from.ip()));
+        let peer = Peer::new(
+            from,
+            &stream,
+            registration,
+            accepted.open,
+            metrics.connected(),
+        );
+        let (worker, listen) = (Rc::clone(&worker), Rc::clone(&listen));
+        tokio::task::spawn_local(
+            async move { connection::serve(stream, peer, worker, &listen).await },
+        );
     }
     worker.settle().await;
 }

@@ -62,13 +62,12 @@ pub struct CheckOutput {
 pub fn check(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
     let colour = Colour::of_stderr();
     let checked = output(file, task, format, deny_warnings, colour);
-    // Either stream may be closed.
+    // Standard error may be closed.
     let _ = std::io::stderr().write_all(checked.err.as_bytes());
-    let out = match format {
+    super::show(&match format {
         Format::Json | Format::Sarif => printable_json(&checked.out),
         Format::Human | Format::Github => printable(&checked.out),
-    };
-    let _ = std::io::stdout().write_all(out.as_bytes());
+    });
     checked.code
 }
 

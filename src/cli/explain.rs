@@ -10,7 +10,7 @@ mod request;
 mod stripped_fields;
 mod text;
 
-use super::{BAD, Failure, UNREACHABLE, USAGE, find_file};
+use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, show};
 use crate::config::pages::Page;
 use crate::config::{self, Code};
 use crate::telemetry::{printable, printable_json};
@@ -18,7 +18,6 @@ use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use request::ExplainedRequest;
 use serde_json::json;
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -105,11 +104,14 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         })?;
     }
     explanation.hide(&compiled.boot.secrets);
-    show(&if args.json {
-        printable_json(&format!("{}\n", json::object(&explanation))).into_owned()
+    if args.json {
+        show(&printable_json(&format!(
+            "{}\n",
+            json::object(&explanation)
+        )));
     } else {
-        printable(&text::text(&explanation)).into_owned()
-    });
+        show(&printable(&text::text(&explanation)));
+    }
     Ok(())
 }
 
@@ -182,9 +184,4 @@ fn page(code: Code, as_json: bool) -> String {
         "right": page.right,
     });
     format!("{page}\n")
-}
-
-/// Writes to standard output, which may be closed.
-fn show(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -128,14 +128,12 @@ fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Fail
             .and_then(|()| out.flush())
             .map_err(|error| cannot_write(path, &error))?;
     }
-    let text = if args.json {
+    if args.json {
         let text = format!("{}\n", report::json(report, &args.sets, took));
-        printable_json(&text).into_owned()
+        super::show(&printable_json(&text));
     } else {
-        printable(&report::text(report, &args.sets, took, marks())).into_owned()
-    };
-    // Standard output may be closed.
-    let _ = io::stdout().write_all(text.as_bytes());
+        super::show(&printable(&report::text(report, &args.sets, took, marks())));
+    }
     if report.requests == 0 {
         let text = format!("error: {}", no_requests(report, args));
         return Err(Failure::new(BAD, text));

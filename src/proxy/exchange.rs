@@ -20,7 +20,7 @@ use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
-use crate::telemetry::metrics::{AnswerSource, InFlight};
+use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
 use crate::upstream::pool::Pool;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
@@ -35,12 +35,8 @@ use tokio::time::Instant;
 pub enum ExchangeEnd {
     /// The last byte was handed on.
     Complete,
-    /// The upstream broke off in the middle.
-    UpstreamFailed,
-    /// The upstream sent something in the middle that is no HTTP.
-    UpstreamMalformed,
-    /// The upstream sent nothing for too long.
-    UpstreamStalled,
+    /// The upstream failed in the middle.
+    Upstream(Failure),
     /// The client left before the end.
     ClientGone,
     /// The client took nothing of it for too long.
@@ -386,7 +382,7 @@ impl Exchange {
         if !decided.is_whole() {
             return fields::stamp_known(fields, style, &limits, decided);
         }
-        let prepared = &self.local.route(route, &self.worker.metrics).policy;
+        let prepared = &self.local.route(route).policy;
         if self.plan.is_whole(service) {
             fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());
         } else {

@@ -32,7 +32,6 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
         client: Some(peer.address.ip()),
         peer: Some(peer.address.ip()),
         method: method.map(Method::as_str),
-        host: None,
         path: line.as_ref().map(|line| line.path),
         proto: line.as_ref().map(|line| line.version),
         status,
@@ -41,22 +40,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
             StatusCode::REQUEST_TIMEOUT => Reason::ClientTimeout,
             _ => Reason::BadRequest,
         },
-        route: None,
-        limit: None,
-        window: None,
-        would_refuse: &[],
-        charges: &[],
-        groups: &[],
-        delay: Duration::ZERO,
-        duration: Duration::ZERO,
-        upstream: None,
-        upstream_time: None,
-        bytes_in: 0,
-        bytes_out: 0,
-        user_agent: None,
-        decided_by: None,
-        retry_after: None,
-        remaining: None,
+        ..AccessRecord::default()
     });
 }
 

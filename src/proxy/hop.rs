@@ -304,7 +304,10 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 }
 
 /// The members of a comma-separated field, over all its lines.
-fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn tokens<'a>(
+    fields: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
     let lines = fields.get_all(name).into_iter();
     let members = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     members.map(<[u8]>::trim_ascii)

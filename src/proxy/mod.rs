@@ -46,6 +46,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
@@ -226,7 +227,7 @@ impl Worker {
             if let Some((places, permit)) = self.admit(&target, &parts, exchange).await? {
                 self.hold(places, permit, peer, exchange).await?;
             }
-            // Said last: it counts on the limits that can be asked, and waits where they make it.
+            // Checked last: it counts on the limits that can be asked, and waits where they make it.
             exchange.lacks_nothing()?;
             Ok(promise)
         };
@@ -340,7 +341,7 @@ impl Worker {
             // It has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        let balancer = local.balancer(upstream, &self.pools, &self.metrics);
+        let balancer = local.balancer(upstream, &self.pools);
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
@@ -355,7 +356,6 @@ impl Worker {
         let call = UpstreamCall {
             head,
             body,
-            upload: upload.as_deref(),
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
@@ -367,9 +367,11 @@ impl Worker {
         };
         let sending = pin!(upstream_call::send(balancer, call));
         let sent = upstream_call::within(sending, started, allowed, peer).await;
-        let mut answer = sent.inspect_err(|error| {
-            upstream_call::count_failure(&balancer.metrics, error);
+        let mut answer = sent.map_err(|error| {
+            let error = upstream_call::blame(error, upload.as_deref());
+            upstream_call::count_failure(&balancer.metrics, &error);
             exchange.unanswered(&balancer.at(tried.get()).pool);
+            error
         })?;
         let now = clock::now();
         answer.came(now);
@@ -391,7 +393,9 @@ impl Worker {
     ) -> Result<Reply, ProxyError> {
         let (status, fields) = (answer.response.status(), answer.response.headers());
         match (hop::switch(down.is_some(), status, fields), down) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+                Err(UpstreamError::UnaskedUpgrade.into())
+            }
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(status, fields, &answer.pool, took);
                 Ok(Reply::Tunnel(upgrade::prepare(answer, down)))

@@ -2,11 +2,10 @@
 
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::forwarded::{self, Origin};
+use super::forwarded::{self, BelievedFields, Origin};
 use super::request::{BadRequest, Target};
 use super::request_body::RequestBody;
 use super::{hop, request_id};
-use crate::key::client_ip::OriginFields;
 use crate::listen::Peer;
 use crate::route::Template;
 use crate::upstream::Server;
@@ -72,27 +71,14 @@ pub fn head(
     }
     let address = peer.address.ip();
     let trust = &exchange.local.snapshot.trust;
-    let trusted = trust.believes(address);
+    let believed = BelievedFields::of(trust, address, fields);
+    let named_scheme = target.scheme().filter(|_| believed.is_some());
     let origin = Origin {
         peer: address,
         client: exchange.client,
-        trusted,
-        leading: if trusted {
-            trust.leading(address, fields)
-        } else {
-            None
-        },
-        speaks: if trusted {
-            trust.speaks(address, fields)
-        } else {
-            OriginFields::default()
-        },
+        believed,
         host: target.authority(),
-        scheme: if trusted {
-            target.scheme().unwrap_or(peer.scheme)
-        } else {
-            peer.scheme
-        },
+        scheme: named_scheme.unwrap_or(peer.scheme),
     };
     forwarded::announce(fields, &origin, &mut peer.forwarded_fields.borrow_mut());
     forwarded::add_via(fields, parts.version);

@@ -4,10 +4,8 @@ use super::Level;
 use crate::clock;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::time::Instant;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self as format, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -125,7 +123,7 @@ fn joined(text: &[u8]) -> Vec<u8> {
 /// ```
 #[derive(Debug)]
 pub struct Throttle {
-    micros: u64,
+    interval: Duration,
     /// When the next may pass, in microseconds of this process.
     next: AtomicU64,
     held: AtomicU64,
@@ -136,7 +134,7 @@ impl Throttle {
     #[must_use]
     pub const fn every(interval: Duration) -> Self {
         Self {
-            micros: micros(interval),
+            interval,
             next: AtomicU64::new(0),
             held: AtomicU64::new(0),
         }
@@ -144,12 +142,13 @@ impl Throttle {
 
     /// `None` when this message has to be left out; else how many were since the last that passed.
     pub fn pass(&self) -> Option<More> {
-        self.pass_at(uptime())
+        self.pass_at(clock::uptime())
     }
 
     fn pass_at(&self, now: u64) -> Option<More> {
         let next = self.next.load(Ordering::Relaxed);
-        let after = now.saturating_add(self.micros);
+        let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX);
+        let after = now.saturating_add(interval);
         let won = now >= next
             && self
                 .next
@@ -174,21 +173,6 @@ impl fmt::Display for More {
             0 => Ok(()),
             more => write!(f, " ({more} more like this)"),
         }
-    }
-}
-
-/// Microseconds since this was first asked.
-fn uptime() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    micros(ORIGIN.get_or_init(clock::now).elapsed())
-}
-
-const fn micros(time: Duration) -> u64 {
-    let micros = time.as_micros();
-    if micros > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        micros as u64
     }
 }
 

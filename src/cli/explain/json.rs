@@ -34,25 +34,16 @@ pub(super) fn object(explanation: &Explanation) -> Value {
 }
 
 fn answer(answer: &ExpectedAnswer) -> Value {
-    let (by, status, reason, limits) = match answer {
-        ExpectedAnswer::Gateway { status, reason } => ("gateway", Some(status), Some(reason), None),
-        ExpectedAnswer::Route {
-            status,
-            reason,
-            limits,
-        }
-        | ExpectedAnswer::Lacking {
-            status,
-            reason,
-            limits,
-        } => ("gateway", Some(status), Some(reason), Some(limits)),
-        ExpectedAnswer::Upstream(limits) => ("upstream", None, None, Some(limits)),
-    };
-    let held = match limits {
+    let held = match answer.limits {
         Some(LimitOutlook::Room(delay)) => Some(delay),
         Some(LimitOutlook::None | LimitOutlook::Unasked) | None => None,
     };
-    json!({ "by": by, "status": status, "reason": reason, "held_us": held })
+    match &answer.own {
+        Some(own) => {
+            json!({ "by": "gateway", "status": own.status, "reason": own.reason, "held_us": held })
+        }
+        None => json!({ "by": "upstream", "status": null, "reason": null, "held_us": held }),
+    }
 }
 
 fn client(walk: &Walk, peer: &str) -> Value {

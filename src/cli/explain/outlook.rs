@@ -1,6 +1,8 @@
 //! How a request ends, as far as that can be known before it is sent.
 
-use super::explanation::{AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, Routing};
+use super::explanation::{
+    AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
+};
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
@@ -34,20 +36,21 @@ pub(super) fn answer(
     {
         return ExpectedAnswer::refused(&ProxyError::limited(&refusing.limit, wait));
     }
-    let limits = match deciding().next() {
+    let limits = Some(match deciding().next() {
         None => LimitOutlook::None,
         Some(_) => LimitOutlook::Unasked,
-    };
+    });
     if let Some(lack) = departure.lack {
         let lack = ProxyError::from(lack.clone());
-        return ExpectedAnswer::Lacking {
+        let own = Some(OwnAnswer {
             status: lack.status().as_u16(),
             reason: lack.to_string(),
-            limits,
-        };
+            is_lack: true,
+        });
+        return ExpectedAnswer { own, limits };
     }
     if service.upstream.is_some() {
-        return ExpectedAnswer::Upstream(limits);
+        return ExpectedAnswer { own: None, limits };
     }
     let Some(own) = &service.own else {
         return ExpectedAnswer::refused(&ProxyError::NoRoute);
@@ -61,10 +64,9 @@ pub(super) fn answer(
         }
         None => "the route answers itself".to_owned(),
     };
-    ExpectedAnswer::Route {
-        status: answer.status().as_u16(),
-        reason,
+    ExpectedAnswer {
         limits,
+        ..ExpectedAnswer::gateway(answer.status().as_u16(), reason)
     }
 }
 
@@ -87,7 +89,7 @@ impl Explanation {
             None => fresh,
         });
         let ruling = Decision::of(clock::wall(), verdicts.collect()).ruling;
-        let Some(limits) = self.answer.limits_mut() else {
+        let Some(limits) = &mut self.answer.limits else {
             return routing.charge_nothing();
         };
         match ruling {

@@ -96,13 +96,12 @@ struct Head {
 fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
     let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
     let (method, uri, fields) = (&request.method, &request.uri, &mut request.fields);
-    let target = Target::read(method, uri, Version::HTTP_11, Scheme::Http, fields).map_err(bad)?;
+    let scheme = compiled.boot.listen.scheme();
+    let target = Target::read(method, uri, Version::HTTP_11, scheme, fields).map_err(bad)?;
     let stripped = stripped_fields::strip(fields, &compiled.snapshot, request.peer).map_err(bad)?;
     if target.is_asterisk() || forwarded::count_hop(method, fields) == Hops::Spent {
-        return Err(ExpectedAnswer::Gateway {
-            status: 204,
-            reason: "it is for the gateway itself".into(),
-        });
+        let reason = "it is for the gateway itself".to_owned();
+        return Err(ExpectedAnswer::gateway(204, reason));
     }
     let path = path::normalize(uri.path()).map_err(|path| bad(path.into()))?;
     Ok(Head {
@@ -141,7 +140,7 @@ impl Head {
         let fields = &request.fields;
         let peer = ConnectionPeer {
             address: request.peer,
-            scheme: Scheme::Http,
+            scheme: compiled.boot.listen.scheme(),
         };
         let scheme = forwarded::client_scheme(&snapshot.trust, peer, fields, &self.target);
         let query = self.query(request, scheme);

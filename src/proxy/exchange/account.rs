@@ -86,17 +86,13 @@ impl Exchange {
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {
-            ExchangeEnd::UpstreamFailed if self.broken_upload().is_none() => Failure::Reset,
-            ExchangeEnd::UpstreamMalformed => Failure::Protocol,
-            ExchangeEnd::UpstreamStalled => Failure::Timeout,
+            ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => return,
+            ExchangeEnd::Upstream(failure) => failure,
             _ => return,
         };
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
-            let (pools, metrics) = (&self.worker.pools, &self.worker.metrics);
-            self.local
-                .balancer(upstream, pools, metrics)
-                .metrics
-                .failed(failure);
+            let balancer = self.local.balancer(upstream, &self.worker.pools);
+            balancer.metrics.failed(failure);
         }
     }
 
@@ -114,9 +110,10 @@ impl Exchange {
         match self.ending {
             ExchangeEnd::Complete => self.reason,
             // The upload's end took the connection down, and with it the answer.
-            ExchangeEnd::UpstreamFailed => self.broken_upload().unwrap_or(Reason::UpstreamReset),
-            ExchangeEnd::UpstreamMalformed => Reason::UpstreamInvalid,
-            ExchangeEnd::UpstreamStalled => Reason::UpstreamTimeout,
+            ExchangeEnd::Upstream(failure @ Failure::Reset) => {
+                self.broken_upload().unwrap_or(Reason::from(failure))
+            }
+            ExchangeEnd::Upstream(failure) => Reason::from(failure),
             ExchangeEnd::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
             ExchangeEnd::ClientGone if self.stalled.get() => Reason::ClientStalled,
             ExchangeEnd::ClientStalled => Reason::ClientStalled,
@@ -180,7 +177,7 @@ impl Exchange {
     /// Counts it as held since then, by the limit that delays it, until dropped.
     pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
         let (position, _) = self.delaying()?;
-        let route = self.local.route(self.route?, &self.worker.metrics);
+        let route = self.local.route(self.route?);
         Some(route.limits[position].hold(since.into_std()))
     }
 
@@ -189,7 +186,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         let limits = &self.local.service(route).limits;
         let asked = self.plan.positions().enumerate();
         let mut asked = asked
@@ -230,7 +227,7 @@ impl Exchange {
     /// Counts limits that do not decide, of a request that no other was asked about.
     pub(super) fn count_keyless(&self) {
         let Some(route) = self.route else { return };
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         for (position, decision) in self.asides() {
             handles[position].decided(decision, DecidedBy::Store);
         }
@@ -338,9 +335,7 @@ impl Exchange {
         match self.ending {
             ExchangeEnd::Complete => false,
             ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled => true,
-            ExchangeEnd::UpstreamFailed
-            | ExchangeEnd::UpstreamMalformed
-            | ExchangeEnd::UpstreamStalled => self.broken_upload().is_some(),
+            ExchangeEnd::Upstream(_) => self.broken_upload().is_some(),
         }
     }
 
@@ -351,7 +346,7 @@ impl Exchange {
         };
         reservation.over(self.has_left() && !self.worker.drain.is_over());
         let told = reservation.costs();
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
         for (limit, handle) in limits.zip(handles) {
             let mut told = told.iter();
@@ -368,7 +363,7 @@ impl Exchange {
     pub(super) fn count(&self, took: Duration) {
         let worker = &self.worker;
         let metrics = match self.route {
-            Some(route) => &self.local.route(route, &worker.metrics).metrics,
+            Some(route) => &self.local.route(route).metrics,
             None => &self.local.unrouted,
         };
         metrics.request(&self.method, self.status, self.source, took);

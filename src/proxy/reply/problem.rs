@@ -6,6 +6,7 @@ use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
+use crate::upstream::failure::UpstreamError;
 use http::StatusCode;
 use std::io::Write as _;
 
@@ -34,13 +35,13 @@ fn write_violated(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
 }
 
 /// The answer as a problem document.
-pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
+pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let ProblemDetails {
         error,
         violated,
         wait,
         request_id,
-    } = told;
+    } = details;
     let status = error.status();
     let mut body = Vec::with_capacity(ROOM);
     // Names of limits and fields are tokens; nothing below needs escaping but what people read.
@@ -62,7 +63,7 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
         }
     } else {
         let (kind, title) = kind_and_title(error);
-        let detail = serde_json::Value::from(detail(told));
+        let detail = serde_json::Value::from(detail(details));
         // Writing into a vector cannot fail.
         let _ = write!(
             body,
@@ -128,18 +129,18 @@ fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u
 }
 
 /// In the client's words; never names a server or a host.
-pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
-    match (told.error, told.violated.named) {
+pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
+    match (details.error, details.violated.named) {
         (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) => {
             let mut text = Vec::with_capacity(ROOM);
-            write_refusal(&mut text, limit, told.wait, b"\"");
+            write_refusal(&mut text, limit, details.wait, b"\"");
             String::from_utf8(text).unwrap_or_default()
         }
         (ProxyError::Refused(RefusalCause::MissingKey { part, .. }), _) => {
             format!("The request needs {}.", called(part))
         }
         (ProxyError::Refused(RefusalCause::UnknownKey { part, .. }), _) => {
-            format!("Nobody knows what the request says in {}.", called(part))
+            format!("No group contains the value of {}.", called(part))
         }
         (ProxyError::Refused(RefusalCause::BadToken { why, .. }), _) => {
             format!("The token of the request is {}.", why.as_str())
@@ -156,11 +157,15 @@ pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
-        (ProxyError::Connect(_), _) => "The upstream cannot be reached.".to_owned(),
-        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => {
+        (ProxyError::Upstream(UpstreamError::Connect(_)), _) => {
+            "The upstream cannot be reached.".to_owned()
+        }
+        (ProxyError::Upstream(UpstreamError::Answer(_) | UpstreamError::UnaskedUpgrade), _) => {
             "The upstream gave no valid answer.".to_owned()
         }
-        (ProxyError::UpstreamTimeout(_), _) => "The upstream did not answer in time.".to_owned(),
+        (ProxyError::Upstream(UpstreamError::Timeout(_)), _) => {
+            "The upstream did not answer in time.".to_owned()
+        }
         (other, _) => {
             let mut text = other.to_string();
             if let Some(first) = text.get_mut(..1) {
@@ -271,15 +276,15 @@ mod tests {
         };
         let limit = Arc::clone(limit);
         let error = ProxyError::Refused(RefusalCause::Limited { limit, wait });
-        let told = ProblemDetails {
+        let details = ProblemDetails {
             wait: error.retry_after(),
             error: &error,
             violated: &violated,
             request_id: &HeaderValue::from_static("an\"id\\"),
         };
         (
-            serde_json::from_slice(&problem(&told)).unwrap(),
-            detail(&told),
+            serde_json::from_slice(&problem(&details)).unwrap(),
+            detail(&details),
         )
     }
 
