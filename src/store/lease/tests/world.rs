@@ -5,11 +5,11 @@ use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{LeaseSetting, Limit, Policy, Rule};
 use crate::store::answers::Answers;
-use crate::store::check::{Check, Checks};
+use crate::store::check::{Check, Checks, Intent};
 use crate::store::decider::Decider;
 use crate::store::invalidation::Invalidation;
 use crate::store::lease::{Grants, LeaseCall, LeaseOrder, LeaseStep, Leases, may_take};
-use crate::store::memory::{MemoryQuestion, MemoryStore};
+use crate::store::memory::MemoryStore;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -300,7 +300,8 @@ impl World {
 
     fn measure(&mut self, checks: &[Check<'_>]) -> Answers {
         self.calls += 1;
-        self.counter.measure(checks, MemoryQuestion::now(false))
+        self.counter
+            .measure(checks, Intent::Charge, Decider::Memory)
     }
 
     fn ends(&mut self, is_admitted: bool, client: [u8; 8]) {
