@@ -65,7 +65,7 @@ impl Limit {
                 back: MAX_SPAN,
                 cost: ticket.cost,
             },
-            Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) => return ticket,
+            Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) | Mark::Repeat => return ticket,
         };
         Ticket {
             mark: Mark::History(mark),

@@ -50,15 +50,6 @@ fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
 }
 
 impl Rule {
-    /// Can what was charged be settled?
-    #[must_use]
-    pub fn can_settle(&self) -> bool {
-        match self {
-            Self::SlidingLog(_) | Self::Concurrency(_) => false,
-            rule => !rule.queues(),
-        }
-    }
-
     /// The rule with room for the debt that responses may cause, or for as much as can be computed with exactly.
     pub(super) fn with_room_for_debt(self, policy: &Policy) -> Self {
         let Some(meter) = &policy.meter else {

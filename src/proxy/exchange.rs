@@ -10,7 +10,7 @@ use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
 use super::request_body::{self, RequestBody, Upload};
 use super::request_id::X_REQUEST_ID;
-use super::reservation::Reservation;
+use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
 use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
@@ -96,7 +96,7 @@ pub struct Exchange {
     /// Empty, with room.
     spare: Option<HeaderMap>,
     /// What its limits have charged, and may give back.
-    pub(super) reservation: Option<Rc<Reservation>>,
+    pub(super) reservation: Option<Rc<Reservations>>,
     _in_flight: InFlight,
 }
 
@@ -198,7 +198,7 @@ impl Exchange {
         &mut self,
         plan: Plan,
         admission: Admission,
-        reservation: Option<Rc<Reservation>>,
+        reservation: Option<Rc<Reservations>>,
     ) {
         if admission.has_repeat() {
             self.reason = Reason::Repeat;

@@ -224,8 +224,8 @@ impl Worker {
             if exchange.wants_prefix() {
                 Box::pin(self.read_ahead(&mut incoming, &parts.headers, exchange)).await?;
             }
-            if let Some(places) = self.admit(&target, &parts, exchange).await? {
-                self.hold(places, peer, exchange).await?;
+            if let Some((places, permit)) = self.admit(&target, &parts, exchange).await? {
+                self.hold(places, permit, peer, exchange).await?;
             }
             // Checked last: it counts on the limits that can be asked, and waits where they make it.
             exchange.lacks_nothing()?;

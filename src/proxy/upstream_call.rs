@@ -3,7 +3,7 @@
 use super::error::ProxyError;
 use super::hop;
 use super::request_body::{RequestBody, Upload};
-use super::reservation::Reservation;
+use super::reservation::Reservations;
 use super::response_body::BodyStart;
 use super::soft_timeout::QUICK;
 use crate::descriptors::DescriptorReserve;
@@ -38,7 +38,7 @@ pub struct UpstreamCall<'a> {
     /// When it sets out.
     pub at: Instant,
     /// Charges that stay once it is on its way.
-    pub(super) reservation: Option<Rc<Reservation>>,
+    pub(super) reservation: Option<Rc<Reservations>>,
     /// Where the server is noted that is tried, by its position.
     pub tried: &'a Cell<usize>,
 }

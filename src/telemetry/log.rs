@@ -204,8 +204,8 @@ mod tests {
     fn libraries_are_heard_of_less_than_the_gateway() {
         use tracing::Level as Event;
         for (level, target, most) in [
-            (Level::Error, "tollgate::telemetry", Event::ERROR),
-            (Level::Info, "tollgate::telemetry", Event::INFO),
+            (Level::Error, "tollgate::telemetry::log", Event::ERROR),
+            (Level::Info, "tollgate::telemetry::log", Event::INFO),
             (Level::Info, "rustls", Event::WARN),
             (Level::Info, "hyper::proto::h1", Event::ERROR),
             (Level::Warn, "h2::codec", Event::ERROR),

@@ -13,7 +13,7 @@ use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Ruling, VerdictOutcome};
 use crate::limit::{Mode, Policy};
-use crate::store::{MemoryQuestion, MemoryStore, StoreDecision};
+use crate::store::{Decider, Intent, MemoryStore, StoreDecision};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
@@ -115,7 +115,10 @@ impl World {
             [check] => self.known.flight(check, || self.at(), Duration::ZERO),
             _ => Flight::Solo,
         };
-        let answers = self.store.measure(checks, MemoryQuestion::at(self.at()));
+        let answers = self
+            .store
+            .at(self.at())
+            .measure(checks, Intent::Charge, Decider::Memory);
         self.known
             .remember(checks, &answers, self.call(), |_| false);
         if let (Flight::Leader(leader), [check]) = (flight, checks) {
@@ -160,7 +163,10 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
             let at = worlds[0].at();
             let Some(recalled) = worlds[here].recall(&ask) else {
                 asked += 1;
-                let answers = worlds[0].store.measure(&ask, MemoryQuestion::at(at));
+                let answers = worlds[0]
+                    .store
+                    .at(at)
+                    .measure(&ask, Intent::Charge, Decider::Memory);
                 let world = &worlds[here];
                 world
                     .known
@@ -168,7 +174,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
                 continue;
             };
             told += 1;
-            let truth = worlds[0].store.decide_at(&ask, Some(at));
+            let truth = worlds[0].store.at(at).decide(&ask);
             assert!(!admitted(&truth), "{}", limit.name);
             let [known, real] = [&recalled, &truth].map(|decided| decided.decision.verdicts[0]);
             assert_eq!(known.outcome, real.outcome, "{}", limit.name);
@@ -241,7 +247,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
                     check(limit, key, random.u32(least..=dearest))
                 })
                 .collect();
-            let truth = always.decide_at(&checks, Some(world.at()));
+            let truth = always.at(world.at()).decide(&checks);
             let (decided, was_asked) = world.decide(&checks);
             if was_asked {
                 asked += 1;
@@ -301,10 +307,10 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
 fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
     let (peek, at) = ([check(limit, key, 0)], world.at());
     for store in [always, &world.store] {
-        let answers = store.measure(&peek, MemoryQuestion::at(at));
+        let answers = store.at(at).measure(&peek, Intent::Charge, Decider::Memory);
         let measured = *answers[0].measured().unwrap();
         let ticket = limit.abandoned(limit.rule.ticket(at, measured, Cost::ONE), at);
-        store.refund_at(limit, key, ticket, at);
+        store.at(at).refund(limit, key, ticket);
     }
     world.known.invalidation.invalidate(limit, key, world.at());
 }

@@ -2,6 +2,7 @@
 
 use crate::law::numbers::{NOON, ask, fixed_window, limit};
 use crate::law::stories::dedupe::once;
+use crate::law::under_test::ticket_of;
 use proptest::prelude::*;
 use std::sync::Arc;
 use tollgate::clock::Clock;
@@ -68,7 +69,7 @@ proptest! {
                 3 => {
                     let id = Some(RepeatId::of("POST", "/", 1, &key));
                     let decided = store.decide(&[Check { id, ..check(0) }]);
-                    if let Some(ticket) = decided.ticket(0, &check(0)) {
+                    if let Some(ticket) = ticket_of(&decided, 0, &check(0)) {
                         store.refund(&limits[0], &key, ticket);
                     }
                 }

@@ -86,7 +86,7 @@ proptest! {
         let ask = |cost, at| {
             let cost = Cost::new(cost);
             let checks = [0, 1].map(|index| Check { limit: &list[index], key: CLIENT, cost, id: None });
-            store.decide_at(&checks, Some(at))
+            store.at(at).decide(&checks)
         };
         let states = || [0, 1].map(|index| store.stored(&list[index], CLIENT));
         let (mut at, mut granted) = (NOON, Vec::new());

@@ -5,7 +5,7 @@ use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit,
     sliding_log, sliding_window, token_bucket,
 };
-use crate::law::under_test::{UnderTest, admitted, wait};
+use crate::law::under_test::{UnderTest, admitted, ticket_of, wait};
 use http::HeaderName;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
@@ -126,7 +126,7 @@ async fn the_same_id_is_charged_once_and_gets_the_same_answer(store: &UnderTest)
                 decided.measured(0).unwrap().granted,
                 first.measured(0).unwrap().granted
             );
-            assert_eq!(decided.ticket(0, &with_id(&limit, 2, 1)), None);
+            assert_eq!(ticket_of(&decided, 0, &with_id(&limit, 2, 1)), None);
         }
         assert_eq!(store.bytes(&limit, CLIENT).await, before, "{}", limit.name);
         // Another id, another client and no id at all are other requests.
