@@ -15,7 +15,6 @@ use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
-use http::HeaderValue;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -235,19 +234,18 @@ fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
 /// What a route answers itself.
 fn own(route: &document::Route) -> Option<StaticReply> {
     if let Some(redirect) = route.redirect.get() {
-        let to = redirected(route).ok().flatten()?;
         return Some(StaticReply::Redirect {
-            to,
-            status: redirect.status,
+            to: redirected(route).ok().flatten()?,
+            status: redirect.status(),
         });
     }
     let respond = route.respond.get()?;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    let usual = (!respond.body.is_empty()).then_some(plain);
+    let body = respond.body();
+    let has_type = !body.is_empty() || !respond.content_type.is_absent();
     Some(StaticReply::Respond {
-        status: respond.status,
-        body: respond.body.clone().into(),
-        content_type: respond.content_type.clone().or(usual),
+        status: respond.status(),
+        body: body.into(),
+        content_type: has_type.then(|| respond.content_type()),
     })
 }
 

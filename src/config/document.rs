@@ -31,15 +31,15 @@ pub(super) use limit::{
 };
 pub(super) use route::{ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
-pub(super) use store::{SecretSource, Sentinel, Store, StoreTls};
+pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use upstream::{UPSTREAMS, Upstream};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
 pub(super) use words::Words;
 
-use super::diagnostic::{Code, Diagnostic};
-use super::files::Files;
+use super::diagnostic::{Code, Diagnostic, Findings};
 use super::masking::Numbering;
+use super::side_files::SideFiles;
 use super::source::{At, Source, Span};
 use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
 use fields::Fields;
@@ -66,6 +66,15 @@ impl<T> Setting<T> {
     /// What was read, or a mistake.
     fn of(value: Option<T>, span: Span) -> Self {
         value.map_or(Self::Invalid, |value| Self::Valid(At::new(value, span)))
+    }
+
+    /// What `read` makes of the value; nothing is a mistake that has been reported.
+    fn and_then<U>(self, read: impl FnOnce(T, &Span) -> Option<U>) -> Setting<U> {
+        match self {
+            Self::Absent => Setting::Absent,
+            Self::Invalid | Self::Partial(_) => Setting::Invalid,
+            Self::Valid(At { value, span }) => Setting::of(read(value, &span), span),
+        }
     }
 
     /// Another value in its place.
@@ -112,6 +121,19 @@ impl<T> Setting<T> {
     /// Is there nothing at all?
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+impl<T> Setting<Vec<T>> {
+    /// A list of `many` entries, of which these could be read.
+    fn list(entries: Vec<T>, many: usize, span: Span) -> Self {
+        let is_whole = entries.len() == many;
+        let entries = At::new(entries, span);
+        if is_whole {
+            Self::Valid(entries)
+        } else {
+            Self::Partial(entries)
+        }
     }
 }
 
@@ -293,8 +315,9 @@ impl Document {
 /// After so many mistakes the rest of the file is not looked at: each takes time, and the first are what is mended.
 const ENOUGH: usize = 1_000;
 
-/// Reads `source` and adds every mistake of form to `found`.
-pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnostic>) -> Document {
+/// Reads the source and adds every mistake of form to what has been found.
+pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
+    let (source, found) = (beside.source, &mut *beside.found);
     let set_documents = set_values::documents(source);
     let (root, errors) = DeTable::parse_recoverable(source.file());
     let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
@@ -311,7 +334,8 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     if let Some(store) = store.flatten() {
         document.variables.learn(source, &store);
     }
-    document.fetched = secrets::fetch(source, &mut root, files, found);
+    document.fetched = secrets::fetch(&mut root, beside);
+    let found = &mut *beside.found;
     document.empty = root.is_empty();
     include::read(source, &mut root, &document.variables, found);
     document.ignored = warning_filter::read(&mut root, found);
@@ -326,7 +350,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
         match TABLES.iter().find(|table| table.name == name) {
             None => {
                 let meant = unknown_table::meant(name, value.get_ref());
-                found.push(unknown_table::table(name, &span, value.get_ref(), meant));
+                unknown_table::note(name, &span, value.get_ref(), meant, found);
                 if let Some(meant) = meant {
                     misnamed(source, &mut document, meant, key, value, found);
                 }
@@ -348,7 +372,7 @@ pub(super) fn tree<'s>(
     series: &mut Numbering,
 ) -> (DeTable<'s>, HashMap<usize, String>) {
     let (root, _) = DeTable::parse_recoverable(source.file());
-    let (mut root, found) = (root.into_inner(), &mut Vec::new());
+    let (mut root, found) = (root.into_inner(), &mut Findings::default());
     include::merge(source, &mut root, &mut Document::default(), found);
     let variables = variables::fill(source, &mut root, found);
     let whole = variables.star(&mut root, series);
@@ -362,7 +386,7 @@ fn misnamed(
     meant: &'static Table,
     key: &Spanned<DeString<'_>>,
     value: &Spanned<DeValue<'_>>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     if !matches!(value.get_ref(), DeValue::Table(_)) {
         document.lost.insert((meant.name, None));
@@ -384,18 +408,13 @@ fn section(
     vocabulary: &'static Table,
     key: &Span,
     value: &Spanned<DeValue<'_>>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     let span = value.span();
     let DeValue::Table(table) = value.get_ref() else {
         document.lost.insert((vocabulary.name, None));
-        found.push(unknown_table::not_a_table(
-            vocabulary,
-            vocabulary.name,
-            value.get_ref(),
-            &span,
-        ));
-        return;
+        let (name, value) = (vocabulary.name, value.get_ref());
+        return unknown_table::note_other_type(vocabulary, name, value, &span, found);
     };
     if vocabulary.named {
         return entries(source, document, vocabulary, table, found);
@@ -420,7 +439,7 @@ fn entries(
     document: &mut Document,
     vocabulary: &'static Table,
     table: &DeTable<'_>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     let mut nameless = false;
     for (name, entry) in table {
@@ -432,7 +451,7 @@ fn entries(
             let is_key = vocabulary.key(&at.value).is_some();
             // A table without a name has its keys here: one mistake, however many they are.
             if !is_key || !std::mem::replace(&mut nameless, true) {
-                found.push(unknown_table::misplaced(vocabulary, &at, entry.get_ref()));
+                unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
             }
             let name = (!is_key).then_some(at.value);
             document.lost.insert((vocabulary.name, name));

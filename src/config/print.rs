@@ -3,7 +3,7 @@
 
 mod toml;
 
-use super::diagnostic::Label;
+use super::diagnostic::{Findings, Label};
 use super::document::{IGNORE_WARNINGS, TABLES};
 use super::files::Files;
 use super::masking::Numbering;
@@ -36,7 +36,7 @@ pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
     let mut source = Source::new(name, text);
-    document::gather(&mut source, &mut files, &mut Vec::new());
+    document::gather(&mut source, &mut files, &mut Findings::default());
     let mut series = Numbering::default();
     let (root, whole) = document::tree(&source, &mut series);
     let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
@@ -296,7 +296,9 @@ impl Printer<'_> {
             let at = value.span().start;
             let value = match value.get_ref() {
                 value @ DeValue::String(_) if is_given => self.starred(value, at),
-                value @ DeValue::Table(table) if is_place(table) => self.starred(value, at),
+                value @ DeValue::Table(table) if SecretLocation::of(table).is_some() => {
+                    self.starred(value, at)
+                }
                 value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
                 value => toml::value(value),
             };
@@ -325,7 +327,7 @@ impl Printer<'_> {
     /// The stars for a value at this byte. One secret has one number of stars, wherever it stands or comes from.
     fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
         let fetched = match value {
-            DeValue::Table(table) => SecretLocation::of(table).ok(),
+            DeValue::Table(table) => SecretLocation::of(table),
             _ => None,
         };
         let fetched = fetched.and_then(|place| {
@@ -376,11 +378,6 @@ fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
         }
         other => toml::value(other),
     }
-}
-
-/// `{ file = "..." }` or `{ env = "..." }`.
-fn is_place(table: &DeTable<'_>) -> bool {
-    table.len() == 1 && (table.contains_key("file") || table.contains_key("env"))
 }
 
 #[cfg(test)]

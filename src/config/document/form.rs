@@ -1,9 +1,8 @@
 //! The forms that values have: how each is read, and what messages, the reference and the schema say that a key takes.
 
-use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::At;
 use super::super::value::{ValueError, byte_rate};
-use super::super::vocabulary::{Table, ValueShape};
+use super::super::vocabulary::{Emptiness, Table, ValueShape};
 use super::fields::{Fields, Zero, number};
 use super::words::Words;
 use super::{Items, Setting};
@@ -46,9 +45,18 @@ pub(super) struct Texts<T>(pub(super) TextReader<T>);
 /// Texts of this shape.
 pub(super) struct TextsAs<T>(pub(super) ValueShape, pub(super) TextReader<T>);
 
-/// A text or a list of them, of which an empty one would mean nothing at all, or everything. Neither is guessed: the words
-/// are the help against it.
-pub(super) struct FilledTexts<T>(pub(super) TextReader<T>, pub(super) &'static str);
+/// A text or a list of them, of which an empty one would mean nothing at all, or everything. Neither is guessed: it is
+/// reported.
+pub(super) struct FilledTexts<T>(pub(super) TextReader<T>, pub(super) Emptiness);
+
+/// The report on an empty list, with this help.
+pub(super) const fn empty_list(help: &'static str) -> Emptiness {
+    Emptiness {
+        message: "is an empty list",
+        label: "at least one entry",
+        help,
+    }
+}
 
 /// One of the words of a type.
 pub(super) struct Word;
@@ -127,15 +135,7 @@ impl<T> Form<Items<T>> for FilledTexts<T> {
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
         let list = fields.texts(key, self.0);
-        let Some(at) = list.at().filter(|at| at.value.is_empty()) else {
-            return list;
-        };
-        let diagnostic = Diagnostic::error(
-            Code::EmptyList,
-            format!("`{key}` in `{}` is an empty list", fields.title()),
-        );
-        fields.note(diagnostic.at(&at.span, "at least one entry").help(self.1));
-        Setting::Invalid
+        fields.filled(key, list, &self.1)
     }
 }
 
@@ -166,11 +166,7 @@ impl Form<bool> for Flag {
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<bool> {
-        match fields.value(key) {
-            None => Setting::Absent,
-            Some((DeValue::Boolean(flag), span)) => Setting::Valid(At::new(*flag, span)),
-            Some((other, span)) => fields.wrong_type(key, other, &span),
-        }
+        fields.typed(key, DeValue::as_bool)
     }
 }
 
@@ -203,12 +199,12 @@ impl Form<u64> for ByteRate {
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<u64> {
-        match fields.value(key) {
-            Some((value @ DeValue::Integer(_), span)) => {
-                fields.take(byte_rate(&number(value)), span)
-            }
-            _ => fields.text(key, byte_rate),
-        }
+        let text = fields.typed(key, |value| match value {
+            DeValue::String(text) => Some(text.clone()),
+            DeValue::Integer(_) => Some(number(value).into()),
+            _ => None,
+        });
+        text.and_then(|text, span| fields.take(byte_rate(&text), span))
     }
 }
 
@@ -218,23 +214,18 @@ impl<R: Section, T> Form<T> for InnerTable<R, T> {
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
-        let Some((value, whole)) = fields.value(key) else {
-            return Setting::Absent;
-        };
-        let DeValue::Table(table) = value else {
-            return fields.wrong_type(key, value, &whole);
-        };
-        let finish = self.0;
-        let name = At::new(key.to_owned(), whole.clone());
-        let read = fields.inner(R::TABLE, key, name, table, |inner| {
-            if table.is_empty() && R::TABLE.empty.is_some() {
-                inner.note_empty();
-                return None;
-            }
-            let read = R::read(inner);
-            finish(read, inner)
-        });
-        Setting::of(read, whole)
+        let table = fields.typed(key, DeValue::as_table);
+        table.and_then(|table, span| {
+            let name = At::new(key.to_owned(), span.clone());
+            fields.inner(R::TABLE, key, name, table, |inner| {
+                if table.is_empty() && R::TABLE.empty.is_some() {
+                    inner.note_empty();
+                    return None;
+                }
+                let read = R::read(inner);
+                (self.0)(read, inner)
+            })
+        })
     }
 }
 

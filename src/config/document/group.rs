@@ -1,6 +1,6 @@
 //! `[groups.NAME]`. What its members are is read by [`super::super::groups`], which knows what they are looked up by.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _};
 use super::super::outline::show;
 use super::super::value::part;
 use super::super::vocabulary::ValueShape;
@@ -33,41 +33,35 @@ table! {
 pub(super) fn read(mut fields: Fields<'_>) -> GroupTable {
     let group = GroupTable::read(&mut fields);
     if group.members.is_absent() && group.file.is_absent() {
-        fields.note(
-            Diagnostic::error(
-                Code::MissingKey,
-                format!("`{}` does not say who its members are", fields.title()),
-            )
+        let message = format!("`{}` does not say who its members are", fields.title());
+        fields
+            .error(Code::MissingKey, message)
             .at(&group.place, "neither `members` nor `file`")
-            .help("add `file = \"gold-keys.txt\"`, one member on a line, or `members = [\"...\"]`"),
-        );
+            .help("add `file = \"gold-keys.txt\"`, one member on a line, or `members = [\"...\"]`");
     }
     group
 }
 
 /// One part of a request, of which there can be members.
 fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
-    let by = match fields.text(key, part) {
-        Setting::Valid(by) => by,
-        Setting::Absent => return Setting::Absent,
-        Setting::Partial(_) | Setting::Invalid => return Setting::Invalid,
-    };
-    let (label, help) = match by.value {
-        Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
-            "a network is written as the member",
-            "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
-        ),
-        Some(KeyPart::Method | KeyPart::Route) | None => (
-            "tells no clients apart",
-            "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
-        ),
-        Some(part) => return Setting::of(Some(part), by.span),
-    };
-    let message = format!("no client is a member of `{}` by this", fields.title());
-    fields.note(
-        Diagnostic::error(Code::BadKey, message)
-            .at(&by.span, label)
-            .help(help),
-    );
-    Setting::Invalid
+    let by = fields.text(key, part);
+    by.and_then(|by, span| {
+        let (label, help) = match by {
+            Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
+                "a network is written as the member",
+                "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
+            ),
+            Some(KeyPart::Method | KeyPart::Route) | None => (
+                "tells no clients apart",
+                "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
+            ),
+            Some(part) => return Some(part),
+        };
+        let message = format!("no client is a member of `{}` by this", fields.title());
+        fields
+            .error(Code::BadKey, message)
+            .at(span, label)
+            .help(help);
+        None
+    })
 }

@@ -79,23 +79,18 @@ pub(in crate::config) struct KeyFile {
 
 /// A file, a table of a file and the id of its keys, or a list of such.
 fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
-    fields.items(key, |fields, item, span| match item {
+    fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => Some(KeyFile {
-            file: At::new(text.clone().into_owned(), span.clone()),
+            file: At::new(text.to_string(), item.span()),
             kid: None,
         }),
         DeValue::Table(table) => {
-            let name = At::new(key.to_owned(), span.clone());
+            let name = At::new(key.to_owned(), item.span());
             let read = fields.inner(&JWT_KEY, key, name, table, KeyFileTable::read);
-            let file = read.file.at().filter(|_| !read.kid.is_bad())?;
-            Some(KeyFile {
-                file: file.clone(),
-                kid: read.kid.get().cloned(),
-            })
+            let file = read.file.at().filter(|_| !read.kid.is_bad())?.clone();
+            let kid = read.kid.get().cloned();
+            Some(KeyFile { file, kid })
         }
-        other => {
-            fields.wrong_type::<()>(key, other, span);
-            None
-        }
+        _ => fields.wrong_type(key, item),
     })
 }

@@ -10,7 +10,6 @@ pub(in crate::config) use rate::RateEntry;
 pub(in crate::config) use tier::Tier;
 
 use super::super::describe;
-use super::super::diagnostic::{Code, Diagnostic};
 use super::super::outline::show;
 use super::super::source::At;
 use super::super::value::{
@@ -19,13 +18,13 @@ use super::super::value::{
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
-    COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Texts, Time, Whole, Word, WordList, any,
-    whole,
+    COUNT, Custom, FilledTexts, Flag, InnerTable, PlainText, TextAs, Texts, Time, Whole, Word,
+    WordList, any, whole,
 };
 use super::server::error_body;
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
-use super::{Items, List, Setting};
+use super::{Items, Setting};
 use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
 use crate::limit::sliding_window::MAX_PARTS;
 use crate::limit::{LeaseSetting, Mode, OnDown, Preflights, Scope};
@@ -41,10 +40,18 @@ use rate::RATE;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tier::{LIMIT_TIER, tiers};
+use toml::Spanned;
 use toml::de::DeValue;
 
 /// How many requests may be in flight.
 const SLOTS: Whole = Whole(1, 10_000);
+
+/// The report on a key without parts.
+const NO_PART: Emptiness = Emptiness {
+    message: "names nothing",
+    label: "at least one part",
+    help: "write `by = \"everyone\"` for one counter that all requests share",
+};
 
 table! {
     /// A named rule: what to count by, how much, what happens beyond. The name is the identity of its counters: new
@@ -59,7 +66,7 @@ table! {
     /// "skip"` the client is counted by address: sending two cookies is no way out), and is read as most upstreams do:
     /// without quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave
     /// the process as digests only; methods outside the standards count as one.
-    by: Items<Option<KeyPart>> = Custom(ValueShape::Texts, by), Required, "\"ip\"",
+    by: Items<Option<KeyPart>> = FilledTexts(part, NO_PART), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 
     /// What a request without the key meets: 401, counted by address, not limited, or all of them on one counter. A
@@ -357,6 +364,11 @@ pub(super) fn read(mut fields: Fields<'_>) -> Limit {
 }
 
 impl Limit {
+    /// Does it hold requests back?
+    pub(in crate::config) fn delays(&self) -> bool {
+        self.algorithm() == Algorithm::LeakyBucket && self.over.or(Over::Delay) == Over::Delay
+    }
+
     /// The limit with the numbers of its candidate, if it has one.
     pub(in crate::config) fn with_candidate(&self) -> Option<Self> {
         let candidate = self.candidate.get()?;
@@ -391,31 +403,13 @@ impl Limit {
     }
 }
 
-fn by(key: &'static str, fields: &mut Fields<'_>) -> List<Option<KeyPart>> {
-    let by = fields.texts(key, part);
-    let Some(at) = by.at().filter(|at| at.value.is_empty()) else {
-        return by;
-    };
-    fields.note(
-        Diagnostic::error(
-            Code::EmptyList,
-            format!("`by` in `{}` names nothing", fields.title()),
-        )
-        .at(&at.span, "at least one part")
-        .help("write `by = \"everyone\"` for one counter that all requests share"),
-    );
-    Setting::Invalid
-}
-
 /// A word, or how many permits.
 fn lease(key: &'static str, fields: &mut Fields<'_>) -> Setting<LeaseSetting> {
-    if !matches!(fields.value(key), Some((DeValue::Integer(_), _))) {
-        return fields.choice(key);
-    }
-    match fields.whole(key, 2..=1_000_000) {
-        Setting::Valid(at) => {
-            Setting::of(NonZeroU32::new(at.value).map(LeaseSetting::Most), at.span)
+    match fields.value(key).map(Spanned::get_ref) {
+        Some(DeValue::Integer(_)) => {
+            let most = fields.whole(key, 2..=1_000_000);
+            most.and_then(|most, _| NonZeroU32::new(most).map(LeaseSetting::Most))
         }
-        _ => Setting::Invalid,
+        _ => fields.choice(key),
     }
 }

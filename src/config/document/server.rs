@@ -1,11 +1,11 @@
 //! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
 
 use super::super::outline::{ShownValue, show, show_list, show_time};
-use super::super::value::{ErrorText, address, error_text, network, percent};
-use super::super::vocabulary::ValueShape;
+use super::super::value::{ErrorText, address, error_text, error_word, network, percent};
+use super::super::vocabulary::{Emptiness, ValueShape};
 use super::Items;
 use super::fields::Zero;
-use super::form::{ByteRate, COUNT, PlainText, TextAs, Texts, Time, Whole, Word, any};
+use super::form::{ByteRate, COUNT, FilledTexts, PlainText, TextAs, Texts, Time, Whole, Word, any};
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::key::client_ip::Field;
@@ -16,13 +16,20 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// The report on a list without addresses.
+const NO_ADDRESS: Emptiness = Emptiness {
+    message: "names no address",
+    label: "at least one address",
+    help: "leave it out for `\":8080\"`",
+};
+
 table! {
     /// Where requests come in, and how long a connection may dawdle.
     ServerTable = SERVER, "server", "the server", later &["tls", "include"];
 
     /// Addresses to listen on, for HTTP/1.1 and cleartext HTTP/2 alike; `:port` is every IPv4 address, port 0 any free
     /// port.
-    listen: Items<SocketAddr> = Texts(address), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
+    listen: Items<SocketAddr> = FilledTexts(address, NO_ADDRESS), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
         Restart(|boot| show_list(&boot.listen.addresses));
 
     /// Networks of proxies in front of this one, whose `Forwarded` and `X-Forwarded-For` are believed, walked from the
@@ -145,16 +152,12 @@ fn shown_share(most: Option<usize>) -> String {
 
 /// The form of error bodies; what a template says is compared and not shown.
 pub(super) fn error_body(body: Option<&ErrorBody>) -> Option<ShownValue> {
-    let (text, page) = match body {
-        None => ("as in [response]", None),
-        Some(ErrorBody::Problem) => ("problem+json", None),
-        Some(ErrorBody::Text) => ("text", None),
-        Some(ErrorBody::Html) => ("html", None),
-        Some(ErrorBody::ByAccept) => ("accept", None),
-        Some(ErrorBody::File(page)) => ("a file", Some(page)),
+    let Some(body) = body else {
+        return show("as in [response]");
     };
+    let whole = matches!(body, ErrorBody::File(_)).then(|| format!("{body:?}"));
     Some(ShownValue {
-        text: text.to_owned(),
-        whole: page.map(|page| format!("{page:?}")),
+        text: error_word(body).unwrap_or("a file").to_owned(),
+        whole,
     })
 }

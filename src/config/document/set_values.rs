@@ -1,6 +1,6 @@
 //! The file with some of its values replaced by `--set`; a mistake in one of them is shown as it was given.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::source::{Source, Span};
 use super::super::suggest::nearest;
 use super::super::value::quoted;
@@ -21,7 +21,7 @@ pub(super) fn apply<'a>(
     source: &'a Source,
     documents: &'a [String],
     root: &mut DeTable<'a>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     for ((start, set), document) in source.sets().zip(documents) {
         let mut at = start;

@@ -1,17 +1,14 @@
 //! `[store]` and the tables inside it. Secrets are only pointed at here; [`super::super::store`] fetches them.
 
-use super::super::diagnostic::{Code, Diagnostic};
 use super::super::outline::{show, show_time};
 use super::super::secret::SecretLocation;
-use super::super::source::At;
-use super::super::value::{server_name, store};
+use super::super::value::{key_prefix, server_name, store};
 use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::{Fields, Zero};
 use super::form::{
     COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Time, Word, any, as_written,
 };
-use super::secrets;
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::store::{Backend, OnDown, Secret};
@@ -54,7 +51,7 @@ table! {
     on_down: OnDown = Word, Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
 
     /// First part of every key in Redis; gateways that share counters share it.
-    prefix: String = Custom(ValueShape::Text, prefix), Value("\"tollgate\""), "\"edge\"",
+    prefix: String = PlainText(key_prefix), Value("\"tollgate\""), "\"edge\"",
         Restart(|boot| show(&boot.store.prefix));
 
     /// Live counters held in memory at most. A quarter is kept in equal parts for the limits; a new key of a limit that
@@ -106,46 +103,19 @@ pub(in crate::config) enum SecretSource {
 }
 
 fn secret(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
-    let Some((value, span)) = fields.value(key) else {
-        return Setting::Absent;
-    };
-    let table = match value {
-        DeValue::String(text) => {
-            return Setting::of(Some(SecretSource::Literal(Secret::new(text))), span);
+    let value = fields.typed(key, |value| {
+        (value.is_str() || value.is_table()).then_some(value)
+    });
+    value.and_then(|value, span| match value {
+        DeValue::Table(table) => {
+            let place = SecretLocation::read_table(table, key, span);
+            match place {
+                Ok(place) => Some(SecretSource::Elsewhere(place)),
+                Err(wrong) => fields.refuse(*wrong),
+            }
         }
-        DeValue::Table(table) => table,
-        other => return fields.wrong_type(key, other, &span),
-    };
-    match SecretLocation::of(table) {
-        Ok(place) => Setting::Valid(At::new(SecretSource::Elsewhere(place), span)),
-        Err(error) => {
-            fields.note(secrets::mistake(error, key, &span));
-            Setting::Invalid
-        }
-    }
-}
-
-/// The prefix stands in front of a `:` in every key.
-fn prefix(key: &'static str, fields: &mut Fields<'_>) -> Setting<String> {
-    let prefix = fields.text(key, any);
-    let good = |text: &str| {
-        (1..=64).contains(&text.len())
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
-    };
-    let Some(at) = prefix.at().filter(|at| !good(&at.value)) else {
-        return prefix;
-    };
-    fields.note(
-        Diagnostic::error(
-            Code::BadName,
-            "this cannot stand in front of every Redis key",
-        )
-        .at(
-            &at.span,
-            "letters, digits, `_`, `-` and `.`, at most 64 of them",
-        ),
-    );
-    Setting::Invalid
+        text => text
+            .as_str()
+            .map(|text| SecretSource::Literal(Secret::new(text))),
+    })
 }

@@ -1,6 +1,6 @@
 //! What is not TOML: the parser's findings, without the echoes that one slip makes.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::source::Span;
 use super::super::value::quoted;
 use toml::de::{DeTable, DeValue, Error};
@@ -11,7 +11,7 @@ pub(super) fn report(
     text: &str,
     root: &DeTable<'_>,
     errors: &[Error],
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<Span> {
     let mut errors: Vec<(Span, &str)> = errors
         .iter()

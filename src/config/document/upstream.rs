@@ -4,7 +4,7 @@ use super::super::outline::{show_list, show_time};
 use super::super::value::server;
 use super::Items;
 use super::fields::Zero;
-use super::form::{FilledTexts, Texts, Time, Word, any};
+use super::form::{FilledTexts, Texts, Time, Word, any, empty_list};
 use super::table::table;
 use super::words::words;
 use crate::upstream::Server;
@@ -19,7 +19,7 @@ table! {
     /// without a body; any other only if nothing of it was sent, else 502. A connection is kept for a second less than
     /// the server announces in `Keep-Alive: timeout` (of 1 s a half), 4 s at most; where it announces nothing for 1.5
     /// s.
-    servers: Items<Server> = FilledTexts(server, "an upstream has at least one server"), Required, "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
+    servers: Items<Server> = FilledTexts(server, empty_list("an upstream has at least one server")), Required, "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
         Upstream(|one| show_list(&one.upstream.servers));
 
     /// How a server is chosen.

@@ -4,7 +4,7 @@
 mod masking;
 mod secret;
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::grant::refusal::unasked;
 use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
@@ -15,7 +15,8 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::env::VarError;
 use std::ops::Range;
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 /// The texts that had variables in them.
 #[derive(Debug, Default)]
@@ -62,11 +63,7 @@ struct Slip {
 type Environment<'e> = &'e dyn Fn(&str) -> Result<String, VarError>;
 
 /// Fills in the variables of all texts in `root`.
-pub(super) fn fill(
-    source: &Source,
-    root: &mut DeTable<'_>,
-    found: &mut Vec<Diagnostic>,
-) -> Variables {
+pub(super) fn fill(source: &Source, root: &mut DeTable<'_>, found: &mut Findings) -> Variables {
     fill_from(&|name| std::env::var(name), source, root, found)
 }
 
@@ -74,7 +71,7 @@ fn fill_from(
     environment: Environment<'_>,
     source: &Source,
     root: &mut DeTable<'_>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Variables {
     let mut variables = Variables::default();
     for (_, value) in root.iter() {
@@ -82,8 +79,7 @@ fn fill_from(
     }
     variables.paths = secret::paths(root);
     for (_, value) in root.iter_mut() {
-        let span = value.span();
-        variables.value(environment, source, value.get_mut(), &span, found);
+        variables.value(environment, source, value, found);
     }
     variables
 }
@@ -93,59 +89,64 @@ impl Variables {
         &mut self,
         environment: Environment<'_>,
         source: &Source,
-        value: &mut DeValue<'_>,
-        span: &Span,
-        found: &mut Vec<Diagnostic>,
+        value: &mut Spanned<DeValue<'_>>,
+        found: &mut Findings,
     ) {
         if found.len() > super::ENOUGH {
             return;
         }
-        match value {
+        let span = value.span();
+        match value.get_mut() {
             DeValue::String(text) if text.contains('$') => {
-                // A variable that an included file may not read is not looked up, not even for whether it is set.
-                let refused = RefCell::new(Vec::new());
-                let guarded = |name: &str| match unasked(source, span, name) {
-                    None => environment(name),
-                    Some(told) => {
-                        refused.borrow_mut().push(told);
-                        Err(VarError::NotPresent)
-                    }
-                };
-                let expanded = expand(&guarded, text);
-                let refused = refused.into_inner();
-                if !refused.is_empty() {
-                    found.extend(refused);
-                    return self.failed.push(span.clone());
-                }
-                match expanded {
-                    Ok((filled, used)) => {
-                        let template = std::mem::replace(text, Cow::Owned(filled));
-                        self.keep(source, span, &template, used);
-                    }
-                    Err(slips) => {
-                        let whole = text.as_ref();
-                        found.extend(
-                            slips
-                                .into_iter()
-                                .map(|slip| slip.diagnostic(source, whole, span)),
-                        );
-                        self.failed.push(span.clone());
-                    }
-                };
+                self.text(environment, source, text, &span, found);
             }
             DeValue::Array(items) => {
                 for item in items.iter_mut() {
-                    let span = item.span();
-                    self.value(environment, source, item.get_mut(), &span, found);
+                    self.value(environment, source, item, found);
                 }
             }
             DeValue::Table(table) => {
                 for (_, value) in table.iter_mut() {
-                    let span = value.span();
-                    self.value(environment, source, value.get_mut(), &span, found);
+                    self.value(environment, source, value, found);
                 }
             }
             _ => {}
+        }
+    }
+
+    fn text(
+        &mut self,
+        environment: Environment<'_>,
+        source: &Source,
+        text: &mut DeString<'_>,
+        span: &Span,
+        found: &mut Findings,
+    ) {
+        // A variable that an included file may not read is not looked up, not even for whether it is set.
+        let refused = RefCell::new(Vec::new());
+        let guarded = |name: &str| match unasked(source, span, name) {
+            None => environment(name),
+            Some(told) => {
+                refused.borrow_mut().push(told);
+                Err(VarError::NotPresent)
+            }
+        };
+        let expanded = expand(&guarded, text);
+        let refused = refused.into_inner();
+        if !refused.is_empty() {
+            found.extend(refused);
+            return self.failed.push(span.clone());
+        }
+        match expanded {
+            Ok((filled, used)) => {
+                let template = std::mem::replace(text, Cow::Owned(filled));
+                self.keep(source, span, &template, used);
+            }
+            Err(slips) => {
+                let slips = slips.into_iter();
+                found.extend(slips.map(|slip| slip.diagnostic(source, text, span)));
+                self.failed.push(span.clone());
+            }
         }
     }
 
@@ -168,12 +169,7 @@ impl Variables {
 
     /// Drops what is only the echo of a variable that could not be filled in, and says beside the rest what the variables
     /// gave. What looks like a secret is shown nowhere.
-    pub(in crate::config) fn tell(
-        &self,
-        source: &Source,
-        secrets: &Secrets,
-        found: &mut Vec<Diagnostic>,
-    ) {
+    pub(in crate::config) fn tell(&self, source: &Source, secrets: &Secrets, found: &mut Findings) {
         let own = |diagnostic: &Diagnostic| {
             let code = diagnostic.code;
             matches!(
@@ -192,7 +188,7 @@ impl Variables {
                     .any(|at| self.filled[*at].is_all_of_the_secret(source));
             !echo && !from_outside
         });
-        for one in found {
+        for one in found.iter_mut() {
             for at in about(&filled, one) {
                 let filled = &self.filled[at];
                 filled.tell(one, self.is_hidden(filled));
@@ -204,8 +200,7 @@ impl Variables {
 
 /// Of which texts does the mistake stand there, or have to do with what does?
 fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
-    let labels = diagnostic.primary.iter().chain(&diagnostic.others);
-    let met = labels.flat_map(|label| {
+    let met = diagnostic.labels().flat_map(|label| {
         let at = &label.span;
         let near = texts.near(at);
         near.filter(|(span, _)| at.start < span.end && span.start < at.end)
@@ -222,8 +217,7 @@ impl FilledText {
             let names: Vec<String> = self.used.iter().map(VariableUse::spelled).collect();
             diagnostic.message = format!("this is wrong with {} filled in", names.join(" and "));
             diagnostic.help = None;
-            let labels = diagnostic.primary.iter_mut().chain(&mut diagnostic.others);
-            for label in labels {
+            for label in diagnostic.labels_mut() {
                 label.text.clear();
             }
             if let Some(primary) = &mut diagnostic.primary {
@@ -356,38 +350,29 @@ fn given(environment: Environment<'_>, inside: &str) -> Result<VariableUse, Slip
     let value = match environment(name) {
         Ok(value) => Some(value),
         Err(VarError::NotPresent) => None,
-        Err(VarError::NotUnicode(_)) => {
-            return Err(unset(name, &format!("`{name}` is not UTF-8 text"), ""));
-        }
+        Err(VarError::NotUnicode(_)) => return Err(unset(name, "is not UTF-8 text", "")),
     };
     if rest.is_empty() {
-        return match value {
-            Some(value) => Ok(used(value, false)),
-            None => Err(unset(
-                name,
-                &format!("`{name}` is not set in the environment"),
-                "",
-            )),
-        };
+        let value = value.ok_or_else(|| unset(name, "is not set in the environment", ""));
+        return value.map(|value| used(value, false));
     }
     let value = value.filter(|value| !value.is_empty());
     match (value, rest.strip_prefix(":-"), rest.strip_prefix(":?")) {
         (Some(value), Some(_), _) | (Some(value), _, Some(_)) => Ok(used(value, false)),
         (None, Some(default), _) => Ok(used(default.to_owned(), true)),
-        (None, _, Some(message)) => Err(unset(
-            name,
-            &format!("`{name}` is not set in the environment, or empty"),
-            message,
-        )),
+        (None, _, Some(message)) => {
+            let why = "is not set in the environment, or empty";
+            Err(unset(name, why, message))
+        }
         (_, None, None) => Err(misspelt("behind the name stands `}`, `:-` or `:?`")),
     }
 }
 
-fn unset(name: &str, message: &str, label: &str) -> Slip {
+fn unset(name: &str, why: &str, label: &str) -> Slip {
     Slip {
         at: 0..0,
         code: Code::UnsetVariable,
-        message: message.to_owned(),
+        message: format!("`{name}` {why}"),
         label: label.to_owned(),
         help: format!(
             "set it where the gateway is started, or write a default: `${{{name}:-...}}`"

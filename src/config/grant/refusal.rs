@@ -1,6 +1,6 @@
 //! What an included file may not do, with the entry of `include` that would let it.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic};
 use super::super::files::fence;
 use super::super::source::{Source, Span};
 use super::super::value::quoted;

@@ -1,12 +1,12 @@
 //! Claims that limits and groups ask for, in a file without `[jwt]`.
 
-use crate::config::diagnostic::{Code, Diagnostic};
+use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::Document;
 use crate::config::value::quoted;
 use crate::key::KeyPart;
 
 /// A claim counts only in a token that has been verified.
-pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn unverified(document: &Document, found: &mut Findings) {
     if document.may_define("jwt", "jwt") {
         return;
     }
@@ -24,13 +24,11 @@ pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
         let Some(KeyPart::Jwt { claim, .. }) = part else {
             continue;
         };
-        found.push(
-            Diagnostic::error(
+        found.error(
                 Code::UnverifiedClaim,
                 format!("{user} asks for the claim {}, which no key verifies", quoted(claim)),
             )
             .at(span, "any client can claim anything")
-            .help("name the keys that verify tokens\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]"),
-        );
+            .help("name the keys that verify tokens\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]");
     }
 }

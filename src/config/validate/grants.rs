@@ -1,6 +1,6 @@
 //! Grants: included files claim and drop only what their entries of `include` let them.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::document::{Document, Route};
 use super::super::grant::Grant;
 use super::super::source::{At, Source, Span};
@@ -9,7 +9,7 @@ use super::super::value::quoted;
 use super::routes::any_path;
 
 /// Holds every route of an included file against its entry.
-pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(document: &Document, source: &Source, found: &mut Findings) {
     for route in &document.routes {
         hosts(route, source, found);
         path(route, source, found);
@@ -28,7 +28,7 @@ fn bounded<'s>(source: &'s Source, span: &Span) -> Option<(&'s Grant, String)> {
     Some((grant, source.place(span.start)))
 }
 
-fn hosts(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
+fn hosts(route: &Route, source: &Source, found: &mut Findings) {
     let name = quoted(&route.name.value);
     if route.host.is_absent() {
         let bounds = bounded(source, &route.name.span);
@@ -79,7 +79,7 @@ fn in_route(key: &str, values: &[&str], otherwise: &str) -> String {
     format!("write `{key} = \"{value}\"` in the route; {otherwise}")
 }
 
-fn path(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
+fn path(route: &Route, source: &Source, found: &mut Findings) {
     if route.path.is_bad() {
         return;
     }
@@ -127,7 +127,7 @@ fn path(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
     });
 }
 
-fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Vec<Diagnostic>) {
+fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findings) {
     let Some(name) = dropped.value.strip_prefix('!') else {
         return;
     };
@@ -153,7 +153,7 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Vec<D
 }
 
 /// An entry that lets its files drop limits that `[defaults]` does not have.
-fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Vec<Diagnostic>) {
+fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
     let defaults = document.defaults.limits.entries();
     for name in &grant.drops {
         let is_one = |at: &At<String>| super::super::files::glob::matches(&name.value, &at.value);
@@ -164,11 +164,10 @@ fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Vec<Diagnosti
             "`drops` names limit {}, which `[defaults]` does not have",
             quoted(&name.value)
         );
-        found.push(
-            Diagnostic::error(Code::UnknownLimit, message)
-                .at(&name.span, "nothing to drop")
-                .help("leave it out"),
-        );
+        found
+            .error(Code::UnknownLimit, message)
+            .at(&name.span, "nothing to drop")
+            .help("leave it out");
     }
 }
 

@@ -4,10 +4,10 @@ use super::super::fields::Fields;
 use super::super::form::{COUNT, Custom, PlainText};
 use super::super::table::{Section as _, table};
 use super::super::{Items, List, Setting};
-use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::source::At;
 use crate::config::value::{Quota, rate};
-use crate::config::vocabulary::ValueShape;
+use crate::config::vocabulary::{Emptiness, ValueShape};
+use toml::Spanned;
 use toml::de::DeValue;
 
 table! {
@@ -32,41 +32,36 @@ pub(in crate::config) struct RateEntry {
 /// One rate, or a list of rates of which each may have a burst of its own.
 pub(super) const RATE: Custom<Items<RateEntry>> = Custom(ValueShape::Rate(&LIMIT_RATE), rates);
 
+/// The report on an empty list.
+const NO_RATE: Emptiness = Emptiness {
+    message: "names no rate",
+    label: "at least one",
+    help: "write one as `rate = \"100/min\"`",
+};
+
 fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
-    let is_list = matches!(fields.value(key), Some((DeValue::Array(_), _)));
-    let rates = fields.items(key, |fields, item, span| match item {
+    let is_list = matches!(
+        fields.value(key).map(Spanned::get_ref),
+        Some(DeValue::Array(_))
+    );
+    let rates = fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => {
-            let quota = fields.take(rate(text), span.clone());
-            entry(&quota, Setting::Absent)
+            let quota = fields.take(rate(text), &item.span())?;
+            Some(RateEntry {
+                quota: At::new(quota, item.span()),
+                burst: Setting::Absent,
+            })
         }
         DeValue::Table(table) if is_list => {
-            let name = At::new(key.to_owned(), span.clone());
+            let name = At::new(key.to_owned(), item.span());
             let read = fields.inner(&LIMIT_RATE, key, name, table, RateTable::read);
-            entry(&read.rate, read.burst)
+            let quota = read.rate.at().filter(|_| !read.burst.is_bad())?.clone();
+            let burst = read.burst;
+            Some(RateEntry { quota, burst })
         }
-        other => {
-            fields.wrong_type::<()>(key, other, span);
-            None
-        }
+        _ => fields.wrong_type(key, item),
     });
-    match rates {
-        Setting::Valid(at) if at.value.is_empty() => {
-            fields.note(
-                Diagnostic::error(
-                    Code::EmptyList,
-                    format!("`rate` in `{}` names no rate", fields.title()),
-                )
-                .at(&at.span, "at least one")
-                .help("write one as `rate = \"100/min\"`"),
-            );
-            Setting::Invalid
-        }
-        Setting::Partial(_) => Setting::Invalid,
-        rates => rates,
-    }
-}
-
-fn entry(quota: &Setting<Quota>, burst: Setting<u32>) -> Option<RateEntry> {
-    let quota = quota.at().filter(|_| !burst.is_bad())?.clone();
-    Some(RateEntry { quota, burst })
+    // Without one of its rates a limit is another limit.
+    let rates = fields.filled(key, rates, &NO_RATE);
+    rates.and_then(|rates, _| Some(rates))
 }
