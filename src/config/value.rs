@@ -26,7 +26,8 @@ pub(super) use response::{
 };
 pub(super) use server::server;
 pub(super) use store::{server_name, store};
-pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
+pub use time::show_span;
+pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate};
 pub(super) use zone::zone;
 
 use super::diagnostic::{Code, Details as _, Diagnostic};

@@ -121,7 +121,7 @@ table! {
     /// How long a slot of `concurrency` in Redis stays taken without a renewal, so how long after a gateway has died;
     /// each slot is renewed every third of that time.
     slot_ttl: Duration = Time(Zero::Refused), Value("\"30s\""), "\"10s\"",
-        Limit(|limit| limit.first().rule.holds().and_then(|rule| show(describe::span_as_written(rule.ttl))));
+        Limit(|limit| limit.first().rule.holds().and_then(|rule| show(describe::show_span(rule.ttl))));
 
     /// How many requests a leaky bucket holds back at most.
     queue: u32 = COUNT, Computed("as many as go on within `max_wait`", queue), "100",
@@ -129,7 +129,7 @@ table! {
 
     /// Longest that a leaky bucket holds a request back; a request that would wait longer is refused at once.
     max_wait: Duration = Time(Zero::Allowed), Value("\"5s\""), "\"2s\"",
-        Limit(|limit| delaying(limit.first()).and_then(|rule| show(describe::span_as_written(rule.max_wait))));
+        Limit(|limit| delaying(limit.first()).and_then(|rule| show(describe::show_span(rule.max_wait))));
 
     /// What happens beyond the limit; only a leaky bucket delays.
     over: Over = Word, Computed("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`", |limit| Some(format!("\"{}\"", over(limit).word()))), "\"refuse\"",

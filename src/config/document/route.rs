@@ -21,7 +21,7 @@ use super::words::{Words as _, words};
 use super::{Items, List};
 use crate::route::{Condition, HostPattern, PathPattern};
 use crate::snapshot::changes::Changes;
-use comparison::{conditions, header_changes, hosts, show_option, shown_redirect, shown_respond};
+use comparison::{conditions, header_changes, show_option, shown_redirect, shown_respond};
 use http::Method;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -34,7 +34,7 @@ table! {
 
     /// Hosts it is for: `api.example.com`, or `*.example.com` for all below it.
     host: Items<HostPattern> = FilledTexts(host, empty_list("leave it out for any host")), Words("any host"), "\"api.example.com\"",
-        Route(|route| show(hosts(&route.rule.hosts)));
+        Route(|route| show(comparison::any(&route.rule.hosts)));
 
     /// Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.
     path: PathPattern = PlainText(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",

@@ -331,7 +331,8 @@ fn whole(text: &str) -> Result<u64, CountError> {
 }
 
 /// Microseconds as people write them: `1min30s` for 90 seconds, `1500ms` for one and a half.
-pub(in crate::config) fn show_span(micros: u64) -> String {
+#[must_use]
+pub fn show_span(micros: u64) -> String {
     let single = LENGTHS
         .iter()
         .find(|(_, length)| micros.is_multiple_of(*length) && micros > 0);
