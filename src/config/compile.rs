@@ -10,14 +10,13 @@ use super::{Compiled, Report};
 use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Rule};
+use crate::route::Rule;
 use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is compiled: a document without errors, and what has been read and made for it.
 pub(super) struct Compilation<'a> {
@@ -53,7 +52,7 @@ impl Compilation<'_> {
             groups: self.groups.all,
             limits: limits.clone(),
             defaults: each(&document.defaults.limits),
-            trust: server.trust.entries().iter().map(|at| at.value).collect(),
+            trust: server.trust.values(),
             trust_field: server.trust_field.get().copied(),
             fields: document.response.headers(),
             errors: self.errors.clone(),
@@ -170,10 +169,8 @@ fn each(names: &List<String>) -> Vec<Arc<str>> {
 fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
     let groups = document.groups.iter().map(|one| ("groups", &one.name));
     let limits = document.limits.iter().map(|one| ("limits", &one.name));
-    let upstreams = document
-        .upstreams
-        .iter()
-        .map(|one| ("upstreams", &one.name));
+    let upstreams = document.upstreams.iter();
+    let upstreams = upstreams.map(|one| ("upstreams", &one.name));
     let routes = document.routes.iter().map(|one| ("routes", &one.name));
     let all = groups.chain(limits).chain(upstreams).chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
@@ -183,28 +180,20 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
 fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
     Arc::new(upstream::Upstream {
         name: written.name.value.as_str().into(),
-        servers: written
-            .servers
-            .entries()
-            .iter()
-            .map(|at| at.value.clone())
-            .collect(),
+        servers: written.servers.values(),
         connect_timeout: written.connect_timeout(),
     })
 }
 
 /// The limits of these names, each once, in their order; of a list of rates all. Those that do not decide come last.
 fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) -> Vec<Arc<Limit>> {
-    let mut chosen: Vec<Arc<Limit>> = Vec::new();
     let mut seen = HashSet::new();
-    for name in names {
-        let named = limits
-            .get(name.value.as_str())
-            .expect("validate resolves every limit name");
-        if seen.insert(name.value.as_str()) {
-            chosen.extend(named.iter().map(|limit| Arc::clone(limit)));
-        }
-    }
+    let names = names.map(|at| at.value.as_str());
+    let named = names.filter(|name| seen.insert(*name)).flat_map(|name| {
+        let named = limits.get(name);
+        named.expect("validate resolves every limit name")
+    });
+    let mut chosen: Vec<Arc<Limit>> = named.map(|limit| Arc::clone(limit)).collect();
     chosen.sort_by_key(|limit| !limit.mode.decides());
     chosen
 }
@@ -218,16 +207,9 @@ fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
 fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
     (!limits.is_empty()).then(|| Service {
-        name: "".into(),
-        path: PathPattern::default(),
-        upstream: None,
-        own: None,
-        rewrite: None,
-        request_fields: None,
-        response_fields: None,
         compares_bodies: compare_bodies(&limits),
         limits,
-        timeout: Duration::ZERO,
+        ..Service::default()
     })
 }
 

@@ -23,7 +23,7 @@ mod variables;
 mod warning_filter;
 mod words;
 
-pub(super) use group::{GROUPS, GroupTable};
+pub(super) use group::{GROUPS, GroupTable, are_keys};
 pub(super) use include::gather;
 pub(super) use jwt::{JWT, Jwt, KeyFile};
 pub(super) use limit::{

@@ -171,7 +171,9 @@ impl Printer<'_> {
         for (key, value) in fields.into_iter().flatten() {
             let (key, span) = (key.get_ref().as_ref(), value.span());
             let value = match value.get_ref() {
-                members if key == "members" && fields.is_some_and(are_keys) => digests(members),
+                members if key == "members" && fields.is_some_and(document::are_keys) => {
+                    digests(members)
+                }
                 value => self.shown(vocabulary, key, value, span.start),
             };
             self.line(format!("{} = {value}", toml::key(key)));
@@ -343,13 +345,6 @@ impl Printer<'_> {
         };
         toml::text(&self.series.stars(&secret))
     }
-}
-
-/// Are the members of this group what only they should know?
-fn are_keys(group: &DeTable<'_>) -> bool {
-    let by = group.get("by").map(|by| by.get_ref());
-    let kinds = ["header:", "cookie:", "query:"];
-    matches!(by, Some(DeValue::String(by)) if kinds.iter().any(|kind| by.starts_with(kind)))
 }
 
 /// Members as they may be shown: by their digests, which a file may have in their place.

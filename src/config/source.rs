@@ -325,11 +325,7 @@ impl Source {
     /// The nearest character boundary at or before `offset`.
     #[must_use]
     pub fn floor(&self, offset: usize) -> usize {
-        let mut offset = offset.min(self.text.len());
-        while !self.text.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        offset
+        self.text.floor_char_boundary(offset)
     }
 }
 

@@ -9,6 +9,7 @@ use super::form::{Custom, TextsAs, any};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
 use crate::key::{KeyPart, Mask};
+use toml::de::DeTable;
 
 table! {
     /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has
@@ -64,4 +65,11 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
             .help(help);
         None
     })
+}
+
+/// Are the members of a group what only they should know? Such members are shown by their digests.
+pub(in crate::config) fn are_keys(group: &DeTable<'_>) -> bool {
+    let by = group.get("by").and_then(|by| by.get_ref().as_str());
+    let kinds = ["header:", "cookie:", "query:"];
+    by.is_some_and(|by| kinds.iter().any(|kind| by.starts_with(kind)))
 }

@@ -2,6 +2,7 @@
 //! starred wherever else it stands.
 
 use super::super::super::masking::Numbering;
+use super::super::are_keys;
 use super::secret::{is_named, is_path};
 use super::{Environment, FilledText, VariableUse, Variables, expand};
 use std::borrow::Cow;
@@ -42,12 +43,7 @@ impl Variables {
 
 impl Stars<'_> {
     fn table(&mut self, table: &mut DeTable<'_>, above: &[&str]) {
-        // Members that are keys are shown by their digests.
-        let by = table.get("by").and_then(|by| by.get_ref().as_str());
-        let are_digests = by.is_some_and(|by| {
-            let kinds = ["header:", "cookie:", "query:"];
-            kinds.iter().any(|kind| by.starts_with(kind))
-        });
+        let are_digests = are_keys(table);
         for (key, value) in table.iter_mut() {
             let key = key.get_ref().as_ref();
             let trail = [above, &[key]].concat();
