@@ -5,7 +5,7 @@ use super::super::outline::show;
 use super::super::value::part;
 use super::super::vocabulary::ValueShape;
 use super::fields::Fields;
-use super::form::{Custom, TextsAs, any};
+use super::form::{any, custom, texts_as};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
 use crate::key::{KeyPart, Mask};
@@ -19,16 +19,16 @@ table! {
 
     /// What of a request is looked up among the members, as in a limit's `by`: `header:NAME`, `cookie:NAME`,
     /// `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
-    by: KeyPart = Custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
+    by: KeyPart = custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
     /// The members themselves: values, or `sha256:HEX` of one; blanks around a claim, a query's value, a cookie or a
     /// part of the path count. With `by = "ip"` addresses and networks.
-    members: Items<String> = TextsAs(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
+    members: Items<String> = texts_as(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
     /// Files with one member on a line, written as in `members`; empty lines, blanks at either end, and what follows a
     /// `#` at the start of a line or behind a blank, do not count. Paths start at this file's folder. They are watched
     /// as this file is, and a file that is gone or has a mistake changes nothing.
-    file: Items<String> = TextsAs(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
+    file: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 
 pub(super) fn read(mut fields: Fields<'_>) -> GroupTable {

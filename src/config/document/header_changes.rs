@@ -5,7 +5,7 @@ use super::super::source::{At, Span};
 use super::super::value::{Direction, editable_field, field_value};
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
-use super::form::{Custom, Texts, any};
+use super::form::{any, custom, texts};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
 use crate::snapshot::changes::Changes;
@@ -21,13 +21,13 @@ table! {
         });
 
     /// Fields with the one value they are to have; a value may be `{ file = "..." }` or `{ env = "..." }`.
-    set: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
+    set: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
 
     /// Fields that get a line more; values as under `set`.
-    add: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
+    add: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
 
     /// Fields that go.
-    remove: Items<String> = Texts(any), Words("none"), "[\"server\"]";
+    remove: Items<String> = texts(any), Words("none"), "[\"server\"]";
 }
 
 /// Names of fields with their values, as written.

@@ -12,7 +12,7 @@ use super::super::value::{
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
-    Custom, FilledTexts, InnerTable, PlainText, Texts, Time, Word, any, empty_list, whole,
+    any, custom, empty_list, filled_texts, inner_table, text, texts, time, whole, word,
 };
 use super::header_changes::{HeaderChanges, changes};
 use super::static_reply::{Redirect, Respond, respond};
@@ -33,81 +33,81 @@ table! {
     Route { name, place } = ROUTES, "routes", "a route", named true, later &["retry"];
 
     /// Hosts it is for: `api.example.com`, or `*.example.com` for all below it.
-    host: Items<HostPattern> = FilledTexts(host, empty_list("leave it out for any host")), Words("any host"), "\"api.example.com\"",
+    host: Items<HostPattern> = filled_texts(host, empty_list("leave it out for any host")), Words("any host"), "\"api.example.com\"",
         Route(|route| show(comparison::any(&route.rule.hosts)));
 
     /// Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.
-    path: PathPattern = PlainText(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
+    path: PathPattern = text(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
         Route(|route| show(route.rule.path.told()));
 
     /// Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case
     /// meet a more general route with its limits alone. ASCII letters of fixed segments, not of parameters, which
     /// limits by `path:NAME` count byte for byte; a route for the very spelling goes before.
-    path_case: PathCase = Word, Value("\"sensitive\""), "\"insensitive\"";
+    path_case: PathCase = word(), Value("\"sensitive\""), "\"insensitive\"";
 
     /// Methods it is for; `GET` stands for `HEAD` too.
-    methods: Items<Method> = FilledTexts(method, empty_list("leave it out for any method")), Words("any method"), "[\"GET\", \"POST\"]",
+    methods: Items<Method> = filled_texts(method, empty_list("leave it out for any method")), Words("any method"), "[\"GET\", \"POST\"]",
         Route(|route| show_list(&route.rule.methods));
 
     /// Fields that its requests have: with this value, or with any (`true`). Several lines of a field are one value,
     /// joined by `, `.
-    headers: Items<Condition> = Custom(ValueShape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
+    headers: Items<Condition> = custom(ValueShape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Field(..))));
 
     /// Parameters that the query of its requests has: names and values as they are when decoded, or `true` for any
     /// value. A parameter that comes several times is one value, joined by `, `.
-    query: Items<Condition> = Custom(ValueShape::Conditions, query), Words("any"), "{ v = \"2\" }",
+    query: Items<Condition> = custom(ValueShape::Conditions, query), Words("any"), "{ v = \"2\" }",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Query(..))));
 
     /// How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of
     /// `X-Forwarded-Proto`, or in `Forwarded` where that is the field it writes, else by the `:scheme` of an HTTP/2
     /// request; over HTTP/1.1 a target of `https` is answered 400), `http` in all other cases.
-    scheme: Items<Condition> = Custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
+    scheme: Items<Condition> = custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
 
     /// What its paths begin with and the upstream does not see: `/api/orders` is forwarded as `/orders`. The query
     /// stays; limits and the log see the path as it came.
-    strip_prefix: PathPattern = PlainText(prefix), Words("nothing"), "\"/api\"",
+    strip_prefix: PathPattern = text(prefix), Words("nothing"), "\"/api\"",
         Route(|route| show_option(route.strip_prefix.as_deref()));
 
     /// The path to forward instead, with the parameters of `path`, each as a whole segment; the query stays. Not beside
     /// `strip_prefix`.
-    rewrite: String = PlainText(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
+    rewrite: String = text(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
         Route(|route| show_option(route.rewrite.as_deref()));
 
     /// Changes to a request's fields, after limits have read them: first `remove`, then `set` (one line, whatever was
     /// there), then `add` (a line more). Fields that frame the message, belong to one connection, or that Tollgate
     /// writes itself cannot be changed.
-    request_headers: Changes = InnerTable(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
+    request_headers: Changes = inner_table(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
 
     /// What becomes of a response's fields on the way to the client. An error that Tollgate answers itself, a refusal too, gets
     /// what it does not have: nothing it says is replaced or removed.
-    response_headers: Changes = InnerTable(response_headers), Words("none"), "{ remove = [\"server\"] }",
+    response_headers: Changes = inner_table(response_headers), Words("none"), "{ remove = [\"server\"] }",
         Route(|route| header_changes(route.response_headers.as_ref()));
 
     /// Name of the upstream that its requests go to.
-    upstream: String = PlainText(any), Unless(&["redirect", "respond"]), "\"orders\"",
+    upstream: String = text(any), Unless(&["redirect", "respond"]), "\"orders\"",
         Route(|route| show_option(route.upstream.as_deref()));
 
     /// Instead of an upstream: leads its requests elsewhere. `to` is a path, or all from `https://` on, with the
     /// parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the default). Limits hold
     /// before it.
-    redirect: Redirect = InnerTable(whole), Words("none"), "{ to = \"/new/{*rest}\" }",
+    redirect: Redirect = inner_table(whole), Words("none"), "{ to = \"/new/{*rest}\" }",
         Route(|route| shown_redirect(route.own.as_ref()));
 
     /// Instead of an upstream: answers this, with `status` 200, an empty `body`, and `text/plain; charset=utf-8` as
     /// `content_type` of a body unless they are written. Limits hold before it.
-    respond: Respond = InnerTable(respond), Words("none"), "{ status = 410 }",
+    respond: Respond = inner_table(respond), Words("none"), "{ status = 410 }",
         Route(|route| shown_respond(route.own.as_ref()));
 
     /// Names of the limits its requests are held to, beside those of `[defaults]`, of which `"!NAME"` drops one; all of
     /// them admit a request, or none is charged.
-    limits: Items<String> = Texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
+    limits: Items<String> = texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
         Route(|route| show_list(&route.limits));
 
     /// Longest from forwarding, after any hold, to the head of the response; beyond it the answer is 504.
-    timeout: Duration = Time(Zero::Refused), Value("\"30s\""), "\"5s\"", Route(|route| show_time(route.timeout));
+    timeout: Duration = time(Zero::Refused), Value("\"30s\""), "\"5s\"", Route(|route| show_time(route.timeout));
 }
 
 /// Are two spellings of a path that differ in case two paths?

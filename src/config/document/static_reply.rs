@@ -5,7 +5,7 @@ use super::super::value::{Direction, ValueError, destination, field_value};
 use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::Fields;
-use super::form::{Custom, PlainText, TextAs, any, whole};
+use super::form::{any, custom, text, text_as, whole};
 use super::table::table;
 use http::{HeaderValue, StatusCode};
 use std::ops::RangeInclusive;
@@ -15,10 +15,10 @@ table! {
     Redirect = ROUTE_REDIRECT, "routes", "a redirect";
 
     /// Where it leads.
-    to: (String, String) = TextAs(ValueShape::Destination, destination), Required, "\"https://new.example.com/{*rest}\"";
+    to: (String, String) = text_as(ValueShape::Destination, destination), Required, "\"https://new.example.com/{*rest}\"";
 
     /// The status that says so.
-    status: StatusCode = Custom(ValueShape::Numbers(&REDIRECTS), redirect_status), Value("308"), "307";
+    status: StatusCode = custom(ValueShape::Numbers(&REDIRECTS), redirect_status), Value("308"), "307";
 }
 
 table! {
@@ -26,13 +26,13 @@ table! {
     Respond = ROUTE_RESPOND, "routes", "an answer";
 
     /// Its status.
-    status: StatusCode = Custom(ValueShape::Whole { least: 200, most: 599 }, |key, fields| status(key, 200..=599, fields)), Value("200"), "410";
+    status: StatusCode = custom(ValueShape::Whole { least: 200, most: 599 }, |key, fields| status(key, 200..=599, fields)), Value("200"), "410";
 
     /// Its body.
-    body: String = PlainText(any), Value("\"\""), "\"gone\"";
+    body: String = text(any), Value("\"\""), "\"gone\"";
 
     /// What its body is.
-    content_type: HeaderValue = PlainText(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
+    content_type: HeaderValue = text(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
 }
 
 /// The statuses that lead elsewhere and keep to it.

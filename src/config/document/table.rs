@@ -6,7 +6,7 @@
 //!     Log = LOG, "log", "the log";
 //!
 //!     /// What the key does.
-//!     level: Level = Word, Value("\"info\""), "\"warn\"", Restart(|boot| word(boot.log.level));
+//!     level: Level = word(), Value("\"info\""), "\"warn\"", Restart(|boot| word(boot.log.level));
 //! }
 //! ```
 //!

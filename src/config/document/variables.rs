@@ -10,6 +10,7 @@ use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
 use super::super::span::Spans;
 use super::super::value::quoted;
+use secret::is_path;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -77,43 +78,48 @@ fn fill_from(
     for (_, value) in root.iter() {
         variables.learn(source, value);
     }
-    variables.paths = secret::paths(root);
-    for (_, value) in root.iter_mut() {
-        variables.value(environment, source, value, found);
-    }
+    each_text(root, &mut Vec::new(), &mut |trail, text, span| {
+        if is_path(trail) {
+            variables.paths.insert(span.start);
+        }
+        if text.contains('$') && found.len() <= super::ENOUGH {
+            variables.text(environment, source, text, span, found);
+        }
+    });
     variables
 }
 
-impl Variables {
-    fn value(
-        &mut self,
-        environment: Environment<'_>,
-        source: &Source,
-        value: &mut Spanned<DeValue<'_>>,
-        found: &mut Findings,
-    ) {
-        if found.len() > super::ENOUGH {
-            return;
-        }
-        let span = value.span();
-        match value.get_mut() {
-            DeValue::String(text) if text.contains('$') => {
-                self.text(environment, source, text, &span, found);
-            }
-            DeValue::Array(items) => {
-                for item in items.iter_mut() {
-                    self.value(environment, source, item, found);
-                }
-            }
-            DeValue::Table(table) => {
-                for (_, value) in table.iter_mut() {
-                    self.value(environment, source, value, found);
-                }
-            }
-            _ => {}
-        }
+/// Shows each text below `table` to `look`, with the keys that lead to it.
+fn each_text<'t>(
+    table: &'t mut DeTable<'_>,
+    trail: &mut Vec<&'t str>,
+    look: &mut impl FnMut(&[&str], &mut DeString<'_>, &Span),
+) {
+    for (key, value) in table.iter_mut() {
+        trail.push(key.get_ref());
+        each_text_of(value, trail, look);
+        trail.pop();
     }
+}
 
+fn each_text_of<'t>(
+    value: &'t mut Spanned<DeValue<'_>>,
+    trail: &mut Vec<&'t str>,
+    look: &mut impl FnMut(&[&str], &mut DeString<'_>, &Span),
+) {
+    let span = value.span();
+    match value.get_mut() {
+        DeValue::String(text) => look(trail, text, &span),
+        DeValue::Array(items) => {
+            let items = items.iter_mut();
+            items.for_each(|item| each_text_of(item, trail, look));
+        }
+        DeValue::Table(table) => each_text(table, trail, look),
+        _ => {}
+    }
+}
+
+impl Variables {
     fn text(
         &mut self,
         environment: Environment<'_>,

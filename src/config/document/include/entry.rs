@@ -6,7 +6,7 @@ use super::super::super::grant::Grant;
 use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
 use super::super::fields::{self, Fields};
-use super::super::form::{FilledTexts, Texts, any, empty_list};
+use super::super::form::{any, empty_list, filled_texts, texts};
 use super::super::table::{Section as _, table};
 use super::super::{INCLUDE, Items, Variables};
 use crate::route::{HostPattern, PathPattern};
@@ -19,26 +19,26 @@ table! {
     IncludeTable = INCLUDE_ENTRY, "include", "an entry of `include`";
 
     /// The files, as a text in `include` names them.
-    files: Items<String> = FilledTexts(any, empty_list("leave the entry out for no files")), Required, "\"team-a/*.toml\"";
+    files: Items<String> = filled_texts(any, empty_list("leave the entry out for no files")), Required, "\"team-a/*.toml\"";
 
     /// Hosts that their routes may be for, written as in a route: each route says its `host`, which is one of these or
     /// below one.
-    hosts: Items<HostPattern> = FilledTexts(host, empty_list("leave it out for any host")), Words("any host"), "[\"a.example.com\"]";
+    hosts: Items<HostPattern> = filled_texts(host, empty_list("leave it out for any host")), Words("any host"), "[\"a.example.com\"]";
 
     /// Paths that their routes may be for, written as in a route: each route's `path` takes no request that none of
     /// these would take.
-    paths: Items<PathPattern> = FilledTexts(path, empty_list("leave it out for any path")), Words("any path"), "[\"/a/{*rest}\"]";
+    paths: Items<PathPattern> = filled_texts(path, empty_list("leave it out for any path")), Words("any path"), "[\"/a/{*rest}\"]";
 
     /// Files that they may read beyond their own folder, as `{ file = "..." }`, a group's `file`, or the `body` of a
     /// limit: paths from the folder of this file on, with patterns. What counts is where a path leads through all
     /// links; a link counts by its own name where it stays in the folder that the pattern begins with.
-    secrets: Items<String> = Texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
+    secrets: Items<String> = texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
 
     /// Variables that they may read, as `${NAME}` or `{ env = "NAME" }`: names, with patterns.
-    variables: Items<String> = Texts(any), Words("none"), "[\"TEAM_A_*\"]";
+    variables: Items<String> = texts(any), Words("none"), "[\"TEAM_A_*\"]";
 
     /// Limits of `[defaults]` that their routes may drop with `"!NAME"`: names, with patterns.
-    drops: Items<String> = Texts(any), Words("none"), "[\"per-ip\"]";
+    drops: Items<String> = texts(any), Words("none"), "[\"per-ip\"]";
 }
 
 /// Files to take in, and what they may do.

@@ -2,13 +2,13 @@
 
 use super::super::Setting;
 use super::super::fields::Fields;
-use super::super::form::{COUNT, Custom, Form as _, InnerTable, PlainText, Whole, Word, whole};
+use super::super::form::{Form, count, custom, inner_table, number, text, whole, word};
 use super::super::table::table;
 use super::super::words::words;
 
 use crate::config::diagnostic::{Code, Details as _};
 use crate::config::value::{field, members};
-use crate::config::vocabulary::ValueShape;
+use crate::config::vocabulary::{Table, ValueShape};
 use crate::key::{MeterPlace as CostPlace, OnLeave};
 use http::HeaderName;
 use toml::Spanned;
@@ -19,16 +19,16 @@ table! {
     RequestCost = LIMIT_COST, "limits", "a cost";
 
     /// The field that says it.
-    header: HeaderName = PlainText(field), Required, "\"x-cost\"";
+    header: HeaderName = text(field), Required, "\"x-cost\"";
 
     /// Without the field.
-    default: u32 = COUNT, Value("1"), "1";
+    default: u32 = count(), Value("1"), "1";
 
     /// The most that a request takes.
-    max: u32 = COUNT, Required, "50";
+    max: u32 = count(), Required, "50";
 
     /// 0 lets requests ask without taking.
-    min: u32 = Whole(0, 1), Value("1"), "0";
+    min: u32 = number(0, 1), Value("1"), "0";
 }
 
 table! {
@@ -36,20 +36,20 @@ table! {
     ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
 
     /// The field of the response that says it.
-    response_header: CostPlace = PlainText(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
+    response_header: CostPlace = text(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
 
     /// The member of the JSON body that says it.
-    response_json: CostPlace = PlainText(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
+    response_json: CostPlace = text(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
 
     /// What is asked for before, and stays where the response says nothing.
-    estimate: u32 = COUNT, Value("1"), "100";
+    estimate: u32 = count(), Value("1"), "100";
 
     /// The most that a request takes.
-    max: u32 = COUNT, Words("whatever the response says"), "5000";
+    max: u32 = count(), Words("whatever the response says"), "5000";
 
     /// What a request takes whose client leaves after the body began and before the number came: `max` (without one all
     /// that the limit holds), or the estimate.
-    on_leave: OnLeave = Word, Value("\"max\""), "\"estimate\"";
+    on_leave: OnLeave = word(), Value("\"max\""), "\"estimate\"";
 }
 
 words! { OnLeave: Max "max", Estimate "estimate" }
@@ -65,18 +65,22 @@ pub(in crate::config) enum CostSource {
 }
 
 /// A number, or where a request or a response has it.
-pub(super) const COST: Custom<CostSource> =
-    Custom(ValueShape::Cost(&[&LIMIT_COST, &LIMIT_COST_LATER]), cost);
+pub(super) fn cost_form() -> impl Form<CostSource> {
+    static TABLES: [&Table; 2] = [&LIMIT_COST, &LIMIT_COST_LATER];
+    custom(ValueShape::Cost(&TABLES), cost)
+}
 
 fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     let of_response = ["response_header", "response_json", "estimate", "on_leave"];
     match fields.value(key).map(Spanned::get_ref) {
         Some(DeValue::Table(table)) if of_response.iter().any(|key| table.contains_key(*key)) => {
-            let cost = InnerTable(in_one_place).read(key, fields);
+            let cost = inner_table(in_one_place).read(key, fields);
             cost.map(CostSource::Response)
         }
-        Some(DeValue::Table(_)) => InnerTable(whole).read(key, fields).map(CostSource::Request),
-        _ => COUNT.read(key, fields).map(CostSource::Fixed),
+        Some(DeValue::Table(_)) => inner_table(whole)
+            .read(key, fields)
+            .map(CostSource::Request),
+        _ => count().read(key, fields).map(CostSource::Fixed),
     }
 }
 

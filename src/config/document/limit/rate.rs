@@ -1,7 +1,7 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
 use super::super::fields::Fields;
-use super::super::form::{COUNT, Custom, PlainText};
+use super::super::form::{Form, count, custom, text};
 use super::super::table::{Section as _, table};
 use super::super::{Items, List, Setting};
 use crate::config::source::At;
@@ -15,10 +15,10 @@ table! {
     RateTable = LIMIT_RATE, "limits", "a rate in a list";
 
     /// How much in how long.
-    rate: Quota = PlainText(rate), Required, "\"100/min\"";
+    rate: Quota = text(rate), Required, "\"100/min\"";
 
     /// How many may arrive at once.
-    burst: u32 = COUNT, Words("N of the rate; 1 for `leaky-bucket`"), "20";
+    burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
 }
 
 /// One of a limit's rates.
@@ -30,7 +30,9 @@ pub(in crate::config) struct RateEntry {
 }
 
 /// One rate, or a list of rates of which each may have a burst of its own.
-pub(super) const RATE: Custom<Items<RateEntry>> = Custom(ValueShape::Rate(&LIMIT_RATE), rates);
+pub(super) fn rate_form() -> impl Form<Items<RateEntry>> {
+    custom(ValueShape::Rate(&LIMIT_RATE), rates)
+}
 
 /// The report on an empty list.
 const NO_RATE: Emptiness = Emptiness {

@@ -1,11 +1,11 @@
 //! `tiers` of a limit: what of it is other for groups.
 
 use super::super::fields::{Fields, Zero, describe};
-use super::super::form::{COUNT, Time, whole};
+use super::super::form::{count, time, whole};
 use super::super::table::{Section as _, table};
 use super::super::{Items, List};
-use super::cost::{COST, CostSource};
-use super::rate::{RATE, RateEntry};
+use super::cost::{CostSource, cost_form};
+use super::rate::{RateEntry, rate_form};
 use crate::config::diagnostic::{Code, Details as _};
 use crate::config::source::At;
 use crate::config::value::quoted;
@@ -18,22 +18,22 @@ table! {
     Tier { name } = LIMIT_TIER, "limits", "a tier";
 
     /// How much in how long; a list where the limit has a list, of as many.
-    rate: Items<RateEntry> = RATE, Words("the limit's"), "\"1000/min\"";
+    rate: Items<RateEntry> = rate_form(), Words("the limit's"), "\"1000/min\"";
 
     /// How many may arrive at once.
-    burst: u32 = COUNT, Words("the limit's"), "200";
+    burst: u32 = count(), Words("the limit's"), "200";
 
     /// How many may be in flight at once.
-    max: u32 = COUNT, Words("the limit's"), "50";
+    max: u32 = count(), Words("the limit's"), "50";
 
     /// How many may wait.
-    queue: u32 = COUNT, Words("the limit's"), "100";
+    queue: u32 = count(), Words("the limit's"), "100";
 
     /// Longest that one waits.
-    max_wait: Duration = Time(Zero::Allowed), Words("the limit's"), "\"10s\"";
+    max_wait: Duration = time(Zero::Allowed), Words("the limit's"), "\"10s\"";
 
     /// What one request takes.
-    cost: CostSource = COST, Words("the limit's"), "2";
+    cost: CostSource = cost_form(), Words("the limit's"), "2";
 }
 
 /// The report on a table without groups.
