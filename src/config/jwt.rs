@@ -64,7 +64,7 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<To
     beside.found.append(&mut found);
     (!beside.found.has_error_since(before)).then(|| TokenRules {
         outline: TokenOutline {
-            algorithms: algorithms.iter().map(|one| format!("{one:?}")).collect(),
+            algorithms: spelled(&algorithms),
             issuer: written.issuer.values(),
             audience: written.audience.values(),
             leeway: written.leeway(),
@@ -156,24 +156,24 @@ impl KeyReader<'_> {
         };
         let why = match read {
             Err(why) => why,
-            Ok(()) if self.keys.len() == before => format!(
-                "no key for {}, or none that is long enough",
-                self.algorithms
-                    .iter()
-                    .map(|one| format!("{one:?}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
+            Ok(()) if self.keys.len() == before => {
+                let algorithms = spelled(&self.algorithms).join(", ");
+                format!("no key for {algorithms}, or none that is long enough")
+            }
             Ok(()) if self.keys.len() > MOST_KEYS => format!("more than {MOST_KEYS} keys"),
             Ok(()) => return,
         };
         let message = format!("{} cannot verify tokens: {why}", quoted(&file.value));
-        self.found.error(Code::BadJwtKey, message)
-                .at(&file.span, "in this file")
-                .help(match kind {
-                    KeySource::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it".to_owned(),
-                    KeySource::Own(_) => "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret".to_owned(),
-                });
+        let help = match kind {
+            KeySource::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it",
+            KeySource::Own(_) => {
+                "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret"
+            }
+        };
+        self.found
+            .error(Code::BadJwtKey, message)
+            .at(&file.span, "in this file")
+            .help(help);
     }
 
     /// Notes more keys of one id, or without an id, than are tried: the last would never be believed.
@@ -187,12 +187,10 @@ impl KeyReader<'_> {
                 (keys.iter().filter(same).count(), key, algorithm)
             })
         });
-        let Some((many, key, algorithm)) = many.max_by_key(|(many, ..)| *many) else {
+        let most = many.max_by_key(|(many, ..)| *many);
+        let Some((many, key, algorithm)) = most.filter(|(many, ..)| *many > MOST_TRIED) else {
             return;
         };
-        if many <= MOST_TRIED {
-            return;
-        }
         let (whose, help) = match &key.id {
             None => (
                 "without an id".to_owned(),
@@ -203,15 +201,13 @@ impl KeyReader<'_> {
                 "give each an id of its own",
             ),
         };
-        let place = self.written.keys.at().map(|at| &at.span);
-        let place = place.or(self.written.jwks.at().map(|at| &at.span));
+        let place = self.written.keys.span().or(self.written.jwks.span());
+        let place = place.unwrap_or(&self.written.place);
         let message = format!("`[jwt]` has {many} keys {whose} for {algorithm:?}");
+        let label = format!("a token is tried with {MOST_TRIED} keys at most");
         self.found
             .error(Code::BadJwtKey, message)
-            .at(
-                place.unwrap_or(&self.written.place),
-                format!("a token is tried with {MOST_TRIED} keys at most"),
-            )
+            .at(place, label)
             .help(help);
     }
 
@@ -237,21 +233,12 @@ impl KeyReader<'_> {
         };
         let least = self.algorithms.iter().map(longest).max().unwrap_or(32);
         if secret.len() < least {
+            let (file_name, many) = (quoted(&file.value), secret.len());
+            let message = format!("the secret in {file_name} is short enough to be guessed");
+            let label = format!("{many} bytes; {least} at least are wanted (RFC 7518)");
             self.found
-                .warning(
-                    Code::WeakSecret,
-                    format!(
-                        "the secret in {} is short enough to be guessed",
-                        quoted(&file.value)
-                    ),
-                )
-                .at(
-                    &file.span,
-                    format!(
-                        "{} bytes; {least} at least are wanted (RFC 7518)",
-                        secret.len()
-                    ),
-                )
+                .warning(Code::WeakSecret, message)
+                .at(&file.span, label)
                 .help("share a random one: `openssl rand -base64 48`");
         }
         self.keep(kid, DecodingKey::from_secret(secret), None);
@@ -262,23 +249,19 @@ impl KeyReader<'_> {
     fn pem(&mut self, kid: Option<&str>, content: &[u8]) -> Result<(), String> {
         const BEGIN: &str = "-----BEGIN ";
         let text = std::str::from_utf8(content).map_err(|_| "not PEM")?;
-        let starts: Vec<usize> = text.match_indices(BEGIN).map(|(at, _)| at).collect();
-        if starts.is_empty() {
+        // What stands in front of the first block is a comment.
+        let mut blocks = text.split(BEGIN).skip(1).enumerate().peekable();
+        if blocks.peek().is_none() {
             return Err("not PEM".into());
         }
-        for (index, start) in starts.iter().enumerate() {
-            let end = starts.get(index + 1).copied().unwrap_or(text.len());
-            let block = text[*start..end].trim();
-            let label = block[BEGIN.len()..]
-                .split("-----")
-                .next()
-                .unwrap_or_default();
+        for (index, rest) in blocks {
+            let label = rest.split("-----").next().unwrap_or_default();
             if label.contains("PRIVATE") {
-                return Err(
-                    "a private key, which only the issuer should have; its public one is needed"
-                        .into(),
-                );
+                let why =
+                    "a private key, which only the issuer should have; its public one is needed";
+                return Err(why.into());
             }
+            let block = format!("{BEGIN}{}", rest.trim_end());
             let block = block.as_bytes();
             let key = DecodingKey::from_rsa_pem(block)
                 .or_else(|_| DecodingKey::from_ec_pem(block))
@@ -339,6 +322,11 @@ impl KeyReader<'_> {
             validation,
         });
     }
+}
+
+/// The algorithms as tokens name them.
+fn spelled(algorithms: &[Algorithm]) -> Vec<String> {
+    algorithms.iter().map(|one| format!("{one:?}")).collect()
 }
 
 /// Can this key verify signatures of `algorithm`? A key that is too short cannot.

@@ -98,32 +98,25 @@ fn configured(
     charge: &ChargeRule,
     exempt: Option<Arc<Exemption>>,
 ) -> limit::Limit {
-    let limit = limit
+    let mut limit = limit
         .giving_back(refund_on(written))
         .counted_by(written.scope())
-        .written_at(written.name.span.start)
         .leasing(written.lease())
         .telling(answers(written))
-        .in_mode(written.mode())
-        .without_store(written.on_down.get().copied());
-    let limit = with(limit, exempt, limit::Limit::but_not_for);
-    let limit = with(limit, dedupe(written), limit::Limit::charging_once);
-    let limit = with(limit, charge.price.clone(), limit::Limit::priced);
-    let limit = with(limit, charge.meter.clone(), limit::Limit::metered);
-    let partial = written.partial().then_some(());
-    let limit = with(limit, partial, |limit, ()| limit.granting_less());
-    let tag = written.with.get().map(|tag| Arc::from(tag.as_str()));
-    with(limit, tag, limit::Limit::counted_with)
-}
-
-/// The limit with a setting that the file may not have.
-fn with<T>(
-    limit: limit::Limit,
-    setting: Option<T>,
-    set: impl FnOnce(limit::Limit, T) -> limit::Limit,
-) -> limit::Limit {
-    match setting {
-        Some(setting) => set(limit, setting),
+        .in_mode(written.mode());
+    limit.place = written.name.span.start;
+    limit.on_down = written.on_down.get().copied();
+    limit.exempt = exempt;
+    limit.dedupe = dedupe(written);
+    limit.price = charge.price.clone();
+    if let Some(meter) = charge.meter.clone() {
+        limit = limit.metered(meter);
+    }
+    if written.partial() {
+        limit = limit.granting_less();
+    }
+    match written.with.get() {
+        Some(tag) => limit.counted_with(Arc::from(tag.as_str())),
         None => limit,
     }
 }

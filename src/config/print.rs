@@ -112,13 +112,6 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
     }
 }
 
-/// By which side values of fields and parameters are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sender {
-    Gateway,
-    Client,
-}
-
 struct Printer<'w> {
     /// All of each name.
     limits: HashMap<&'w str, Vec<&'w Limit>>,
@@ -216,11 +209,8 @@ impl Printer<'_> {
         match (shape, value) {
             (Some(ValueShape::UserName), value) => self.user(value, offset),
             (Some(ValueShape::Secret), value) => self.starred(value, offset),
-            (Some(ValueShape::Lines), DeValue::Table(table)) => {
-                self.lines_of(table, Sender::Gateway)
-            }
-            (Some(ValueShape::Conditions), DeValue::Table(table)) => {
-                self.lines_of(table, Sender::Client)
+            (Some(shape @ (ValueShape::Lines | ValueShape::Conditions)), DeValue::Table(table)) => {
+                self.lines_of(table, shape)
             }
             (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
             (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
@@ -289,12 +279,12 @@ impl Printer<'_> {
 
     /// Names with values, some of which are secrets; values that the gateway sends and the environment gave may be secrets
     /// too.
-    fn lines_of(&mut self, table: &DeTable<'_>, sender: Sender) -> String {
+    fn lines_of(&mut self, table: &DeTable<'_>, shape: ValueShape) -> String {
+        let is_sent = matches!(shape, ValueShape::Lines);
         let lines = table.iter().map(|(name, value)| {
             let name = name.get_ref().as_ref();
             let written = self.source.text().get(value.span());
-            let is_given =
-                sender == Sender::Gateway && written.is_some_and(|text| text.contains("${"));
+            let is_given = is_sent && written.is_some_and(|text| text.contains("${"));
             let at = value.span().start;
             let value = match value.get_ref() {
                 value @ DeValue::String(_) if is_given => self.starred(value, at),

@@ -173,31 +173,10 @@ impl Limit {
         }
     }
 
-    /// The same at this place in the file.
-    #[must_use]
-    pub fn written_at(self, place: usize) -> Self {
-        Self { place, ..self }
-    }
-
-    /// The same, but not for these.
-    #[must_use]
-    pub fn but_not_for(self, exempt: Arc<Exemption>) -> Self {
-        Self {
-            exempt: Some(exempt),
-            ..self
-        }
-    }
-
     /// The same, counted by all gateways together or by each.
     #[must_use]
     pub fn counted_by(self, scope: Scope) -> Self {
         Self { scope, ..self }.identified()
-    }
-
-    /// The same, doing so while the store is away.
-    #[must_use]
-    pub fn without_store(self, on_down: Option<OnDown>) -> Self {
-        Self { on_down, ..self }
     }
 
     /// The same, with its counters under a tag that others may share.

@@ -7,6 +7,7 @@ use super::super::value::{ValueError, address, duration, in_list, quoted, rate};
 use super::super::vocabulary::{Default, Emptiness, Key, Table, ValueShape};
 use super::words::Words;
 use super::{IGNORE_WARNINGS, INCLUDE, List, Setting, TABLES};
+use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Spanned;
@@ -328,6 +329,32 @@ impl<'a> Fields<'a> {
     pub(super) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
         self.found.push(wrong);
         None
+    }
+
+    /// A time from `least` to `most`, both as the file writes them; `why` follows the bound in the help.
+    pub(super) fn time_within(
+        &mut self,
+        key: &'static str,
+        bounds: RangeInclusive<&str>,
+        why: &str,
+    ) -> Setting<Duration> {
+        let time = self.time(key, Zero::Refused);
+        time.and_then(|time, span| {
+            let is_beyond =
+                |bound: &str, order| duration(bound).is_ok_and(|bound| time.cmp(&bound) == order);
+            let (least, most) = (*bounds.start(), *bounds.end());
+            let (bound, label) = if is_beyond(least, Ordering::Less) {
+                (least, format!("must be at least {least}"))
+            } else if is_beyond(most, Ordering::Greater) {
+                (most, format!("must be {most} at most"))
+            } else {
+                return Some(time);
+            };
+            self.wrong(key, Code::BadDuration, "is out of range")
+                .at(span, label)
+                .help(format!("write `{key} = \"{bound}\"`; {why}"));
+            None
+        })
     }
 
     /// Keeps a read value, or notes what is wrong with it.

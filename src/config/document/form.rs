@@ -6,6 +6,7 @@ use super::super::vocabulary::{Emptiness, Table, ValueShape};
 use super::fields::{self, Fields, Zero};
 use super::words::Words;
 use super::{Items, Setting};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -129,6 +130,16 @@ pub(super) fn count() -> impl Form<u32> {
 pub(super) fn time(zero: Zero) -> impl Form<Duration> {
     custom(ValueShape::Duration, move |key, fields| {
         fields.time(key, zero)
+    })
+}
+
+/// A time within bounds, both as the file writes them; `why` follows the bound in the help.
+pub(super) fn time_within(
+    bounds: RangeInclusive<&'static str>,
+    why: &'static str,
+) -> impl Form<Duration> {
+    custom(ValueShape::Duration, move |key, fields| {
+        fields.time_within(key, bounds.clone(), why)
     })
 }
 

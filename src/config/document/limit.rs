@@ -19,7 +19,7 @@ use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
     Form, any, count, custom, filled_texts, flag, inner_table, number, text, text_as, texts, time,
-    whole, word, word_list,
+    time_within, whole, word, word_list,
 };
 use super::server::error_body;
 use super::table::{Section as _, table};
@@ -298,7 +298,7 @@ table! {
     header: HeaderName = text(field), Required, "\"idempotency-key\"";
 
     /// How long an id is remembered, from its charge on.
-    ttl: Duration = time(Zero::Refused), Value("\"10min\""), "\"1h\"";
+    ttl: Duration = time_within("1ms"..="7d", "each id costs memory for that long"), Value("\"10min\""), "\"1h\"";
 
     /// How many repeats go free in that time.
     repeats: u32 = number(1, 1_000), Value("3"), "5";

@@ -5,8 +5,10 @@ use super::super::secret::SecretLocation;
 use super::super::value::{key_prefix, server_name, store};
 use super::super::vocabulary::ValueShape;
 use super::Setting;
-use super::fields::{Fields, Zero};
-use super::form::{any, as_written, count, custom, flag, inner_table, text, text_as, time, word};
+use super::fields::Fields;
+use super::form::{
+    any, as_written, count, custom, flag, inner_table, text, text_as, time_within, word,
+};
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::store::{Backend, OnDown, Secret};
@@ -41,7 +43,7 @@ table! {
 
     /// Longest a decision takes before `on_down` answers, waiting for its turn and the call itself together, so more
     /// than twice the round trip to Redis: 1ms to 60s.
-    timeout: Duration = time(Zero::Refused), Value("\"50ms\""), "\"25ms\"",
+    timeout: Duration = time_within("1ms"..="60s", "a request waits for that long where the store does not answer"), Value("\"50ms\""), "\"25ms\"",
         Restart(|boot| show_time(boot.store.timeout));
 
     /// What limits do while Redis is away, unless they say it themselves: count in each gateway, as one of the gateways

@@ -9,10 +9,6 @@ use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
 use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
-use std::time::Duration;
-
-/// The longest that an id is remembered.
-const LONGEST_TTL: Duration = Duration::from_hours(7 * 24);
 
 /// Notes keys that make no sense beside each other.
 pub(super) fn note(limit: &Limit, algorithm: Algorithm, found: &mut Findings) {
@@ -220,32 +216,14 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `dedupe` of a limit on what is in flight, or with a `ttl` out of range.
+    /// `dedupe` of a limit on what is in flight.
     fn repeats(&mut self) {
-        let Some(dedupe) = self.limit.dedupe.at() else {
-            return;
-        };
-        if self.algorithm == Algorithm::Concurrency {
+        let is_slots = self.algorithm == Algorithm::Concurrency;
+        if let Some(dedupe) = self.limit.dedupe.span().filter(|_| is_slots) {
             self.conflict("lets repeats go free, but counts what is in flight")
-                .at(&dedupe.span, "a repeat is in flight like any other")
+                .at(dedupe, "a repeat is in flight like any other")
                 .help("leave `dedupe` out");
         }
-        let Some(ttl) = dedupe.value.ttl.at() else {
-            return;
-        };
-        let (bound, label) = match ttl.value {
-            ttl if ttl < Duration::from_millis(1) => ("1ms", "must be at least 1ms"),
-            ttl if ttl > LONGEST_TTL => ("7d", "must be 7d at most"),
-            _ => return,
-        };
-        let name = &self.limit.name.value;
-        let message = format!("`ttl` in `[limits.{name}.dedupe]` is out of range");
-        self.found
-            .error(Code::BadDuration, message)
-            .at(&ttl.span, label)
-            .help(format!(
-                "write `ttl = \"{bound}\"`; each id costs memory for that long"
-            ));
     }
 
     /// `refund` of a slot, which every request frees, or of a place in a queue whose turn has come.

@@ -4,7 +4,6 @@ use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, SecretSource, Setting, StoreTls};
 use super::super::source::{At, Span};
 use crate::store::{Backend, RedisEndpoint, RedisTarget};
-use std::time::Duration;
 
 pub(super) fn store(document: &Document, found: &mut Findings) {
     let written = &document.store;
@@ -28,9 +27,6 @@ pub(super) fn store(document: &Document, found: &mut Findings) {
                 .and(url, "the other is in the address")
                 .help("take it out of the address");
         }
-    }
-    if let Some(at) = written.timeout.at() {
-        timeout(at, found);
     }
     match target {
         Some((target, url)) => {
@@ -71,23 +67,6 @@ fn without_password(
             .at(span, "a name alone does not log in")
             .help("add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none");
     }
-}
-
-/// The longest that a decision may wait: more would be no deadline.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-fn timeout(at: &At<Duration>, found: &mut Findings) {
-    let (bound, label) = match at.value {
-        time if time < Duration::from_millis(1) => ("1ms", "must be at least 1ms"),
-        time if time > LONGEST_TIMEOUT => ("60s", "must be 60s at most"),
-        _ => return,
-    };
-    found
-        .error(Code::BadDuration, "`timeout` in `[store]` is out of range")
-        .at(&at.span, label)
-        .help(format!(
-            "write `timeout = \"{bound}\"`; a request waits for that long where the store does not answer"
-        ));
 }
 
 /// The place of a password that stands in the file itself.
