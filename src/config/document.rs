@@ -186,6 +186,12 @@ pub(super) static TABLES: [&Table; 11] = [
     &route::ROUTES,
 ];
 
+/// The table of this name.
+fn table_named(name: &str) -> Option<&'static Table> {
+    let mut tables = TABLES.into_iter();
+    tables.find(|table| table.name == name)
+}
+
 /// The one key that stands in every table, and in none.
 pub(super) static IGNORE_WARNINGS: Key = Key {
     name: "ignore_warnings",
@@ -253,12 +259,11 @@ pub(super) enum CounterStore {
 
 impl CounterStore {
     fn of(root: &DeTable<'_>) -> Self {
-        let store = root
-            .get("store")
-            .and_then(|store| store.get_ref().get("url"));
-        match store.map(|url| url.get_ref().as_str()) {
-            Some(Some(url)) if url.contains("${") => Self::Unknown,
-            Some(Some(url)) if !url.starts_with("memory:") => Self::Redis,
+        let store = root.get("store");
+        let url = store.and_then(|store| store.get_ref().get("url"));
+        match url.and_then(|url| url.get_ref().as_str()) {
+            Some(url) if url.contains("${") => Self::Unknown,
+            Some(url) if !url.starts_with("memory:") => Self::Redis,
             _ => Self::Memory,
         }
     }
@@ -275,9 +280,7 @@ impl Document {
         let dropped = own.iter().filter_map(|at| at.value.strip_prefix('!'));
         let dropped: HashSet<&str> = dropped.collect();
         let drops = move |name: &str| dropped.contains(name);
-        let to = route.upstream.get();
-        let upstream = to.and_then(|name| self.positions.get(name));
-        let upstream = upstream.and_then(|at| self.upstreams.get(*at));
+        let upstream = self.upstream_of(route);
         let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
         let kept = own.iter().filter(|at| !at.value.starts_with('!'));
         let defaults = self.defaults.limits.entries().iter();
@@ -285,15 +288,20 @@ impl Document {
             .chain(theirs)
     }
 
+    /// The upstream that a route leads to.
+    pub(super) fn upstream_of(&self, route: &Route) -> Option<&Upstream> {
+        let at = self.positions.get(route.upstream.get()?)?;
+        self.upstreams.get(*at)
+    }
+
     /// Is this mistake only the echo of a stretch that could not be read, and that has been reported?
     pub(super) fn is_echo(&self, source: &Source, diagnostic: &Diagnostic) -> bool {
         if self.torn.is_empty() || matches!(diagnostic.code, Code::Syntax | Code::Duplicate) {
             return false;
         }
-        let Some(place) = &diagnostic.primary else {
+        let Some(start) = diagnostic.start() else {
             return false;
         };
-        let start = place.span.start;
         let body = match diagnostic.code {
             Code::MissingKey | Code::MissingChoice => {
                 let text = &source.text()[..source.end(start)];
@@ -339,24 +347,17 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     document.empty = root.is_empty();
     include::read(source, &mut root, &document.variables, found);
     document.ignored = warning_filter::read(&mut root, found);
-    let written = root
-        .iter()
-        .chain(strays.iter().map(|(key, value)| (key, value)));
-    for (key, value) in written {
-        if found.len() > ENOUGH {
+    let mut reader = TopReader {
+        source,
+        document: &mut document,
+        found,
+    };
+    let strays = strays.iter().map(|(key, value)| (key, value));
+    for (key, value) in root.iter().chain(strays) {
+        if reader.found.len() > ENOUGH {
             break;
         }
-        let (name, span) = (key.get_ref().as_ref(), key.span());
-        match TABLES.iter().find(|table| table.name == name) {
-            None => {
-                let meant = unknown_table::meant(name, value.get_ref());
-                unknown_table::note(name, &span, value.get_ref(), meant, found);
-                if let Some(meant) = meant {
-                    misnamed(source, &mut document, meant, key, value, found);
-                }
-            }
-            Some(vocabulary) => section(source, &mut document, vocabulary, &span, value, found),
-        }
+        reader.key(key, value);
     }
     for (at, upstream) in document.upstreams.iter().enumerate() {
         let name = upstream.name.value.clone();
@@ -379,105 +380,106 @@ pub(super) fn tree<'s>(
     (root, whole)
 }
 
-/// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
-fn misnamed(
-    source: &Source,
-    document: &mut Document,
-    meant: &'static Table,
-    key: &Spanned<DeString<'_>>,
-    value: &Spanned<DeValue<'_>>,
-    found: &mut Findings,
-) {
-    if !matches!(value.get_ref(), DeValue::Table(_)) {
-        document.lost.insert((meant.name, None));
-        return;
-    }
-    let mut apart = Document::default();
-    section(source, &mut apart, meant, &key.span(), value, found);
-    document.lost.extend(apart.lost);
-    document.groups.extend(apart.groups);
-    document.limits.extend(apart.limits);
-    document.upstreams.extend(apart.upstreams);
-    document.routes.extend(apart.routes);
+/// The reader of the top level.
+struct TopReader<'r> {
+    source: &'r Source,
+    document: &'r mut Document,
+    found: &'r mut Findings,
 }
 
-/// One table of the top level.
-fn section(
-    source: &Source,
-    document: &mut Document,
-    vocabulary: &'static Table,
-    key: &Span,
-    value: &Spanned<DeValue<'_>>,
-    found: &mut Findings,
-) {
-    let span = value.span();
-    let DeValue::Table(table) = value.get_ref() else {
-        document.lost.insert((vocabulary.name, None));
-        let (name, value) = (vocabulary.name, value.get_ref());
-        return unknown_table::note_other_type(vocabulary, name, value, &span, found);
-    };
-    if vocabulary.named {
-        return entries(source, document, vocabulary, table, found);
-    }
-    let place = heading(source, &span, key);
-    let name = At::new(vocabulary.name.to_owned(), key.clone());
-    let fields = &mut Fields::new(vocabulary, name, place, table, found);
-    match vocabulary.name {
-        "server" => document.server = ServerTable::read(fields),
-        "log" => document.log = Log::read(fields),
-        "admin" => document.admin = Some(Admin::read(fields)),
-        "store" => document.store = Store::read(fields),
-        "jwt" => document.jwt = Some(Jwt::read(fields)),
-        "defaults" => document.defaults = Defaults::read(fields),
-        _ => document.response = ResponseTable::read(fields),
-    }
-}
-
-/// The tables with names of one table of the top level.
-fn entries(
-    source: &Source,
-    document: &mut Document,
-    vocabulary: &'static Table,
-    table: &DeTable<'_>,
-    found: &mut Findings,
-) {
-    let mut nameless = false;
-    for (name, entry) in table {
-        if found.len() > ENOUGH {
-            break;
+impl TopReader<'_> {
+    /// One key of the top level.
+    fn key(&mut self, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) {
+        let (name, span) = (key.get_ref(), key.span());
+        if let Some(vocabulary) = table_named(name) {
+            return self.section(vocabulary, &span, value);
         }
-        let at = At::new(name.get_ref().to_string(), name.span());
-        let DeValue::Table(fields) = entry.get_ref() else {
-            let is_key = vocabulary.key(&at.value).is_some();
-            // A table without a name has its keys here: one mistake, however many they are.
-            if !is_key || !std::mem::replace(&mut nameless, true) {
-                unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
-            }
-            let name = (!is_key).then_some(at.value);
-            document.lost.insert((vocabulary.name, name));
-            continue;
+        let meant = unknown_table::meant(name, value.get_ref());
+        unknown_table::note(name, &span, value.get_ref(), meant, self.found);
+        if let Some(meant) = meant {
+            self.misnamed(meant, &span, value);
+        }
+    }
+
+    /// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
+    fn misnamed(&mut self, meant: &'static Table, key: &Span, value: &Spanned<DeValue<'_>>) {
+        if !value.get_ref().is_table() {
+            self.document.lost.insert((meant.name, None));
+            return;
+        }
+        let mut apart = Document::default();
+        let mut reader = TopReader {
+            source: self.source,
+            document: &mut apart,
+            found: self.found,
         };
-        unknown_table::check_name(vocabulary, &at, found);
-        let place = heading(source, &entry.span(), &at.span);
-        let mut fields = Fields::new(vocabulary, at, place, fields, found);
-        match vocabulary.name {
-            "groups" => document.groups.push(group::read(fields)),
-            "limits" => document.limits.push(limit::read(fields)),
-            "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
-            _ => document.routes.push(route::read(fields)),
+        reader.section(meant, key, value);
+        self.document.lost.extend(apart.lost);
+        self.document.groups.extend(apart.groups);
+        self.document.limits.extend(apart.limits);
+        self.document.upstreams.extend(apart.upstreams);
+        self.document.routes.extend(apart.routes);
+    }
+
+    /// One table.
+    fn section(&mut self, vocabulary: &'static Table, key: &Span, value: &Spanned<DeValue<'_>>) {
+        let (name, span, document) = (vocabulary.name, value.span(), &mut *self.document);
+        let DeValue::Table(table) = value.get_ref() else {
+            document.lost.insert((name, None));
+            let value = value.get_ref();
+            return unknown_table::note_other_type(vocabulary, name, value, &span, self.found);
+        };
+        if vocabulary.named {
+            return self.entries(vocabulary, table);
+        }
+        let place = heading(self.source, &span, key);
+        let title = At::new(name.to_owned(), key.clone());
+        let fields = &mut Fields::new(vocabulary, title, place, table, self.found);
+        match name {
+            "server" => document.server = ServerTable::read(fields),
+            "log" => document.log = Log::read(fields),
+            "admin" => document.admin = Some(Admin::read(fields)),
+            "store" => document.store = Store::read(fields),
+            "jwt" => document.jwt = Some(Jwt::read(fields)),
+            "defaults" => document.defaults = Defaults::read(fields),
+            _ => document.response = ResponseTable::read(fields),
+        }
+    }
+
+    /// The tables with names of one table.
+    fn entries(&mut self, vocabulary: &'static Table, table: &DeTable<'_>) {
+        let (document, found) = (&mut *self.document, &mut *self.found);
+        let mut nameless = false;
+        for (name, entry) in table {
+            if found.len() > ENOUGH {
+                break;
+            }
+            let at = At::new(name.get_ref().to_string(), name.span());
+            let DeValue::Table(fields) = entry.get_ref() else {
+                let is_key = vocabulary.key(&at.value).is_some();
+                // A table without a name has its keys here: one mistake, however many they are.
+                if !is_key || !std::mem::replace(&mut nameless, true) {
+                    unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
+                }
+                let name = (!is_key).then_some(at.value);
+                document.lost.insert((vocabulary.name, name));
+                continue;
+            };
+            unknown_table::check_name(vocabulary, &at, found);
+            let place = heading(self.source, &entry.span(), &at.span);
+            let mut fields = Fields::new(vocabulary, at, place, fields, found);
+            match vocabulary.name {
+                "groups" => document.groups.push(group::read(fields)),
+                "limits" => document.limits.push(limit::read(fields)),
+                "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
+                _ => document.routes.push(route::read(fields)),
+            }
         }
     }
 }
 
 /// What to point at for a whole table: its header line; its key when it is written inline.
 fn heading(source: &Source, value: &Span, key: &Span) -> Span {
-    if source
-        .text()
-        .get(value.clone())
-        .is_some_and(|text| text.starts_with('['))
-    {
-        value.clone()
-    } else {
-        key.clone()
-    }
+    let is_header = source.written(value).starts_with('[');
+    if is_header { value } else { key }.clone()
 }

@@ -250,11 +250,9 @@ fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings)
             MemberPlace::Listed(_) => String::new(),
             MemberPlace::Line(..) => format!("{place}: "),
         };
+        let message = format!("{place_of}{network} is more than one address");
         found
-            .warning(
-                Code::HostBits,
-                format!("{place_of}{network} is more than one address"),
-            )
+            .warning(Code::HostBits, message)
             .at(place.span(), format!("all of {whole}"))
             .help(format!(
                 "write `{whole}` for the network, or `{one}` for the address alone"

@@ -67,9 +67,8 @@ fn untiered(
     if written.algorithm.is_bad() {
         return Vec::new();
     }
-    let algorithm = written.algorithm();
-    contradictions::note(written, algorithm, found);
-    let rules = rules::all(written, algorithm, found);
+    contradictions::note(written, found);
+    let rules = rules::all(written, found);
     let Some(rules) = rules.filter(|_| !found.has_error_since(before)) else {
         return Vec::new();
     };
@@ -77,13 +76,12 @@ fn untiered(
     let Some(by) = by.filter(|_| !found.has_error_since(before)) else {
         return Vec::new();
     };
-    let charge = charge(written);
-    let exempt = exempt(written, groups, found);
-    warn_of_cost(written, &rules, &charge, found);
+    let (cost, exempt) = (cost(written), exempt(written, groups, found));
+    warn_of_cost(written, &rules, cost, found);
     let is_list = rules.len() > 1;
     let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
-        let limit = limit::Limit::new(Arc::clone(name), by.clone(), rate, rule, charge.cost);
-        let limit = configured(limit, written, &charge, exempt.clone());
+        let limit = limit::Limit::new(Arc::clone(name), by.clone(), rate, rule, cost);
+        let limit = configured(limit, written, exempt.clone());
         if is_list { limit.listed(&shown) } else { limit }
     });
     let limits: Vec<limit::Limit> = limits.collect();
@@ -95,7 +93,6 @@ fn untiered(
 fn configured(
     limit: limit::Limit,
     written: &Limit,
-    charge: &ChargeRule,
     exempt: Option<Arc<Exemption>>,
 ) -> limit::Limit {
     let mut limit = limit
@@ -108,8 +105,8 @@ fn configured(
     limit.on_down = written.on_down.get().copied();
     limit.exempt = exempt;
     limit.dedupe = dedupe(written);
-    limit.price = charge.price.clone();
-    if let Some(meter) = charge.meter.clone() {
+    limit.price = price(written);
+    if let Some(meter) = meter(written) {
         limit = limit.metered(meter);
     }
     if written.partial() {
@@ -274,50 +271,48 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
     })
 }
 
-/// What a request takes, and where it, or its response, states that.
-struct ChargeRule {
-    cost: Cost,
-    price: Option<Price>,
-    meter: Option<Meter>,
+/// What a request takes where neither it nor its response states that.
+fn cost(written: &Limit) -> Cost {
+    match written.cost.get() {
+        None => Cost::ONE,
+        Some(CostSource::Fixed(units)) => Cost::new(*units),
+        Some(CostSource::Request(cost)) => Cost::new(cost.default()),
+        Some(CostSource::Response(cost)) => Cost::new(cost.estimate()),
+    }
 }
 
-fn charge(written: &Limit) -> ChargeRule {
-    let mut charge = ChargeRule {
-        cost: Cost::ONE,
-        price: None,
-        meter: None,
+/// Where a request states its cost.
+fn price(written: &Limit) -> Option<Price> {
+    let Some(CostSource::Request(cost)) = written.cost.get() else {
+        return None;
     };
-    match written.cost.get() {
-        None => {}
-        Some(CostSource::Fixed(units)) => charge.cost = Cost::new(*units),
-        Some(CostSource::Response(written)) => {
-            charge.cost = Cost::new(written.estimate());
-            charge.meter = written.place().map(|place| Meter {
-                place: place.clone(),
-                max: written.max.or(u32::MAX),
-                on_leave: written.on_leave(),
-            });
-        }
-        Some(CostSource::Request(written)) => {
-            charge.cost = Cost::new(written.default());
-            charge.price = written.header.get().map(|header| Price {
-                header: header.clone(),
-                default: written.default(),
-                max: written.max.or(u32::MAX),
-                may_peek: written.min() == 0,
-            });
-        }
-    }
-    charge
+    Some(Price {
+        header: cost.header.get()?.clone(),
+        default: cost.default(),
+        max: *cost.max.get()?,
+        may_peek: cost.min() == 0,
+    })
+}
+
+/// Where a response states the cost of its request.
+fn meter(written: &Limit) -> Option<Meter> {
+    let Some(CostSource::Response(cost)) = written.cost.get() else {
+        return None;
+    };
+    Some(Meter {
+        place: cost.place()?.clone(),
+        max: cost.max.or(u32::MAX),
+        on_leave: cost.on_leave(),
+    })
 }
 
 /// A request that costs more than the whole limit never passes, unless it may be granted a part.
-fn warn_of_cost(written: &Limit, rules: &[RatedRule], charge: &ChargeRule, found: &mut Findings) {
+fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Findings) {
     let whole = rules.iter().map(|rated| rated.rule.most()).min();
     let Some(whole) = whole.filter(|_| !written.partial()) else {
         return;
     };
-    let (cost, span) = (charge.cost.units(), written.cost.span());
+    let (cost, span) = (cost.units(), written.cost.span());
     let dearest = match written.cost.get() {
         Some(CostSource::Request(cost)) => cost.max.at(),
         _ => None,

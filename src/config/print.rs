@@ -283,8 +283,8 @@ impl Printer<'_> {
         let is_sent = matches!(shape, ValueShape::Lines);
         let lines = table.iter().map(|(name, value)| {
             let name = name.get_ref().as_ref();
-            let written = self.source.text().get(value.span());
-            let is_given = is_sent && written.is_some_and(|text| text.contains("${"));
+            let written = self.source.written(&value.span());
+            let is_given = is_sent && written.contains("${");
             let at = value.span().start;
             let value = match value.get_ref() {
                 value @ DeValue::String(_) if is_given => self.starred(value, at),

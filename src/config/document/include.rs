@@ -13,7 +13,8 @@ use super::super::source::{At, Source, Span};
 use super::super::vocabulary;
 use super::super::{MOST_BYTES, suggest};
 use super::{
-    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, unknown_table, variables,
+    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, table_named, unknown_table,
+    variables,
 };
 use entry::IncludeEntry;
 use std::path::{Path, PathBuf};
@@ -244,8 +245,7 @@ pub(super) fn merge<'s>(
         found.extend(slips.into_inner().into_iter().map(|slip| slip.moved(start)));
         for (key, value) in shifted(tree.into_inner(), start) {
             let name = key.get_ref().as_ref();
-            let known = TABLES.iter().find(|table| table.name == name);
-            match known {
+            match table_named(name) {
                 Some(table) if table.named => join(table, root, (key, value), document, found),
                 None if ![INCLUDE.name, IGNORE_WARNINGS.name].contains(&name) => {
                     strays.push((key, value));
@@ -265,35 +265,27 @@ fn join<'s>(
     document: &mut Document,
     found: &mut Findings,
 ) {
-    let span = value.span();
-    let entries = match (root.get_mut(vocabulary.name), value.into_inner()) {
-        (None, value) => {
-            root.insert(key, Spanned::new(span, value));
-            return;
-        }
-        (Some(_), value) if !matches!(value, DeValue::Table(_)) => {
-            let name = vocabulary.name;
-            document.lost.insert((name, None));
-            unknown_table::note_other_type(vocabulary, name, &value, &span, found);
-            return;
-        }
-        (Some(there), DeValue::Table(entries)) => match there.get_mut() {
-            DeValue::Table(there) => (there, entries),
-            // The mistake there has been reported, and these names are defined nowhere.
-            _ => return,
-        },
-        _ => return,
+    let Some(there) = root.get_mut(vocabulary.name) else {
+        root.insert(key, value);
+        return;
     };
-    let (there, entries) = entries;
+    let (span, value) = (value.span(), value.into_inner());
+    let DeValue::Table(entries) = value else {
+        let name = vocabulary.name;
+        document.lost.insert((name, None));
+        return unknown_table::note_other_type(vocabulary, name, &value, &span, found);
+    };
+    // A mistake there has been reported, and these names are defined nowhere.
+    let DeValue::Table(there) = there.get_mut() else {
+        return;
+    };
     for (name, entry) in entries {
         match there.get_key_value(name.get_ref().as_ref()) {
             Some((first, _)) => {
                 let title = vocabulary.title(name.get_ref());
+                let message = format!("`{title}` is written in two files");
                 found
-                    .error(
-                        Code::Duplicate,
-                        format!("`{title}` is written in two files"),
-                    )
+                    .error(Code::Duplicate, message)
                     .at(&name.span(), "the second time")
                     .and(&first.span(), "the first time")
                     .help("a name is one thing in all files: rename one of them, or take it out");
@@ -310,11 +302,9 @@ fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) 
     let named: Vec<String> = named.map(|table| table.title("NAME")).collect();
     let named = suggest::all_of(&named);
     let main = source.name();
+    let message = format!("`{name}` stands in an included file");
     found
-        .error(
-            Code::OnlyInMain,
-            format!("`{name}` stands in an included file"),
-        )
+        .error(Code::OnlyInMain, message)
         .at(span, "")
         .help(format!(
             "it belongs into {main}; an included file has {named}"

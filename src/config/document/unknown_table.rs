@@ -5,14 +5,13 @@ use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{is_name, quoted};
 use super::super::vocabulary::{Default, Table};
-use super::{INCLUDE, TABLES, fields};
+use super::{INCLUDE, TABLES, fields, table_named};
 use toml::de::{DeTable, DeValue};
 
 /// The table that one of an unknown name stands for: the nearest by name, or else the one whose required keys it has.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
-    let table = |meant: &str| TABLES.iter().find(|table| table.name == meant).copied();
     if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
-        return table(near);
+        return table_named(near);
     }
     let DeValue::Table(entries) = value else {
         return None;

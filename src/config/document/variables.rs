@@ -251,7 +251,7 @@ impl FilledText {
 
     /// Is nothing of the secret written in the file itself?
     fn is_all_of_the_secret(&self, source: &Source) -> bool {
-        let written = source.text().get(self.span.clone()).unwrap_or_default();
+        let written = source.written(&self.span);
         let part = match written.split_once("://") {
             Some((_, rest)) => {
                 let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
@@ -280,7 +280,7 @@ impl VariableUse {
 impl Slip {
     /// With its place: the variable itself where the text is written as it reads, else the whole text.
     fn diagnostic(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
-        let written = source.text().get(span.clone()).unwrap_or_default();
+        let written = source.written(span);
         let place = match written.find(text) {
             Some(at) => {
                 let start = span.start + at;

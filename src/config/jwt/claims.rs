@@ -11,24 +11,23 @@ pub(super) fn unverified(document: &Document, found: &mut Findings) {
         return;
     }
     let limits = document.limits.iter().flat_map(|limit| {
-        let user = format!("limit {}", quoted(&limit.name.value));
         let parts = limit.by.entries().iter();
-        parts.map(move |at| (user.clone(), at.value.as_ref(), &at.span))
+        parts.map(move |at| (limit.to_string(), at.value.as_ref(), &at.span))
     });
     let groups = document.groups.iter().filter_map(|group| {
-        let user = format!("group {}", quoted(&group.name.value));
         let at = group.by.at()?;
-        Some((user, Some(&at.value), &at.span))
+        Some((group.to_string(), Some(&at.value), &at.span))
     });
     for (user, part, span) in limits.chain(groups) {
         let Some(KeyPart::Jwt { claim, .. }) = part else {
             continue;
         };
-        found.error(
-                Code::UnverifiedClaim,
-                format!("{user} asks for the claim {}, which no key verifies", quoted(claim)),
-            )
+        let claim = quoted(claim);
+        let message = format!("{user} asks for the claim {claim}, which no key verifies");
+        let help = "name the keys that verify tokens\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]";
+        found
+            .error(Code::UnverifiedClaim, message)
             .at(span, "any client can claim anything")
-            .help("name the keys that verify tokens\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]");
+            .help(help);
     }
 }

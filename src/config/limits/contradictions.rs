@@ -11,7 +11,8 @@ use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
 
 /// Notes keys that make no sense beside each other.
-pub(super) fn note(limit: &Limit, algorithm: Algorithm, found: &mut Findings) {
+pub(super) fn note(limit: &Limit, found: &mut Findings) {
+    let algorithm = limit.algorithm();
     let mut check = Contradictions {
         limit,
         algorithm,
@@ -208,7 +209,7 @@ impl Contradictions<'_> {
         }
         let cost = limit.cost.at();
         let later = cost.filter(|cost| matches!(cost.value, CostSource::Response(_)));
-        if let Some(cost) = later.filter(|_| why_unsettled(limit, self.algorithm).is_none()) {
+        if let Some(cost) = later.filter(|_| why_unsettled(limit).is_none()) {
             self.conflict("grants what is left of a cost that it learns afterwards")
                 .at(&partial.span, "granted before the response")
                 .and(&cost.span, "known after the response")
@@ -239,11 +240,9 @@ impl Contradictions<'_> {
             let Some(word) = words.find(|word| word.value == RefundCause::Errors) else {
                 return;
             };
+            let label = "the next request would go on at the same instant";
             self.conflict("refunds places in its queue that have been used")
-                .at(
-                    &word.span,
-                    "the next request would go on at the same instant",
-                )
+                .at(&word.span, label)
                 .help("leave `\"5xx\"` out, or write `over = \"refuse\"`");
         }
     }
@@ -256,14 +255,13 @@ impl Contradictions<'_> {
         let (first, key, label, max) = match &cost.value {
             CostSource::Fixed(_) => return,
             CostSource::Request(cost) => {
-                (&cost.default, "a default", "without the field", &cost.max)
+                let label = "without the field";
+                (&cost.default, "a default", label, &cost.max)
             }
-            CostSource::Response(cost) => (
-                &cost.estimate,
-                "an estimate",
-                "charged before the response",
-                &cost.max,
-            ),
+            CostSource::Response(cost) => {
+                let label = "charged before the response";
+                (&cost.estimate, "an estimate", label, &cost.max)
+            }
         };
         if let (Some(first), Some(max)) = (first.at(), max.at())
             && first.value > max.value
@@ -277,9 +275,7 @@ impl Contradictions<'_> {
                 .and(&max.span, "at most")
                 .help(format!("raise `max`, or lower `{key}`"));
         }
-        if let (CostSource::Response(_), Some(why)) =
-            (&cost.value, why_unsettled(self.limit, self.algorithm))
-        {
+        if let (CostSource::Response(_), Some(why)) = (&cost.value, why_unsettled(self.limit)) {
             let algorithm = self.algorithm.word();
             self.conflict(&format!(
                 "learns its cost from the response, which a {algorithm} cannot settle"
@@ -327,8 +323,8 @@ impl Contradictions<'_> {
 }
 
 /// The reason that a limit cannot settle a cost that the response states.
-fn why_unsettled(limit: &Limit, algorithm: Algorithm) -> Option<&'static str> {
-    match algorithm {
+fn why_unsettled(limit: &Limit) -> Option<&'static str> {
+    match limit.algorithm() {
         Algorithm::SlidingLog => Some("a log enters each unit by itself"),
         Algorithm::Concurrency => Some("a slot is one request"),
         Algorithm::LeakyBucket if limit.delays() => {

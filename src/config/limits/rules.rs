@@ -34,11 +34,8 @@ struct RuleReader<'a> {
 }
 
 /// The rules of all rates; none when the numbers of one do not fit each other, which has been noted then.
-pub(super) fn all(
-    limit: &Limit,
-    algorithm: Algorithm,
-    found: &mut Findings,
-) -> Option<Vec<RatedRule>> {
+pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
+    let algorithm = limit.algorithm();
     if algorithm == Algorithm::Concurrency {
         return concurrency(limit).map(|rule| vec![rule]);
     }
@@ -230,12 +227,10 @@ impl RuleReader<'_> {
         let rest = offset % shortest;
         let equal = (rest > 0 && is_regular)
             .then(|| format!("an equal offset is `offset = \"{}\"`", show_span(rest)));
+        let label = format!("must be less than {}", show_span(shortest));
         self.found
             .error(Code::OutOfRange, message)
-            .at(
-                &at.span,
-                format!("must be less than {}", show_span(shortest)),
-            )
+            .at(&at.span, label)
             .and(&entry.value.quota.span, "")
             .help_if(equal);
         None

@@ -25,7 +25,13 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
     let limits = document.limits.iter();
     let deciding = limits.filter(|limit| limit.mode().decides());
     let deciding: HashSet<&str> = deciding.map(|limit| limit.name.value.as_str()).collect();
-    let servers = ServerSet::of_all(document);
+    // Two upstreams may have one server.
+    let servers = |route: &Route| {
+        let servers = document.upstream_of(route)?.servers.entries().iter();
+        let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
+        servers.sort_unstable();
+        Some(servers)
+    };
     let mut general: BTreeMap<usize, Vec<CaseBypass<'_>>> = BTreeMap::new();
     for rule in rules {
         let Some(route) = routes.get(&*rule.name) else {
@@ -43,7 +49,7 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
         let passed = other_spellings(rule).into_iter().find_map(|path| {
             let taken = table.find(&request.host, &path, &request.method, &request)?;
             let other = routes.get(&*rules.get(taken)?.name)?;
-            if servers.of(other) != servers.of(route) {
+            if servers(other) != servers(route) {
                 return None;
             }
             let theirs = document.limits_of(other).map(|at| at.value.as_str());
@@ -68,38 +74,14 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
     }
 }
 
-/// The servers of each upstream: two upstreams may have one server.
-struct ServerSet<'a>(HashMap<&'a str, Vec<String>>);
-
-impl<'a> ServerSet<'a> {
-    fn of_all(document: &'a Document) -> Self {
-        let all = document.upstreams.iter().map(|upstream| {
-            let servers = upstream.servers.entries().iter();
-            let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
-            servers.sort_unstable();
-            (upstream.name.value.as_str(), servers)
-        });
-        Self(all.collect())
-    }
-
-    fn of(&self, route: &Route) -> Option<&[String]> {
-        let name = route.upstream.get()?;
-        self.0.get(name.as_str()).map(Vec::as_slice)
-    }
-}
-
 fn warn(taken: &Route, first: &CaseBypass<'_>, others: &[CaseBypass<'_>], found: &mut Findings) {
     let without: Vec<String> = first.without.iter().map(|name| quoted(name)).collect();
     let (path, limits, route) = (&first.path, without.join(" and "), first.route);
+    let message = format!("`{path}` goes to {taken} and past {limits} of {route}");
+    let label = "this route takes the other spellings, and leads to the same upstream";
     let warning = found
-        .warning(
-            Code::OtherCase,
-            format!("`{path}` goes to {taken} and past {limits} of {route}"),
-        )
-        .at(
-            place(taken),
-            "this route takes the other spellings, and leads to the same upstream",
-        )
+        .warning(Code::OtherCase, message)
+        .at(place(taken), label)
         .and(place(route), "this route holds for one spelling alone")
         .about(&taken.name.span)
         .about(&route.name.span)

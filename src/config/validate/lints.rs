@@ -57,15 +57,11 @@ fn open_admin(document: &Document, found: &mut Findings) {
         "beyond this machine"
     };
     let port = address.port();
+    let label = "any client that reaches it can read everything it shows";
+    let message = format!("the admin listener can be reached {reach}");
     found
-        .warning(
-            Code::OpenAdmin,
-            format!("the admin listener can be reached {reach}"),
-        )
-        .at(
-            span,
-            "any client that reaches it can read everything it shows",
-        )
+        .warning(Code::OpenAdmin, message)
+        .at(span, label)
         .help(format!(
             "write `\"127.0.0.1:{port}\"`, or let only your own machines reach it"
         ));
@@ -104,11 +100,9 @@ fn one_for_all(document: &Document, found: &mut Findings) {
         let mut parts = limit.by.entries().iter();
         if let Some(by) = parts.find(|at| matches!(at.value, Some(KeyPart::Ip(_)))) {
             let label = "the address of the peer, which is the proxy's behind a proxy";
+            let message = format!("{limit} may count every client as one");
             found
-                .warning(
-                    Code::OneForAll,
-                    format!("{limit} may count every client as one"),
-                )
+                .warning(Code::OneForAll, message)
                 .at(&by.span, label)
                 .and(sign, "a field that a proxy in front writes")
                 .help(NAME_PROXIES);
@@ -145,11 +139,9 @@ fn unreachable_by_https(document: &Document, route: &Route, found: &mut Findings
     let https = all.find(|at| at.value == Condition::Https(true));
     if let Some(https) = https.filter(|_| document.server.trust.is_absent()) {
         let label = "no proxy is trusted to state that a request came by `https`";
+        let message = format!("no request reaches {route}");
         found
-            .warning(
-                Code::UnreachableRoute,
-                format!("no request reaches {route}"),
-            )
+            .warning(Code::UnreachableRoute, message)
             .at(&https.span, label)
             .help(NAME_PROXIES);
     }
@@ -181,11 +173,9 @@ fn both_schemes(document: &Document, found: &mut Findings) {
         };
         for route in routes.iter().filter(|route| scheme(route).is_none()) {
             let label = "every request came by `http` or by `https`";
+            let message = format!("no request reaches {route}");
             found
-                .warning(
-                    Code::UnreachableRoute,
-                    format!("no request reaches {route}"),
-                )
+                .warning(Code::UnreachableRoute, message)
                 .at(&route.name.span, label)
                 .and(&http.name.span, "takes those by `http`")
                 .and(&https.name.span, "takes those by `https`")

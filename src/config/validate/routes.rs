@@ -6,7 +6,7 @@ use super::super::source::Span;
 use super::super::value::quoted;
 use super::{pairs, repeated_limit};
 use crate::key::is_secret;
-use crate::route::{Condition, HostPattern, Overlap, PathPattern, Rule, Segment, Table};
+use crate::route::{Condition, Overlap, PathPattern, Rule, Segment, Table};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,15 +48,8 @@ pub(super) fn arrange(document: &Document, found: &mut Findings) -> (Vec<Rule>, 
 /// already, and pairs grow with the square.
 const MOST_ALIKE: usize = 20;
 
-type RuleShape = (
-    Vec<HostPattern>,
-    Vec<Segment>,
-    Vec<http::Method>,
-    Vec<Condition>,
-);
-
-/// What makes two rules claim the very same requests.
-fn shape(rule: &Rule) -> RuleShape {
+/// The rule without its names: equal for two rules that claim the very same requests.
+fn shape(rule: &Rule) -> Rule {
     let blank = Arc::from("");
     let segments = rule.path.segments.iter().map(|segment| match segment {
         Segment::Literal(_) => segment.clone(),
@@ -64,12 +57,12 @@ fn shape(rule: &Rule) -> RuleShape {
         Segment::Parameter(_) => Segment::Parameter(Arc::clone(&blank)),
         Segment::Rest(_) => Segment::Rest(Arc::clone(&blank)),
     });
-    (
-        rule.hosts.clone(),
-        segments.collect(),
-        rule.methods.clone(),
-        rule.conditions.clone(),
-    )
+    let segments = segments.collect();
+    Rule {
+        name: Arc::clone(&blank),
+        path: PathPattern { segments },
+        ..rule.clone()
+    }
 }
 
 /// Every path there is.

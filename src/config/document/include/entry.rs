@@ -71,21 +71,13 @@ pub(super) fn all(
 fn plain(source: &Source, file: At<String>) -> IncludeEntry {
     let grant = Grant {
         span: file.span.clone(),
-        written: vec![("files", vec![as_written(source, &file.span)])],
+        written: vec![("files", vec![source.written(&file.span).to_owned()])],
         ..Grant::default()
     };
     IncludeEntry {
         files: vec![file],
         grant: Arc::new(grant),
     }
-}
-
-fn as_written(source: &Source, span: &Span) -> String {
-    source
-        .text()
-        .get(span.clone())
-        .unwrap_or_default()
-        .to_owned()
 }
 
 fn with_grant(
@@ -140,7 +132,7 @@ fn written(source: &Source, table: &DeTable<'_>) -> Vec<(&'static str, Vec<Strin
     present
         .map(|(name, value)| {
             let items = fields::one_or_all(value).iter();
-            let items = items.map(|item| as_written(source, &item.span()));
+            let items = items.map(|item| source.written(&item.span()).to_owned());
             (name, items.collect())
         })
         .collect()

@@ -21,7 +21,7 @@ impl Variables {
         match value.get_ref() {
             DeValue::String(text) if text.contains("${") => {
                 let span = value.span();
-                let written = source.text().get(span.clone()).unwrap_or_default();
+                let written = source.written(&span);
                 let shown = source.shown().get(span).unwrap_or_default();
                 if written == shown {
                     return;
