@@ -129,7 +129,10 @@ impl KeyReader<'_> {
     /// Reads every file of keys.
     fn files(&mut self, beside: &mut SideFiles<'_>) {
         let own = self.written.keys.entries().iter();
-        let own = own.map(|at| (&at.value.file, KeySource::Own(at.value.kid.as_deref())));
+        let own = own.filter_map(|at| {
+            let kid = at.value.kid.get().map(String::as_str);
+            Some((at.value.file.at()?, KeySource::Own(kid)))
+        });
         let sets = self.written.jwks.entries().iter();
         let sets = sets.map(|file| (file, KeySource::Set));
         for (file, kind) in own.chain(sets) {
@@ -349,11 +352,12 @@ fn fits(algorithm: Algorithm, key: &DecodingKey) -> bool {
 
 /// Files with keys, and the ids of these.
 fn names(list: &document::List<KeyFile>) -> Vec<String> {
-    let files = list.entries().iter().map(|at| &at.value);
-    files
-        .map(|KeyFile { file, kid }| match kid {
-            Some(kid) => format!("{} ({kid})", file.value),
-            None => file.value.clone(),
+    let files = list.entries().iter().filter_map(|at| {
+        let file = at.value.file.get()?;
+        Some(match at.value.kid.get() {
+            Some(kid) => format!("{file} ({kid})"),
+            None => file.clone(),
         })
-        .collect()
+    });
+    files.collect()
 }

@@ -5,10 +5,10 @@ use super::super::source::At;
 use super::super::value::field;
 use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
-use super::form::{any, custom, flag, text, text_as, texts, texts_as, time, word_list};
+use super::form::{any, custom, flag, text, text_as, texts, texts_as, time, whole, word_list};
 use super::table::{Section as _, table};
 use super::words::words;
-use super::{Items, List};
+use super::{Items, List, Setting};
 use http::HeaderName;
 use jsonwebtoken::Algorithm;
 use std::time::Duration;
@@ -55,7 +55,7 @@ table! {
 
 table! {
     /// A file with keys of tokens.
-    KeyFileTable = JWT_KEY, "jwt", "a file with keys";
+    KeyFile = JWT_KEY, "jwt", "a file with keys";
 
     /// The file.
     file: String = text_as(ValueShape::File, any), Required, "\"2026.pem\"";
@@ -69,27 +69,17 @@ words! {
     PS256 "PS256", PS384 "PS384", PS512 "PS512", ES256 "ES256", ES384 "ES384", EdDSA "EdDSA"
 }
 
-/// A file with keys.
-#[derive(Debug, Clone)]
-pub(in crate::config) struct KeyFile {
-    pub(in crate::config) file: At<String>,
-    /// What tokens call them, if they do.
-    pub(in crate::config) kid: Option<String>,
-}
-
 /// A file, a table of a file and the id of its keys, or a list of such.
 fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
     fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => Some(KeyFile {
-            file: At::new(text.to_string(), item.span()),
-            kid: None,
+            file: Setting::Valid(At::new(text.to_string(), item.span())),
+            kid: Setting::Absent,
         }),
         DeValue::Table(table) => {
             let name = At::new(key.to_owned(), item.span());
-            let read = fields.inner(&JWT_KEY, key, name, table, KeyFileTable::read);
-            let file = read.file.at().filter(|_| !read.kid.is_bad())?.clone();
-            let kid = read.kid.get().cloned();
-            Some(KeyFile { file, kid })
+            let read = fields.inner(&JWT_KEY, key, name, table, KeyFile::read);
+            whole(read, fields)
         }
         _ => fields.wrong_type(key, item),
     })

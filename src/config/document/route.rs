@@ -14,7 +14,7 @@ use super::fields::{Fields, Zero};
 use super::form::{
     any, custom, empty_list, filled_texts, inner_table, text, texts, time, whole, word,
 };
-use super::header_changes::{HeaderChanges, changes};
+use super::header_changes::changes;
 use super::static_reply::{Redirect, Respond, respond};
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
@@ -78,12 +78,12 @@ table! {
     /// Changes to a request's fields, after limits have read them: first `remove`, then `set` (one line, whatever was
     /// there), then `add` (a line more). Fields that frame the message, belong to one connection, or that Tollgate
     /// writes itself cannot be changed.
-    request_headers: Changes = inner_table(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
+    request_headers: Changes = inner_table(|read, fields| changes(read, Direction::Request, fields)), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
 
     /// What becomes of a response's fields on the way to the client. An error that Tollgate answers itself, a refusal too, gets
     /// what it does not have: nothing it says is replaced or removed.
-    response_headers: Changes = inner_table(response_headers), Words("none"), "{ remove = [\"server\"] }",
+    response_headers: Changes = inner_table(|read, fields| changes(read, Direction::Response, fields)), Words("none"), "{ remove = [\"server\"] }",
         Route(|route| header_changes(route.response_headers.as_ref()));
 
     /// Name of the upstream that its requests go to.
@@ -141,14 +141,6 @@ impl Route {
         let all = [&self.headers, &self.query, &self.scheme];
         all.into_iter().flat_map(|list| list.entries())
     }
-}
-
-fn request_headers(read: HeaderChanges, fields: &mut Fields<'_>) -> Option<Changes> {
-    changes(read, Direction::Request, fields)
-}
-
-fn response_headers(read: HeaderChanges, fields: &mut Fields<'_>) -> Option<Changes> {
-    changes(read, Direction::Response, fields)
 }
 
 fn headers(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {

@@ -146,7 +146,15 @@ impl Variables {
         match expanded {
             Ok((filled, used)) => {
                 let template = std::mem::replace(text, Cow::Owned(filled));
-                self.keep(source, span, &template, used);
+                if !used.is_empty() {
+                    self.filled.push(FilledText {
+                        starred: source.text().get(span.clone())
+                            != source.shown().get(span.clone()),
+                        span: span.clone(),
+                        template: template.into_owned(),
+                        used,
+                    });
+                }
             }
             Err(slips) => {
                 let slips = slips.into_iter();
@@ -159,18 +167,6 @@ impl Variables {
     /// Has the text there a variable that could not be filled in?
     pub(super) fn has_failed(&self, span: &Span) -> bool {
         self.failed.contains(span)
-    }
-
-    fn keep(&mut self, source: &Source, span: &Span, template: &str, used: Vec<VariableUse>) {
-        if used.is_empty() {
-            return;
-        }
-        self.filled.push(FilledText {
-            starred: source.text().get(span.clone()) != source.shown().get(span.clone()),
-            span: span.clone(),
-            template: template.to_owned(),
-            used,
-        });
     }
 
     /// Drops what is only the echo of a variable that could not be filled in, and says beside the rest what the variables

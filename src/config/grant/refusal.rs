@@ -63,8 +63,6 @@ pub(in crate::config) fn unasked(source: &Source, span: &Span, name: &str) -> Op
     }
     let what = format!("read the variable {}", quoted(name));
     let refusal = grant.refusal(source, span, &what, &grant.with("variables", name));
-    Some(refusal.at(
-        span,
-        "an included file reads no variable that it is not granted",
-    ))
+    let label = "an included file reads no variable that it is not granted";
+    Some(refusal.at(span, label))
 }

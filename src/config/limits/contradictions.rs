@@ -12,12 +12,7 @@ use crate::limit::Scope;
 
 /// Notes keys that make no sense beside each other.
 pub(super) fn note(limit: &Limit, found: &mut Findings) {
-    let algorithm = limit.algorithm();
-    let mut check = Contradictions {
-        limit,
-        algorithm,
-        found,
-    };
+    let mut check = Contradictions { limit, found };
     check.cost();
     check.refunds();
     check.partial();
@@ -33,7 +28,6 @@ pub(super) fn note(limit: &Limit, found: &mut Findings) {
 
 struct Contradictions<'a> {
     limit: &'a Limit,
-    algorithm: Algorithm,
     found: &'a mut Findings,
 }
 
@@ -59,10 +53,10 @@ impl Contradictions<'_> {
     /// `over`, `queue` and `max_wait` of a limit that delays no request.
     fn delays(&mut self) {
         let limit = self.limit;
-        let is_leaky = self.algorithm == Algorithm::LeakyBucket;
+        let is_leaky = self.limit.algorithm() == Algorithm::LeakyBucket;
         match limit.over.at() {
             Some(over) if over.value == Over::Delay && !is_leaky => {
-                let algorithm = self.algorithm.word();
+                let algorithm = self.limit.algorithm().word();
                 self.conflict(&format!("is to delay, which a {algorithm} cannot"))
                     .at(&over.span, "only a leaky bucket delays")
                     .help(leaky_instead(limit))
@@ -91,8 +85,8 @@ impl Contradictions<'_> {
             return;
         };
         let names = all_of(&names);
-        let diagnostic = if self.algorithm != Algorithm::LeakyBucket {
-            let algorithm = self.algorithm.word();
+        let diagnostic = if self.limit.algorithm() != Algorithm::LeakyBucket {
+            let algorithm = self.limit.algorithm().word();
             self.conflict(&format!(
                 "has {names}, but a {algorithm} holds no request back"
             ))
@@ -120,7 +114,7 @@ impl Contradictions<'_> {
                 .at(burst, "the burst of which rate?")
                 .help("write it beside its rate: `rate = [{ rate = \"100/min\", burst = 20 }, \"10/s\"]`");
         }
-        let counted = match self.algorithm {
+        let counted = match self.limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => return,
             Algorithm::FixedWindow => "a fixed window",
             Algorithm::SlidingWindow => "a sliding window",
@@ -148,10 +142,10 @@ impl Contradictions<'_> {
             (Algorithm::SlidingWindow, ("strict", limit.strict.span())),
         ];
         for (owner, (key, span)) in owned {
-            let Some(span) = span.filter(|_| owner != self.algorithm) else {
+            let Some(span) = span.filter(|_| owner != self.limit.algorithm()) else {
                 continue;
             };
-            let (algorithm, owner) = (self.algorithm.word(), owner.word());
+            let (algorithm, owner) = (self.limit.algorithm().word(), owner.word());
             self.conflict(&format!("has `{key}`, which a {algorithm} does not know"))
                 .at(span, format!("only a {owner} has this"))
                 .help(format!(
@@ -164,7 +158,7 @@ impl Contradictions<'_> {
     /// Keys of the clock without `anchor = "clock"`.
     fn clock(&mut self) {
         let limit = self.limit;
-        let by_request = self.algorithm == Algorithm::FixedWindow
+        let by_request = self.limit.algorithm() == Algorithm::FixedWindow
             && limit.anchor() == Anchor::First
             && !limit.anchor.is_bad();
         let keys: [WrittenKey<'_>; 2] = [
@@ -186,7 +180,7 @@ impl Contradictions<'_> {
 
     /// `rate` of a limit on what is in flight.
     fn rate_of_slots(&mut self) {
-        let is_slots = self.algorithm == Algorithm::Concurrency;
+        let is_slots = self.limit.algorithm() == Algorithm::Concurrency;
         if let Some(rates) = self.limit.rate.span().filter(|_| is_slots) {
             self.conflict("has a rate, but counts what is in flight")
                 .at(rates, "requests in flight have no rate")
@@ -219,7 +213,7 @@ impl Contradictions<'_> {
 
     /// `dedupe` of a limit on what is in flight.
     fn repeats(&mut self) {
-        let is_slots = self.algorithm == Algorithm::Concurrency;
+        let is_slots = self.limit.algorithm() == Algorithm::Concurrency;
         if let Some(dedupe) = self.limit.dedupe.span().filter(|_| is_slots) {
             self.conflict("lets repeats go free, but counts what is in flight")
                 .at(dedupe, "a repeat is in flight like any other")
@@ -231,7 +225,7 @@ impl Contradictions<'_> {
     fn refunds(&mut self) {
         let limit = self.limit;
         let mut words = limit.refund.entries().iter();
-        if self.algorithm == Algorithm::Concurrency {
+        if self.limit.algorithm() == Algorithm::Concurrency {
             let Some(word) = words.next() else { return };
             self.conflict("refunds slots, which requests free anyhow")
                 .at(&word.span, "every request frees its slot at its end")
@@ -276,7 +270,7 @@ impl Contradictions<'_> {
                 .help(format!("raise `max`, or lower `{key}`"));
         }
         if let (CostSource::Response(_), Some(why)) = (&cost.value, why_unsettled(self.limit)) {
-            let algorithm = self.algorithm.word();
+            let algorithm = self.limit.algorithm().word();
             self.conflict(&format!(
                 "learns its cost from the response, which a {algorithm} cannot settle"
             ))

@@ -104,10 +104,8 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findi
         let what = format!("drop limit {} for {route}", quoted(name));
         let instead = grant.with("drops", name);
         let refusal = grant.refusal(source, &dropped.span, &what, &instead);
-        found.push(refusal.at(
-            &dropped.span,
-            "a limit of `[defaults]` holds for every team",
-        ));
+        let label = "a limit of `[defaults]` holds for every team";
+        found.push(refusal.at(&dropped.span, label));
     }
 }
 

@@ -45,12 +45,10 @@ fn unleased(written: &Written, limit: &Limit, found: &mut Findings) {
     let asked = asked.filter(|at| at.value != LeaseSetting::Off);
     if let Some(lease) = asked.filter(|_| limit.why_unleased().is_none()) {
         let name = &written.name.value;
+        let label = "counters are in this process, and cost no call";
         found
             .warning(Code::Conflict, format!("limit `{name}` gives no leases"))
-            .at(
-                &lease.span,
-                "counters are in this process, and cost no call",
-            )
+            .at(&lease.span, label)
             .help("leave `lease` out");
     }
 }
