@@ -24,7 +24,7 @@ use tollgate::key::{KeyTemplate, MissingKey};
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::verdict::Ruling;
-use tollgate::limit::{Limit, Rule};
+use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::Check;
 use tollgate::store::redis::RedisStore;
 
@@ -148,7 +148,7 @@ fn milliseconds() -> Arc<Limit> {
         period: NonZeroU64::new(1_000_000).unwrap(),
     };
     let rule = Rule::TokenBucket(TokenBucket::new(rate, NonZeroU32::new(1 << 30).unwrap()));
-    Arc::new(Limit::new("per-ip".into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new("per-ip".into(), by, rate), rule))
 }
 
 /// All come, as fast as they are let in.

@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tollgate::key::{KeyTemplate, MissingKey};
 use tollgate::limit::fixed_window::FixedWindow;
-use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::{Limit, Rule};
+use tollgate::limit::rate::Rate;
+use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, Fleet, RedisEndpoint, RedisTarget, StoreSettings};
 
@@ -187,7 +187,7 @@ fn plenty() -> Arc<Limit> {
         unknown: None,
     };
     let rule = Rule::FixedWindow(FixedWindow::new(rate));
-    Arc::new(Limit::new("plenty".into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new("plenty".into(), by, rate), rule))
 }
 
 /// A wire to this port, so long one way; where it begins.

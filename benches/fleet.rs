@@ -24,10 +24,10 @@ use tollgate::clock::Clock;
 use tollgate::key::{KeyTemplate, MissingKey};
 
 use tollgate::limit::fixed_window::FixedWindow;
-use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::rate::Rate;
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::verdict::Ruling;
-use tollgate::limit::{LeaseSetting, Limit, Rule};
+use tollgate::limit::{LeaseSetting, Limit, Policy, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
     Backend, Check, Decider, Fleet, Invalidation, MemoryStore, OnDown, SharedStore, Store,
@@ -81,9 +81,13 @@ fn kinds(gateways: u32) -> Vec<Traffic> {
     let some = calm.div_ceil(2);
     // With room for twice what is asked, and for half of it.
     let asked = (gateways * busy).max(1000);
-    let wide = |leasing| bucket("everyone", asked * 2, asked * 2).leasing(leasing);
-    let window = window("everyone", asked * 20, 10).leasing(LeaseSetting::Auto);
-    let narrow = bucket("everyone", asked / 2, asked / 2).leasing(LeaseSetting::Auto);
+    let wide = |leasing| {
+        bucket("everyone", asked * 2, asked * 2).edited(|policy| policy.leasing = leasing)
+    };
+    let window =
+        window("everyone", asked * 20, 10).edited(|policy| policy.leasing = LeaseSetting::Auto);
+    let narrow = bucket("everyone", asked / 2, asked / 2)
+        .edited(|policy| policy.leasing = LeaseSetting::Auto);
     let over = || bucket("over", 1, 1);
     let kind = |name, (own, hot, keys), limit, both| Traffic {
         name,
@@ -138,7 +142,7 @@ fn limit(name: &str, rate: Rate, rule: Rule) -> Limit {
         missing: MissingKey::Refuse,
         unknown: None,
     };
-    Limit::new(name.into(), by, rate, rule, Cost::ONE)
+    Limit::new(Policy::new(name.into(), by, rate), rule)
 }
 
 /// One gateway's only worker.

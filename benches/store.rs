@@ -20,11 +20,11 @@ use tollgate::limit::concurrency::Concurrency;
 use tollgate::limit::dedupe::Dedupe;
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::leaky_bucket::LeakyBucket;
-use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::rate::Rate;
 use tollgate::limit::sliding_log::SlidingLog;
 use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
-use tollgate::limit::{Limit, Rule};
+use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, MemoryStore};
 
@@ -222,7 +222,7 @@ fn once(repeats: u32) -> Arc<Limit> {
         repeats,
         of: Sameness::Path,
     };
-    Arc::new(Arc::into_inner(bucket).unwrap().charging_once(dedupe))
+    Arc::new(bucket.edited(|policy| policy.dedupe = Some(dedupe)))
 }
 
 /// Another one for each request, or the same for all.
@@ -285,7 +285,7 @@ fn limit(name: &str, rate: Rate, rule: Rule) -> Arc<Limit> {
         missing: MissingKey::Refuse,
         unknown: None,
     };
-    Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }
 
 fn token_bucket(name: &str, count: u32, period: u64, burst: u32) -> Arc<Limit> {

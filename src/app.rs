@@ -187,7 +187,7 @@ impl Gateway {
                     cut => tracing::warn!("stopped: {cut} connections were cut"),
                 }
             }
-            () = second_stop(&mut self.signals) => tracing::warn!("stopped at once, as asked"),
+            () = second_stop(&mut self.signals) => tracing::warn!("stopped at once: a second signal came"),
         }
         self.switch.cut();
         for worker in self.workers {
@@ -357,9 +357,9 @@ fn start_reload(
     files: Files,
     installer: SnapshotInstaller,
 ) -> reload::Trigger {
-    let (trigger, pulled) = reload::trigger();
+    let trigger = reload::Trigger::default();
     if let Some(file) = file {
-        tokio::spawn(Watcher::new(file, files, pulled).run(installer));
+        tokio::spawn(Watcher::new(file, files, trigger.clone()).run(installer));
     }
     trigger
 }
@@ -423,7 +423,7 @@ async fn sweep(shared: GatewayState) {
             shared.metrics.memory_overflowed(now - overflowed);
             if overflowed == 0 {
                 tracing::warn!(
-                    "the memory store is full for a limit that has more keys than were kept room for: its new ones count on one counter together; raise `max_keys`"
+                    "the memory store is full: the new keys of a limit beyond its own part of `max_keys` count on one counter together; raise `max_keys`"
                 );
             }
             overflowed = now;

@@ -5,8 +5,8 @@
 )]
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An instant: whole microseconds since the Unix epoch. Below 2^53 until the year 2255.
@@ -58,6 +58,14 @@ pub fn wall() -> Timestamp {
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
     Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Microseconds of this process: since the first call, and never 0.
+#[must_use]
+pub fn uptime() -> u64 {
+    static ORIGIN: OnceLock<tokio::time::Instant> = OnceLock::new();
+    let micros = ORIGIN.get_or_init(now).elapsed().as_micros();
+    u64::try_from(micros).unwrap_or(u64::MAX >> 1) + 1
 }
 
 /// The clock that counters in this process live by.

@@ -14,7 +14,7 @@ const PIECE: isize = 64;
 /// The part of the budget that may be taken as spare descriptors, which a request can do without.
 const SPARE: isize = 4;
 
-/// Raises the bound on open files to what the system allows without asking anybody, and returns what it is then; nothing
+/// Raises the bound on open files to what the system allows every user, and returns what it is then; nothing
 /// where there is none.
 ///
 /// The lower bound that most systems start a program with is for programs that still ask `select`, which knows no

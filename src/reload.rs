@@ -29,26 +29,15 @@ const NET: Duration = Duration::from_secs(30);
 /// How often the file is looked at when there are no events at all.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Triggers a reading now.
-#[derive(Debug, Clone)]
+/// Triggers a reading now. Clones trigger the same.
+#[derive(Debug, Clone, Default)]
 pub struct Trigger(Arc<Notify>);
 
-/// Receives a [`Trigger`].
-#[derive(Debug)]
-pub struct TriggerReceiver(Arc<Notify>);
-
 impl Trigger {
-    /// Reads the file again, and logs when nothing has changed.
+    /// Has the file read again, and logs when nothing has changed.
     pub fn pull(&self) {
         self.0.notify_one();
     }
-}
-
-/// A trigger and its receiver.
-#[must_use]
-pub fn trigger() -> (Trigger, TriggerReceiver) {
-    let notify = Arc::new(Notify::new());
-    (Trigger(Arc::clone(&notify)), TriggerReceiver(notify))
 }
 
 /// Takes readings over.
@@ -75,7 +64,7 @@ enum ReadCause {
 #[derive(Debug)]
 pub struct Watcher {
     file: PathBuf,
-    pulled: TriggerReceiver,
+    trigger: Trigger,
     /// The files as they were read last.
     last: Files,
     /// Was the last reading taken over?
@@ -89,24 +78,14 @@ pub struct Watcher {
 impl Watcher {
     /// Of `file`, which is in force as it was read from `files`: a change since then is seen too.
     #[must_use]
-    pub fn new(file: PathBuf, files: Files, pulled: TriggerReceiver) -> Self {
+    pub fn new(file: PathBuf, files: Files, trigger: Trigger) -> Self {
         Self {
             file,
-            pulled,
+            trigger,
             last: files,
             taken: true,
             has_events: true,
             interval: NET,
-        }
-    }
-
-    /// This watcher on a file system without events: every file is read this often.
-    #[must_use]
-    pub fn polling(self, every: Duration) -> Self {
-        Self {
-            has_events: false,
-            interval: every,
-            ..self
         }
     }
 
@@ -127,7 +106,7 @@ impl Watcher {
             }
             cause = tokio::select! {
                 () = changed.notified() => ReadCause::Event,
-                () = self.pulled.0.notified() => ReadCause::Signal,
+                () = self.trigger.0.notified() => ReadCause::Signal,
                 _ = ticks.tick() => ReadCause::Event,
             };
         }
@@ -202,7 +181,9 @@ impl Watcher {
         match cause {
             ReadCause::Event => {}
             ReadCause::Signal if self.taken => tracing::info!("{file} is unchanged"),
-            ReadCause::Signal => tracing::warn!("{file} is unchanged, and still not taken"),
+            ReadCause::Signal => tracing::warn!(
+                "{file} is unchanged, and its mistakes still keep it from being taken over"
+            ),
         }
     }
 
@@ -210,13 +191,13 @@ impl Watcher {
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
-                tracing::error!("not reloaded: {line}; what is in force stays in force");
+                tracing::error!("not reloaded: {line}; the configuration before stays in force");
             }
             None => {
                 for line in lines(report) {
                     tracing::error!("{line}");
                 }
-                tracing::error!("not reloaded: what is in force stays in force");
+                tracing::error!("not reloaded: the configuration before stays in force");
             }
         }
     }

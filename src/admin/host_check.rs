@@ -72,18 +72,14 @@ impl ListenerNames {
             let address = address.to_canonical();
             return address.is_loopback() || address == self.address;
         }
-        let host = host.strip_suffix('.').unwrap_or(host);
-        let ends_in = |name: &str| {
-            host.len() > name.len() + 1
-                && host.as_bytes()[host.len() - name.len() - 1] == b'.'
-                && host.as_bytes()[host.len() - name.len()..].eq_ignore_ascii_case(name.as_bytes())
-        };
-        let first = self.machine.split('.').next().unwrap_or_default();
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let machine = self.machine.to_ascii_lowercase();
+        let first = machine.split('.').next().unwrap_or_default();
         // RFC 6761, section 6.3: names below `localhost` lead nowhere else.
-        host.eq_ignore_ascii_case("localhost")
-            || ends_in("localhost")
-            || !first.is_empty()
-                && (host.eq_ignore_ascii_case(&self.machine) || host.eq_ignore_ascii_case(first))
+        let below = host.strip_suffix(".localhost");
+        host == "localhost"
+            || below.is_some_and(|below| !below.is_empty())
+            || !first.is_empty() && (host == machine || host == first)
     }
 }
 

@@ -117,7 +117,7 @@ async fn accept(listener: &TcpListener) -> Option<TcpStream> {
         Ok((stream, _)) => Some(stream),
         Err(error) => {
             if let Some(more) = FAILED.pass() {
-                tracing::warn!("admin: a connection was not accepted: {error}{more}");
+                tracing::warn!("the admin listener could not accept a connection: {error}{more}");
             }
             tokio::time::sleep(PAUSE).await;
             None

@@ -33,7 +33,7 @@ impl Admin {
         let state = AdminState {
             peeks: None,
             metrics: Metrics::new(),
-            readiness: Readiness::new(),
+            readiness: Readiness::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async {

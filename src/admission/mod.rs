@@ -19,7 +19,7 @@ use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use crate::snapshot::Service;
-use crate::store::{Charge, Decider, Store, StoreDecision};
+use crate::store::{Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl Admission {
             } else {
                 continue;
             };
-            kind.extend(Charge::of(decided, index, check));
+            kind.extend(decided.reservation(index, check));
         }
         open
     }

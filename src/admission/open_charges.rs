@@ -1,17 +1,17 @@
 //! Charges of an admitted request that its end may change, and which of them come back then.
 
 use crate::limit::Limit;
-use crate::store::Charge;
+use crate::store::Reservation;
 
 /// The charges of one request that its end may change.
 #[derive(Debug, Default)]
 pub struct OpenCharges {
     /// Slots of limits on what is in flight: each comes back when the request ends.
-    pub slots: Vec<Charge>,
+    pub slots: Vec<Reservation>,
     /// Places in queues: each comes back when the request leaves before its turn.
-    pub places: Vec<Charge>,
+    pub places: Vec<Reservation>,
     /// Charges that the request's end refunds, or that the response settles.
-    pub refundable: Vec<Charge>,
+    pub refundable: Vec<Reservation>,
 }
 
 /// How a request ended, as far as refunds depend on it.

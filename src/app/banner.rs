@@ -3,13 +3,14 @@
 use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
+use crate::listen::bind::reachable;
 use crate::snapshot::{Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::telemetry::printable;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Longest list of one kind that is printed in full.
 const MOST_LINES: usize = 8;
@@ -142,14 +143,5 @@ fn meaning(limit: &Limit) -> String {
 fn more(text: &mut String, count: usize) {
     if count > MOST_LINES {
         let _ = writeln!(text, "             and {} more", count - MOST_LINES);
-    }
-}
-
-/// An address that can be typed: "any address" cannot be connected to.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        ip if !ip.is_unspecified() => address,
-        IpAddr::V4(_) => SocketAddr::from(([127, 0, 0, 1], address.port())),
-        IpAddr::V6(_) => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], address.port())),
     }
 }

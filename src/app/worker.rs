@@ -5,9 +5,8 @@ use crate::admin::{PeekRequest, answer_peeks};
 use crate::client::Client;
 use crate::descriptors::DescriptorShare;
 use crate::listen::dispatch::{DealtConnection, Dispatcher};
-use crate::listen::drain::WorkerDrain;
 use crate::listen::socket::Stream;
-use crate::listen::{ConnectionGuards, ListenSettings, Peer, connection};
+use crate::listen::{ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
 use crate::store::{self, Backend, SharedStore, Store, WorkerCache};
@@ -113,8 +112,8 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     tokio::task::spawn_local(tidy(Rc::clone(&worker)));
     tokio::task::spawn_local(worker.flushing());
     let listen = Rc::new(listen);
-    let drain = WorkerDrain::new(shared.drain);
-    let register = dispatcher.register(index);
+    let register = dispatcher.register(index, shared.drain);
+    tokio::task::spawn_local(register.clone().wake_for_drain());
     loop {
         let accepted = tokio::select! {
             _ = &mut ended => break,
@@ -127,16 +126,18 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         let Ok(stream) = Stream::new(tcp, listen.rate_bound(), descriptors.clone()) else {
             continue;
         };
-        let guards = ConnectionGuards {
-            open: accepted.open,
-            registration: register.enter(Client::of(from.ip())),
-            metric: metrics.connected(),
-        };
-        let peer = Peer::new(from, &stream, guards);
-        let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
-        tokio::task::spawn_local(async move {
-            connection::serve(stream, peer, worker, &listen, drain).await
-        });
+        let registration = register.enter(Client::of(from.ip()));
+        let peer = Peer::new(
+            from,
+            &stream,
+            registration,
+            accepted.open,
+            metrics.connected(),
+        );
+        let (worker, listen) = (Rc::clone(&worker), Rc::clone(&listen));
+        tokio::task::spawn_local(
+            async move { connection::serve(stream, peer, worker, &listen).await },
+        );
     }
     worker.settle().await;
 }
@@ -152,7 +153,12 @@ fn start_store_tasks(store: &Store, shared: &GatewayState, store_ready: mpsc::Se
     {
         cache.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
-        tokio::task::spawn_local(report_store_ready(redis.clone(), store_ready));
+        let redis = redis.clone();
+        tokio::task::spawn_local(async move {
+            redis.met().await;
+            // Closed by the last worker whose store has answered.
+            drop(store_ready);
+        });
     }
 }
 
@@ -168,12 +174,6 @@ fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
             cache: WorkerCache::new(shared.news.clone(), settings.timeout, shared.clock.clone()),
         }),
     }
-}
-
-/// Closes `store_ready` when Redis has answered for the first time.
-async fn report_store_ready(redis: RedisStore, store_ready: mpsc::Sender<()>) {
-    redis.met().await;
-    drop(store_ready);
 }
 
 async fn tidy(worker: Rc<Worker>) {

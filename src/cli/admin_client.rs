@@ -1,14 +1,22 @@
 //! The client of a gateway's admin listener: one question, one answer, both JSON.
 
+use crate::listen::bind::reachable;
+use http::header::{CONTENT_TYPE, HOST};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-/// The longest wait for the connection, and for each piece of the answer.
+/// The longest wait for the connection, and for the answer on it.
 const WITHIN: Duration = Duration::from_secs(3);
 /// The most bytes of an answer.
-const MOST: u64 = 1024 * 1024;
+const MOST: usize = 1024 * 1024;
 
 /// The answer to `POST path` at the admin listener on `listen`.
 ///
@@ -16,38 +24,45 @@ const MOST: u64 = 1024 * 1024;
 /// The reason that there is no answer.
 pub(super) fn post(listen: SocketAddr, path: &str, body: &Value) -> io::Result<Value> {
     let address = reachable(listen);
-    let mut stream = TcpStream::connect_timeout(&address, WITHIN)?;
-    stream.set_read_timeout(Some(WITHIN))?;
-    stream.set_write_timeout(Some(WITHIN))?;
-    let body = body.to_string();
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         connection: close\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(MOST).read_to_end(&mut answer)?;
-    let text = String::from_utf8_lossy(&answer);
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .ok_or_else(|| io::Error::other("its answer is not HTTP"))?;
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    let body: Value = serde_json::from_str(body).unwrap_or_default();
-    if status == "200" {
+    let request = Request::post(path)
+        .header(HOST, address.to_string())
+        .header(CONTENT_TYPE, "application/json")
+        .body(body.to_string())
+        .map_err(io::Error::other)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let stream = timeout(WITHIN, TcpStream::connect(address)).await??;
+        timeout(WITHIN, exchange(stream, request)).await?
+    })
+}
+
+/// Sends the request, the only one on its connection, and reads the answer.
+async fn exchange(stream: TcpStream, request: Request<String>) -> io::Result<Value> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    // Its errors reach the request on it.
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await.map_err(failure)?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), MOST).collect().await;
+    let body = body.map_err(io::Error::other)?.to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if status == StatusCode::OK {
         return Ok(body);
     }
     let detail = body["detail"].as_str();
     let detail = detail.unwrap_or("is it the admin listener of a gateway?");
+    let status = status.as_str();
     Err(io::Error::other(format!("it answered {status}: {detail}")))
 }
 
-/// The address to connect to: a listener on every address is reached on the loopback one.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
+fn failure(error: hyper::Error) -> io::Error {
+    if error.is_parse() {
+        io::Error::other("its answer is not HTTP")
+    } else {
+        io::Error::other(error)
+    }
 }

@@ -12,6 +12,7 @@ use crate::telemetry::printable;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +54,7 @@ enum Command {
 }
 
 /// How to run.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 struct RunArgs {
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "limit", "listen", "redis"])]
@@ -144,16 +145,17 @@ struct Failure {
 }
 
 impl Failure {
-    fn new(code: u8, text: impl AsRef<str>) -> Self {
+    fn new(code: u8, error: impl Display) -> Self {
         Self {
             code,
-            text: printable(text.as_ref()).into_owned(),
+            text: printable(&format!("error: {error}")).into_owned(),
         }
     }
 
     /// A failure that has been reported already.
     fn reported(code: u8) -> Self {
-        Self::new(code, "")
+        let text = String::new();
+        Self { code, text }
     }
 
     fn report(code: u8, report: &Report) -> Self {
@@ -175,54 +177,50 @@ impl Failure {
 impl CommandLine {
     /// The command to run; `--config` may stand in front of the command as well as behind it.
     fn chosen(self) -> Result<Command, Error> {
-        let Some(command) = self.command else {
+        let Some(mut command) = self.command else {
             return Ok(Command::Run(self.run));
         };
-        let RunArgs { config, .. } = &self.run;
-        let flags = self.run.flags();
-        if let Some(flag) = flags.first() {
+        if let Some(flag) = self.run.flags().first() {
             return Err(conflict(&format!(
                 "{flag} is for `tollgate run`, and stands behind it: `tollgate run {flag} ...`"
             )));
         }
-        let Some(front) = config else {
+        let Some(front) = self.run.config else {
             return Ok(command);
         };
-        let (named, flags) = match &command {
-            Command::Run(args) => (args.config.as_deref(), args.flags()),
-            Command::Check(args) => (args.file.as_deref().or(args.config.as_deref()), Vec::new()),
-            Command::Explain(args) => (args.config.as_deref(), Vec::new()),
-            Command::Simulate(args) => (args.config.as_deref(), Vec::new()),
-        };
-        if let Some(named) = named {
+        if let Command::Run(args) = &command
+            && let Some(flag) = args.flags().first()
+        {
+            return Err(conflict(&format!(
+                "--config {} and {flag} cannot be used together",
+                front.display()
+            )));
+        }
+        let file = command.file();
+        if let Some(named) = file {
             return Err(conflict(&format!(
                 "two files are named, {} and {}; name one",
                 front.display(),
                 named.display()
             )));
         }
-        if let Some(flag) = flags.first() {
-            return Err(conflict(&format!(
-                "--config {} and {flag} cannot be used together",
-                front.display()
-            )));
+        *file = Some(front);
+        Ok(command)
+    }
+}
+
+impl Command {
+    /// The file that the command's own arguments name.
+    fn file(&mut self) -> &mut Option<PathBuf> {
+        match self {
+            Self::Run(args) => &mut args.config,
+            Self::Check(CheckArgs { file, config, .. }) => match file {
+                Some(_) => file,
+                None => config,
+            },
+            Self::Explain(args) => &mut args.config,
+            Self::Simulate(args) => &mut args.config,
         }
-        let config = Some(front.clone());
-        Ok(match command {
-            Command::Run(_) => Command::Run(RunArgs {
-                config,
-                ..RunArgs::default()
-            }),
-            Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
-            Command::Explain(mut args) => {
-                args.config = config;
-                Command::Explain(args)
-            }
-            Command::Simulate(mut args) => {
-                args.config = config;
-                Command::Simulate(args)
-            }
-        })
     }
 }
 
@@ -272,9 +270,14 @@ fn find_file() -> Result<PathBuf, Failure> {
     let found = usual.find(|path| path.exists()).map(Path::to_path_buf);
     found.ok_or_else(|| Failure::new(
         BAD,
-        "error: there is no gateway.toml here and none in /etc/tollgate\n\
+        "there is no gateway.toml here and none in /etc/tollgate\n\
          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
     ))
+}
+
+/// Writes a text to standard output, which may be closed.
+fn show(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Writes a line to standard error, which may be closed.

@@ -12,8 +12,8 @@ use super::groups::Groups;
 use super::span::{At, Span};
 use crate::key::{Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price};
 use crate::limit::dedupe::Dedupe;
-use crate::limit::rate::Cost;
-use crate::limit::{self, LeaseSetting, Mode, RefundCondition, ResponsePolicy, Scope};
+use crate::limit::rate::{Cost, Rate};
+use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePolicy, Scope};
 use rules::RatedRule;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) fn compile(
         more.retain(|one| !found[before..].contains(one));
         found.append(&mut more);
         let candidates = candidates.into_iter();
-        limits.extend(candidates.map(|limit| limit.in_mode(Mode::Candidate)));
+        limits.extend(candidates.map(|limit| limit.edited(|policy| policy.mode = Mode::Candidate)));
     }
     limits.into_iter().map(Arc::new).collect()
 }
@@ -80,41 +80,35 @@ fn untiered(
     warn_of_cost(written, &rules, cost, found);
     let is_list = rules.len() > 1;
     let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
-        let limit = limit::Limit::new(Arc::clone(name), by.clone(), rate, rule, cost);
-        let limit = configured(limit, written, exempt.clone());
-        if is_list { limit.listed(&shown) } else { limit }
+        let policy = Policy {
+            window: is_list.then(|| shown.into()),
+            exempt: exempt.clone(),
+            ..policy(written, name, &by, rate)
+        };
+        limit::Limit::new(policy, rule)
     });
     let limits: Vec<limit::Limit> = limits.collect();
     warn_of_leases(written, &limits, found);
     limits
 }
 
-/// The limit with everything that the file says beside its key, its rates and its cost.
-fn configured(
-    limit: limit::Limit,
-    written: &Limit,
-    exempt: Option<Arc<Exemption>>,
-) -> limit::Limit {
-    let mut limit = limit
-        .giving_back(refund_on(written))
-        .counted_by(written.scope())
-        .leasing(written.lease())
-        .telling(answers(written))
-        .in_mode(written.mode());
-    limit.place = written.name.span.start;
-    limit.on_down = written.on_down.get().copied();
-    limit.exempt = exempt;
-    limit.dedupe = dedupe(written);
-    limit.price = price(written);
-    if let Some(meter) = meter(written) {
-        limit = limit.metered(meter);
-    }
-    if written.partial() {
-        limit = limit.granting_less();
-    }
-    match written.with.get() {
-        Some(tag) => limit.counted_with(Arc::from(tag.as_str())),
-        None => limit,
+/// What the file says of a limit, but for what is compiled with all limits or rates.
+fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Policy {
+    Policy {
+        mode: written.mode(),
+        scope: written.scope(),
+        with: written.with.get().map(|tag| tag.as_str().into()),
+        cost: cost(written),
+        price: price(written),
+        meter: meter(written),
+        partial: written.partial(),
+        dedupe: dedupe(written),
+        refund_on: refund_on(written),
+        on_down: written.on_down.get().copied(),
+        leasing: written.lease(),
+        answers: answers(written),
+        place: written.name.span.start,
+        ..Policy::new(Arc::clone(name), by.clone(), rate)
     }
 }
 

@@ -8,17 +8,6 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 impl Limit {
-    /// The same, granting what is left.
-    #[must_use]
-    pub fn granting_less(self) -> Self {
-        let mut made = Self {
-            partial: true,
-            ..self
-        };
-        made.block = made.block_of(made.cost, Timestamp::default());
-        made
-    }
-
     /// Would `cost`, or where that is allowed some of it, be admitted at `now`? As [`Rule::check`].
     #[inline]
     #[must_use]

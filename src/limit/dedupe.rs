@@ -4,7 +4,7 @@
 use super::rate::Cost;
 use super::state::Ticket;
 use super::verdict::{Measurement, Repeat, Wait};
-use super::{Change, Limit, RecordState, State};
+use super::{Change, Limit, Mark, RecordState, State};
 use crate::clock::Timestamp;
 use crate::key::{IdField, Sameness};
 use std::num::NonZeroU32;
@@ -101,5 +101,14 @@ impl Ticket {
         self.record.is_none_or(|mark| {
             record.is_some_and(|record| record.ends == mark.ends && record.free == 0)
         })
+    }
+
+    /// The record as it was before this repeat went free. A record that lasts longer is of a charge that came after it.
+    #[must_use]
+    pub fn without_repeat(&self, record: Option<RecordState>) -> Option<RecordState> {
+        let mark = self.record.filter(|_| self.mark == Mark::Repeat)?;
+        let record = record.filter(|record| record.ends <= mark.ends)?;
+        let free = record.free.checked_sub(1)?;
+        Some(RecordState { free, ..record })
     }
 }

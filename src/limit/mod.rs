@@ -16,6 +16,7 @@ pub mod leaky_bucket;
 mod lease;
 mod mode;
 mod on_down;
+mod policy;
 pub mod rate;
 mod refund;
 mod refund_condition;
@@ -34,6 +35,7 @@ pub use kind::{LimitId, RuleKind, Scope, Unit};
 pub use lease::{LeaseSetting, LeaseTerms};
 pub use mode::Mode;
 pub use on_down::OnDown;
+pub use policy::Policy;
 pub use refund_condition::RefundCondition;
 pub use response_policy::{Preflights, ResponsePolicy};
 pub use state::{
@@ -43,198 +45,129 @@ pub use state::{
 };
 
 use crate::clock::Timestamp;
-use crate::key::{Exemption, KeyTemplate, Meter, Price};
 use clock_window::{Anchor, ClockWindow};
 use concurrency::Concurrency;
 use dedupe::Dedupe;
 use fixed_window::FixedWindow;
 use leaky_bucket::LeakyBucket;
-use rate::{Cost, Rate};
+use rate::Cost;
 use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
-use tier::Tier;
 use token_bucket::TokenBucket;
 use verdict::{Measurement, Verdict};
 
-/// A limit as the file defines it, compiled.
+/// A limit, compiled: a counter that stores keep, and the policy that it is counted for. Wherever requests are matched,
+/// answered or reported, a limit is read as its policy; what stores need stands here.
 #[derive(Debug)]
 pub struct Limit {
-    /// Its name: its identity across reloads, and what the wire shows.
-    pub name: Arc<str>,
-    /// Its name in logs and reports: a candidate is another than its limit.
+    policy: Arc<Policy>,
+    /// The name in logs and reports.
     shown: Arc<str>,
-    /// The name that clients know: it tells several rates of one limit apart.
-    policy: Arc<str>,
-    /// Which of the rates of a list this is, as written: `100/min`. Limits of one list share their name, differ in
-    /// their counters and stand on the same requests.
-    pub window: Option<Arc<str>>,
-    /// What its counters depend on.
+    /// The name that clients know.
+    client_name: Arc<str>,
+    /// What the counters depend on.
     pub kind: RuleKind,
-    /// Which gateways count together.
-    pub scope: Scope,
-    /// Whether it decides.
-    pub mode: Mode,
-    /// Name and kind as a number: where its counters are filed in memory.
+    /// Name and kind as a number: where the counters are filed in memory.
     pub id: LimitId,
-    /// By which key it counts.
-    pub by: KeyTemplate,
-    /// N and P as written.
-    pub rate: Rate,
     /// The algorithm with its numbers.
     pub rule: Rule,
-    /// What one request takes, unless it says otherwise.
-    pub cost: Cost,
-    /// Where a request says what it takes, if it may.
-    pub price: Option<Price>,
-    /// Where a response says what its request has cost, if it may.
-    pub meter: Option<Meter>,
-    /// What charges its counters beyond that; made when it is first asked for.
-    overdraft: OnceLock<Option<Arc<Limit>>>,
-    /// Does it grant what is left when it cannot grant all?
+    /// Whether what is left is granted where not all can be.
     pub partial: bool,
-    /// The same as it is asked beside limits of other slots; made when it is first asked for.
-    with_history: OnceLock<Option<Arc<Limit>>>,
-    /// Does its counters' state say what must be known for charges to come back or to be settled (`history`)?
-    history: bool,
-    /// Does it charge a repeated request once?
+    /// How a repeated charge is told.
     pub dedupe: Option<Dedupe>,
-    /// Which requests it does not hold for, if any.
-    pub exempt: Option<Arc<Exemption>>,
-    /// When a charge goes back.
-    pub refund_on: RefundCondition,
-    /// What it does while the store is away, if not what the file says for all.
-    pub on_down: Option<OnDown>,
-    /// Whether gateways may take several permits at once.
-    pub leasing: LeaseSetting,
-    /// On which terms; made when they are first asked for.
-    terms: lease::Made,
-    /// What it says to clients.
-    pub answers: ResponsePolicy,
-    /// The same limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
-    pub tiers: Vec<Tier>,
-    /// The group whose numbers these are, if it is such a one.
-    pub group: Option<Arc<str>>,
-    /// Where it stands in the file: its first byte. Of limits that are as tight as each other the first is named.
-    pub place: usize,
-    /// Under which tag of a cluster its counters live together with those of others, if not by their own keys.
-    pub with: Option<Arc<str>>,
-    /// The scripts' parameters at that cost, where they are the same at all times.
+    /// Whether a state says what must be known for charges to come back or to be settled (`history`).
+    history: bool,
+    /// The scripts' parameters at the policy's cost, where they do not change with time.
     pub block: wire::Block,
+    variants: Variants,
+}
+
+/// What the counter is charged for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChargeKind {
+    /// Requests, as the policy says.
+    Request,
+    /// Requests that other limits may refuse after this one has been charged.
+    Revocable,
+    /// What a request has cost beyond its estimate.
+    Overdraft,
+    /// Permits for requests to come.
+    Permits,
+}
+
+/// The counter as it is charged for something else; each variant is made when it is first asked for.
+#[derive(Debug, Default)]
+struct Variants {
+    revocable: OnceLock<Option<Arc<Limit>>>,
+    overdraft: OnceLock<Option<Arc<Limit>>>,
+    lease: OnceLock<Option<LeaseTerms>>,
+}
+
+impl Deref for Limit {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.policy
+    }
 }
 
 impl Limit {
-    /// Puts a limit together; everything that follows from the numbers is computed here, once.
+    /// The limit of `policy` with `rule`. Everything that follows from them is computed here, once.
     #[must_use]
-    pub fn new(name: Arc<str>, by: KeyTemplate, rate: Rate, rule: Rule, cost: Cost) -> Self {
-        let kind = rule.kind();
-        let id = LimitId::of(&name, kind, Scope::Cluster);
-        let block = wire::block(&rule, cost);
-        Self {
-            shown: Arc::clone(&name),
-            policy: Arc::clone(&name),
-            name,
-            window: None,
+    pub fn new(policy: Policy, rule: Rule) -> Self {
+        let kind = policy.kind(&rule);
+        let rule = rule.with_room_for_debt(&policy);
+        Self::charged_for(ChargeKind::Request, Arc::new(policy), kind, rule)
+    }
+
+    /// The limit with something in its policy changed.
+    #[must_use]
+    pub fn edited(&self, edit: impl FnOnce(&mut Policy)) -> Self {
+        let mut policy = Policy::clone(&self.policy);
+        edit(&mut policy);
+        Self::new(policy, self.rule.clone())
+    }
+
+    /// The counter of this kind, charged by `rule` for something else.
+    fn variant(&self, charge: ChargeKind, rule: Rule) -> Arc<Self> {
+        let policy = Arc::clone(&self.policy);
+        Arc::new(Self::charged_for(charge, policy, self.kind, rule))
+    }
+
+    fn charged_for(charge: ChargeKind, policy: Arc<Policy>, kind: RuleKind, rule: Rule) -> Self {
+        use ChargeKind::{Overdraft, Permits, Revocable};
+        let mut limit = Self {
+            shown: policy.shown(),
+            client_name: policy.client_name(),
             kind,
-            scope: Scope::Cluster,
-            mode: Mode::Enforce,
-            id,
-            by,
-            rate,
+            id: policy.id(kind),
+            partial: policy.partial || matches!(charge, Overdraft | Permits),
+            dedupe: match charge {
+                Overdraft => Some(settlement::once()),
+                _ => policy.dedupe.clone(),
+            },
+            history: rule.is_open_bucket() && (policy.may_correct() || charge == Revocable),
+            block: wire::Block::new(),
+            variants: Variants::default(),
+            policy,
             rule,
-            cost,
-            price: None,
-            meter: None,
-            overdraft: OnceLock::new(),
-            with_history: OnceLock::new(),
-            partial: false,
-            history: false,
-            dedupe: None,
-            exempt: None,
-            refund_on: RefundCondition::default(),
-            on_down: None,
-            leasing: LeaseSetting::default(),
-            terms: lease::Made::default(),
-            answers: ResponsePolicy::default(),
-            tiers: Vec::new(),
-            group: None,
-            place: 0,
-            with: None,
-            block,
-        }
-    }
-
-    /// The same with a cost that requests say.
-    #[must_use]
-    pub fn priced(self, price: Price) -> Self {
-        Self {
-            price: Some(price),
-            ..self
-        }
-    }
-
-    /// The same, counted by all gateways together or by each.
-    #[must_use]
-    pub fn counted_by(self, scope: Scope) -> Self {
-        Self { scope, ..self }.identified()
-    }
-
-    /// The same, with its counters under a tag that others may share.
-    #[must_use]
-    pub fn counted_with(self, tag: Arc<str>) -> Self {
-        let with = Some(tag);
-        Self { with, ..self }.identified()
-    }
-
-    /// The same, deciding or only counted beside those that do.
-    #[must_use]
-    pub fn in_mode(self, mode: Mode) -> Self {
-        let shown = match mode {
-            Mode::Candidate => format!("{}:candidate", self.name).into(),
-            Mode::Enforce | Mode::Shadow => Arc::clone(&self.name),
         };
-        Self {
-            mode,
-            shown,
-            ..self
-        }
-        .identified()
+        limit.block = limit.block_of(limit.cost, Timestamp::default());
+        limit
     }
 
-    /// Its name in logs and reports: `per-key`, or `per-key:candidate` where that is meant.
+    /// The name in logs and reports: `per-key`, or `per-key:candidate` where that is meant.
     #[must_use]
     pub fn shown(&self) -> &Arc<str> {
         &self.shown
     }
 
-    /// Gives it the counters that are its own: a shadow's are those of the limit that it is or will be.
-    pub(super) fn identified(mut self) -> Self {
-        let id = LimitId::of(&self.name, self.kind, self.scope);
-        let id = match &self.with {
-            Some(tag) => id.of_tag(tag),
-            None => id,
-        };
-        let id = match &self.group {
-            Some(group) => id.of_group(group),
-            None => id,
-        };
-        self.id = match self.mode {
-            Mode::Candidate => id.of_candidate(),
-            Mode::Enforce | Mode::Shadow => id,
-        };
-        self
-    }
-
-    /// Is it another rate of the same limit, charged with it or not at all?
+    /// The name that clients know: several rates of one limit have different ones.
     #[must_use]
-    pub fn is_rate_beside(&self, other: &Self) -> bool {
-        self.window.is_some() && self.name == other.name && self.mode == other.mode
-    }
-
-    /// May its charge come back, or be settled?
-    #[must_use]
-    pub fn may_correct(&self) -> bool {
-        self.refund_on.ever() || self.meter.is_some()
+    pub fn policy_name(&self) -> &Arc<str> {
+        &self.client_name
     }
 
     /// Does admitting mean that the request waits in a queue?
@@ -243,16 +176,7 @@ impl Limit {
         self.mode.decides() && self.rule.queues()
     }
 
-    /// The same, charging a repeated request once.
-    #[must_use]
-    pub fn charging_once(self, dedupe: Dedupe) -> Self {
-        Self {
-            dedupe: Some(dedupe),
-            ..self
-        }
-    }
-
-    /// How many months of the calendar its window has, if any.
+    /// How many months of the calendar the window has, if any.
     #[must_use]
     pub fn months(&self) -> Option<u32> {
         match self.kind {

@@ -3,7 +3,8 @@
 use super::bucket;
 use super::rate::{Interval, MAX_SPAN, Span};
 use super::{
-    BucketState, Change, History, HistoryMark, Limit, Mark, Refund, Rule, State, Ticket, lease,
+    BucketState, Change, ChargeKind, History, HistoryMark, Limit, Mark, Refund, Rule, State,
+    Ticket, lease,
 };
 use crate::clock::Timestamp;
 use std::sync::Arc;
@@ -14,22 +15,9 @@ impl Limit {
     /// and a place in a queue comes back in its order.
     #[must_use]
     pub fn with_history(&self) -> Option<&Arc<Self>> {
-        let made = self.with_history.get_or_init(|| {
-            if !self.rule.is_open_bucket() || self.history {
-                return None;
-            }
-            let mut made = Self {
-                window: self.window.clone(),
-                cost: self.cost,
-                partial: self.partial,
-                dedupe: self.dedupe.clone(),
-                refund_on: self.refund_on,
-                leasing: self.leasing,
-                history: true,
-                ..self.alike(self.rule.clone())
-            };
-            made.block = made.block_of(self.cost, Timestamp::default());
-            Some(Arc::new(made))
+        let made = self.variants.revocable.get_or_init(|| {
+            let is_needed = self.rule.is_open_bucket() && !self.history;
+            is_needed.then(|| self.variant(ChargeKind::Revocable, self.rule.clone()))
         });
         made.as_ref()
     }
@@ -38,13 +26,13 @@ impl Limit {
     /// the state.
     #[must_use]
     pub fn with_history_if_asked(&self) -> Option<&Arc<Self>> {
-        self.with_history.get()?.as_ref()
+        self.variants.revocable.get()?.as_ref()
     }
 
     /// Has anybody in this process asked about it beside limits of other slots?
     #[must_use]
     pub fn is_asked_with_history(&self) -> bool {
-        self.with_history.get().is_some()
+        self.variants.revocable.get().is_some()
     }
 
     /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on. Only requests
@@ -77,7 +65,7 @@ impl Limit {
                 back: MAX_SPAN,
                 cost: ticket.cost,
             },
-            Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) => return ticket,
+            Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) | Mark::Repeat => return ticket,
         };
         Ticket {
             mark: Mark::History(mark),

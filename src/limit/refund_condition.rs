@@ -1,7 +1,6 @@
 //! After what a limit gives its charges back.
 
-use super::{Limit, Rule};
-use crate::clock::Timestamp;
+use super::Rule;
 
 /// When a limit gives back what a request was charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,20 +16,6 @@ impl RefundCondition {
     #[must_use]
     pub const fn ever(self) -> bool {
         self.errors || self.cancels
-    }
-}
-
-impl Limit {
-    /// The same, giving charges back. The state of a bucket says then what must be known for all of a charge to come
-    /// back, whichever requests were charged after it (`history`); a place in a queue comes back in its order.
-    #[must_use]
-    pub fn giving_back(mut self, refund_on: RefundCondition) -> Self {
-        self.refund_on = refund_on;
-        if refund_on.ever() && self.rule.is_open_bucket() && !self.history {
-            self.history = true;
-            self.block = self.block_of(self.cost, Timestamp::default());
-        }
-        self
     }
 }
 

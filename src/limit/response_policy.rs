@@ -39,12 +39,6 @@ impl Default for ResponsePolicy {
 }
 
 impl Limit {
-    /// The same, telling clients this.
-    #[must_use]
-    pub fn telling(self, answers: ResponsePolicy) -> Self {
-        Self { answers, ..self }.named()
-    }
-
     /// Appends the key of a preflight that is free of it: on a counter of its own, by the limit's numbers. What is in flight is
     /// what it is, and counted with all else, where the preflight says whose it is.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
@@ -52,44 +46,5 @@ impl Limit {
         if !is_told {
             self.by.write_preflight(caller, out);
         }
-    }
-
-    /// Its name on the wire.
-    #[must_use]
-    pub fn public_name(&self) -> &Arc<str> {
-        self.answers.public_name.as_ref().unwrap_or(&self.name)
-    }
-
-    /// Its policy's name in fields and bodies: that on the wire, and for one of several rates `NAME:TIME`, which no limit
-    /// can be called. It stays when the number changes.
-    #[must_use]
-    pub fn policy_name(&self) -> &Arc<str> {
-        &self.policy
-    }
-
-    /// The same as one of a list of rates, where each has counters of its own.
-    #[must_use]
-    pub fn listed(self, window: &str) -> Self {
-        let kind = self.kind.over(self.rate.period.get());
-        let window = Some(window.into());
-        Self {
-            window,
-            kind,
-            ..self
-        }
-        .identified()
-        .named()
-    }
-
-    fn named(mut self) -> Self {
-        let name = Arc::clone(self.public_name());
-        self.policy = match &self.window {
-            None => name,
-            Some(window) => {
-                let time = window.split_once('/').map_or(&**window, |(_, time)| time);
-                format!("{name}:{time}").into()
-            }
-        };
-        self
     }
 }

@@ -7,12 +7,11 @@
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
 use super::leaky_bucket::LeakyBucket;
-use super::rate::{Cost, Rate, Span};
+use super::rate::{Cost, Interval, Span};
 use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
-use super::{ClockWindow, Limit, Rule};
-use crate::clock::Timestamp;
-use crate::key::{IdField, KeyTemplate, Meter, MissingKey, Sameness};
+use super::{ChargeKind, ClockWindow, Limit, Policy, Rule};
+use crate::key::{IdField, Sameness};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -20,61 +19,25 @@ use std::sync::Arc;
 const REMEMBERED: u64 = 150_000_000;
 
 impl Limit {
-    /// The same with a cost that responses say; its own is charged until then.
-    #[must_use]
-    pub fn metered(mut self, meter: Meter) -> Self {
-        let room = debt(self.rule.most(), self.cost, meter.max);
-        self.rule = self.rule.with_debt_ceiling(self.rate, room);
-        self.meter = Some(meter);
-        self.history = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
-        self.block = self.block_of(self.cost, Timestamp::default());
-        self
-    }
-
     /// What charges the counters of this limit beyond what it admits: all that fits below the debt ceiling.
     #[must_use]
     pub fn overdraft(&self) -> Option<&Arc<Self>> {
         self.meter.as_ref()?;
-        let made = self.overdraft.get_or_init(|| {
+        let made = self.variants.overdraft.get_or_init(|| {
             let rule = self.rule.without_bound()?;
-            // A charge that had no answer is made again by the same id.
-            let once = Dedupe {
-                field: IdField(HeaderName::from_static("tollgate-charge")),
-                ttl: REMEMBERED,
-                repeats: u32::MAX,
-                of: Sameness::Path,
-            };
-            let mut made = Self {
-                partial: true,
-                dedupe: Some(once),
-                ..self.alike(rule)
-            };
-            made.block = made.block_of(Cost::ONE, Timestamp::default());
-            Some(Arc::new(made))
+            Some(self.variant(ChargeKind::Overdraft, rule))
         });
         made.as_ref()
     }
+}
 
-    /// Another rule of the same counters, for the gateway's own use: no client sees it, and no request is counted by it.
-    pub(super) fn alike(&self, rule: Rule) -> Self {
-        let by = KeyTemplate {
-            parts: Vec::new(),
-            missing: MissingKey::Shared,
-            unknown: None,
-        };
-        Self {
-            shown: Arc::clone(&self.shown),
-            kind: self.kind,
-            scope: self.scope,
-            mode: self.mode,
-            id: self.id,
-            history: self.history,
-            on_down: self.on_down,
-            group: self.group.clone(),
-            with: self.with.clone(),
-            answers: self.answers.clone(),
-            ..Self::new(Arc::clone(&self.name), by, self.rate, rule, Cost::ONE)
-        }
+/// How an overdraft's charge is told that had no answer and is made again: by its id.
+pub(super) fn once() -> Dedupe {
+    Dedupe {
+        field: IdField(HeaderName::from_static("tollgate-charge")),
+        ttl: REMEMBERED,
+        repeats: u32::MAX,
+        of: Sameness::Path,
     }
 }
 
@@ -87,20 +50,15 @@ fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
 }
 
 impl Rule {
-    /// Can what was charged be settled?
-    #[must_use]
-    pub fn can_settle(&self) -> bool {
-        match self {
-            Self::SlidingLog(_) | Self::Concurrency(_) => false,
-            rule => !rule.queues(),
-        }
-    }
-
-    /// The same with room for a debt of so many units, or as many as can be computed with exactly.
-    #[must_use]
-    fn with_debt_ceiling(self, rate: Rate, debt: u64) -> Self {
-        let debt_ceiling = |most: u64, one: super::rate::Interval| {
-            let units = most.saturating_add(debt).min(rate.most_units()).max(most);
+    /// The rule with room for the debt that responses may cause, or for as much as can be computed with exactly.
+    pub(super) fn with_room_for_debt(self, policy: &Policy) -> Self {
+        let Some(meter) = &policy.meter else {
+            return self;
+        };
+        let debt = debt(self.most(), policy.cost, meter.max);
+        let most_units = policy.rate.most_units();
+        let debt_ceiling = |most: u64, one: Interval| {
+            let units = most.saturating_add(debt).min(most_units).max(most);
             one.times(units)
         };
         match self {

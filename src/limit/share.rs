@@ -9,7 +9,7 @@ use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Interval, Span};
 use super::token_bucket::TokenBucket;
 use super::verdict::{Measurement, Verdict};
-use super::{Limit, Rule};
+use super::{ChargeKind, Limit, Rule};
 use crate::clock::Timestamp;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -62,10 +62,7 @@ impl Limit {
                     debt_ceiling,
                     ..*rule
                 };
-                Arc::new(Self {
-                    partial: self.partial,
-                    ..self.alike(Rule::LeakyBucket(rule))
-                })
+                self.variant(ChargeKind::Overdraft, Rule::LeakyBucket(rule))
             }
             _ => Arc::clone(self),
         }

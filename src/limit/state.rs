@@ -340,6 +340,8 @@ pub enum Mark {
     Instant(u64),
     /// The number of the first slot that it took.
     Slot(u64),
+    /// Nowhere but in the record of its id: it went free, as a repeat.
+    Repeat,
 }
 
 impl Mark {
@@ -348,7 +350,7 @@ impl Mark {
     pub fn order(self) -> (u64, u32) {
         match self {
             Self::Bucket(was) | Self::History(HistoryMark { was, .. }) => (was.at, was.part),
-            Self::Window { .. } | Self::Instant(_) | Self::Slot(_) => (0, 0),
+            Self::Window { .. } | Self::Instant(_) | Self::Slot(_) | Self::Repeat => (0, 0),
         }
     }
 }

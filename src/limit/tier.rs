@@ -7,7 +7,7 @@ use crate::key::{Caller, Doubt, Group, KeyPart, Memberships};
 use std::sync::Arc;
 
 /// What holds for a group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tier {
     /// Whose members it is for.
     pub group: Arc<Group>,
@@ -16,22 +16,6 @@ pub struct Tier {
 }
 
 impl Limit {
-    /// The same as the tier of a group.
-    #[must_use]
-    pub fn for_group(self, group: &Group) -> Self {
-        Self {
-            group: Some(Arc::clone(&group.name)),
-            ..self
-        }
-        .identified()
-    }
-
-    /// The same with tiers, given in the order of the groups.
-    #[must_use]
-    pub fn tiered(self, tiers: Vec<Tier>) -> Self {
-        Self { tiers, ..self }
-    }
-
     /// Is `other` this limit, or one of its tiers?
     #[must_use]
     pub fn is(self: &Arc<Self>, other: &Arc<Self>) -> bool {

@@ -70,7 +70,9 @@ pub async fn accept(
             Err(error) => {
                 dispatcher.no_descriptor();
                 if let Some(more) = NOT_ACCEPTED.pass() {
-                    tracing::warn!("cannot accept connections: {error}{more}");
+                    tracing::warn!(
+                        "the system gives no new connection: {error}; where open files are short, raise `ulimit -n`{more}"
+                    );
                 }
                 tokio::time::sleep(EXHAUSTED).await;
             }

@@ -2,7 +2,7 @@
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// Connections the system queues before we take them.
 const BACKLOG: i32 = 4096;
@@ -40,4 +40,15 @@ pub fn bind(address: SocketAddr) -> io::Result<BoundSocket> {
     }
     socket.bind(&address.into())?;
     Ok(BoundSocket(socket))
+}
+
+/// The address by which a listener is reached from this machine: one on every address is reached on the loopback one.
+#[must_use]
+pub fn reachable(listener: SocketAddr) -> SocketAddr {
+    let port = listener.port();
+    match listener {
+        bound if !bound.ip().is_unspecified() => bound,
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+    }
 }

@@ -4,7 +4,6 @@ mod http1;
 mod http2;
 
 use super::connection_register::{ClientWait, Registration};
-use super::drain::WorkerDrain;
 use super::h2_frames::PREFACE;
 use super::handler::Handler;
 use super::socket::Stream;
@@ -24,7 +23,6 @@ struct Session<'a, A> {
     peer: Rc<Peer>,
     handler: Rc<A>,
     settings: &'a ListenSettings,
-    drain: WorkerDrain,
 }
 
 enum Protocol {
@@ -45,27 +43,23 @@ pub async fn serve<A: Handler>(
     peer: Peer,
     handler: Rc<A>,
     settings: &ListenSettings,
-    drain: WorkerDrain,
 ) {
-    let mut draining = drain.listen();
     let beginning = tokio::select! {
         biased;
         () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => return,
         beginning = timeout(settings.first_byte, sniff(&mut stream, settings.head(), &peer.registration)) => beginning,
         // No request has come on it yet.
-        () = poll_fn(|cx| draining.poll_begun(cx)) => return,
+        () = poll_fn(|_| peer.registration.poll_draining()) => return,
     };
     let Ok(Some(Beginning { protocol, since })) = beginning else {
         return;
     };
-    drop(draining);
     peer.registration.set_busy();
     let session = Session {
         stream,
         peer: Rc::new(peer),
         handler,
         settings,
-        drain,
     };
     match protocol {
         Protocol::Http1 => http1::serve(session, since).await,

@@ -1,11 +1,11 @@
-//! The register of one worker's connections: which of them wait for their client, for what, and in which order they are
-//! evicted to make room for new ones.
+//! The register of one worker's connections: which of them wait for their client, for what, in which order they are
+//! evicted to make room for new ones, and how they are woken when the gateway drains.
 //!
 //! The connections stand in rings, so that a request that begins or ends moves its connection by a few writes to the worker's
 //! own memory. Of a register the control thread sees the time of the first connection in each ring.
 
 use crate::client::Client;
-use crate::clock;
+use crate::shutdown::Drain;
 use crate::telemetry::metrics::Eviction;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -85,9 +85,9 @@ impl EvictionBoard {
         })
     }
 
-    /// The connection that would be evicted first.
-    pub(super) fn first(&self) -> Option<(EvictionRank, ClientWait)> {
-        let now = self.micros(clock::now());
+    /// The connection that would be evicted first at `now`.
+    pub(super) fn first(&self, now: Instant) -> Option<(EvictionRank, ClientWait)> {
+        let now = self.micros(now);
         let waiting = ClientWait::ALL.into_iter().filter_map(|waiting| {
             let since = self.firsts[waiting as usize].load(Ordering::Relaxed);
             (since != NEVER).then(|| ((waiting.rank(since, now), since), waiting))
@@ -113,6 +113,10 @@ pub struct ConnectionRegister(Rc<RegisterState>);
 struct RegisterState {
     table: RefCell<ConnectionTable>,
     board: Arc<EvictionBoard>,
+    drain: Drain,
+    /// Draining has begun, as the worker knows. Asking `drain` at every wake of every connection would be a lock shared
+    /// between workers.
+    is_draining: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -196,11 +200,24 @@ impl Ring {
 }
 
 impl ConnectionRegister {
-    pub(super) fn new(board: Arc<EvictionBoard>) -> Self {
+    pub(super) fn new(board: Arc<EvictionBoard>, drain: Drain) -> Self {
         Self(Rc::new(RegisterState {
             table: RefCell::default(),
             board,
+            is_draining: Cell::new(drain.deadline().is_some()),
+            drain,
         }))
+    }
+
+    /// Wakes every connection when draining begins. To be spawned once on the worker's runtime.
+    pub async fn wake_for_drain(self) {
+        self.0.drain.begun().await;
+        self.0.is_draining.set(true);
+        for entry in &mut self.0.table.borrow_mut().entries {
+            if let Some(waker) = entry.waker.take() {
+                waker.wake();
+            }
+        }
     }
 
     /// Enters a connection, which waits for nothing yet.
@@ -215,8 +232,8 @@ impl ConnectionRegister {
     }
 
     /// Evicts the first connection of all that wait. Returns what it waited for.
-    pub(super) fn evict_first(&self) -> Option<ClientWait> {
-        let (_, waiting) = self.0.board.first()?;
+    pub(super) fn evict_first(&self, now: Instant) -> Option<ClientWait> {
+        let (_, waiting) = self.0.board.first(now)?;
         let first = self.0.table.borrow().rings[waiting as usize].first;
         self.evict(first)
     }
@@ -248,7 +265,7 @@ impl ConnectionRegister {
 
     /// Moves a connection to another ring, or to none.
     fn move_to(&self, at: u32, waiting: Option<(ClientWait, Instant)>) {
-        let RegisterState { table, board } = &*self.0;
+        let RegisterState { table, board, .. } = &*self.0;
         let table = &mut *table.borrow_mut();
         if let Some(left) = table.leave(at) {
             board.post(left, table.since(left));
@@ -387,6 +404,20 @@ impl Registration {
     /// Does the connection wait for its client?
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get().is_some()
+    }
+
+    /// Ready once draining has begun. The task that polls [`Self::poll_evicted`] is woken then.
+    pub(super) fn poll_draining(&self) -> Poll<()> {
+        if self.register.0.is_draining.get() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Has draining begun, even if the worker has not been woken for it yet?
+    pub(super) fn is_draining(&self) -> bool {
+        self.register.0.drain.deadline().is_some()
     }
 
     /// Ready when the connection is to make room.

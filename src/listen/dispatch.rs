@@ -8,6 +8,7 @@
 use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
 use crate::client::Client;
 use crate::clock;
+use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
 use std::collections::HashMap;
@@ -37,16 +38,10 @@ pub struct DealtConnection {
     pub from: SocketAddr,
     /// Counts the connection as open until dropped.
     pub open: OpenGuard,
-    placement: Placement,
-}
-
-/// Where a new connection is to find room.
-#[derive(Debug, Clone, Copy)]
-enum Placement {
-    /// There is room.
-    Free,
-    /// In the place of an evicted connection. So many workers have been tried.
-    Evicting(EvictionScope, usize),
+    /// Which connections may be evicted for it; nothing where there is room.
+    evicts: Option<EvictionScope>,
+    /// Workers that have been tried for that.
+    tried: usize,
 }
 
 /// Which connections may be evicted for a new one.
@@ -163,8 +158,8 @@ impl Dispatcher {
 
     /// The register of a worker, made on its thread.
     #[must_use]
-    pub fn register(&self, worker: usize) -> ConnectionRegister {
-        ConnectionRegister::new(Arc::clone(&self.workers[worker].board))
+    pub fn register(&self, worker: usize, drain: Drain) -> ConnectionRegister {
+        ConnectionRegister::new(Arc::clone(&self.workers[worker].board), drain)
     }
 
     /// Connections that are open.
@@ -190,16 +185,14 @@ impl Dispatcher {
         let client = Client::of(from.ip());
         let of_client = self.count_of(client, open);
         let held = of_client.load(Ordering::Relaxed);
-        let placement = if !trusted && held >= self.bounds.of_client(open) {
-            Placement::Evicting(EvictionScope::Client, 0)
-        } else if open >= self.bounds.most {
-            Placement::Evicting(EvictionScope::All, 0)
+        let evicts = if !trusted && held >= self.bounds.of_client(open) {
+            Some(EvictionScope::Client)
         } else {
-            Placement::Free
+            (open >= self.bounds.most).then_some(EvictionScope::All)
         };
-        let worker = match placement {
-            Placement::Evicting(EvictionScope::All, _) => self.first_to_evict(),
-            Placement::Free | Placement::Evicting(EvictionScope::Client, _) => self.emptiest(),
+        let worker = match evicts {
+            Some(EvictionScope::All) => self.first_to_evict(),
+            Some(EvictionScope::Client) | None => self.emptiest(),
         };
         let Some(worker) = worker else {
             self.reject(EvictionScope::All, from);
@@ -209,7 +202,8 @@ impl Dispatcher {
             tcp,
             from,
             open: OpenGuard::new(&worker.open, of_client),
-            placement,
+            evicts,
+            tried: 0,
         };
         let dealt = worker.connections.send(accepted).await;
         dealt.map_err(|_| NoWorkers)
@@ -224,11 +218,14 @@ impl Dispatcher {
         worker: usize,
         register: &ConnectionRegister,
     ) -> Option<DealtConnection> {
-        let Placement::Evicting(scope, tried) = accepted.placement else {
+        let Some(scope) = accepted.evicts else {
             return Some(accepted);
         };
         let evicted = match scope {
-            EvictionScope::All => register.evict_first().map(ClientWait::metric),
+            EvictionScope::All => {
+                let evicted = register.evict_first(clock::now());
+                evicted.map(ClientWait::metric)
+            }
             EvictionScope::Client => {
                 let evicted = register.evict_of_client(Client::of(accepted.from.ip()));
                 evicted.map(|_| Eviction::Own)
@@ -245,10 +242,10 @@ impl Dispatcher {
             EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
         };
         let from = accepted.from;
-        let next = next.filter(|_| tried + 1 < self.workers.len());
+        accepted.tried += 1;
+        let next = next.filter(|_| accepted.tried < self.workers.len());
         let passed_on = next.is_some_and(|next| {
             accepted.open.move_to(&next.open);
-            accepted.placement = Placement::Evicting(scope, tried + 1);
             next.connections.try_send(accepted).is_ok()
         });
         if !passed_on {
@@ -272,8 +269,9 @@ impl Dispatcher {
 
     /// The worker of the connection that is evicted before all others.
     fn first_to_evict(&self) -> Option<&WorkerQueue> {
+        let now = clock::now();
         let firsts = self.workers.iter().filter_map(|worker| {
-            let (rank, _) = worker.board.first()?;
+            let (rank, _) = worker.board.first(now)?;
             Some((rank, worker))
         });
         let first = firsts.min_by_key(|(rank, _): &(EvictionRank, _)| *rank);
@@ -292,52 +290,42 @@ impl Dispatcher {
     fn reject(&self, scope: EvictionScope, from: SocketAddr) {
         static FULL: Throttle = Throttle::every(LOG_EVERY);
         static PER_CLIENT: Throttle = Throttle::every(LOG_EVERY);
-        let most = self.bounds.most;
-        match scope {
-            EvictionScope::All => {
-                self.metrics.rejected(Rejection::Full);
-                if let Some(more) = FULL.pass() {
-                    tracing::warn!(
-                        "all {most} connections have a request under way: a new one was closed; raise `max_connections`, and `ulimit -n` where that bounds it{more}"
-                    );
-                }
-            }
-            EvictionScope::Client => {
-                self.metrics.rejected(Rejection::PerClient);
-                if let Some(more) = PER_CLIENT.pass() {
-                    let of_client = self.bounds.of_client(most);
-                    tracing::warn!(
-                        "{} has {of_client} connections, as many as one client may (`max_connections_per_client`), and none is idle: a new one was closed{more}",
-                        from.ip().to_canonical()
-                    );
-                }
-            }
+        let (reason, throttle) = match scope {
+            EvictionScope::All => (Rejection::Full, &FULL),
+            EvictionScope::Client => (Rejection::PerClient, &PER_CLIENT),
+        };
+        self.metrics.rejected(reason);
+        if let Some(more) = throttle.pass() {
+            let bound = self.reached_bound(scope, from);
+            tracing::warn!("{bound}, and none waits for its client: a new one was closed{more}");
         }
     }
 
     fn log_eviction(&self, what: Eviction, from: SocketAddr) {
-        static IDLE: Throttle = Throttle::every(LOG_EVERY);
-        static SILENT: Throttle = Throttle::every(LOG_EVERY);
-        static HALF_HEAD: Throttle = Throttle::every(LOG_EVERY);
-        static OWN: Throttle = Throttle::every(LOG_EVERY);
-        let (throttle, evicted) = match what {
-            Eviction::Idle => (&IDLE, "the one that was idle longest"),
-            Eviction::Silent => (&SILENT, "one that had sent nothing"),
-            Eviction::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
-            Eviction::Own => (&OWN, "an idle one of its own"),
+        static THROTTLES: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
+        let (scope, evicted) = match what {
+            Eviction::Idle => (EvictionScope::All, "the one that was idle longest"),
+            Eviction::Silent => (EvictionScope::All, "one that had sent nothing"),
+            Eviction::HalfHead => (EvictionScope::All, "one that had sent half a head"),
+            Eviction::Own => (EvictionScope::Client, "an idle one of its own"),
         };
-        let Some(more) = throttle.pass() else {
-            return;
-        };
-        match what {
-            Eviction::Own => tracing::info!(
-                "{} has {} connections, as many as one client may (`max_connections_per_client`): {evicted} made room for a new one{more}",
-                from.ip().to_canonical(),
-                self.bounds.of_client(self.bounds.most)
+        if let Some(more) = THROTTLES[what as usize].pass() {
+            let bound = self.reached_bound(scope, from);
+            tracing::info!("{bound}: {evicted} made room for a new one{more}");
+        }
+    }
+
+    /// The bound that leaves no room for a connection from `from`, and the key that raises it.
+    fn reached_bound(&self, scope: EvictionScope, from: SocketAddr) -> String {
+        let most = self.bounds.most;
+        match scope {
+            EvictionScope::All => format!(
+                "all {most} connections are taken (raise `max_connections`, and `ulimit -n` where that bounds it)"
             ),
-            _ => tracing::info!(
-                "all {} connections (`max_connections`) are taken: {evicted} made room for a new one{more}",
-                self.bounds.most
+            EvictionScope::Client => format!(
+                "{} has {} connections, as many as one client may (`max_connections_per_client`)",
+                from.ip().to_canonical(),
+                self.bounds.of_client(most)
             ),
         }
     }

@@ -23,8 +23,8 @@ pub enum FramingFault {
     TooLarge,
 }
 
-/// The position in the bytes of one connection.
-#[derive(Debug)]
+/// The position in the bytes of one connection, which begins at its start.
+#[derive(Debug, Default)]
 pub(super) struct FramingTracker {
     at: FramingState,
     head: HeadFields,
@@ -40,9 +40,10 @@ pub(super) struct FramingTracker {
     seen: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum FramingState {
     /// Before a head.
+    #[default]
     Before,
     /// In its first line.
     First,
@@ -71,19 +72,6 @@ struct HeadFields {
 }
 
 impl FramingTracker {
-    /// At the start of a connection.
-    pub(super) fn new() -> Self {
-        Self {
-            at: FramingState::Before,
-            head: HeadFields::default(),
-            ended: 0,
-            fault: None,
-            line: Vec::new(),
-            cut: Vec::new(),
-            seen: 0,
-        }
-    }
-
     /// The fault of the head that ended as the `nth`, counted from 1.
     pub(super) fn fault(&self, nth: u64) -> Option<FramingFault> {
         let (head, fault) = self.fault?;

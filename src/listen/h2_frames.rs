@@ -16,7 +16,7 @@ pub(super) const ANSWER: u64 = 17;
 const LEAST: u64 = FRONT as u64 + 1;
 
 /// The position in the bytes of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FrameTracker {
     /// Bytes of the present frame, or of the preface, that are passed over.
     left: u32,
@@ -50,13 +50,7 @@ impl FrameTracker {
     pub(super) fn new() -> Self {
         Self {
             left: PREFACE.len() as u32,
-            front: [0; FRONT],
-            have: 0,
-            in_head: false,
-            ends: false,
-            stream: 0,
-            traffic: ControlTraffic::default(),
-            others: 0,
+            ..Self::default()
         }
     }
 

@@ -7,7 +7,6 @@ mod chunk_framing;
 pub mod connection;
 pub mod connection_register;
 pub mod dispatch;
-pub mod drain;
 mod framing;
 mod h2_flood;
 mod h2_frames;
@@ -55,30 +54,25 @@ pub struct Peer {
     _metric: Connected,
 }
 
-/// What counts a connection as long as it is open.
-#[derive(Debug)]
-pub struct ConnectionGuards {
-    /// For dispatch and for draining.
-    pub open: OpenGuard,
-    /// For evictions.
-    pub registration: Registration,
-    /// For the metrics.
-    pub metric: Connected,
-}
-
 impl Peer {
-    /// The peer of a connection that has come from `address` by `stream`.
+    /// The peer of a connection that has come from `address` by `stream`. What counts the connection lives as long.
     #[must_use]
-    pub fn new(address: SocketAddr, stream: &Stream, guards: ConnectionGuards) -> Self {
+    pub fn new(
+        address: SocketAddr,
+        stream: &Stream,
+        registration: Registration,
+        open: OpenGuard,
+        metric: Connected,
+    ) -> Self {
         Self {
             address: SocketAddr::new(address.ip().to_canonical(), address.port()),
             scheme: stream.scheme(),
             watch: stream.watch(),
             forwarded_fields: RefCell::default(),
-            registration: guards.registration,
+            registration,
             timer: RefCell::default(),
-            _open: guards.open,
-            _metric: guards.metric,
+            _open: open,
+            _metric: metric,
         }
     }
 
@@ -141,6 +135,12 @@ pub struct ListenSettings {
 }
 
 impl ListenSettings {
+    /// The scheme of the requests that its listeners take.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        Scheme::Http
+    }
+
     /// How slow a client may be while the client alone is waited for.
     #[must_use]
     pub fn rate_bound(&self) -> RateBound {

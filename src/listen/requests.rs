@@ -2,7 +2,6 @@
 //! counts those under way.
 
 use super::Peer;
-use super::drain::WorkerDrain;
 use super::handler::Handler;
 use super::socket::SocketProbe;
 use crate::clock;
@@ -23,7 +22,6 @@ pub(super) struct H1Service<A> {
     pub(super) handler: Rc<A>,
     pub(super) peer: Rc<Peer>,
     pub(super) open: Rc<OpenRequests>,
-    pub(super) drain: WorkerDrain,
     pub(super) probe: SocketProbe,
 }
 
@@ -117,11 +115,11 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         }
         let upgrading = request.extensions().get::<OnUpgrade>().is_some();
         let upgrading = upgrading.then(|| self.probe.clone());
-        let drain = self.drain.clone();
+        let client = Rc::clone(&peer);
         // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
         Box::pin(async move {
             let mut response = handler.answer(request, peer).await;
-            if fault.is_some() || is_last(&drain, response.status()) {
+            if fault.is_some() || is_last(&client, response.status()) {
                 let fields = response.headers_mut();
                 fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -136,6 +134,6 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
 }
 
 /// Is it a refusal for the draining that has just begun? hyper learns of that later and would promise to go on.
-fn is_last(drain: &WorkerDrain, status: StatusCode) -> bool {
-    status == StatusCode::SERVICE_UNAVAILABLE && drain.token().deadline().is_some()
+fn is_last(client: &Peer, status: StatusCode) -> bool {
+    status == StatusCode::SERVICE_UNAVAILABLE && client.registration.is_draining()
 }

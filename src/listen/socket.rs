@@ -133,7 +133,7 @@ impl Stream {
 
     /// Follows the heads of HTTP/1.1 from here on.
     pub(super) fn track_http1(&self) -> SocketProbe {
-        self.track(ProtocolTracker::Http1(FramingTracker::new()))
+        self.track(ProtocolTracker::Http1(FramingTracker::default()))
     }
 
     /// Follows the frames of HTTP/2 from here on.

@@ -1,9 +1,11 @@
 //! A response's body towards the client: the exchange rides on it, and ends with it.
 
-use super::body_failure::{BodyError, is_malformed};
+use super::body_failure::BodyError;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::response_body::UpstreamBody;
 use crate::listen::handler::ResponseBody;
+use crate::telemetry::metrics::Failure;
+use crate::upstream::failure;
 use bytes::Bytes;
 use http::Version;
 use http_body::{Frame, SizeHint};
@@ -117,12 +119,7 @@ impl http_body::Body for Body {
                     this.complete();
                 }
             }
-            Some(Err(BodyError::ClientGone)) => this.end(ExchangeEnd::ClientGone),
-            Some(Err(BodyError::Idle(_))) => this.end(ExchangeEnd::UpstreamStalled),
-            Some(Err(BodyError::Lost(error))) if is_malformed(error) => {
-                this.end(ExchangeEnd::UpstreamMalformed);
-            }
-            Some(Err(_)) => this.end(ExchangeEnd::UpstreamFailed),
+            Some(Err(error)) => this.end(ending(error)),
             None => this.complete(),
         }
         Poll::Ready(frame)
@@ -142,6 +139,15 @@ impl http_body::Body for Body {
             }
             BodySource::Upstream(download) => download.size_hint(),
         }
+    }
+}
+
+/// How the exchange ends whose answer breaks so.
+fn ending(error: &BodyError) -> ExchangeEnd {
+    match error {
+        BodyError::Idle => ExchangeEnd::Upstream(Failure::Timeout),
+        BodyError::ClientGone => ExchangeEnd::ClientGone,
+        BodyError::Lost(error) => ExchangeEnd::Upstream(failure::of_connection(error)),
     }
 }
 

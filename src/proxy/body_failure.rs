@@ -1,13 +1,13 @@
 //! How bodies break, on either side.
 
-use std::time::Duration;
+use crate::upstream::failure;
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// Nothing came for too long, or too little.
-    #[error("nothing came for {0:?}, or too little")]
-    Idle(Duration),
+    #[error("nothing came for too long, or too little")]
+    Idle,
     /// No client is left to read it.
     #[error("the client is gone")]
     ClientGone,
@@ -27,24 +27,11 @@ pub enum UploadFailure {
     Malformed,
 }
 
-/// What hyper's error on a request's body comes from: it tells by the kind of an I/O error beneath.
+/// What hyper's error on a request's body comes from.
 pub(super) fn broken_by(error: &hyper::Error) -> UploadFailure {
-    use std::io::ErrorKind::{InvalidData, InvalidInput};
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return match error.kind() {
-                InvalidData | InvalidInput => UploadFailure::Malformed,
-                _ => UploadFailure::ClientGone,
-            };
-        }
-        cause = error.source();
+    if failure::is_misframed(error) {
+        UploadFailure::Malformed
+    } else {
+        UploadFailure::ClientGone
     }
-    UploadFailure::ClientGone
-}
-
-/// Is it not a failure of the connection, but something that is no HTTP?
-#[must_use]
-pub(super) fn is_malformed(error: &hyper::Error) -> bool {
-    error.is_parse() || broken_by(error) == UploadFailure::Malformed
 }

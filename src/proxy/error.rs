@@ -1,6 +1,6 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body_failure::{UploadFailure, is_malformed};
+use super::body_failure::UploadFailure;
 use super::request::BadRequest;
 use crate::admission::RefusalCause;
 use crate::limit::Limit;
@@ -8,9 +8,9 @@ use crate::limit::verdict::Wait;
 use crate::listen::FramingFault;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::ConnectError;
+use crate::upstream::failure::UpstreamError;
 use http::StatusCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// When to come back where no limit says so, in microseconds.
 pub const LATER: u64 = 1_000_000;
@@ -48,21 +48,9 @@ pub enum ProxyError {
     /// The client's body is not framed as HTTP frames bodies (RFC 9112, section 7.1).
     #[error("the request's body is malformed")]
     BodyMalformed,
-    /// No server of the upstream could be reached.
-    #[error("no connection to the upstream")]
-    Connect(#[source] ConnectError),
-    /// The connection ended before an answer, or the answer was not HTTP.
-    #[error("the upstream's answer failed")]
-    Upstream(#[source] hyper::Error),
-    /// No answer in time.
-    #[error("no answer from the upstream within {0:?}")]
-    UpstreamTimeout(Duration),
-    /// The upstream's answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
-    #[error("the upstream's answer has a transfer coding that nobody asked for")]
-    UnaskedCoding,
-    /// The upstream switched protocols without having been asked to.
-    #[error("the upstream switched protocols unasked")]
-    UnaskedUpgrade,
+    /// The upstream fails it.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
 }
 
 impl ProxyError {
@@ -79,12 +67,10 @@ impl ProxyError {
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
             Self::BodyMalformed => StatusCode::BAD_REQUEST,
-            Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
-                StatusCode::GATEWAY_TIMEOUT
-            }
-            Self::Connect(_) | Self::Upstream(_) | Self::UnaskedCoding | Self::UnaskedUpgrade => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Upstream(
+                UpstreamError::Connect(ConnectError::Timeout { .. }) | UpstreamError::Timeout(_),
+            ) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -124,11 +110,7 @@ impl ProxyError {
             Self::Draining => Reason::Draining,
             Self::ClientGone => Reason::ClientGone,
             Self::BodyStopped => Reason::ClientTimeout,
-            Self::Connect(_) => Reason::ConnectFailed,
-            Self::Upstream(error) if is_malformed(error) => Reason::UpstreamInvalid,
-            Self::UnaskedCoding | Self::UnaskedUpgrade => Reason::UpstreamInvalid,
-            Self::Upstream(_) => Reason::UpstreamReset,
-            Self::UpstreamTimeout(_) => Reason::UpstreamTimeout,
+            Self::Upstream(error) => Reason::from(error.failure()),
         }
     }
 

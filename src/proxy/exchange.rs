@@ -6,21 +6,21 @@ use super::Worker;
 use super::body_failure::UploadFailure;
 use super::body_prefix::BodyPrefix;
 use super::error::ProxyError;
+use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
 use super::request_body::{self, RequestBody, Upload};
 use super::request_id::X_REQUEST_ID;
-use super::reservation::Reservation;
+use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
 use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
-use crate::client::Scheme;
 use crate::clock::{self, Timestamp};
 use crate::key::Content;
 use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
-use crate::telemetry::metrics::{AnswerSource, InFlight};
+use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
 use crate::upstream::pool::Pool;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
@@ -35,12 +35,8 @@ use tokio::time::Instant;
 pub enum ExchangeEnd {
     /// The last byte was handed on.
     Complete,
-    /// The upstream broke off in the middle.
-    UpstreamFailed,
-    /// The upstream sent something in the middle that is no HTTP.
-    UpstreamMalformed,
-    /// The upstream sent nothing for too long.
-    UpstreamStalled,
+    /// The upstream failed in the middle.
+    Upstream(Failure),
     /// The client left before the end.
     ClientGone,
     /// The client took nothing of it for too long.
@@ -72,9 +68,7 @@ pub struct Exchange {
     /// Its host, once it is known to be valid.
     pub host: Option<HeaderValue>,
     /// The far end of its connection.
-    pub peer: IpAddr,
-    /// The scheme of its connection.
-    pub scheme: Scheme,
+    pub peer: ConnectionPeer,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
     route: Option<usize>,
@@ -102,7 +96,7 @@ pub struct Exchange {
     /// Empty, with room.
     spare: Option<HeaderMap>,
     /// What its limits have charged, and may give back.
-    pub(super) reservation: Option<Rc<Reservation>>,
+    pub(super) reservation: Option<Rc<Reservations>>,
     _in_flight: InFlight,
 }
 
@@ -150,8 +144,10 @@ impl Exchange {
             },
             id: request_id::of(request.headers(), trusted, began),
             host: None,
-            peer: address,
-            scheme: peer.scheme,
+            peer: ConnectionPeer {
+                address,
+                scheme: peer.scheme,
+            },
             client: local.snapshot.trust.client(address, request.headers()),
             local,
             route: None,
@@ -202,7 +198,7 @@ impl Exchange {
         &mut self,
         plan: Plan,
         admission: Admission,
-        reservation: Option<Rc<Reservation>>,
+        reservation: Option<Rc<Reservations>>,
     ) {
         if admission.has_repeat() {
             self.reason = Reason::Repeat;
@@ -386,7 +382,7 @@ impl Exchange {
         if !decided.is_whole() {
             return fields::stamp_known(fields, style, &limits, decided);
         }
-        let prepared = &self.local.route(route, &self.worker.metrics).policy;
+        let prepared = &self.local.route(route).policy;
         if self.plan.is_whole(service) {
             fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());
         } else {

@@ -3,6 +3,7 @@
 //! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
+use super::hop;
 use super::request::{Target, is_host};
 use crate::client::Scheme;
 use crate::key::address::{AddressText, read_address};
@@ -31,16 +32,32 @@ pub struct Origin<'a> {
     pub peer: IpAddr,
     /// The client, as [`Trust::client`] finds it.
     pub client: IpAddr,
-    /// Is the peer's word believed ([`Trust::believes`])?
-    pub trusted: bool,
-    /// The field of a trusted peer that is believed alone ([`Trust::leading`]): the other one is a stranger's.
-    pub leading: Option<Field>,
-    /// The fields that give the scheme and the host ([`Trust::speaks`]).
-    pub speaks: OriginFields,
+    /// The fields that are believed of the peer, if any are ([`Trust::believes`]).
+    pub believed: Option<BelievedFields>,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme that the client has used, as far as the peer is believed.
     pub scheme: Scheme,
+}
+
+/// Which fields of a trusted peer are believed.
+#[derive(Debug, Clone, Copy)]
+pub struct BelievedFields {
+    /// The one that is believed alone ([`Trust::leading`]): the other one is a stranger's.
+    pub leading: Option<Field>,
+    /// Those that give the scheme and the host ([`Trust::speaks`]).
+    pub speaks: OriginFields,
+}
+
+impl BelievedFields {
+    /// Those of the peer at `address`; nothing where the peer is not trusted.
+    #[must_use]
+    pub fn of(trust: &Trust, address: IpAddr, fields: &HeaderMap) -> Option<Self> {
+        trust.believes(address).then(|| Self {
+            leading: trust.leading(address, fields),
+            speaks: trust.speaks(address, fields),
+        })
+    }
 }
 
 /// A field's value while it is written.
@@ -74,14 +91,14 @@ pub fn announce(
     origin: &Origin<'_>,
     introduced: &mut Option<ForwardedFields>,
 ) {
-    if origin.trusted {
-        let (scheme, host) = told(fields, origin.speaks);
-        match origin.leading {
+    if let Some(BelievedFields { leading, speaks }) = origin.believed {
+        let (scheme, host) = told(fields, speaks);
+        match leading {
             Some(Field::XForwardedFor) => drop(fields.remove(header::FORWARDED)),
             Some(Field::Forwarded) => drop(fields.remove(X_FORWARDED_FOR)),
             None => {}
         }
-        if !origin.speaks.listed {
+        if !speaks.listed {
             forget(fields);
             fields.remove(X_FORWARDED_PROTO);
         }
@@ -93,7 +110,7 @@ pub fn announce(
             None if !fields.contains_key(X_FORWARDED_HOST) => set_host(fields, origin),
             None => {}
         }
-        if !origin.speaks.forwarded && contradicts(fields) {
+        if !speaks.forwarded && contradicts(fields) {
             fields.remove(header::FORWARDED);
         }
         extend_chains(fields, origin);
@@ -108,7 +125,7 @@ pub fn announce(
 
 /// Removes everything a stranger says in the names of proxies.
 fn forget(fields: &mut HeaderMap) {
-    let of_family = |name: &&HeaderName| {
+    hop::remove_all(fields, |name| {
         // What is inserted anyway need not be removed.
         let ours = || {
             matches!(
@@ -117,14 +134,7 @@ fn forget(fields: &mut HeaderMap) {
             )
         };
         is_of_proxies(name) && !ours()
-    };
-    if !fields.keys().any(|name| of_family(&name)) {
-        return;
-    }
-    let family: SmallVec<[HeaderName; 4]> = fields.keys().filter(of_family).cloned().collect();
-    for name in family {
-        fields.remove(name);
-    }
+    });
 }
 
 /// Is it a field of proxies alone: the client, the scheme, the host, the path?
@@ -166,8 +176,8 @@ pub fn client_scheme(
     if let Some(scheme) = told(fields, speaks).0 {
         return scheme;
     }
-    match entries(fields, &X_FORWARDED_PROTO).last() {
-        Some(word) if speaks.listed => Scheme::read(word.trim_ascii()).unwrap_or(Scheme::Http),
+    match hop::tokens(fields, &X_FORWARDED_PROTO).last() {
+        Some(word) if speaks.listed => Scheme::read(word).unwrap_or(Scheme::Http),
         _ => target.scheme().unwrap_or(peer.scheme),
     }
 }
@@ -184,7 +194,7 @@ fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<Hea
 /// Does `Forwarded` tell of another scheme or host than the fields beside it?
 fn contradicts(fields: &HeaderMap) -> bool {
     let is_other = |told: Option<&[u8]>, name: HeaderName| {
-        let said = entries(fields, &name).last().map(<[u8]>::trim_ascii);
+        let said = hop::tokens(fields, &name).last();
         told.is_some_and(|told| !said.is_some_and(|said| told.eq_ignore_ascii_case(said)))
     };
     let host = told_host(fields);
@@ -266,7 +276,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         }
         (true, false) => {
             let mut chain = ValueBuffer::default();
-            for entry in entries(fields, &X_FORWARDED_FOR) {
+            for entry in hop::tokens(fields, &X_FORWARDED_FOR) {
                 chain.text(b"for=");
                 write_node(
                     &mut chain,
@@ -384,12 +394,6 @@ fn write_value(line: &mut ValueBuffer, text: &[u8]) {
     line.text(b"\"");
 }
 
-/// The members of a field over all its lines; for fields without quoted strings.
-fn entries<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = fields.get_all(name).into_iter();
-    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
-}
-
 /// Has this request passed here too often? Then it runs in a circle, and 508 ends it.
 #[must_use]
 pub fn is_loop(fields: &HeaderMap) -> bool {
@@ -397,7 +401,7 @@ pub fn is_loop(fields: &HeaderMap) -> bool {
     if !fields.keys().any(|name| *name == header::VIA) {
         return false;
     }
-    let ours = entries(fields, &header::VIA).filter(|member| {
+    let ours = hop::tokens(fields, &header::VIA).filter(|member| {
         let mut words = member
             .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty());

@@ -13,10 +13,11 @@ use std::time::Duration;
 pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     let line = RequestLine::read(head.line);
     let method = line.as_ref().map(|line| &line.method);
+    let unknown = Method::from_bytes(b"-").unwrap_or_default();
     let status = head.status.as_u16();
     worker.current().unrouted.request(
         // What cannot be read is counted as an unknown method.
-        method.unwrap_or(&unknown()),
+        method.unwrap_or(&unknown),
         status,
         AnswerSource::Gateway,
         Duration::ZERO,
@@ -32,7 +33,6 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
         client: Some(peer.address.ip()),
         peer: Some(peer.address.ip()),
         method: method.map(Method::as_str),
-        host: None,
         path: line.as_ref().map(|line| line.path),
         proto: line.as_ref().map(|line| line.version),
         status,
@@ -41,22 +41,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
             StatusCode::REQUEST_TIMEOUT => Reason::ClientTimeout,
             _ => Reason::BadRequest,
         },
-        route: None,
-        limit: None,
-        window: None,
-        would_refuse: &[],
-        charges: &[],
-        groups: &[],
-        delay: Duration::ZERO,
-        duration: Duration::ZERO,
-        upstream: None,
-        upstream_time: None,
-        bytes_in: 0,
-        bytes_out: 0,
-        user_agent: None,
-        decided_by: None,
-        retry_after: None,
-        remaining: None,
+        ..AccessRecord::default()
     });
 }
 
@@ -86,10 +71,6 @@ impl<'a> RequestLine<'a> {
             version,
         })
     }
-}
-
-fn unknown() -> Method {
-    Method::from_bytes(b"-").unwrap_or_default()
 }
 
 #[cfg(test)]

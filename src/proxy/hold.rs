@@ -3,21 +3,19 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::wait_queue::{Advance, QueuedRequest, Ticket, WaitQueues, WaitTooLong, WorkerQueues};
+use super::wait_queue::{Tickets, WaitQueues, WaitTooLong};
 use crate::client::Client;
 use crate::clock;
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
-use crate::store::{Charge, Decider};
-use std::cell::Cell;
+use crate::store::Reservation;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 /// A client that leaves is noticed within a second; a shorter hold is over before watching for it would pay.
 const WORTH_WATCHING: Duration = Duration::from_millis(300);
@@ -52,10 +50,11 @@ pub enum HoldCut {
 }
 
 impl Worker {
-    /// Waits out a leaky bucket, the body unread.
+    /// Waits out a leaky bucket, the body unread. The request is one of the held until then.
     pub(super) async fn hold(
         &self,
         places: Tickets,
+        permit: HoldPermit,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
@@ -69,7 +68,7 @@ impl Worker {
             // Or it was not to wait at all, and came behind late requests.
             counted = counted.or_else(|| exchange.counted_as_held(began));
         }
-        drop(counted);
+        drop((counted, permit));
         exchange.held_for(time);
         let used = held?;
         if let Some(reservation) = &exchange.reservation {
@@ -137,108 +136,16 @@ impl Drop for HoldPermit {
     }
 }
 
-/// The tickets of one request, given back when dropped: a request that leaves before it is forwarded frees them.
-#[derive(Debug)]
-pub struct Tickets {
-    queues: Rc<WorkerQueues>,
-    tickets: Vec<Ticket>,
-    due: Instant,
-    /// The request has gone on.
-    used: Cell<bool>,
-    /// Its place in the gateway's own count of held requests.
-    held: Option<HoldPermit>,
-}
-
-impl Tickets {
-    /// Takes a ticket for each of `places`, decided by `by`, of a request that came at `arrival` and may go on when it is `due`.
-    #[must_use]
-    pub fn new(
-        queues: &Rc<WorkerQueues>,
-        by: Decider,
-        places: Vec<Charge>,
-        arrival: Instant,
-        due: Instant,
-    ) -> Self {
-        let request = QueuedRequest {
-            arrival,
-            due,
-            of_several: places.len() > 1,
-            by,
-        };
-        let tickets = places
-            .into_iter()
-            .map(|charge| queues.join(charge, request));
-        Self {
-            tickets: tickets.collect(),
-            queues: Rc::clone(queues),
-            due,
-            used: Cell::new(false),
-            held: None,
-        }
-    }
-
-    /// Holds the gateway's own place as well.
-    #[must_use]
-    pub fn with(mut self, held: HoldPermit) -> Self {
-        self.held = Some(held);
-        self
-    }
-
-    /// Its turn has come: the request goes on, if no late one is to go before it. Returns the places that it has used up.
-    ///
-    /// # Errors
-    /// When its turn would come too late.
-    pub fn go_on(&self, now: Instant) -> Result<Advance, WaitTooLong> {
-        let turn = self.queues.go_on(&self.tickets, now)?;
-        self.used.set(matches!(turn, Advance::Now(_)));
-        Ok(turn)
-    }
-
-    /// Did its turn pass while the gateway stood still?
-    #[must_use]
-    pub fn are_put_off(&self) -> bool {
-        self.tickets.iter().any(Ticket::is_put_off)
-    }
-
-    /// Where it stands, when it has one place only. With several it stands still: its wait is the longest of theirs, and
-    /// moving up in one line would not shorten it.
-    fn alone(&self) -> Option<&Ticket> {
-        match &*self.tickets {
-            [alone] => Some(alone),
-            _ => None,
-        }
-    }
-
-    fn until(&self) -> Instant {
-        let turns = self.tickets.iter().map(Ticket::until);
-        turns.max().unwrap_or(self.due)
-    }
-
-    async fn changed(&self) {
-        match self.alone() {
-            Some(ticket) => ticket.changed().await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-impl Drop for Tickets {
-    fn drop(&mut self) {
-        if self.used.get() {
-            return;
-        }
-        for ticket in self.tickets.drain(..) {
-            self.queues.leave(&ticket);
-        }
-    }
-}
-
 /// Holds a request until its turn, its body unread. Returns the places that it has used up, which go back should it be
 /// given up before it is forwarded, as they do after others have left.
 ///
 /// # Errors
 /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.
-pub async fn hold(places: &Tickets, peer: &Peer, drain: &Drain) -> Result<Vec<Charge>, HoldCut> {
+pub async fn hold(
+    places: &Tickets,
+    peer: &Peer,
+    drain: &Drain,
+) -> Result<Vec<Reservation>, HoldCut> {
     let worth_watching = places.until().saturating_duration_since(clock::now()) > WORTH_WATCHING;
     let gone = async {
         if worth_watching {
@@ -257,8 +164,8 @@ pub async fn hold(places: &Tickets, peer: &Peer, drain: &Drain) -> Result<Vec<Ch
     let turn = async {
         loop {
             match places.go_on(clock::now())? {
-                Advance::Now(used) => return Ok(used),
-                Advance::Later => tokio::select! {
+                Some(used) => return Ok(used),
+                None => tokio::select! {
                     biased;
                     () = sleep_until(places.until()) => {}
                     () = places.changed() => {}

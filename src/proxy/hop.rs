@@ -275,6 +275,15 @@ fn strip_named(fields: &mut HeaderMap) {
     }
 }
 
+/// Removes the fields whose names are like that. Most messages have none.
+pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderName) -> bool) {
+    let names = fields.keys().filter(|name| is_like_that(name));
+    let names: SmallVec<[HeaderName; 4]> = names.cloned().collect();
+    for name in names {
+        fields.remove(name);
+    }
+}
+
 /// Connection options that name no field, or one that goes anyway.
 fn is_usual(token: &[u8]) -> bool {
     const USUAL: [&[u8]; 5] = [b"", b"keep-alive", b"close", b"upgrade", b"te"];
@@ -304,7 +313,10 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 }
 
 /// The members of a comma-separated field, over all its lines.
-fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn tokens<'a>(
+    fields: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
     let lines = fields.get_all(name).into_iter();
     let members = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     members.map(<[u8]>::trim_ascii)

@@ -6,8 +6,11 @@ use std::sync::Arc;
 /// Deeper nesting is not followed: nothing is known of what stands behind it.
 const DEEPEST: usize = 256;
 
+/// The most bytes in which a byte of a name is written: as an escape.
+const LONGEST_SPELLING: usize = 6;
+
 /// Looks for a member.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct JsonProbe {
     /// The names that lead to it, from the outermost object on.
     names: Arc<[Box<str>]>,
@@ -21,24 +24,23 @@ pub(super) struct JsonProbe {
     found: Option<u32>,
     /// It was there, and was no whole number.
     odd: bool,
-    /// The first half of a character in a name that was written as two.
-    half: Option<u32>,
+    /// The name that is read, as it is written, where it may be wanted.
+    name: Vec<u8>,
     /// Texts are lines: what a broken one leaves open ends with it.
     lines: bool,
     /// Nothing can be made of the rest of the text.
     lost: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ProbeState {
     /// A value is to come.
+    #[default]
     Value,
     /// A name is to come, or the end of the object.
     Name,
-    /// In a name: how much of it is as wanted, if it still may be.
     InName {
-        same: Option<usize>,
-        escape: Escape,
+        escaped: bool,
     },
     Colon,
     InText {
@@ -52,33 +54,13 @@ enum ProbeState {
     After,
 }
 
-/// Where in a name an escape is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Escape {
-    Out,
-    Begun,
-    /// In the digits of `\u`: so many are to come.
-    Digits {
-        left: u8,
-        value: u32,
-    },
-}
-
 impl JsonProbe {
     /// The member at the end of `names`.
     #[must_use]
     pub(super) fn at(names: &Arc<[Box<str>]>) -> Self {
         Self {
             names: Arc::clone(names),
-            open: Vec::new(),
-            on_way: 0,
-            is_next: false,
-            state: ProbeState::Value,
-            found: None,
-            odd: false,
-            half: None,
-            lines: false,
-            lost: false,
+            ..Self::default()
         }
     }
 
@@ -126,7 +108,7 @@ impl JsonProbe {
 
     fn step(&mut self, byte: u8) -> ProbeState {
         match self.state {
-            ProbeState::InName { same, escape } => self.in_name(byte, same, escape),
+            ProbeState::InName { escaped } => self.in_name(byte, escaped),
             ProbeState::InText { escaped: true } => ProbeState::InText { escaped: false },
             ProbeState::InText { escaped: false } => match byte {
                 b'"' => ProbeState::After,
@@ -157,12 +139,8 @@ impl JsonProbe {
             ProbeState::Value => self.value(byte),
             ProbeState::Name => match byte {
                 b'"' => {
-                    let is_on_way = self.open.len() == self.on_way;
-                    self.half = None;
-                    ProbeState::InName {
-                        same: is_on_way.then_some(0),
-                        escape: Escape::Out,
-                    }
+                    self.name.clear();
+                    ProbeState::InName { escaped: false }
                 }
                 _ => self.after(byte),
             },
@@ -171,65 +149,25 @@ impl JsonProbe {
         }
     }
 
-    fn in_name(&mut self, byte: u8, same: Option<usize>, escape: Escape) -> ProbeState {
-        let stays = |escape| ProbeState::InName { same, escape };
-        let code = match (escape, byte) {
-            (Escape::Out, b'"') => {
-                let wanted = self.names.get(self.on_way.saturating_sub(1));
-                self.is_next = self.half.is_none() && same == wanted.map(|name| name.len());
-                return ProbeState::Colon;
-            }
-            (Escape::Out, b'\\') => return stays(Escape::Begun),
-            (Escape::Out, byte) => return self.named(same, &[byte]),
-            (Escape::Begun, b'u') => return stays(Escape::Digits { left: 4, value: 0 }),
-            (Escape::Begun, byte) => u32::from(match byte {
-                b'b' => 8,
-                b'f' => 12,
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                other => other,
-            }),
-            (Escape::Digits { left, value }, byte) => {
-                let Some(digit) = char::from(byte).to_digit(16) else {
-                    return self.named(None, &[]);
-                };
-                let value = value * 16 + digit;
-                if left > 1 {
-                    let left = left - 1;
-                    return stays(Escape::Digits { left, value });
-                }
-                value
-            }
-        };
-        // Characters beyond the first 65536 are written as two.
-        let code = match (self.half.take(), code) {
-            (None, 0xD800..=0xDBFF) => {
-                self.half = Some(code);
-                return stays(Escape::Out);
-            }
-            (Some(half), 0xDC00..=0xDFFF) => 0x10000 + (half - 0xD800) * 0x400 + (code - 0xDC00),
-            (Some(_), _) => return self.named(None, &[]),
-            (None, code) => code,
-        };
-        let mut buffer = [0; 4];
-        match char::from_u32(code) {
-            Some(character) => self.named(same, character.encode_utf8(&mut buffer).as_bytes()),
-            None => self.named(None, &[]),
+    fn in_name(&mut self, byte: u8, escaped: bool) -> ProbeState {
+        let wanted = self.wanted();
+        if byte == b'"' && !escaped {
+            self.is_next = wanted.is_some_and(|wanted| is_spelling(&self.name, wanted));
+            return ProbeState::Colon;
+        }
+        if wanted.is_some_and(|wanted| self.name.len() <= wanted.len() * LONGEST_SPELLING) {
+            self.name.push(byte);
+        }
+        ProbeState::InName {
+            escaped: byte == b'\\' && !escaped,
         }
     }
 
-    /// So much more of a name, as it is.
-    fn named(&mut self, same: Option<usize>, bytes: &[u8]) -> ProbeState {
-        let wanted = self.names.get(self.on_way.saturating_sub(1));
-        let same = same.filter(|_| self.half.take().is_none()).and_then(|at| {
-            let rest = wanted?.as_bytes().get(at..)?;
-            rest.starts_with(bytes).then_some(at + bytes.len())
-        });
-        ProbeState::InName {
-            same,
-            escape: Escape::Out,
-        }
+    /// The name that leads on from the innermost open container, if that is on the way.
+    fn wanted(&self) -> Option<&str> {
+        let is_on_way = self.open.len() == self.on_way;
+        let wanted = self.names.get(self.on_way.checked_sub(1)?);
+        wanted.filter(|_| is_on_way).map(|name| &**name)
     }
 
     fn value(&mut self, byte: u8) -> ProbeState {
@@ -282,6 +220,15 @@ impl JsonProbe {
             }
         }
     }
+}
+
+/// Is this what stands between the quotes of a text that says `wanted`?
+fn is_spelling(written: &[u8], wanted: &str) -> bool {
+    if !written.contains(&b'\\') {
+        return written == wanted.as_bytes();
+    }
+    let quoted = [b"\"", written, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).is_ok_and(|read| read == wanted)
 }
 
 /// Looks for a member in each event of a stream of them; the last that has it counts.

@@ -3,9 +3,10 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::hold::Tickets;
+use super::hold::HoldPermit;
 use super::request::Target;
-use super::reservation::Reservation;
+use super::reservation::Reservations;
+use super::wait_queue::Tickets;
 use crate::admission::destination::Destination;
 use crate::admission::{self, Admission, Plan};
 use crate::client::Client;
@@ -26,7 +27,7 @@ impl Worker {
         target: &Target,
         parts: &Parts,
         exchange: &mut Exchange,
-    ) -> Result<Option<Tickets>, ProxyError> {
+    ) -> Result<Option<(Tickets, HoldPermit)>, ProxyError> {
         let local = Rc::clone(&exchange.local);
         let Some(service) = exchange.service() else {
             return Ok(None);
@@ -46,12 +47,11 @@ impl Worker {
         };
         let asked = clock::now();
         let mut charges = admission.open_charges(&plan, service, self.queues.exist());
-        let (by, delay) = (admission.by, admission.delay(&plan, service));
-        if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places, by)
-        {
+        let delay = admission.delay(&plan, service);
+        if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places) {
             charges.leave_queues();
         }
-        let reservation = Reservation::keep(&self.store, by, &mut charges);
+        let reservation = Reservations::keep(&self.store, &mut charges);
         exchange.decided(plan, admission, reservation);
         let delay = delay?;
         if delay == 0 && charges.places.is_empty() {
@@ -61,11 +61,11 @@ impl Worker {
             exchange.delayed(delay);
         }
         let due = asked + Duration::from_micros(delay);
-        let tickets = Tickets::new(&self.queues, by, charges.places, asked, due);
+        let tickets = Tickets::new(&self.queues, charges.places, asked, due);
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the tickets gives the places back.
         let held = self.holds.enter(Client::of(exchange.client), caps);
-        Ok(Some(tickets.with(held.ok_or(ProxyError::TooManyHeld)?)))
+        Ok(Some((tickets, held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
     /// The limits of a request with their keys. Where its token would have to be verified for some of them, and others are

@@ -21,7 +21,7 @@ pub mod request_id;
 mod reservation;
 mod response_body;
 mod response_cost;
-mod route_request;
+pub mod route_request;
 pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
@@ -46,16 +46,17 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
 use error::ProxyError;
 use exchange::Exchange;
-use forwarded::{ConnectionPeer, Hops};
+use forwarded::Hops;
 use hop::Switch;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use request::{BadRequest, Target};
 use request_body::{RequestBody, Upload};
@@ -223,10 +224,10 @@ impl Worker {
             if exchange.wants_prefix() {
                 Box::pin(self.read_ahead(&mut incoming, &parts.headers, exchange)).await?;
             }
-            if let Some(places) = self.admit(&target, &parts, exchange).await? {
-                self.hold(places, peer, exchange).await?;
+            if let Some((places, permit)) = self.admit(&target, &parts, exchange).await? {
+                self.hold(places, permit, peer, exchange).await?;
             }
-            // Said last: it counts on the limits that can be asked, and waits where they make it.
+            // Checked last: it counts on the limits that can be asked, and waits where they make it.
             exchange.lacks_nothing()?;
             Ok(promise)
         };
@@ -256,10 +257,10 @@ impl Worker {
             &parts.method,
             &parts.uri,
             parts.version,
-            exchange.scheme,
+            exchange.peer.scheme,
             &parts.headers,
         )?;
-        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer);
+        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
         stripped_fields::tidy(&mut parts.headers, &believed);
         hop::drop_named(&mut parts.headers)?;
         exchange.host = target.authority().cloned();
@@ -283,10 +284,7 @@ impl Worker {
         let coming = RouteRequest {
             parts,
             target,
-            peer: ConnectionPeer {
-                address: exchange.peer,
-                scheme: exchange.scheme,
-            },
+            peer: exchange.peer,
             trust: &exchange.local.snapshot.trust,
         };
         let route = table
@@ -340,7 +338,7 @@ impl Worker {
             // It has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        let balancer = local.balancer(upstream, &self.pools, &self.metrics);
+        let balancer = local.balancer(upstream, &self.pools);
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
@@ -350,12 +348,13 @@ impl Worker {
         let prefix = exchange.prefix.take();
         let (body, upload) = RequestBody::new(prefix, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
+        let mut request = head.map(|()| body);
+        let is_bodiless = request.body().is_end_stream();
+        hop::frame_request(request.headers_mut(), is_bodiless);
 
         let (started, tried) = (clock::now(), Cell::new(0));
         let call = UpstreamCall {
-            head,
-            body,
-            upload: upload.as_deref(),
+            request,
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
@@ -367,9 +366,11 @@ impl Worker {
         };
         let sending = pin!(upstream_call::send(balancer, call));
         let sent = upstream_call::within(sending, started, allowed, peer).await;
-        let mut answer = sent.inspect_err(|error| {
-            upstream_call::count_failure(&balancer.metrics, error);
+        let mut answer = sent.map_err(|error| {
+            let error = upstream_call::blame(error, upload.as_deref());
+            upstream_call::count_failure(&balancer.metrics, &error);
             exchange.unanswered(&balancer.at(tried.get()).pool);
+            error
         })?;
         let now = clock::now();
         answer.came(now);
@@ -391,7 +392,9 @@ impl Worker {
     ) -> Result<Reply, ProxyError> {
         let (status, fields) = (answer.response.status(), answer.response.headers());
         match (hop::switch(down.is_some(), status, fields), down) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+                Err(UpstreamError::UnaskedUpgrade.into())
+            }
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(status, fields, &answer.pool, took);
                 Ok(Reply::Tunnel(upgrade::prepare(answer, down)))

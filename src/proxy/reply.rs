@@ -50,18 +50,18 @@ pub struct ProblemDetails<'a, 'l> {
 /// where the file asks for it.
 #[must_use]
 pub fn to(
-    told: &ProblemDetails<'_, '_>,
+    details: &ProblemDetails<'_, '_>,
     looks: &ErrorFormats,
     preferred: ReplyFormat,
     spare: HeaderMap,
 ) -> Response<Bytes> {
-    let body = match told.error {
+    let body = match details.error {
         ProxyError::Refused(RefusalCause::Limited { limit, .. }) => looks.of_refusal(&limit.name),
         _ => &looks.everywhere,
     };
-    let (kind, text) = format::written(told, body, preferred);
+    let (kind, text) = format::written(details, body, preferred);
     let mut response = Response::new(Bytes::from(text));
-    *response.status_mut() = told.error.status();
+    *response.status_mut() = details.error.status();
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
@@ -70,11 +70,11 @@ pub fn to(
     if *body == ErrorBody::ByAccept {
         fields.insert(header::VARY, HeaderValue::from_name(header::ACCEPT));
     }
-    if let Some(wait) = told.wait {
+    if let Some(wait) = details.wait {
         fields::retry_after(fields, wait);
     }
-    if told.error.status() == StatusCode::UNAUTHORIZED
-        && let Some(Ok(value)) = challenge(told.error).map(HeaderValue::try_from)
+    if details.error.status() == StatusCode::UNAUTHORIZED
+        && let Some(Ok(value)) = challenge(details.error).map(HeaderValue::try_from)
     {
         // RFC 9110, section 15.5.2: a 401 names a way in.
         fields.insert(header::WWW_AUTHENTICATE, value);
@@ -96,18 +96,18 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
 
 /// The answer in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
-pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
+pub fn grpc(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
     fields.insert(header::CONTENT_TYPE, GRPC);
     fields.insert(header::CACHE_CONTROL, NO_STORE);
-    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(told.error)));
-    if let Ok(message) = HeaderValue::try_from(problem::detail(told)) {
+    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(details.error)));
+    if let Ok(message) = HeaderValue::try_from(problem::detail(details)) {
         fields.insert(GRPC_MESSAGE, message);
     }
-    if let Some(wait) = told.wait {
+    if let Some(wait) = details.wait {
         fields::retry_after(fields, wait);
     }
     response

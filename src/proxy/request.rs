@@ -9,7 +9,6 @@ use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
-use std::fmt;
 use std::net::Ipv6Addr;
 
 /// Longest URI that is read, in bytes; beyond it 414 (RFC 9110 section 4.1 asks for at least 8,000).
@@ -29,47 +28,66 @@ pub struct Target {
 }
 
 /// Why a request is answered without being looked at further.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `Host` (RFC 9112 section 3.2).
+    #[error("the request names no host")]
     MissingHost,
     /// More than one `Host`.
+    #[error("the request has more than one Host field")]
     ManyHosts,
     /// Not `host[:port]`.
+    #[error("the host is not a name or address with an optional port")]
     BadHost,
     /// `:authority` and `Host` name different hosts (RFC 9113 section 8.3.1).
+    #[error("the :authority and the Host field differ")]
     HostsDisagree,
     /// A scheme other than `http`, or `https` in HTTP/1.1, where it has no business on a clear connection (RFC 9110
     /// section 7.4).
+    #[error("only http is served here")]
     ForeignScheme,
     /// `user@host` (RFC 9110 section 4.2.4).
+    #[error("the URI has user information")]
     UserInfo,
     /// `host:port` as the target of something else than CONNECT (RFC 9112 section 3.2.3).
+    #[error("the target is neither a path nor a URI")]
     AuthorityForm,
     /// `*` for something else than OPTIONS (RFC 9112 section 3.2.4).
+    #[error("the target * is for OPTIONS only")]
     Asterisk,
     /// The gateway tunnels nothing, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
+    #[error("CONNECT is not implemented")]
     Connect,
     /// Longer than [`LONGEST_URI`].
+    #[error("the URI is too long")]
     UriTooLong,
     /// A transfer coding that is not `chunked` (RFC 9112 section 6.1 asks for 501).
+    #[error("chunked is the only transfer coding implemented")]
     UnknownCoding,
     /// `chunked` twice, or beside nothing, or in HTTP/1.0 (RFC 9112 sections 6.1 and 7).
+    #[error("Transfer-Encoding must be chunked, once")]
     BadCoding,
     /// No decimal number, or several that differ (RFC 9112 section 6.3).
+    #[error("Content-Length is not one number")]
     BadLength,
     /// Both framings at once: the smuggler's tool (RFC 9112 section 11.2).
+    #[error("Content-Length and Transfer-Encoding exclude each other")]
     LengthAndCoding,
     /// `#` in the target (RFC 9112 section 3.2.1).
+    #[error("the target has a fragment")]
     Fragment,
     /// More fields, or longer ones, than are read.
+    #[error("the request's fields are too large")]
     HeadTooLarge,
     /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
+    #[error("HTTP/2 has no connection fields")]
     ConnectionField,
     /// More names in `Connection` than are looked for.
+    #[error("Connection names more than 100 fields")]
     ManyConnectionNames,
     /// The path.
-    Path(BadPath),
+    #[error(transparent)]
+    Path(#[from] BadPath),
 }
 
 impl BadRequest {
@@ -82,46 +100,6 @@ impl BadRequest {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         }
-    }
-
-    /// The reason in words.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::MissingHost => "the request names no host",
-            Self::ManyHosts => "the request has more than one Host field",
-            Self::BadHost => "the host is not a name or address with an optional port",
-            Self::HostsDisagree => "the :authority and the Host field differ",
-            Self::ForeignScheme => "only http is served here",
-            Self::UserInfo => "the URI has user information",
-            Self::AuthorityForm => "the target is neither a path nor a URI",
-            Self::Asterisk => "the target * is for OPTIONS only",
-            Self::Connect => "CONNECT is not implemented",
-            Self::UriTooLong => "the URI is too long",
-            Self::UnknownCoding => "chunked is the only transfer coding implemented",
-            Self::BadCoding => "Transfer-Encoding must be chunked, once",
-            Self::BadLength => "Content-Length is not one number",
-            Self::LengthAndCoding => "Content-Length and Transfer-Encoding exclude each other",
-            Self::Fragment => "the target has a fragment",
-            Self::HeadTooLarge => "the request's fields are too large",
-            Self::ConnectionField => "HTTP/2 has no connection fields",
-            Self::ManyConnectionNames => "Connection names more than 100 fields",
-            Self::Path(bad) => bad.reason(),
-        }
-    }
-}
-
-impl fmt::Display for BadRequest {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for BadRequest {}
-
-impl From<BadPath> for BadRequest {
-    fn from(bad: BadPath) -> Self {
-        Self::Path(bad)
     }
 }
 

@@ -46,7 +46,6 @@ pub struct UploadBody {
     beginning: Option<Box<BodyPrefix>>,
     incoming: Incoming,
     pace: RateTimer,
-    allowed: RateBound,
     upload: Rc<Upload>,
 }
 
@@ -66,7 +65,6 @@ impl RequestBody {
             beginning,
             incoming,
             pace: RateTimer::new(allowed),
-            allowed,
             upload: Rc::clone(&upload),
         };
         (Self::Stream(Box::new(sending)), Some(upload))
@@ -139,7 +137,7 @@ impl UploadBody {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.pace.poll_late(cx));
             self.upload.broken.set(Some(UploadFailure::Stopped));
-            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed.idle))));
+            return Poll::Ready(Some(Err(BodyError::Idle)));
         };
         let length = match &frame {
             Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),

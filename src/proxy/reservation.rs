@@ -1,15 +1,15 @@
 //! What an admitted request has taken and may not keep: slots, which are free again at its end, and charges that its end
 //! refunds or its response settles.
 //!
-//! A reservation ends once: committed as it is, committed at the cost that the response names, or cancelled. A dropped one
-//! is cancelled as far as nothing was forwarded.
+//! A reservation ends once: committed as it is, settled at the cost that the response names, or refunded. A dropped one is
+//! refunded as far as nothing was forwarded.
 
 use super::error::ProxyError;
 use super::response_cost::{self, BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
 use crate::key::{MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
-use crate::store::{Charge, Decider, Store};
+use crate::store::{Amendment, Decider, Reservation, Store};
 use crate::telemetry::metrics::CostReport;
 use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
@@ -21,13 +21,12 @@ use tokio::time::sleep;
 
 /// What one request has taken and may not keep.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(super) struct Reservations {
     store: Store,
-    by: Decider,
     /// Free again when the request ends.
     slots: RefCell<Option<Slots>>,
     /// Not final yet.
-    charges: RefCell<Vec<Charge>>,
+    charges: RefCell<Vec<Reservation>>,
     /// The upstream may have seen the request.
     forwarded: Cell<bool>,
     /// Something of the answer's body has passed.
@@ -40,27 +39,28 @@ pub(super) struct Reservation {
 /// Slots of limits on what is in flight.
 #[derive(Debug)]
 struct Slots {
-    charges: Rc<[Charge]>,
+    charges: Rc<[Reservation]>,
     /// Renews the slots in Redis. In this process no slot lapses, and nothing is renewed.
     renewal: Option<AbortHandle>,
 }
 
 impl Slots {
     /// Keeps the slots that `charges` have taken, if there are any. On a worker's own thread.
-    fn keep(store: &Store, by: Decider, charges: Vec<Charge>) -> Option<Self> {
+    fn keep(store: &Store, charges: Vec<Reservation>) -> Option<Self> {
         let rules = charges
             .iter()
             .filter_map(|charge| charge.limit.rule.holds());
         let shortest = rules.map(|rule| rule.ttl).min()?;
-        let charges: Rc<[Charge]> = charges.into();
-        let renewal = (by == Decider::Redis).then(|| {
+        let charges: Rc<[Reservation]> = charges.into();
+        let is_shared = charges.iter().any(|charge| charge.by == Decider::Redis);
+        let renewal = is_shared.then(|| {
             let (store, charges) = (store.clone(), Rc::clone(&charges));
             let pause = Duration::from_micros(shortest / 3);
             let task = tokio::task::spawn_local(async move {
                 loop {
                     sleep(pause).await;
                     for charge in &*charges {
-                        store.renew(charge, by);
+                        store.amend(charge, Amendment::Renewal);
                     }
                 }
             });
@@ -70,18 +70,17 @@ impl Slots {
     }
 }
 
-impl Reservation {
-    /// Takes the slots and what may come back out of `charges`, decided by `by`; nothing where there is neither, nor a
-    /// place in a queue, which may come back once its turn has come.
+impl Reservations {
+    /// Takes the slots and what may come back out of `charges`; nothing where there is neither, nor a place in a queue, which
+    /// may come back once its turn has come.
     #[must_use]
-    pub(super) fn keep(store: &Store, by: Decider, charges: &mut OpenCharges) -> Option<Rc<Self>> {
+    pub(super) fn keep(store: &Store, charges: &mut OpenCharges) -> Option<Rc<Self>> {
         if charges.is_empty() {
             return None;
         }
         Some(Rc::new(Self {
             store: store.clone(),
-            by,
-            slots: RefCell::new(Slots::keep(store, by, mem::take(&mut charges.slots))),
+            slots: RefCell::new(Slots::keep(store, mem::take(&mut charges.slots))),
             charges: RefCell::new(mem::take(&mut charges.refundable)),
             forwarded: Cell::new(false),
             begun: Cell::new(false),
@@ -91,7 +90,7 @@ impl Reservation {
     }
 
     /// Takes in the places in queues whose turn has come.
-    pub(super) fn keep_places(&self, places: impl IntoIterator<Item = Charge>) {
+    pub(super) fn keep_places(&self, places: impl IntoIterator<Item = Reservation>) {
         let places = places.into_iter();
         self.charges
             .borrow_mut()
@@ -107,7 +106,7 @@ impl Reservation {
             renewal.abort();
         }
         for charge in &*slots.charges {
-            self.store.refund(charge.clone(), self.by);
+            self.store.amend(charge, Amendment::Refund);
         }
     }
 
@@ -130,7 +129,7 @@ impl Reservation {
         };
         for charge in self.charges.take() {
             if end.refunds(&charge.limit) {
-                self.store.refund(charge, self.by);
+                self.store.amend(&charge, Amendment::Refund);
             } else {
                 self.settle(charge, fields);
             }
@@ -161,7 +160,7 @@ impl Reservation {
     fn end(&self, end: RequestEnd) {
         let charges = self.charges.take().into_iter();
         for charge in charges.filter(|charge| end.refunds(&charge.limit)) {
-            self.store.refund(charge, self.by);
+            self.store.amend(&charge, Amendment::Refund);
         }
     }
 
@@ -194,7 +193,7 @@ impl Reservation {
     }
 
     /// Makes a charge the true one, now or when the body has named it.
-    fn settle(&self, charge: Charge, fields: &HeaderMap) {
+    fn settle(&self, charge: Reservation, fields: &HeaderMap) {
         let Some(meter) = &charge.limit.meter else {
             return;
         };
@@ -208,9 +207,10 @@ impl Reservation {
         }
     }
 
-    fn correct(&self, charge: &Charge, told: CostReport, units: Option<u32>) {
+    fn correct(&self, charge: &Reservation, told: CostReport, units: Option<u32>) {
         if let Some(units) = units {
-            self.store.correct(charge, Cost::new(units), self.by);
+            let truth = Amendment::Settlement(Cost::new(units));
+            self.store.amend(charge, truth);
         }
         self.costs.borrow_mut().push(ResponseCost {
             limit: charge.limit.clone(),
@@ -220,7 +220,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for Reservations {
     fn drop(&mut self) {
         self.free_slots();
         if !self.forwarded.get() {
@@ -231,7 +231,7 @@ impl Drop for Reservation {
 
 /// What is charged where the client leaves before the body has named a cost; nothing where the estimate stays. A limit that
 /// names no most takes all that it holds.
-fn most(charge: &Charge) -> Option<u32> {
+fn most(charge: &Reservation) -> Option<u32> {
     let meter = charge.limit.meter.as_ref()?;
     match meter.on_leave {
         OnLeave::Estimate => None,

@@ -2,16 +2,15 @@
 
 use super::body_failure::BodyError;
 use super::request_body::RequestBody;
-use super::soft_timeout::{Expiry, SoftTimeout};
+use super::soft_timeout::SoftTimeout;
 use super::trailers;
 use crate::listen::socket::SocketWatch;
 use crate::upstream::connection::Connection;
-use crate::upstream::pool::Pool;
+use crate::upstream::endpoint::PooledConnection;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,13 +22,12 @@ pub(super) struct UpstreamBody {
     /// How it broke, while what came before is written out.
     broken: Option<BodyError>,
     patience: SoftTimeout,
-    allowed: Duration,
     /// Brings the body; goes back to its pool as soon as all of it has been read.
     connection: LentConnection,
 }
 
 /// The connection that a body comes on, and where it belongs; none when it is moved on elsewhere.
-pub(super) type LentConnection = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
+pub(super) type LentConnection = Option<PooledConnection<RequestBody>>;
 
 /// What a body begins with, if that is known with the head.
 #[derive(Debug, Default)]
@@ -84,7 +82,6 @@ impl UpstreamBody {
             first,
             broken: None,
             patience: SoftTimeout::new(allowed, client.clone()),
-            allowed,
             connection,
         })
     }
@@ -105,10 +102,7 @@ impl UpstreamBody {
         };
         release_free(&mut self.connection);
         let Poll::Ready(frame) = polled else {
-            let error = match ready!(self.patience.poll_lost(cx)) {
-                Expiry::Idle => BodyError::Idle(self.allowed),
-                Expiry::ClientGone => BodyError::ClientGone,
-            };
+            let error = ready!(self.patience.poll_lost(cx));
             return Poll::Ready(Some(Err(error)));
         };
         self.patience.resumed();

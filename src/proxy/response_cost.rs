@@ -3,7 +3,7 @@
 use super::json_probe::{EventProbe, JsonProbe};
 use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
-use crate::store::Charge;
+use crate::store::Reservation;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::CostReport;
 use http::{HeaderMap, header};
@@ -16,7 +16,7 @@ static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
 /// A body that is read as it passes, for the charge that waits for its number.
 #[derive(Debug)]
 pub(super) struct BodyMeter {
-    charge: Charge,
+    charge: Reservation,
     max: u32,
     text: BodyFormat,
 }
@@ -65,7 +65,7 @@ impl BodyMeter {
     ///
     /// # Errors
     /// The charge, when the body cannot be read: it is encoded, or neither JSON nor a stream of events.
-    pub(super) fn begin(charge: Charge, fields: &HeaderMap) -> Result<Self, Charge> {
+    pub(super) fn begin(charge: Reservation, fields: &HeaderMap) -> Result<Self, Reservation> {
         let Some(meter) = &charge.limit.meter else {
             return Err(charge);
         };
@@ -106,7 +106,7 @@ impl BodyMeter {
 
     /// The body is over: its charge, whether the body named a cost, and the number.
     #[must_use]
-    pub(super) fn end(self) -> (Charge, CostReport, Option<u32>) {
+    pub(super) fn end(self) -> (Reservation, CostReport, Option<u32>) {
         let member = match &self.text {
             BodyFormat::Json(member) => member,
             BodyFormat::EventProbe(events) => events.member(),

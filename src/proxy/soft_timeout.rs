@@ -1,5 +1,6 @@
 //! Patience with a pause in a body: until it has lasted too long, or the client has left.
 
+use super::body_failure::BodyError;
 use crate::clock;
 use crate::listen::socket::SocketWatch;
 use std::fmt;
@@ -13,15 +14,6 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// the many short pauses pay nothing.
 pub const QUICK: Duration = Duration::from_millis(500);
 
-/// Why there is no more patience.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
-    /// Nothing came for too long.
-    Idle,
-    /// The client is gone.
-    ClientGone,
-}
-
 /// Bounds the pauses of one body. Costs nothing until there is one.
 pub struct SoftTimeout {
     allowed: Duration,
@@ -33,7 +25,7 @@ pub struct SoftTimeout {
 
 impl fmt::Debug for SoftTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Patience")
+        f.debug_struct("SoftTimeout")
             .field("allowed", &self.allowed)
             .field("since", &self.since)
             .finish_non_exhaustive()
@@ -59,19 +51,19 @@ impl SoftTimeout {
     }
 
     /// There is a pause; ready when it has been too long, or the client has left.
-    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
+    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         let since = *self.since.get_or_insert_with(clock::now);
         loop {
             let mut wait = self.allowed.min(QUICK);
             if let Some(leaving) = &mut self.leaving {
                 if leaving.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Expiry::ClientGone);
+                    return Poll::Ready(BodyError::ClientGone);
                 }
                 wait = self.allowed;
             }
             ready!(self.poll_until(since + wait, cx));
             if clock::now() >= since + self.allowed {
-                return Poll::Ready(Expiry::Idle);
+                return Poll::Ready(BodyError::Idle);
             }
             let client = self.client.clone();
             self.leaving = Some(Box::pin(async move { client.gone().await }));

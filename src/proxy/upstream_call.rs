@@ -1,18 +1,18 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body_failure::is_malformed;
 use super::error::ProxyError;
 use super::hop;
 use super::request_body::{RequestBody, Upload};
-use super::reservation::Reservation;
+use super::reservation::Reservations;
 use super::response_body::BodyStart;
 use super::soft_timeout::QUICK;
-use super::upstream_request::UpstreamHead;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
-use crate::telemetry::metrics::{Failure, UpstreamMetrics};
-use crate::upstream::balance::{Balancer, PooledConnection};
+use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::balance::Balancer;
 use crate::upstream::connection::{Connection, is_repeatable};
+use crate::upstream::endpoint::PooledConnection;
+use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pool;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -29,12 +29,8 @@ const MOST_FIELDS: usize = 256;
 /// A request on its way upstream.
 #[derive(Debug)]
 pub struct UpstreamCall<'a> {
-    /// Its head.
-    pub head: UpstreamHead,
-    /// Its body.
-    pub body: RequestBody,
-    /// What becomes of the body.
-    pub upload: Option<&'a Upload>,
+    /// The request.
+    pub request: Request<RequestBody>,
     /// A descriptor for a connection, if it needs a new one.
     pub descriptor: Option<DescriptorReserve<'a>>,
     /// What it is to become.
@@ -42,7 +38,7 @@ pub struct UpstreamCall<'a> {
     /// When it sets out.
     pub at: Instant,
     /// Charges that stay once it is on its way.
-    pub(super) reservation: Option<Rc<Reservation>>,
+    pub(super) reservation: Option<Rc<Reservations>>,
     /// Where the server is noted that is tried, by its position.
     pub tried: &'a Cell<usize>,
 }
@@ -79,9 +75,10 @@ impl UpstreamAnswer {
     /// 502 where it has a transfer coding that the gateway did not ask for, or its body has broken before anything of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         if hop::is_coded(self.response.headers()) {
-            return Err(ProxyError::UnaskedCoding);
+            return Err(UpstreamError::UnaskedCoding.into());
         }
-        BodyStart::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
+        let start = BodyStart::of(self.response.body_mut(), &mut self.connection);
+        start.map_err(|error| UpstreamError::Answer(error).into())
     }
 }
 
@@ -105,7 +102,7 @@ pub async fn within<T>(
         tokio::select! {
             biased;
             outcome = exchange => outcome,
-            () = sleep_until(start + allowed) => Err(ProxyError::UpstreamTimeout(allowed)),
+            () = sleep_until(start + allowed) => Err(UpstreamError::Timeout(allowed).into()),
             () = peer.watch.gone() => Err(ProxyError::ClientGone),
         }
     })
@@ -126,9 +123,7 @@ pub async fn send(
     outgoing: UpstreamCall<'_>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let UpstreamCall {
-        head,
-        body,
-        upload,
+        request,
         descriptor,
         purpose,
         at,
@@ -154,7 +149,6 @@ pub async fn send(
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
-    let request = head.request(body);
     let repeatable = is_repeatable(&request);
     let unanswered = match connection.send(request).await {
         Ok(response) => {
@@ -174,9 +168,9 @@ pub async fn send(
         unsent => unsent,
     };
     let Some(again) = again else {
-        return Err(blame(unanswered.error, upload));
+        return Err(UpstreamError::Answer(unanswered.error).into());
     };
-    Box::pin(send_again(balancer, again, upload, tried)).await
+    Box::pin(send_again(balancer, again, tried)).await
 }
 
 /// The bodiless request that these bytes are.
@@ -197,7 +191,6 @@ fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
 async fn send_again(
     balancer: &Balancer<RequestBody>,
     request: Request<RequestBody>,
-    upload: Option<&Upload>,
     tried: &Cell<usize>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let (mut connection, pool) = connect(balancer, tried).await?;
@@ -207,13 +200,16 @@ async fn send_again(
             connection,
             pool,
         }),
-        Err(unanswered) => Err(blame(unanswered.error, upload)),
+        Err(unanswered) => Err(UpstreamError::Answer(unanswered.error).into()),
     }
 }
 
-fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
-    let broken = upload.and_then(|upload| upload.broken.get());
-    broken.map_or(ProxyError::Upstream(error), ProxyError::from)
+/// The failure of the exchange, of whose connection the client's upload may have been the end.
+pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
+    match (&error, upload.and_then(|upload| upload.broken.get())) {
+        (ProxyError::Upstream(UpstreamError::Answer(_)), Some(broken)) => broken.into(),
+        _ => error,
+    }
 }
 
 /// A new connection, or one that a server which takes no more still has.
@@ -222,17 +218,16 @@ async fn connect(
     tried: &Cell<usize>,
 ) -> Result<PooledConnection<RequestBody>, ProxyError> {
     let connected = balancer.connect(tried).await;
-    connected.map_err(|error| error.map_or(ProxyError::NoRoute, ProxyError::Connect))
+    connected.map_err(|error| {
+        error.map_or(ProxyError::NoRoute, |error| {
+            UpstreamError::Connect(error).into()
+        })
+    })
 }
 
 /// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.
 pub(super) fn count_failure(metrics: &UpstreamMetrics, error: &ProxyError) {
-    metrics.failed(match error {
-        ProxyError::Connect(_) => Failure::Connect,
-        ProxyError::UpstreamTimeout(_) => Failure::Timeout,
-        ProxyError::Upstream(error) if is_malformed(error) => Failure::Protocol,
-        ProxyError::Upstream(_) => Failure::Reset,
-        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Failure::Protocol,
-        _ => return,
-    });
+    if let ProxyError::Upstream(error) = error {
+        metrics.failed(error.failure());
+    }
 }

@@ -16,11 +16,11 @@ mod leak;
 mod queue;
 mod tickets;
 
-pub use tickets::{Advance, QueuedRequest, Ticket, WaitTooLong};
+pub use tickets::{Tickets, WaitTooLong};
 
 use crate::clock;
-use crate::limit::{LimitId, Scope};
-use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
+use crate::limit::LimitId;
+use crate::store::{Amendment, Decider, PendingRefund, RefundOutcome, Reservation, Store};
 use queue::{Position, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -136,10 +136,10 @@ impl WorkerQueues {
             quiet: Notify::new(),
         });
         let heir = Rc::downgrade(&desk);
-        store.bequeath(move |charge, ends| {
+        store.bequeath(move |charge| {
             if let Some(desk) = heir.upgrade() {
-                let name = name(&charge, Decider::Redis);
-                desk.join(&name, Position::left(clock::now() + ends, charge));
+                let until = clock::now() + charge.turn;
+                desk.join(&name(&charge), Position::left(until, charge));
             }
         });
         // Memory says at once what has become of a place.
@@ -153,71 +153,17 @@ impl WorkerQueues {
         Self { desk, task }
     }
 
-    /// Gives `request` a ticket for the place that `charge` has paid for.
-    #[must_use]
-    pub fn join(&self, charge: Charge, request: QueuedRequest) -> Ticket {
-        let (name, limit) = (name(&charge, request.by), Arc::clone(&charge.limit));
-        let (place, spot) =
-            Position::taken(request.arrival, request.due, charge, request.of_several);
-        self.desk.join(&name, place);
-        Ticket { name, spot, limit }
-    }
-
     /// Is there any line?
     #[must_use]
     pub fn exist(&self) -> bool {
         self.desk.all.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Is there a queue for any of these, decided `by` that? A request that need not wait passes it only in turn.
+    /// Is there a queue for any of these? A request that need not wait passes it only in turn.
     #[must_use]
-    pub fn is_any(&self, charges: &[Charge], by: Decider) -> bool {
-        let mut names = charges.iter().map(|charge| name(charge, by));
+    pub fn is_any(&self, charges: &[Reservation]) -> bool {
+        let mut names = charges.iter().map(name);
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
-    }
-
-    /// The turn has come of a request that stands in all of these: it goes on, unless it has to wait for those in front.
-    ///
-    /// # Errors
-    /// When that is too long.
-    pub fn go_on(&self, standing: &[Ticket], now: Instant) -> Result<Advance, WaitTooLong> {
-        if let Some(over) = standing.iter().find_map(Ticket::over) {
-            return Err(over);
-        }
-        if standing.iter().any(|one| one.until() > now) {
-            return Ok(Advance::Later);
-        }
-        let mut lines = self.desk.all.together(standing);
-        let turn = lines.turn(standing, now);
-        let mut used = Vec::new();
-        for one in standing {
-            let Some(shard) = lines.shard(&one.name) else {
-                continue;
-            };
-            let Some(line) = shard.get_mut(&one.name) else {
-                continue;
-            };
-            match turn {
-                Some(turn) if turn <= now => used.extend(line.used(&one.spot, now)),
-                Some(turn) if standing.len() > 1 => line.put_off(&one.spot, turn, now),
-                Some(_) | None => {}
-            }
-            self.desk.give_back(&one.name, line);
-            self.desk.all.forget_empty(shard, &one.name, now);
-        }
-        match standing.iter().find_map(Ticket::over) {
-            Some(over) => Err(over),
-            None if turn.is_some_and(|turn| turn > now) => Ok(Advance::Later),
-            None => Ok(Advance::Now(used)),
-        }
-    }
-
-    /// The request leaves: everyone behind takes the place in front, and the last one is given back.
-    pub fn leave(&self, standing: &Ticket) {
-        self.desk.with(&standing.name, |line| {
-            line.leave(&standing.spot, clock::now());
-            self.desk.give_back(&standing.name, line);
-        });
     }
 
     /// Tries again to give back what was kept, and forgets what has passed. To be called about once a second.
@@ -297,7 +243,7 @@ impl RefundDesk {
             }
             let (mut places, mut any) = (Vec::new(), false);
             for place in last {
-                match self.store.give_back(&place.charge, name.2) {
+                match self.store.amend(&place.charge, Amendment::Refund) {
                     RefundOutcome::Refunded => any = true,
                     RefundOutcome::Declined => line.keep(place),
                     RefundOutcome::Lost => {}
@@ -366,13 +312,8 @@ impl Drop for RefundBatch {
     }
 }
 
-/// What this gateway counts alone it counts in one place, whichever store decided the rest of the request.
-fn name(charge: &Charge, by: Decider) -> QueueKey {
-    let by = match charge.limit.scope {
-        Scope::Gateway => Decider::Memory,
-        Scope::Cluster => charge.by.unwrap_or(by),
-    };
-    (charge.limit.id, charge.key.clone(), by)
+fn name(charge: &Reservation) -> QueueKey {
+    (charge.limit.id, charge.key.clone(), charge.by)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -21,6 +21,7 @@ pub struct WorkerSnapshot {
     upstreams: Vec<OnceCell<Balancer<RequestBody>>>,
     /// Counts what matched no route.
     pub unrouted: RouteMetrics,
+    metrics: WorkerMetrics,
 }
 
 /// A route's handles.
@@ -59,6 +60,7 @@ impl WorkerSnapshot {
             routes,
             upstreams,
             unrouted: metrics.route(NO_ROUTE),
+            metrics: metrics.clone(),
         }
     }
 
@@ -70,8 +72,9 @@ impl WorkerSnapshot {
 
     /// The handles of route `index`.
     #[must_use]
-    pub fn route(&self, index: usize, metrics: &WorkerMetrics) -> &RouteHandles {
+    pub fn route(&self, index: usize) -> &RouteHandles {
         self.routes[index].get_or_init(|| {
+            let metrics = &self.metrics;
             let service = self.service(index);
             let label = service.route().unwrap_or(NO_ROUTE);
             RouteHandles {
@@ -79,7 +82,7 @@ impl WorkerSnapshot {
                 limits: service
                     .limits
                     .iter()
-                    .map(|limit| metrics.limit_in(mode(limit.mode), &limit.name, label))
+                    .map(|limit| metrics.limit(mode(limit.mode), &limit.name, label))
                     .collect(),
                 policy: fields::policy(deciding(&service.limits)),
             }
@@ -88,13 +91,8 @@ impl WorkerSnapshot {
 
     /// The endpoints of upstream `index`.
     #[must_use]
-    pub fn balancer(
-        &self,
-        index: usize,
-        pools: &Pools<RequestBody>,
-        metrics: &WorkerMetrics,
-    ) -> &Balancer<RequestBody> {
-        self.upstreams[index]
-            .get_or_init(|| Balancer::new(&self.snapshot.upstreams[index], pools, metrics))
+    pub fn balancer(&self, index: usize, pools: &Pools<RequestBody>) -> &Balancer<RequestBody> {
+        let upstream = &self.snapshot.upstreams[index];
+        self.upstreams[index].get_or_init(|| Balancer::new(upstream, pools, &self.metrics))
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Folders {
     watcher: Option<RecommendedWatcher>,
     /// With what each was when its watch began: another one may have taken its name since.
     watched: BTreeMap<PathBuf, Option<FolderIdentity>>,
-    /// Names in these folders whose change matters; the rest of a busy folder does not wake anybody.
+    /// Names in these folders whose change matters; the rest of a busy folder wakes no task.
     names: Arc<Mutex<WatchedNames>>,
     changed: Arc<Notify>,
 }
@@ -110,7 +110,7 @@ impl Folders {
             match watcher.watch(folder, RecursiveMode::NonRecursive) {
                 Ok(()) => drop(self.watched.insert(folder.clone(), is)),
                 Err(error) if folders.holds.contains(folder) => outcome = Err(error),
-                // Not everybody may read what is above.
+                // The folders above may be unreadable for this user.
                 Err(_) => {}
             }
         }

@@ -29,10 +29,10 @@ struct Watched {
 
 impl Watched {
     fn start(file: &Path) -> Self {
-        let (trigger, pulled) = trigger();
+        let trigger = Trigger::default();
         let (sender, outcomes) = mpsc::channel(64);
         let files = config::load(file).unwrap().files;
-        let watcher = Watcher::new(file.to_owned(), files, pulled);
+        let watcher = Watcher::new(file.to_owned(), files, trigger.clone());
         tokio::spawn(watcher.run(Record(sender)));
         Self { outcomes, trigger }
     }
@@ -255,10 +255,9 @@ async fn asking_for_the_same_file_changes_nothing() {
 #[tokio::test]
 async fn a_change_before_the_watch_began_is_seen() {
     let (_folder, file) = folder();
-    let (_trigger, pulled) = trigger();
     let (sender, mut outcomes) = mpsc::channel(4);
     let before = Files::with_content(&file, text("7/s").as_bytes());
-    let watcher = Watcher::new(file, before, pulled);
+    let watcher = Watcher::new(file, before, Trigger::default());
     tokio::spawn(watcher.run(Record(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())
         .await
@@ -380,12 +379,15 @@ async fn without_events_everything_is_read_from_time_to_time() {
     fs::write(&secret, "one").unwrap();
     let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
     fs::write(&file, format!("{store}{}", text("1/s"))).unwrap();
-    let (_trigger, pulled) = trigger();
+    let trigger = Trigger::default();
     let (sender, outcomes) = mpsc::channel(64);
     let files = config::load(&file).unwrap().files;
-    let watcher = Watcher::new(file.clone(), files, pulled).polling(Duration::from_millis(20));
+    let watcher = Watcher {
+        has_events: false,
+        interval: Duration::from_millis(20),
+        ..Watcher::new(file.clone(), files, trigger.clone())
+    };
     tokio::spawn(watcher.run(Record(sender)));
-    let (trigger, _) = super::trigger();
     let mut watched = Watched { outcomes, trigger };
     replace(&file, &format!("{store}{}", text("2/s")));
     watched.becomes("2/s").await;

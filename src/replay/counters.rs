@@ -1,11 +1,10 @@
 //! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts on that clock.
 
 use crate::clock::{Clock, Timestamp};
-use crate::limit::rate::Cost;
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Backend, Charge, Check, Correction, MemoryQuestion, MemoryStore, OnDown, RedisTarget, Refund,
-    StoreDecision, StoreError, StoreSettings, surcharge,
+    Amendment, Backend, Check, Decider, Intent, MemoryStore, OnDown, RedisTarget, Reservation,
+    StoreDecision, StoreError, StoreSettings,
 };
 use std::cell::Cell;
 use std::io;
@@ -42,7 +41,6 @@ pub(super) enum Counters {
 #[derive(Debug)]
 pub(super) struct MemoryCounters {
     store: MemoryStore,
-    clock: Clock,
     /// When there are so many counters, the ended ones go.
     room: usize,
 }
@@ -66,10 +64,8 @@ pub(super) struct ReplayRedis {
 impl Counters {
     /// Empty ones in this process. Their number is bounded by what is live: no `max_keys` changes an answer.
     pub(super) fn memory() -> Self {
-        let clock = Clock::manual(Timestamp::default());
         Self::Memory(MemoryCounters {
-            store: MemoryStore::for_one_thread(clock.clone()),
-            clock,
+            store: MemoryStore::for_one_thread(Clock::manual(Timestamp::default())),
             room: FEW,
         })
     }
@@ -94,56 +90,19 @@ impl Counters {
         Ok(())
     }
 
-    /// Gives back what a request held until `now`.
-    pub(super) fn refund(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
-        let Charge {
-            limit, key, ticket, ..
-        } = charge;
-        match self {
-            Self::Memory(memory) => {
-                memory.store.refund_at(limit, key, *ticket, now);
-                Ok(())
-            }
-            Self::Redis(remote) => {
-                remote.send(|store| store.at(now).refund([Refund::from(charge)]))
-            }
-        }
-    }
-
-    /// Makes a charge one of `truth` at `now`.
-    pub(super) fn correct(
+    /// Amends a charge at `now`.
+    pub(super) fn amend(
         &mut self,
-        charge: &Charge,
-        truth: Cost,
+        reservation: &Reservation,
+        amendment: Amendment,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let Charge { limit, key, .. } = charge;
-        match (self, charge.correction(truth)) {
-            (_, None) => Ok(()),
-            (Self::Memory(memory), Some(Correction::Less(ticket))) => {
-                memory.store.correct_at(limit, key, ticket, now);
-                Ok(())
-            }
-            (Self::Memory(memory), Some(Correction::More(overdraft, cost))) => {
-                let more = [surcharge(overdraft, key, cost)];
-                memory.store.measure(&more, MemoryQuestion::at(now));
-                Ok(())
-            }
-            (Self::Redis(remote), Some(Correction::Less(ticket))) => {
-                let less = Refund { limit, key, ticket };
-                remote.send(|store| store.at(now).correct([less]))
-            }
-            (Self::Redis(remote), Some(Correction::More(overdraft, cost))) => {
-                remote.send(|store| store.at(now).charge(&surcharge(overdraft, key, cost)))
-            }
-        }
-    }
-
-    /// Renews what a request still holds at `now`. In this process nothing lapses.
-    pub(super) fn renew(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         match self {
-            Self::Memory(_) => Ok(()),
-            Self::Redis(remote) => remote.send(|store| store.at(now).renew([Refund::from(charge)])),
+            Self::Memory(memory) => {
+                memory.store.at(now).amend(reservation, amendment);
+                Ok(())
+            }
+            Self::Redis(remote) => remote.amend(reservation, amendment, now),
         }
     }
 
@@ -157,12 +116,17 @@ impl Counters {
 }
 
 impl RedisCounters {
-    /// Sends a request that a gateway would not wait for, and waits for it: the next decision depends on it.
-    fn send(&self, what: impl FnOnce(&RedisStore)) -> Result<(), StoreError> {
+    /// Amends a charge, and waits for what a gateway would not: the next decision depends on it.
+    fn amend(
+        &self,
+        reservation: &Reservation,
+        amendment: Amendment,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let lost = || self.store.stats().refunds_lost.get();
         let before = lost();
         self.server.runtime.block_on(async {
-            what(&self.store);
+            self.store.at(now).amend(reservation, amendment);
             self.store.settle().await;
         });
         if lost() == before {
@@ -181,9 +145,10 @@ impl MemoryCounters {
         detail: Detail,
         decided: &mut Option<StoreDecision>,
     ) {
-        let answers = self.store.measure(checks, MemoryQuestion::at(now));
+        let store = self.store.at(now);
+        let answers = store.measure(checks, Intent::Charge, Decider::Memory);
         if self.store.len() > self.room {
-            self.sweep(now);
+            self.sweep();
         }
         let goes_on = answers.admits_all() && !checks.iter().any(|check| check.limit.rule.queues());
         if detail == Detail::Verdicts || !goes_on {
@@ -193,8 +158,7 @@ impl MemoryCounters {
 
     /// Sweeps all counters at once, and again when their number has doubled: the cost is spread over the new ones.
     #[cold]
-    fn sweep(&mut self, now: Timestamp) {
-        self.clock.set(now);
+    fn sweep(&mut self) {
         self.store.sweep(0);
         self.room = (self.store.len() * 2).max(FEW);
     }

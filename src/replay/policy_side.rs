@@ -25,7 +25,7 @@ use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::route::{RequestView, host_key};
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Decider, StoreDecision, StoreError};
+use crate::store::{Amendment, Decider, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -357,7 +357,7 @@ fn refund_wait(
     let refundable = open.refundable.iter();
     let refundable = refundable.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
     let mut charges = open.slots.iter().chain(&open.places).chain(refundable);
-    charges.try_for_each(|charge| counters.refund(charge, now))
+    charges.try_for_each(|charge| counters.amend(charge, Amendment::Refund, now))
 }
 
 /// Keeps the charges that something is to be done about when the stay ends: slots, refunds, settlements.
@@ -368,21 +368,22 @@ fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &St
         open.slots.append(&mut open.places);
     }
     open.leave_queues();
+    let mut hold = |charge, amendment| reservations.hold(charge, amendment, stay.begins, stay.ends);
     for charge in open.slots {
-        reservations.hold(charge, stay.begins, stay.ends);
+        hold(charge, Amendment::Refund);
     }
     for charge in open.refundable {
         let limit = &charge.limit;
         let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
         let has_failed = request.failed() && RequestEnd::ServerError.refunds(limit);
         if is_cancelled || has_failed {
-            reservations.hold(charge, stay.begins, stay.ends);
+            hold(charge, Amendment::Refund);
         } else if let Some(meter) = &limit.meter
             && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
         {
             // As in the gateway, a cost above the maximum counts as the maximum.
             let cost = Cost::new(cost.min(meter.max));
-            reservations.settle(charge, cost, stay.ends);
+            hold(charge, Amendment::Settlement(cost));
         }
     }
 }

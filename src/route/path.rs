@@ -13,7 +13,6 @@
 //! before they decode.
 
 use std::borrow::Cow;
-use std::fmt;
 
 /// A path in its two forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,47 +32,30 @@ enum PathText {
 }
 
 /// Why a path is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
     /// It does not begin with a slash.
+    #[error("the path does not begin with a slash")]
     NotAbsolute,
     /// A control byte, a blank, `?` or `#`.
+    #[error("the path has a character that must be escaped")]
     Character,
     /// A `%` without two hexadecimal digits behind it.
+    #[error("the path has a % without two hexadecimal digits")]
     Escape,
     /// `%00`.
+    #[error("the path has an escaped NUL")]
     Nul,
     /// `%2f`, `%5c` or a backslash: a separator to some origins and an ordinary character to others.
+    #[error("the path has a backslash or an escaped slash")]
     Separator,
     /// A dot segment with parameters, such as `..;x`: above to some origins and a name to others.
+    #[error("the path has a dot segment with parameters")]
     DotParameters,
     /// It leads above the root.
+    #[error("the path leads above the root")]
     AboveRoot,
 }
-
-impl BadPath {
-    /// The reason in words.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::NotAbsolute => "the path does not begin with a slash",
-            Self::Character => "the path has a character that must be escaped",
-            Self::Escape => "the path has a % without two hexadecimal digits",
-            Self::Nul => "the path has an escaped NUL",
-            Self::Separator => "the path has a backslash or an escaped slash",
-            Self::DotParameters => "the path has a dot segment with parameters",
-            Self::AboveRoot => "the path leads above the root",
-        }
-    }
-}
-
-impl fmt::Display for BadPath {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for BadPath {}
 
 impl NormalPath<'_> {
     /// The text routes are matched against: begins with a slash and ends in one only when it is `/`.

@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::decider::Decider;
 use super::error::StoreError;
-use super::reservation::{Charge, Reservation};
+use super::reservation::Reservation;
 use crate::clock::Timestamp;
 use crate::limit::LimitId;
 use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, VerdictOutcome, Wait};
@@ -60,17 +60,9 @@ pub struct Answers {
     pub by: Decider,
     /// One answer for each limit.
     pub each: LimitAnswers,
-    /// Why a part of the store did not answer, if one did not.
-    pub(super) outage: Option<Box<PartialOutage>>,
-}
-
-/// A part of the store did not answer; the others did.
-#[derive(Debug, Clone)]
-pub(super) struct PartialOutage {
-    /// What the others charged. They refund it when the request does not go on.
-    pub(super) charged: Vec<Reservation>,
-    /// Why the part did not answer.
-    pub(super) why: StoreError,
+    /// Why a part of the store did not answer, if one did not. What the others charged they refund when the request does not
+    /// go on.
+    pub(super) outage: Option<Box<StoreError>>,
 }
 
 impl LimitAnswer {
@@ -146,23 +138,16 @@ impl LimitAnswer {
         }
     }
 
-    /// What the limit of `check` charged an admitted request, if it charged anything.
-    pub(super) fn charge(&self, check: &Check<'_>) -> Option<Charge> {
-        let ticket = check.ticket(self.at, *self.measured()?, self.by.gateways())?;
-        Some(Charge {
+    /// What the limit of `check` charged an admitted request, if it charged anything or took it for a repeat.
+    pub(super) fn reservation(&self, check: &Check<'_>) -> Option<Reservation> {
+        let measured = *self.measured()?;
+        Some(Reservation {
             limit: Arc::clone(check.limit),
             key: Box::from(check.key),
-            ticket,
-            by: Some(self.by),
-        })
-    }
-
-    /// That charge, while it is not known whether the request goes on.
-    pub(super) fn reservation(&self, check: &Check<'_>) -> Option<Reservation> {
-        Some(Reservation {
-            charge: self.charge(check)?,
+            ticket: check.ticket(self.at, measured, self.by.gateways())?,
+            by: self.by,
             at: self.at,
-            turn: check.turn(self.at, *self.measured()?),
+            turn: check.turn(self.at, measured),
         })
     }
 }

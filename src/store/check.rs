@@ -6,11 +6,20 @@ use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat, VerdictOutcome};
-use crate::limit::{Limit, RecordMark, Scope, Ticket};
+use crate::limit::{Limit, Mark, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What a request asks its limits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// To be admitted, and charged.
+    Charge,
+    /// Where they stand: the request is refused elsewhere, and nothing is charged.
+    Peek,
+}
 
 /// Some of a request's checks.
 pub(super) type Checks<'a> = SmallVec<[Check<'a>; INLINE_LIMITS]>;
@@ -57,6 +66,9 @@ impl Check<'_> {
 
     /// How long after its decision at `at` the turn is that its charge in this queue has paid for.
     pub(super) fn turn(&self, at: Timestamp, measured: Measurement) -> Duration {
+        if !self.limit.rule.queues() {
+            return Duration::ZERO;
+        }
         let verdict = self.limit.rule.verdict(measured, at, self.cost, true);
         match verdict.outcome {
             VerdictOutcome::Admit { delay } => Duration::from_micros(delay),
@@ -64,25 +76,30 @@ impl Check<'_> {
         }
     }
 
-    /// The ticket of what was charged at `at`, if anything was, by one of so many gateways that each count for themselves.
+    /// The ticket of what was charged at `at`, or went free, by one of so many gateways that each count for themselves.
     pub(super) fn ticket(
         &self,
         at: Timestamp,
         measured: Measurement,
         gateways: NonZeroU32,
     ) -> Option<Ticket> {
-        let record = match (measured.repeat, self.repeats()) {
-            // Nothing was charged, but for the one that it repeats.
-            (Repeat::Free, _) => return None,
-            (Repeat::First, Some((dedupe, id))) => Some(RecordMark {
-                id,
-                ends: at.plus(dedupe.ttl).micros(),
-            }),
-            _ => None,
-        };
+        let repeats = self.repeats().filter(|_| measured.repeat != Repeat::No);
+        let record = repeats.map(|(dedupe, id)| RecordMark {
+            id,
+            ends: at.plus(dedupe.ttl).micros(),
+        });
         let cost = self.limit.share(measured.charged(self.cost), gateways);
         let ticket = self.limit.ticket(at, measured, cost);
-        (self.cost != Cost::ZERO).then_some(Ticket { record, ..ticket })
+        let mark = match measured.repeat {
+            // Nothing was charged, but for the one that it repeats.
+            Repeat::Free => Mark::Repeat,
+            Repeat::No | Repeat::First => ticket.mark,
+        };
+        (self.cost != Cost::ZERO).then_some(Ticket {
+            mark,
+            record,
+            ..ticket
+        })
     }
 }
 

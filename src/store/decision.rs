@@ -1,12 +1,13 @@
 //! What follows from the answers of a request's limits: the decision, and the tickets of what it charged.
 
 use super::answers::{Answers, LimitAnswer, LimitAnswers};
-use super::check::Check;
+use super::check::{Check, Intent};
 use super::decider::Decider;
-use super::reservation::Charge;
+use super::reservation::Reservation;
 use super::shadow::{Charges, ShadowVerdict};
-use crate::limit::verdict::{Decision, Measurement, Ruling};
-use crate::limit::{Limit, Ticket};
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Decision, Measurement};
 use smallvec::SmallVec;
 
 /// A request's decision, and what its tickets are made of.
@@ -18,17 +19,17 @@ pub struct StoreDecision {
     pub answers: LimitAnswers,
     /// Verdicts of limits that do not decide: the decision's verdicts are of the others.
     pub shadows: Vec<ShadowVerdict>,
+    charges: Charges,
 }
 
 impl StoreDecision {
     /// Gives the answers of `checks` their meaning: charged only when every limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], answers: Answers) -> Self {
-        let charges = Charges::of(checks, &answers, false);
+        let charges = Charges::of(checks, &answers, Intent::Charge);
         let (mut verdicts, mut shadows) = (SmallVec::new(), Vec::new());
         for (index, (check, answer)) in checks.iter().zip(&answers.each).enumerate() {
-            let charged = charges.has(index);
-            let verdict = answer.verdict(check, charged);
+            let verdict = answer.verdict(check, charges.has(index));
             if check.limit.mode.decides() {
                 verdicts.push(verdict);
                 continue;
@@ -37,13 +38,13 @@ impl StoreDecision {
             shadows.push(ShadowVerdict {
                 index,
                 verdict: is_readable.then_some(verdict),
-                charged,
             });
         }
         Self {
             decision: Decision::of(answers.at, verdicts),
             answers: answers.each,
             shadows,
+            charges,
         }
     }
 
@@ -78,40 +79,14 @@ impl StoreDecision {
         self.answers.get(index)?.measured()
     }
 
-    /// Was an admitted request charged by `check`, number `index` of it?
-    fn has_charged(&self, index: usize, check: &Check<'_>) -> bool {
-        let is_admitted = matches!(self.decision.ruling, Ruling::Admit { .. });
-        let mut shadows = self.shadows.iter();
-        is_admitted
-            && (check.limit.mode.decides()
-                || shadows.any(|shadow| shadow.index == index && shadow.charged))
-    }
-
-    /// The ticket with which the charge of `check`, number `index` of the request, can be refunded. A request that was
-    /// refused, or took nothing, has none.
+    /// What `check`, number `index` of the request, was charged. A request that was refused, or took nothing, was charged
+    /// nothing.
     #[must_use]
-    pub fn ticket(&self, index: usize, check: &Check<'_>) -> Option<Ticket> {
-        let answer = self.answers.get(index)?;
-        let measured = *answer.measured()?;
-        let ticket = check.ticket(answer.at, measured, answer.by.gateways());
-        ticket.filter(|_| self.has_charged(index, check))
-    }
-}
-
-impl Charge {
-    /// What `check`, number `index` of an admitted request, was charged, if anything.
-    #[must_use]
-    pub fn of(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
-        let answer = decided.answers.get(index)?;
-        answer
-            .charge(check)
-            .filter(|_| decided.has_charged(index, check))
-    }
-
-    /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
-    #[must_use]
-    pub fn slots(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
-        check.limit.rule.holds()?;
-        Self::of(decided, index, check)
+    pub fn reservation(&self, index: usize, check: &Check<'_>) -> Option<Reservation> {
+        if !self.charges.has(index) {
+            return None;
+        }
+        let reservation = self.answers.get(index)?.reservation(check)?;
+        (reservation.ticket.cost != Cost::ZERO).then_some(reservation)
     }
 }

@@ -8,10 +8,10 @@ mod partial;
 mod poisoned_key;
 
 use super::answers::{Answers, UnknownCause};
-use super::check::{Check, Checks};
+use super::check::{Check, Checks, Intent};
 use super::decider::Decider;
 use super::error::StoreError;
-use super::memory::{MemoryQuestion, MemoryStore};
+use super::memory::MemoryStore;
 use crate::limit::OnDown;
 use crate::telemetry::metrics::{self, StoreMetrics};
 use std::num::NonZeroU32;
@@ -29,14 +29,14 @@ pub(super) struct Fallback<'a> {
 }
 
 impl Fallback<'_> {
-    /// Decides `checks`, which Redis could not for `error`. A request that is `refused` already is charged nothing.
+    /// Decides `checks`, which Redis could not for `error`.
     ///
     /// # Errors
     /// When a limit that decides lets nothing pass.
     pub(super) fn decide(
         &self,
         checks: &[Check<'_>],
-        refused: bool,
+        intent: Intent,
         error: StoreError,
     ) -> Result<Answers, StoreError> {
         if checks.iter().any(|check| self.shuts(check)) {
@@ -53,15 +53,9 @@ impl Fallback<'_> {
             return Ok(answers);
         }
         self.metrics.fallback(metrics::DecidedBy::Local);
-        let local = self.memory.measure(
-            &counted,
-            MemoryQuestion {
-                by: Decider::Local {
-                    gateways: self.gateways,
-                },
-                ..MemoryQuestion::now(refused)
-            },
-        );
+        let gateways = self.gateways;
+        let by = Decider::Local { gateways };
+        let local = self.memory.measure(&counted, intent, by);
         (answers.at, answers.by) = (local.at, local.by);
         answers.replace(&local);
         Ok(answers)

@@ -8,8 +8,8 @@ mod entry;
 mod refunds;
 mod shard;
 
-use super::answers::{Answers, Evidence, LimitAnswer, LimitAnswers};
-use super::check::Check;
+use super::answers::{Answers, Evidence, LimitAnswer};
+use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::shadow::Charges;
@@ -39,38 +39,6 @@ pub struct MemoryStore {
     /// The capacity that every shard shares.
     room: ArcSwap<Capacity>,
     overflowed: AtomicU64,
-}
-
-/// How a request's limits are asked.
-#[derive(Debug, Clone, Copy)]
-pub struct MemoryQuestion {
-    /// The instant of the decision; nothing is the store's own clock.
-    pub now: Option<Timestamp>,
-    /// The request is refused elsewhere: nothing is charged.
-    pub refused: bool,
-    /// As whom the store answers: one of several gateways charges each request several times its cost.
-    pub by: Decider,
-}
-
-impl MemoryQuestion {
-    /// By the store's own clock, for the store itself.
-    #[must_use]
-    pub const fn now(refused: bool) -> Self {
-        Self {
-            now: None,
-            refused,
-            by: Decider::Memory,
-        }
-    }
-
-    /// At an instant that is given: for tests and replays.
-    #[must_use]
-    pub const fn at(now: Timestamp) -> Self {
-        Self {
-            now: Some(now),
-            ..Self::now(false)
-        }
-    }
 }
 
 /// Kept on cache lines of its own, so that two workers on two shards do not disturb each other.
@@ -143,22 +111,21 @@ impl MemoryStore {
         self.room.store(room);
     }
 
+    /// This store at `now`, where its clock is moved by hand: for tests and replays.
+    pub fn at(&self, now: Timestamp) -> &Self {
+        self.clock.set(now);
+        self
+    }
+
     /// Decides all checks of one request: charged all or none.
     pub fn decide(&self, checks: &[Check<'_>]) -> StoreDecision {
-        self.decide_at(checks, None)
+        let answers = self.measure(checks, Intent::Charge, Decider::Memory);
+        StoreDecision::of(checks, answers)
     }
 
-    /// Decides at an instant that is given: for tests and replays.
-    pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> StoreDecision {
-        let question = MemoryQuestion {
-            now,
-            ..MemoryQuestion::now(false)
-        };
-        StoreDecision::of(checks, self.measure(checks, question))
-    }
-
-    /// The answers of all checks of one request, charged all or none, before they are made a decision.
-    pub fn measure(&self, checks: &[Check<'_>], question: MemoryQuestion) -> Answers {
+    /// The answers of all checks of one request, charged all or none, before they are made a decision. The store answers as
+    /// `by`: one of several gateways charges each request several times its cost.
+    pub fn measure(&self, checks: &[Check<'_>], intent: Intent, by: Decider) -> Answers {
         // Nothing is made where no request has an id.
         let mut ids = Vec::new();
         if checks.iter().any(|check| check.repeats().is_some()) {
@@ -181,37 +148,35 @@ impl MemoryStore {
                 has_room: false,
             })
             .collect();
-        let mut answers = LimitAnswers::new();
-        let at = loop {
-            match self.attempt(checks, &mut steps, &records, question, &mut answers) {
-                Ok(at) => break at,
-                // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
-                // so all locks are let go and the decision starts again. At most once for each check.
-                Err(index) => {
-                    self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    steps[index].place = self.place(checks[index].limit, OVERFLOW);
-                }
-            }
-        };
-        Answers {
-            at,
-            by: question.by,
-            each: answers,
-            outage: None,
+        let mut answers = Answers::measured(&[], by, Timestamp::default(), []);
+        while let Err(index) = self.attempt(checks, &mut steps, &records, intent, &mut answers) {
+            // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
+            // so all locks are let go and the decision starts again. At most once for each check.
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            steps[index].place = self.place(checks[index].limit, OVERFLOW);
         }
+        answers
     }
 
-    /// Puts what each check comes to into `answers`, and returns when that was; else which check has no room.
+    /// Puts what each check comes to into `answers`.
+    ///
+    /// # Errors
+    /// Which check has no room.
     fn attempt(
         &self,
         checks: &[Check<'_>],
         steps: &mut CheckSteps<'_>,
         records: &[Option<CounterLocation<'_>>],
-        MemoryQuestion { now, refused, by }: MemoryQuestion,
-        answers: &mut LimitAnswers,
-    ) -> Result<Timestamp, usize> {
+        intent: Intent,
+        Answers {
+            at,
+            by,
+            each: answers,
+            ..
+        }: &mut Answers,
+    ) -> Result<(), usize> {
         answers.clear();
-        let gateways = by.gateways();
+        let (by, gateways) = (*by, by.gateways());
         let mut guards = self.lock(
             steps
                 .iter()
@@ -219,7 +184,8 @@ impl MemoryStore {
                 .chain(records.iter().flatten()),
         );
         // Read under the locks: a later holder of a shard never sees an earlier instant.
-        let now = now.unwrap_or_else(|| self.clock.now());
+        let now = self.clock.now();
+        *at = now;
         // All are looked up before one is computed with, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
             let place = step.place;
@@ -271,7 +237,7 @@ impl MemoryStore {
             answers.push(answer(place.limit, outcome));
             step.change = change;
         }
-        let charges = Charges::of(checks, answers, refused);
+        let charges = Charges::of(checks, answers, intent);
         self.write(steps, answers, &charges, &mut guards);
         for (index, place, record) in remembered {
             if !charges.has(index) {
@@ -291,7 +257,7 @@ impl MemoryStore {
                 shelf.insert(&place, record.change());
             }
         }
-        Ok(now)
+        Ok(())
     }
 
     /// Stores what a decision changes.

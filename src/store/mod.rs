@@ -17,14 +17,13 @@ mod refusal_cache;
 mod reservation;
 mod secret;
 pub mod settings;
-mod settlement;
 mod shadow;
 mod shared;
 mod worker_cache;
 
 pub use crate::limit::OnDown;
 pub use answers::{Answers, Evidence, LimitAnswer, LimitAnswers, Measurements, UnknownCause};
-pub use check::Check;
+pub use check::{Check, Intent};
 pub use decider::Decider;
 pub use decision::StoreDecision;
 pub use endpoint::{Address, RedisEndpoint};
@@ -32,12 +31,11 @@ pub use error::StoreError;
 pub use fleet::Fleet;
 pub use invalidation::Invalidation;
 pub use lease::{LEASED_FROM, LEASED_WITHIN};
-pub use memory::{MemoryQuestion, MemoryStore};
+pub use memory::MemoryStore;
 pub use refund::{PendingRefund, RefundOutcome};
-pub use reservation::{Charge, Refund};
+pub use reservation::{Amendment, Correction, Reservation};
 pub use secret::Secret;
 pub use settings::{Backend, RedisTarget, StoreSettings};
-pub use settlement::{Correction, surcharge};
 pub use shadow::ShadowVerdict;
 pub use shared::SharedStore;
 pub use worker_cache::WorkerCache;
@@ -46,7 +44,6 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, Scope};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -81,7 +78,7 @@ impl Store {
         }
         match self {
             Self::Memory(memory) => {
-                let answers = memory.measure(checks, MemoryQuestion::now(true));
+                let answers = memory.measure(checks, Intent::Peek, Decider::Memory);
                 let decided = StoreDecision::of(checks, answers);
                 let refuses = matches!(decided.decision.ruling, Ruling::Refuse { .. });
                 refuses.then_some((decided, Decider::Memory))
@@ -137,40 +134,18 @@ impl Store {
         }
     }
 
-    /// Renews the slots that a charge holds; to be called every third of their life. No request waits for it.
-    pub fn renew(&self, charge: &Charge, by: Decider) {
-        if let Self::Shared(shared) = self {
-            shared.renew(charge, by);
-        }
-    }
-
-    /// Refunds a charge, as far as no other charge counts on it. No request waits for it.
-    pub fn refund(&self, charge: Charge, by: Decider) {
-        drop(self.give_back(&charge, by));
-    }
-
-    /// Refunds a charge, as far as no other charge counts on it, and returns what has become of it.
-    pub fn give_back(&self, charge: &Charge, by: Decider) -> RefundOutcome {
-        match (self, by) {
-            (Self::Memory(memory), Decider::Memory | Decider::Local { .. }) => {
-                memory.refund_charge(charge)
-            }
-            (Self::Memory(_), _) => RefundOutcome::Lost,
-            (Self::Shared(shared), by) => shared.refund(charge, by),
-        }
-    }
-
-    /// Makes a charge, decided `by` that, one of `truth`. No request waits for it.
-    pub fn correct(&self, charge: &Charge, truth: Cost, by: Decider) {
+    /// Amends a charge, as far as no other charge counts on it, and returns what has become of a refund. No request waits
+    /// for it. Slots are to be renewed every third of their life.
+    pub fn amend(&self, reservation: &Reservation, amendment: Amendment) -> RefundOutcome {
         match self {
-            Self::Memory(memory) => memory.settle_charge(charge, truth, by.gateways()),
-            Self::Shared(shared) => shared.settle_charge(charge, truth, by),
+            Self::Memory(memory) => memory.amend(reservation, amendment),
+            Self::Shared(shared) => shared.amend(reservation, amendment),
         }
     }
 
-    /// Has `heir` take over the places in queues of requests that leave before their decision, with how long it is until
-    /// their turn. In memory no request can leave so early.
-    pub fn bequeath(&self, heir: impl Fn(Charge, Duration) + 'static) {
+    /// Has `heir` take over the places in queues of requests that leave before their decision. In memory no request can leave
+    /// so early.
+    pub fn bequeath(&self, heir: impl Fn(Reservation) + 'static) {
         if let Self::Shared(shared) = self {
             shared.redis.on_abandoned_ticket(Box::new(heir));
         }

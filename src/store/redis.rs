@@ -32,6 +32,7 @@ mod signals;
 mod slot;
 mod slot_calls;
 mod slot_map;
+mod slot_question;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -41,26 +42,26 @@ mod watch;
 
 pub use heartbeat::Presence;
 pub use probe::{ProbeOutcome, RedisReport, probe};
-pub use router::slot_of;
+pub use slot::slot_of;
 pub use stats::{Counter, Stats};
 
 use super::answers::Answers;
-use super::check::Check;
+use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::error::StoreError;
-use super::reservation::{Refund, Reservation};
+use super::refund::{PendingRefund, RefundOutcome};
+use super::reservation::{Amendment, Reservation};
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
-use crate::key::RepeatId;
 use crate::limit::Limit;
-use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
+use crate::telemetry::metrics::StoreReach;
 use abandonment::AbandonedTicketHandler;
-use cluster::Cluster;
 use context::StoreContext;
-use counter_update::{CounterUpdate, UpdateKind, UpdateSender};
-use node::NodeHandle;
+use counter_update::{CounterUpdate, UpdateKind};
+use node::Tasks;
 use question::DecisionRequest;
+use router::Router;
 use slot::CallRoute;
 use std::fmt;
 use std::rc::Rc;
@@ -84,10 +85,11 @@ const GRACE: Duration = Duration::from_secs(2);
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
-    cluster: Cluster,
+    router: Rc<Router>,
     context: Rc<StoreContext>,
     /// Replaces the server's clock.
     clock: Option<Timestamp>,
+    _tasks: Rc<Tasks>,
 }
 
 impl RedisStore {
@@ -95,10 +97,12 @@ impl RedisStore {
     #[must_use]
     pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         let context = Rc::new(StoreContext::new(target, settings));
+        let (router, tasks) = cluster::start(&context);
         Self {
-            cluster: Cluster::new(Rc::clone(&context)),
+            router,
             context,
             clock: None,
+            _tasks: tasks,
         }
     }
 
@@ -122,27 +126,27 @@ impl RedisStore {
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
-        let answers = self.measure(checks, false).await;
+        let answers = self.measure(checks, Intent::Charge).await;
         let decided = answers.and_then(|mut answers| match answers.outage.take() {
             None => Ok(StoreDecision::of(checks, answers)),
             // A decision of all limits has no use for some of them.
-            Some(outage) => {
-                self.cancel(&outage.charged);
-                Err(outage.why)
+            Some(why) => {
+                self.cancel(&answers.reservations(checks));
+                Err(*why)
             }
         });
-        if self.clock.is_some() && self.cluster.lone.is_none() {
+        if self.clock.is_some() && self.router.lone().is_none() {
             // What one slot took and another refused is back before the next request asks.
             self.settle().await;
         }
         decided
     }
 
-    /// Measures all limits of one request. Of a request that is `refused` elsewhere nothing is charged.
+    /// Measures all limits of one request.
     pub(super) async fn measure(
         &self,
         checks: &[Check<'_>],
-        refused: bool,
+        intent: Intent,
     ) -> Result<Answers, StoreError> {
         let clock = self.clock;
         if checks.is_empty() {
@@ -152,33 +156,13 @@ impl RedisStore {
         let request = DecisionRequest {
             checks,
             clock,
-            refused,
+            intent,
         };
-        match &self.cluster.lone {
+        match self.router.lone() {
             Some(lone) => lone.node.ask(request, CallRoute::default()).await,
             // On the heap: a request of a lone Redis need not have room for this.
-            None => Box::pin(self.cluster.ask(request)).await,
+            None => Box::pin(self.ask(request)).await,
         }
-    }
-
-    /// Gives charges back, soon. No request waits for it, and a charge that cannot be given back stays.
-    pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        for refund in refunds {
-            if let Some((home, route)) = self.home(refund.limit, refund.key) {
-                home.node.refund(refund, self.clock, route, None);
-            }
-        }
-    }
-
-    /// Gives one charge back, soon. Returns what receives the script's byte; nothing where no node serves the counter.
-    pub(super) fn refund_one(
-        &self,
-        refund: Refund<'_>,
-    ) -> Option<oneshot::Receiver<Result<u8, StoreError>>> {
-        let (answer, receiver) = oneshot::channel();
-        let (home, route) = self.home(refund.limit, refund.key)?;
-        home.node.refund(refund, self.clock, route, Some(answer));
-        Some(receiver)
     }
 
     /// How long a question may take.
@@ -186,40 +170,27 @@ impl RedisStore {
         self.context.timeout
     }
 
-    /// Takes back what was charged for a request that does not go on, soon. No request waits for it.
+    /// Amends a charge, soon. No request waits for it, and a charge that cannot be amended stays. What becomes of a refund
+    /// can be waited for.
+    pub fn amend(&self, reservation: &Reservation, amendment: Amendment) -> RefundOutcome {
+        let (answer, outcome) = match amendment {
+            Amendment::Refund | Amendment::Cancellation => {
+                let (answer, receiver) = oneshot::channel();
+                let outcome = RefundOutcome::Pending(PendingRefund(receiver));
+                (Some(answer), outcome)
+            }
+            Amendment::Settlement(_) | Amendment::Renewal => (None, RefundOutcome::Lost),
+        };
+        self.router
+            .amend(self.clock, reservation, amendment, answer);
+        outcome
+    }
+
+    /// Cancels charges of a request that does not go on. Places in queues go back in their order.
     pub(super) fn cancel(&self, charged: &[Reservation]) {
-        self.context.abandonments.cancel(self.clock, charged);
-    }
-
-    /// Gives back what charges were too much, soon. No request waits for it.
-    pub fn correct<'a>(&self, charges: impl IntoIterator<Item = Refund<'a>>) {
-        for Refund { limit, key, ticket } in charges {
-            if let Some(block) = question::settle_block(limit, ticket) {
-                self.update(UpdateKind::Settlement, limit, key, &block, None);
-            }
-        }
-    }
-
-    /// Charges what was too little, soon. No request waits for it, or hears whether it fitted.
-    pub fn charge(&self, check: &Check<'_>) {
-        if let Some((home, route)) = self.home(check.limit, check.key) {
-            // By a clock of the caller's nothing is repeated.
-            let id = self.clock.is_none().then(RepeatId::random);
-            let question = self.context.decision(DecisionRequest {
-                checks: &[Check { id, ..*check }],
-                clock: self.clock,
-                refused: false,
-            });
-            home.node.queue.charge(question, self.clock, route);
-        }
-    }
-
-    /// Renews what concurrency limits have lent, soon. No request waits for it.
-    pub fn renew<'a>(&self, slots: impl IntoIterator<Item = Refund<'a>>) {
-        for Refund { limit, key, ticket } in slots {
-            if let Some(block) = question::renew_block(limit, ticket) {
-                self.update(UpdateKind::Renewal, limit, key, &block, None);
-            }
+        for reservation in charged {
+            self.router
+                .take_back(self.clock, reservation, Amendment::Cancellation);
         }
     }
 
@@ -228,10 +199,15 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not answer that the counter is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
-        self.cluster.known().await?;
+        self.known().await?;
         let (answer, receiver) = oneshot::channel();
-        let block = question::forget_block();
-        self.update(UpdateKind::Reset, limit, key, &block, Some(answer));
+        let question = self.context.update(limit, key, &question::forget_block());
+        let update = CounterUpdate {
+            clock: self.clock,
+            answer: Some(answer),
+            ..CounterUpdate::of(UpdateKind::Reset, limit, question)
+        };
+        self.router.update(limit, key, update);
         match receiver.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
@@ -241,56 +217,20 @@ impl RedisStore {
         }
     }
 
-    /// Queues an update of one counter. `answer` receives the script's byte.
-    fn update(
-        &self,
-        kind: UpdateKind,
-        limit: &Limit,
-        key: &[u8],
-        block: &[u8],
-        answer: Option<UpdateSender>,
-    ) {
-        if let Some((home, route)) = self.home(limit, key) {
-            let question = self.context.update(limit, key, block);
-            let update = CounterUpdate::of(kind, limit, question);
-            home.node.updates.push(CounterUpdate {
-                clock: self.clock,
-                route,
-                answer,
-                ..update
-            });
-        }
-    }
-
-    /// The node that serves a counter, and the route there. Where there is none an update is lost.
-    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
-        if let Some(lone) = &self.cluster.lone {
-            return Some((lone.clone(), CallRoute::default()));
-        }
-        let home = self.cluster.router.home(limit, key);
-        if home.is_none() {
-            self.context
-                .stats
-                .updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO);
-        }
-        home
-    }
-
-    /// Has `handler` take over the places in queues of requests that leave before they are decided, with how long it is until
-    /// their turn. The first handler stays.
+    /// Has `handler` take over the places in queues of requests that leave before they are decided. The first handler stays.
     pub(super) fn on_abandoned_ticket(&self, handler: AbandonedTicketHandler) {
         let _ = self.context.abandonments.tickets.set(handler);
     }
 
-    /// The handler that takes these places over.
-    pub(super) fn abandoned_ticket_handler(&self) -> Option<&AbandonedTicketHandler> {
-        self.context.abandonments.tickets.get()
+    /// Hands a place in a queue over, if there is a handler for it.
+    pub(super) fn hand_over(&self, reservation: &Reservation) -> bool {
+        self.context.abandonments.hand_over(self.clock, reservation)
     }
 
     /// Waits until every decision is answered and every update is sent, for the settings' `timeout` at most, or two seconds
     /// where Redis is away meanwhile: the last thing a draining worker does.
     pub async fn settle(&self) {
-        let mut settled = std::pin::pin!(self.cluster.settled());
+        let mut settled = std::pin::pin!(self.settled());
         let in_time = timeout(self.context.timeout, &mut settled).await;
         if in_time.is_err() && !self.is_paid() {
             let _ = timeout(GRACE, settled).await;
@@ -299,14 +239,14 @@ impl RedisStore {
 
     /// Does nothing wait for Redis to be back?
     fn is_paid(&self) -> bool {
-        let mut all = self.cluster.router.all().into_iter();
-        all.all(|handle| handle.node.is_paid())
+        let mut all = self.router.all().into_iter();
+        all.all(|handle| handle.node.updates.is_empty())
     }
 
     /// Is Redis asked at present? Of a cluster: every master.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.cluster.router.is_up()
+        self.router.is_up()
     }
 
     /// Waits until Redis is asked: until it has taken a login, the scripts and a decision of our own. Of a cluster: every
@@ -319,28 +259,28 @@ impl RedisStore {
 
     /// Is the node asked at present that serves a counter?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
-        match &self.cluster.lone {
+        match self.router.lone() {
             Some(lone) => lone.node.health.is_up(),
-            None => self.cluster.router.serves(slot_of(limit, key)),
+            None => self.router.serves(slot_of(limit, key)),
         }
     }
 
     /// Is the node asked at present that knows which gateways live?
     pub(super) fn serves_everyone(&self) -> bool {
         let slot = cluster::slot_of_everyone();
-        self.cluster.router.serves(slot)
+        self.router.serves(slot)
     }
 
     /// How much of Redis is asked at present?
     #[must_use]
     pub fn reached(&self) -> StoreReach {
-        self.cluster.router.reach()
+        self.router.reach()
     }
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
         let is_apart = limit.with.is_none() || limit.is_asked_with_history();
-        self.cluster.lone.is_none() && is_apart
+        self.router.lone().is_none() && is_apart
     }
 
     /// What has been done so far. Other threads may keep and read it.

@@ -2,7 +2,7 @@
 //! their request. Twin: `lua/shadow.lua`.
 
 use super::answers::{Answers, LimitAnswer};
-use super::check::Check;
+use super::check::{Check, Intent};
 use super::reservation::Reservation;
 use crate::limit::verdict::{INLINE_LIMITS, Verdict};
 use smallvec::SmallVec;
@@ -14,8 +14,6 @@ pub struct ShadowVerdict {
     pub index: usize,
     /// What it would have said; nothing where no store has counted.
     pub verdict: Option<Verdict>,
-    /// Was it charged?
-    pub charged: bool,
 }
 
 /// For each check its group: 0 for those that decide about the request.
@@ -43,7 +41,7 @@ pub(super) fn all_decide(checks: &[Check<'_>]) -> bool {
 }
 
 /// Which checks of a request are charged.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Charges {
     /// Is the request admitted?
     pub(super) admitted: bool,
@@ -52,11 +50,11 @@ pub(super) struct Charges {
 }
 
 impl Charges {
-    /// Of `checks` as they were answered. A request that is `refused` elsewhere is charged nothing.
-    pub(super) fn of(checks: &[Check<'_>], answers: &[LimitAnswer], refused: bool) -> Self {
+    /// Of `checks` as they were answered.
+    pub(super) fn of(checks: &[Check<'_>], answers: &[LimitAnswer], intent: Intent) -> Self {
         if all_decide(checks) {
             return Self {
-                admitted: !refused && answers.iter().all(LimitAnswer::admits),
+                admitted: intent == Intent::Charge && answers.iter().all(LimitAnswer::admits),
                 each: SmallVec::new(),
             };
         }
@@ -65,16 +63,12 @@ impl Charges {
             let answer = answers.get(index);
             answer.is_none_or(|answer| answer.admits() && (group == 0 || answer.is_known()))
         };
-        Self::by(&groups(checks), admits, refused)
-    }
-
-    /// Of checks in these groups: `admits` is given a check's position and its group.
-    pub(super) fn by(groups: &[u8], admits: impl Fn(usize, u8) -> bool, refused: bool) -> Self {
+        let groups = groups(checks);
         let admit = |group: u8| {
             let mut all = groups.iter().enumerate();
             all.all(|(index, other)| *other != group || admits(index, group))
         };
-        let admitted = !refused && admit(0);
+        let admitted = intent == Intent::Charge && admit(0);
         let charged = |group: &u8| admitted && (*group == 0 || admit(*group));
         Self {
             admitted,
@@ -91,12 +85,12 @@ impl Charges {
 impl Answers {
     /// Do all limits admit that decide about the request?
     pub(super) fn admit(&self, checks: &[Check<'_>]) -> bool {
-        Charges::of(checks, self, false).admitted
+        Charges::of(checks, self, Intent::Charge).admitted
     }
 
     /// What was charged by `checks`, if all that decide admit.
     pub(super) fn reservations(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
-        let charges = Charges::of(checks, self, false);
+        let charges = Charges::of(checks, self, Intent::Charge);
         let all = checks.iter().zip(&self.each).enumerate();
         all.filter(|(index, _)| charges.has(*index))
             .filter_map(|(_, (check, answer))| answer.reservation(check))

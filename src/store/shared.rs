@@ -7,7 +7,7 @@ mod mixed_scope;
 mod multi_limit;
 
 use super::answers::Answers;
-use super::check::Check;
+use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::error::StoreError;
@@ -52,16 +52,16 @@ impl SharedStore {
         if checks.iter().any(Check::is_own) {
             return self.decide_mixed(checks).await;
         }
-        let answers = self.answer(checks, false).await?;
+        let answers = self.answer(checks, Intent::Charge).await?;
         let by = answers.by;
         let is_counted = by != Decider::Open;
         Ok((is_counted.then(|| StoreDecision::of(checks, answers)), by))
     }
 
-    /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that is `refused` already
-    /// is charged nothing, and takes no permit.
-    async fn answer(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
-        let is_leased = !refused && checks.iter().any(lease::may_take);
+    /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that only peeks takes no
+    /// permit.
+    async fn answer(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
+        let is_leased = intent == Intent::Charge && checks.iter().any(lease::may_take);
         match checks {
             [check] if is_leased => {
                 if let Some(answers) = self.lease(check).await {
@@ -71,18 +71,17 @@ impl SharedStore {
             _ if is_leased => return self.ask_beside_leases(checks).await,
             _ => {}
         }
-        self.ask(checks, refused).await
+        self.ask(checks, intent).await
     }
 
     /// Answers for limits of which no permit is there: remembered? else asked by one request for all that come meanwhile.
-    async fn ask(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
+    async fn ask(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
         if let Some(refusal) = self.remembered(checks) {
             return Ok(refusal);
         }
-        let flight = if refused {
-            Flight::Solo
-        } else {
-            self.flight(checks)
+        let flight = match intent {
+            Intent::Charge => self.flight(checks),
+            Intent::Peek => Flight::Solo,
         };
         if let Flight::Follower(follower) = &flight {
             follower.wait().await;
@@ -90,7 +89,7 @@ impl SharedStore {
                 return Ok(refusal);
             }
         }
-        let mut answers = self.call(checks, refused).await?;
+        let mut answers = self.call(checks, intent).await?;
         if answers.by == Decider::Redis {
             if let (Flight::Leader(leader), [check]) = (&flight, checks) {
                 let may_pass = self.redis.may_pass(check.limit);
@@ -102,17 +101,17 @@ impl SharedStore {
     }
 
     /// Asks Redis; what it cannot answer, the fallback does.
-    async fn call(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
+    async fn call(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
         let fallback = self.fallback();
         let sent = self.cache.clock.now();
-        let mut answer = self.redis.measure(checks, refused).await;
+        let mut answer = self.redis.measure(checks, intent).await;
         if let Err(why) = &answer
             && why.is_of_one_limit()
             && checks.len() > 1
         {
             let took = Duration::from_micros(self.cache.clock.now().since(sent));
             // On the heap: hardly any request has to have room for it.
-            let asked = fallback.ask_without(&self.redis, checks, refused, took, why.clone());
+            let asked = fallback.ask_without(&self.redis, checks, intent, took, why.clone());
             answer = Box::pin(asked).await;
         }
         let call = CallTimes {
@@ -124,11 +123,11 @@ impl SharedStore {
             Ok(answers) => {
                 warn_of_unreadable(checks, &answers);
                 self.remember(checks, &answers, call);
-                fallback.fill(checks, answers, refused, &self.redis)
+                fallback.fill(checks, answers, intent, &self.redis)
             }
             Err(error) => {
                 error.warn();
-                fallback.decide(checks, refused, error)
+                fallback.decide(checks, intent, error)
             }
         }
     }
@@ -174,7 +173,7 @@ impl SharedStore {
 
     fn count_call(&self, answer: &Result<Answers, StoreError>, call: CallTimes) {
         let why = match answer {
-            Ok(answers) => answers.outage.as_deref().map(|outage| &outage.why),
+            Ok(answers) => answers.outage.as_deref(),
             Err(error) => Some(error),
         };
         let outcome = match why {

@@ -1,7 +1,7 @@
 //! The access log: one line for each request, written without ever keeping one waiting.
 //!
 //! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms old.
-//! The channel to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and counted,
+//! The queue to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and counted,
 //! and requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
 //! summed up (`repeated`, see `refusal_summary`).
 
@@ -112,7 +112,7 @@ pub struct AccessWriter(Option<Rc<WorkerLog>>);
 #[derive(Debug)]
 struct WorkerLog {
     buffer: RefCell<LineBuffer>,
-    /// Told when there is something to flush and was not before.
+    /// Notified when there is something to flush and was not before.
     begun: Notify,
 }
 
@@ -133,13 +133,6 @@ impl AccessWriter {
         buffer.record(record, || clock::now().into_std());
         if was_idle && !buffer.is_idle() {
             log.begun.notify_one();
-        }
-    }
-
-    /// Hands over what has gathered.
-    pub fn flush(&self) {
-        if let Some(log) = &self.0 {
-            log.buffer.borrow_mut().tick(clock::now().into_std());
         }
     }
 

@@ -4,14 +4,13 @@ use super::Level;
 use crate::clock;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::time::Instant;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::{self as format, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Overrides the level of the file, in the syntax of tracing's filters: `debug`, `info,hyper=debug`.
+/// Overrides the level of the file. A comma stands between levels, and between levels of modules: `debug`, `info,hyper=debug`.
 pub const VARIABLE: &str = "TOLLGATE_LOG";
 
 /// Starts the log for the whole process; a second call changes nothing.
@@ -22,17 +21,18 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
     let asked = std::env::var(VARIABLE)
         .ok()
         .filter(|asked| !asked.is_empty());
-    let filter = asked.as_deref().map(EnvFilter::try_new).transpose();
+    let filter = asked.as_deref().map(str::parse::<Targets>).transpose();
     let (filter, outcome) = match filter {
         Ok(filter) => (filter, Ok(())),
         Err(error) => (None, Err(BadFilter(error.to_string()))),
     };
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|| ordinary(level)))
+    let lines = format::layer()
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && may_colour())
-        .with_writer(StderrLines)
-        .finish();
+        .with_writer(StderrLines);
+    let subscriber = tracing_subscriber::registry()
+        .with(filter.unwrap_or_else(|| ordinary(level)))
+        .with(lines);
     // Fails only where there is one already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     outcome
@@ -45,19 +45,19 @@ pub struct BadFilter(String);
 
 /// Events of the gateway at `level`; of libraries the ones that may need a person, since most are not about the gateway.
 /// Libraries of HTTP warn of what a client has sent: a client could fill a disk with such warnings, frame by frame.
-fn ordinary(level: Level) -> EnvFilter {
-    let (ours, theirs) = match level {
-        Level::Error => ("error", "error"),
-        Level::Warn => ("warn", "warn"),
-        Level::Info => ("info", "warn"),
-        Level::Debug => ("debug", "info"),
-        Level::Trace => ("trace", "trace"),
+fn ordinary(level: Level) -> Targets {
+    use tracing::level_filters::LevelFilter as Filter;
+    let (ours, theirs, frames) = match level {
+        Level::Error => (Filter::ERROR, Filter::ERROR, Filter::ERROR),
+        Level::Warn => (Filter::WARN, Filter::WARN, Filter::ERROR),
+        Level::Info => (Filter::INFO, Filter::WARN, Filter::ERROR),
+        Level::Debug => (Filter::DEBUG, Filter::INFO, Filter::INFO),
+        Level::Trace => (Filter::TRACE, Filter::TRACE, Filter::TRACE),
     };
-    let frames = match level {
-        Level::Error | Level::Warn | Level::Info => ",h2=error,hyper=error",
-        Level::Debug | Level::Trace => "",
-    };
-    EnvFilter::new(format!("{theirs},tollgate={ours}{frames}"))
+    Targets::new()
+        .with_default(theirs)
+        .with_target("tollgate", ours)
+        .with_targets(["h2", "hyper"].map(|library| (library, frames)))
 }
 
 /// Whether the user lets programs use colours: <https://no-color.org>.
@@ -123,7 +123,7 @@ fn joined(text: &[u8]) -> Vec<u8> {
 /// ```
 #[derive(Debug)]
 pub struct Throttle {
-    micros: u64,
+    interval: Duration,
     /// When the next may pass, in microseconds of this process.
     next: AtomicU64,
     held: AtomicU64,
@@ -134,7 +134,7 @@ impl Throttle {
     #[must_use]
     pub const fn every(interval: Duration) -> Self {
         Self {
-            micros: micros(interval),
+            interval,
             next: AtomicU64::new(0),
             held: AtomicU64::new(0),
         }
@@ -142,12 +142,13 @@ impl Throttle {
 
     /// `None` when this message has to be left out; else how many were since the last that passed.
     pub fn pass(&self) -> Option<More> {
-        self.pass_at(uptime())
+        self.pass_at(clock::uptime())
     }
 
     fn pass_at(&self, now: u64) -> Option<More> {
         let next = self.next.load(Ordering::Relaxed);
-        let after = now.saturating_add(self.micros);
+        let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX);
+        let after = now.saturating_add(interval);
         let won = now >= next
             && self
                 .next
@@ -172,21 +173,6 @@ impl fmt::Display for More {
             0 => Ok(()),
             more => write!(f, " ({more} more like this)"),
         }
-    }
-}
-
-/// Microseconds since this was first asked.
-fn uptime() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    micros(ORIGIN.get_or_init(clock::now).elapsed())
-}
-
-const fn micros(time: Duration) -> u64 {
-    let micros = time.as_micros();
-    if micros > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        micros as u64
     }
 }
 
@@ -215,13 +201,37 @@ mod tests {
     }
 
     #[test]
-    fn every_level_makes_a_filter() {
-        for (level, text) in [
-            (Level::Error, "tollgate=error,hyper=error,h2=error,error"),
-            (Level::Info, "tollgate=info,hyper=error,h2=error,warn"),
-            (Level::Trace, "tollgate=trace,trace"),
+    fn libraries_are_heard_of_less_than_the_gateway() {
+        use tracing::Level as Event;
+        for (level, target, most) in [
+            (Level::Error, "tollgate::telemetry::log", Event::ERROR),
+            (Level::Info, "tollgate::telemetry::log", Event::INFO),
+            (Level::Info, "rustls", Event::WARN),
+            (Level::Info, "hyper::proto::h1", Event::ERROR),
+            (Level::Warn, "h2::codec", Event::ERROR),
+            (Level::Debug, "hyper::proto::h1", Event::INFO),
+            (Level::Trace, "h2::codec", Event::TRACE),
         ] {
-            assert_eq!(ordinary(level).to_string(), text);
+            let filter = ordinary(level);
+            let loudest = [
+                Event::TRACE,
+                Event::DEBUG,
+                Event::INFO,
+                Event::WARN,
+                Event::ERROR,
+            ]
+            .into_iter()
+            .find(|event| filter.would_enable(target, event));
+            assert_eq!(loudest, Some(most), "{level:?} {target}");
         }
+    }
+
+    #[test]
+    fn a_filter_is_a_level_and_levels_of_modules() {
+        let filter: Targets = "info,hyper=debug".parse().unwrap();
+        assert!(filter.would_enable("tollgate::telemetry", &tracing::Level::INFO));
+        assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::DEBUG));
+        assert!(filter.would_enable("hyper::proto", &tracing::Level::DEBUG));
+        assert!("info,hyper=loud".parse::<Targets>().is_err());
     }
 }

@@ -6,11 +6,10 @@
 //! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for each of their servers.
 //! What a reload removes keeps its series until the process ends, because a counter never goes back.
 
-mod connection;
 mod exposition;
 mod family;
 mod instrument;
-mod label;
+pub(super) mod label;
 mod process;
 mod store;
 #[cfg(test)]
@@ -32,6 +31,8 @@ pub use worker::{
 
 use crate::clock;
 use instrument::{Counter, SharedCounter};
+use label::Label;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use store::StoreCells;
 use worker_cells::{WorkerCells, lock};
@@ -41,17 +42,16 @@ use worker_cells::{WorkerCells, lock};
 pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
-    memory: MemoryStoreCells,
     reloads: Reloads,
-    access_log: AccessLines,
-    connections: connection::ConnectionCells,
-}
-
-/// The memory store, which all workers share.
-#[derive(Debug, Default)]
-struct MemoryStoreCells {
-    keys: SharedCounter,
-    overflows: SharedCounter,
+    /// Of the memory store, which all workers share.
+    memory_keys: SharedCounter,
+    memory_overflows: SharedCounter,
+    /// Lines of the access log that were lost, and that another line stands for.
+    lines_dropped: SharedCounter,
+    lines_summarised: SharedCounter,
+    /// Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
+    evicted: [SharedCounter; Eviction::ALL.len()],
+    rejected: [SharedCounter; Rejection::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -61,13 +61,6 @@ struct Reloads {
     last_failed: SharedCounter,
     last_success: SharedCounter,
     generation: SharedCounter,
-}
-
-/// What became of lines that were not written one by one.
-#[derive(Debug, Default)]
-struct AccessLines {
-    dropped: SharedCounter,
-    summarised: SharedCounter,
 }
 
 impl Metrics {
@@ -80,24 +73,20 @@ impl Metrics {
     /// New cells for one worker. To be called once by each worker, on its own thread, and kept.
     #[must_use]
     pub fn worker(&self) -> WorkerMetrics {
-        let worker_cells = Arc::new(WorkerCells::default());
-        lock(&self.workers).push(Arc::clone(&worker_cells));
-        WorkerMetrics::new(worker_cells)
+        WorkerMetrics(Rc::new(enter(&self.workers)))
     }
 
     /// New cells for one worker's way to a remote store; without any, the store is the memory and always up.
     #[must_use]
     pub fn store(&self) -> StoreMetrics {
-        let cells = Arc::new(StoreCells::default());
-        lock(&self.stores).push(Arc::clone(&cells));
-        StoreMetrics::new(cells)
+        StoreMetrics(enter(&self.stores))
     }
 
     /// How the shared store stands; nothing where there is none.
     #[must_use]
     pub fn shared_store(&self) -> Option<StoreStatus> {
         let stores = lock(&self.stores);
-        let gateways = stores.iter().map(|store| store.gateways()).max()?;
+        let gateways = stores.iter().map(|store| store.gateways.get()).max()?;
         let many = |reach| stores.iter().filter(|store| store.reach() == reach).count();
         Some(StoreStatus {
             workers: stores.len(),
@@ -109,22 +98,22 @@ impl Metrics {
 
     /// A connection was closed to make room for a new one.
     pub fn evicted(&self, what: Eviction) {
-        self.connections.evicted(what);
+        self.evicted[what as usize].add(1);
     }
 
     /// A new connection was not taken.
     pub fn rejected(&self, why: Rejection) {
-        self.connections.rejected(why);
+        self.rejected[why as usize].add(1);
     }
 
     /// How many keys the memory store holds.
     pub fn memory_keys(&self, keys: u64) {
-        self.memory.keys.set(keys);
+        self.memory_keys.set(keys);
     }
 
     /// A new key found the memory store full and was counted on its limit's common key.
     pub fn memory_overflowed(&self, keys: u64) {
-        self.memory.overflows.add(keys);
+        self.memory_overflows.add(keys);
     }
 
     /// The first configuration is in force.
@@ -149,23 +138,24 @@ impl Metrics {
 
     /// Lines of the access log were lost because their reader is too slow or gone.
     pub(super) fn access_lines_dropped(&self, lines: u64) {
-        self.access_log.dropped.add(lines);
+        self.lines_dropped.add(lines);
     }
 
     /// Lines of the access log are stood for by another, because one client was refused too often.
     pub(super) fn access_lines_summarised(&self, lines: u64) {
-        self.access_log.summarised.add(lines);
+        self.lines_summarised.add(lines);
     }
 
     /// Lines of the access log that were lost so far.
     #[must_use]
     pub fn access_lines_lost(&self) -> u64 {
-        self.access_log.dropped.get()
+        self.lines_dropped.get()
     }
+}
 
-    /// Everything as text, in the format asked for. Takes milliseconds when there are thousands of routes.
-    #[must_use]
-    pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
-        text_format::render(self, format)
-    }
+/// New cells in `list`.
+fn enter<C: Default>(list: &Mutex<Vec<Arc<C>>>) -> Arc<C> {
+    let cells = Arc::<C>::default();
+    lock(list).push(Arc::clone(&cells));
+    cells
 }

@@ -55,7 +55,7 @@ fn replaced(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
 
 /// Controls, of which a terminal makes colours, titles and moves; and marks that turn the direction of text, so that it
 /// reads as something else than it is.
-fn is_obeyed(c: char) -> bool {
+pub(super) fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}');
     turns || breaks || (c.is_control() && !matches!(c, '\n' | '\t'))

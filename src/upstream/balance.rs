@@ -1,12 +1,10 @@
 //! Which server of an upstream a request goes to: in turn, and to the next one while a server takes no connection.
 
-use super::connection::Connection;
-use super::pool::{Pool, Pools};
-use super::{ConnectError, Upstream};
-use crate::telemetry::metrics::{ServerMetrics, UpstreamMetrics, WorkerMetrics};
-use hyper::body::Body;
+use super::endpoint::{Endpoint, PooledConnection};
+use super::pool::Pools;
+use super::{ConnectError, OutgoingBody, Upstream};
+use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
 use std::cell::Cell;
-use std::error::Error as StdError;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ const MOST_ENDPOINTS: usize = 3;
 
 /// The endpoints of an upstream, as one worker uses them.
 #[derive(Debug)]
-pub struct Balancer<B: Body + 'static> {
+pub struct Balancer<B: OutgoingBody> {
     endpoints: Vec<Endpoint<B>>,
     /// The position of the endpoint that was chosen last.
     last: Cell<usize>,
@@ -24,29 +22,13 @@ pub struct Balancer<B: Body + 'static> {
     pub metrics: UpstreamMetrics,
 }
 
-/// One server, with this worker's connections to it.
-#[derive(Debug)]
-pub struct Endpoint<B: Body + 'static> {
-    /// This worker's connections to it.
-    pub pool: Rc<Pool<B>>,
-    metrics: ServerMetrics,
-}
-
-/// A connection, and the pool that it goes back to.
-pub type PooledConnection<B> = (Connection<B>, Rc<Pool<B>>);
-
-impl<B> Balancer<B>
-where
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: OutgoingBody> Balancer<B> {
     /// The endpoints of `upstream`, with their pools among `pools`.
     #[must_use]
     pub fn new(upstream: &Upstream, pools: &Pools<B>, metrics: &WorkerMetrics) -> Self {
-        let endpoints = upstream.servers.iter().map(|server| Endpoint {
-            pool: pools.of(server),
-            metrics: metrics.server(&upstream.name, &server.to_string()),
+        let endpoints = upstream.servers.iter().map(|server| {
+            let metrics = metrics.server(&upstream.name, &server.to_string());
+            Endpoint::new(server, pools, metrics)
         });
         Self {
             endpoints: endpoints.collect(),
@@ -85,20 +67,17 @@ where
         let mut failure = None;
         for position in (last..many).chain(0..last).take(MOST_ENDPOINTS) {
             tried.set(position);
-            let Endpoint { pool, metrics } = self.at(position);
-            match pool.connect(self.connect_timeout).await {
+            let endpoint = self.at(position);
+            match endpoint.connect(self.connect_timeout).await {
                 Ok(connection) => {
                     self.metrics.opened();
-                    return Ok((connection, Rc::clone(pool)));
+                    return Ok((connection, Rc::clone(&endpoint.pool)));
                 }
-                Err(error) => {
-                    metrics.unreached();
-                    failure = Some(error);
-                }
+                Err(error) => failure = Some(error),
             }
             // A server that takes no more may still have answered on one that it has.
-            if let Some(connection) = pool.take_open() {
-                return Ok((connection, Rc::clone(pool)));
+            if let Some(connection) = endpoint.pool.take_open() {
+                return Ok((connection, Rc::clone(&endpoint.pool)));
             }
         }
         Err(failure)

@@ -1,5 +1,6 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
+use super::OutgoingBody;
 use super::driver::Driver;
 use super::keep_alive;
 use super::recorder::{Recorder, WriteProgress};
@@ -8,7 +9,6 @@ use http::{HeaderMap, Request, Response, Version};
 use http_body::Frame;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1;
-use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 /// A connection to send one request on.
 #[derive(Debug)]
-pub struct Connection<B: Body + 'static> {
+pub struct Connection<B: OutgoingBody> {
     sender: Sender<B>,
     state: ConnectionState<B>,
     /// Has carried an exchange before: its server may be closing it at this very moment.
@@ -32,13 +32,13 @@ pub struct Connection<B: Body + 'static> {
 
 /// What takes requests. HTTP/2 becomes a second variant, whose connection is [`ConnectionState::Spawned`].
 #[derive(Debug)]
-enum Sender<B: Body + 'static> {
+enum Sender<B: OutgoingBody> {
     Http1(http1::SendRequest<B>),
 }
 
 /// What moves the bytes of a connection.
 #[derive(Debug)]
-enum ConnectionState<B: Body + 'static> {
+enum ConnectionState<B: OutgoingBody> {
     /// The task that waits for the answer. Boxed, because it is large and passes from hand to hand.
     Driven(Box<Driver<B>>),
     /// A task of its own.
@@ -56,12 +56,7 @@ pub struct SendFailure<B> {
     pub unsent: Option<Request<B>>,
 }
 
-impl<B> Connection<B>
-where
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: OutgoingBody> Connection<B> {
     /// A new connection of HTTP/1.
     pub(super) fn new(sender: http1::SendRequest<B>, driver: Driver<B>) -> Self {
         Self {
@@ -216,7 +211,7 @@ where
     }
 }
 
-impl<B: Body + 'static> Sender<B> {
+impl<B: OutgoingBody> Sender<B> {
     /// Does it take a request now?
     fn is_ready(&self) -> bool {
         match self {
@@ -225,12 +220,7 @@ impl<B: Body + 'static> Sender<B> {
     }
 }
 
-impl<B> ConnectionState<B>
-where
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: OutgoingBody> ConnectionState<B> {
     /// Moves the connection on, and then polls for what should have come of it.
     fn poll_driven<T>(
         &mut self,

@@ -1,12 +1,11 @@
 //! An upstream connection driven by the task that waits for its answer: a response then wakes one task, not two.
 
+use super::OutgoingBody;
 use super::recorder::{Recorder, WriteProgress};
 use super::stream::{PeekEnd, ServerStream};
 use atomic_waker::AtomicWaker;
-use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +15,7 @@ use std::task::{Context, Poll, Wake, Waker};
 type HyperConnection<B, S> = http1::Connection<TokioIo<Recorder<S>>, B>;
 
 /// One connection of HTTP/1, and the waker that its events reach.
-pub(super) struct Driver<B: Body + 'static, S: PeekEnd = ServerStream> {
+pub(super) struct Driver<B: OutgoingBody, S: PeekEnd = ServerStream> {
     connection: HyperConnection<B, S>,
     progress: Arc<WriteProgress>,
     shared: Arc<DriverWaker>,
@@ -43,7 +42,7 @@ impl Wake for DriverWaker {
     }
 }
 
-impl<B: Body + 'static, S: PeekEnd> std::fmt::Debug for Driver<B, S> {
+impl<B: OutgoingBody, S: PeekEnd> std::fmt::Debug for Driver<B, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver")
             .field("shared", &self.shared)
@@ -51,13 +50,7 @@ impl<B: Body + 'static, S: PeekEnd> std::fmt::Debug for Driver<B, S> {
     }
 }
 
-impl<B, S> Driver<B, S>
-where
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-    S: PeekEnd,
-{
+impl<B: OutgoingBody, S: PeekEnd> Driver<B, S> {
     /// Takes a connection over.
     pub(super) fn new(connection: HyperConnection<B, S>, progress: Arc<WriteProgress>) -> Self {
         let shared = Arc::<DriverWaker>::default();

@@ -4,6 +4,8 @@ pub mod balance;
 pub mod connection;
 pub mod demo;
 mod driver;
+pub mod endpoint;
+pub mod failure;
 mod keep_alive;
 pub mod pool;
 mod reachability;
@@ -12,9 +14,22 @@ mod stream;
 
 pub use stream::ConnectError;
 
+use hyper::body::Body;
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The body of a request to a server.
+pub trait OutgoingBody:
+    Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + 'static
+{
+}
+
+impl<B> OutgoingBody for B where
+    B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + 'static
+{
+}
 
 /// A named set of servers.
 #[derive(Debug, Clone, PartialEq, Eq)]

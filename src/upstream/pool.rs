@@ -1,19 +1,17 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
-use super::Server;
 use super::connection::Connection;
 use super::driver::Driver;
 use super::reachability::Reachability;
 use super::recorder::{Recorder, WriteProgress};
 use super::stream::{self, ConnectError};
+use super::{OutgoingBody, Server};
 use crate::clock;
 use crate::descriptors::DescriptorShare;
-use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,26 +23,21 @@ const MOST_IDLE: usize = 512;
 
 /// All pools of one worker. They outlive reloads: a pool belongs to a server's address, not to a name in the file.
 #[derive(Debug)]
-pub struct Pools<B: Body + 'static> {
+pub struct Pools<B: OutgoingBody> {
     pools: RefCell<HashMap<Server, Rc<Pool<B>>>>,
     share: DescriptorShare,
 }
 
 /// Connections of one worker to one server.
 #[derive(Debug)]
-pub struct Pool<B: Body + 'static> {
+pub struct Pool<B: OutgoingBody> {
     server: Server,
     reachability: Arc<Reachability>,
     idle: RefCell<Vec<Connection<B>>>,
     share: DescriptorShare,
 }
 
-impl<B> Pools<B>
-where
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: OutgoingBody> Pools<B> {
     /// No pool yet; the descriptors of their connections are counted in `share`.
     #[must_use]
     pub fn new(share: DescriptorShare) -> Self {
@@ -86,12 +79,7 @@ where
     }
 }
 
-impl<B> Pool<B>
-where
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: OutgoingBody> Pool<B> {
     /// Where its connections lead.
     #[must_use]
     pub fn server(&self) -> &Server {

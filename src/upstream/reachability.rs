@@ -6,13 +6,12 @@ use super::stream::ConnectError;
 use crate::clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tokio::time::Instant;
 
-/// A server that failed less than this ago is not logged as back: a server that takes every second connection would fill
+/// A server that failed less than so many microseconds ago is not logged as back: a server that takes every second connection would fill
 /// the log.
-const STEADY: Duration = Duration::from_secs(1);
+const STEADY: u64 = 1_000_000;
 
 /// Every server that a pool leads to. Read when a pool is made, never by a request.
 static SERVERS: Mutex<BTreeMap<String, Weak<Reachability>>> = Mutex::new(BTreeMap::new());
@@ -44,7 +43,7 @@ impl Reachability {
 
     /// Notes that the server took no connection, and logs the first time.
     pub(super) fn connect_failed(&self, error: &ConnectError) {
-        if self.fail_at(uptime()) {
+        if self.fail_at(clock::uptime()) {
             tracing::warn!("{}", error.in_full());
         }
     }
@@ -52,13 +51,13 @@ impl Reachability {
     /// Notes that the server took a connection.
     pub(super) fn connected(&self) {
         if self.lost.load(Ordering::Relaxed) != 0 {
-            self.taken.store(uptime(), Ordering::Relaxed);
+            self.taken.store(clock::uptime(), Ordering::Relaxed);
         }
     }
 
     /// Logs that `server` is back, if it is. To be called now and then.
     pub(super) fn log_return(&self, server: &Server) {
-        if let Some(lost) = self.return_at(uptime()) {
+        if let Some(lost) = self.return_at(clock::uptime()) {
             let lost = lost.as_secs_f64();
             tracing::info!("{server} takes connections again, after {lost:.1} s");
         }
@@ -77,7 +76,7 @@ impl Reachability {
         let lost = self.lost.load(Ordering::Relaxed);
         let failed = self.failed.load(Ordering::Relaxed);
         let taken = self.taken.load(Ordering::Relaxed);
-        let is_steady = taken > failed && now >= failed + micros(STEADY);
+        let is_steady = taken > failed && now >= failed + STEADY;
         if lost == 0 || !is_steady {
             return None;
         }
@@ -86,16 +85,6 @@ impl Reachability {
             .ok()
             .map(|lost| Duration::from_micros(taken.saturating_sub(lost)))
     }
-}
-
-/// Microseconds since the first call, and never 0.
-fn uptime() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    micros(clock::now() - *ORIGIN.get_or_init(clock::now)) + 1
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX >> 1)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use super::stream::{PeekEnd, ServerStream};
 use crate::descriptors::Descriptor;
+use memchr::memmem;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,28 +28,17 @@ pub(super) struct Recorder<S = ServerStream> {
 }
 
 /// What the stream and the driver know of each other, across hyper between them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WriteProgress {
     /// The next byte begins a head. The sender sets it, and it is never guessed: a body that a client sends must not pass
     /// for a head.
     head_begins: AtomicBool,
-    /// hyper has nothing left to write.
-    flushed: AtomicBool,
+    /// hyper may have something left to write.
+    unflushed: AtomicBool,
     /// Bytes written so far.
     written: AtomicU64,
     /// The next read asks the system itself: hyper reads before it writes, and writes nothing when the server has closed.
     doubted: AtomicBool,
-}
-
-impl Default for WriteProgress {
-    fn default() -> Self {
-        Self {
-            head_begins: AtomicBool::new(false),
-            flushed: AtomicBool::new(true),
-            written: AtomicU64::new(0),
-            doubted: AtomicBool::new(false),
-        }
-    }
 }
 
 impl WriteProgress {
@@ -64,12 +54,12 @@ impl WriteProgress {
 
     /// The connection is about to be moved on: whether all of it gets written is found out anew.
     pub(super) fn begin_turn(&self) {
-        self.flushed.store(false, Ordering::Relaxed);
+        self.unflushed.store(true, Ordering::Relaxed);
     }
 
     /// Has everything been written that hyper was given?
     pub(super) fn is_flushed(&self) -> bool {
-        self.flushed.load(Ordering::Relaxed)
+        !self.unflushed.load(Ordering::Relaxed)
     }
 
     /// Bytes written so far.
@@ -109,7 +99,7 @@ impl<S: PeekEnd> Recorder<S> {
 
     fn wrote(&mut self, mut written: &[u8]) {
         let progress = &self.progress;
-        progress.flushed.store(false, Ordering::Relaxed);
+        progress.unflushed.store(true, Ordering::Relaxed);
         let total = progress.written.load(Ordering::Relaxed) + written.len() as u64;
         progress.written.store(total, Ordering::Relaxed);
         if progress.head_begins.load(Ordering::Relaxed) {
@@ -129,17 +119,13 @@ impl<S: PeekEnd> Recorder<S> {
         self.head.extend_from_slice(written);
         if self.head.ends_with(END) {
             self.state = HeadState::Written;
-        } else if let Some(at) = find(&self.head[from..], END) {
+        } else if let Some(at) = memmem::find(&self.head[from..], END) {
             self.head.truncate(from + at + END.len());
             self.state = HeadState::Written;
         } else if self.state == HeadState::TooLong {
             self.head = Vec::new();
         }
     }
-}
-
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|part| part == wanted)
 }
 
 impl<S: PeekEnd> AsyncRead for Recorder<S> {
@@ -199,7 +185,7 @@ impl<S: PeekEnd> AsyncWrite for Recorder<S> {
 
     /// hyper asks for this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.progress.flushed.store(true, Ordering::Relaxed);
+        self.progress.unflushed.store(false, Ordering::Relaxed);
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -1,5 +1,5 @@
 //! Twelve thousand connections that are there to be in the way, and one client who wants to be served: the long form, for a
-//! machine that does nothing else (`TOLLGATE_LONG=1 tests/run besieging`).
+//! machine that does nothing else (`TOLLGATE_LONG=1 tests/run saturation`).
 
 use crate::support::{File, Gateway, Upstream, Wire, get, long};
 use std::net::{IpAddr, Ipv4Addr};

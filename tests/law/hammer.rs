@@ -5,7 +5,7 @@ use super::numbers::{
     sliding_window, token_bucket,
 };
 use super::stories::dedupe::once;
-use super::under_test::{admitted, connect};
+use super::under_test::{admitted, connect, ticket_of};
 use crate::support::Redis;
 use std::sync::Arc;
 use std::thread;
@@ -149,7 +149,7 @@ fn threads_that_take_and_give_back_leave_nothing_behind() {
         for _ in 0..2000 {
             let check = ask(&limit, 1);
             let decided = store.decide(&[check]);
-            let ticket: Option<Ticket> = decided.ticket(0, &check);
+            let ticket: Option<Ticket> = ticket_of(&decided, 0, &check);
             assert!(decided.decision.verdicts[0].remaining < 5);
             if let Some(ticket) = ticket {
                 store.refund(&limit, CLIENT, ticket);

@@ -2,8 +2,7 @@
 
 use super::numbers::{CLIENT, NOON, SECOND, ask, concurrency, fixed_window, limit, token_bucket};
 use super::stories::dedupe::once;
-use super::under_test::admitted;
-use super::under_test::metered;
+use super::under_test::{admitted, metered, ticket_of};
 use std::sync::Arc;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate::key::RepeatId;
@@ -192,7 +191,7 @@ fn a_slot_of_the_shared_counter_comes_back_though_its_key_has_room_since() {
     store.decide(&[check(&slots, "a")]);
     assert!(store.stored(&slots, b"a").is_some(), "it has room now");
 
-    let ticket = crowded.ticket(0, &check(&slots, "a")).unwrap();
+    let ticket = ticket_of(&crowded, 0, &check(&slots, "a")).unwrap();
     store.refund(&slots, b"a", ticket);
     assert_eq!(store.stored(&slots, b"%overflow"), None);
     assert!(store.stored(&slots, b"a").is_some());
@@ -223,7 +222,7 @@ fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
     assert_eq!(left, 100 - 30 - 21);
     // And what such a one was charged can go back.
     let check = with_id(&ids[29]);
-    let ticket = store.decide(&[check]).ticket(0, &check).unwrap();
+    let ticket = ticket_of(&store.decide(&[check]), 0, &check).unwrap();
     store.refund(&calls, CLIENT, calls.abandoned(ticket, NOON));
     assert_eq!(
         store.decide(&[ask(&calls, 0)]).decision.verdicts[0].remaining,
@@ -246,9 +245,9 @@ fn what_was_charged_on_the_shared_counter_comes_back_there() {
         key: b"late",
         ..ask(&limit, 6)
     };
-    let ticket = store.decide(&[late]).ticket(0, &late).unwrap();
+    let ticket = ticket_of(&store.decide(&[late]), 0, &late).unwrap();
     assert!(ticket.overflow);
-    store.refund_at(&limit, late.key, ticket, NOON);
+    store.at(NOON).refund(&limit, late.key, ticket);
     let again = store.decide(&[late]);
     assert_eq!(again.decision.verdicts[0].remaining, 4);
     // Its key may have room since.
@@ -256,8 +255,8 @@ fn what_was_charged_on_the_shared_counter_comes_back_there() {
     assert!(store.reset(&limit, b"earlier"));
     let own = store.decide(&[late]);
     assert_eq!(own.decision.verdicts[0].remaining, 4);
-    let ticket = again.ticket(0, &late).unwrap();
-    store.correct_at(&limit, late.key, ticket, NOON);
+    let ticket = ticket_of(&again, 0, &late).unwrap();
+    store.at(NOON).refund(&limit, late.key, ticket);
     let peek = store.decide(&[Check {
         key: b"late",
         ..ask(&limit, 0)
@@ -269,8 +268,8 @@ fn what_was_charged_on_the_shared_counter_comes_back_there() {
 fn limits_that_do_not_decide_give_way_to_those_that_do() {
     let store = MemoryStore::new(Clock::manual(NOON), 1000);
     let decides = limit("decides", token_bucket(3, 60 * SECOND, 3));
-    let watches = Arc::into_inner(limit("watches", token_bucket(3, 60 * SECOND, 3))).unwrap();
-    let watches = Arc::new(watches.in_mode(Mode::Shadow));
+    let watches = limit("watches", token_bucket(3, 60 * SECOND, 3));
+    let watches = Arc::new(watches.edited(|policy| policy.mode = Mode::Shadow));
     let all = names(1500);
     for key in &all[..1000] {
         store.decide(&[check(&watches, key)]);

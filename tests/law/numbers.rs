@@ -13,7 +13,7 @@ use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::sliding_log::SlidingLog;
 use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
-use tollgate::limit::{Limit, Rule};
+use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::Check;
 
 /// When histories begin: this century, whose instants are as large as those of a real clock.
@@ -103,7 +103,7 @@ pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
         missing: MissingKey::Refuse,
         unknown: None,
     };
-    Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }
 
 /// One limit of each algorithm, of `size` units in `seconds`. Buckets have a size of their own and come back evenly.

@@ -13,8 +13,8 @@ use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
-    Charge, Check, Correction, Invalidation, MemoryQuestion, MemoryStore, RedisTarget, Refund,
-    StoreDecision, StoreSettings, WorkerCache, surcharge,
+    Amendment, Check, Decider, Invalidation, MemoryStore, RedisTarget, Reservation, StoreDecision,
+    StoreSettings, WorkerCache,
 };
 
 /// Either store, empty at first.
@@ -46,7 +46,7 @@ impl UnderTest {
     /// What the store says to a request at `at`.
     pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> StoreDecision {
         let decided = match self {
-            Self::Memory(store) => store.decide_at(checks, Some(at)),
+            Self::Memory(store) => store.at(at).decide(checks),
             Self::Redis { store, .. } => store.at(at).decide(checks).await.unwrap(),
         };
         assert_eq!(decided.decision.at, at);
@@ -62,20 +62,24 @@ impl UnderTest {
     /// Takes `check` and keeps its ticket.
     pub(super) async fn take(&self, at: Timestamp, check: Check<'_>) -> Ticket {
         let decided = self.decide(at, &[check]).await;
-        decided.ticket(0, &check).expect("it is admitted")
+        ticket_of(&decided, 0, &check).expect("it is admitted")
     }
 
     /// Gives a charge back, and returns when that is done.
     /// Of a bucket that keeps nothing for it, as that of a request that was charged at noon and goes on nowhere.
     pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
-        let ticket = check.limit.abandoned(ticket, NOON);
+        let charge = charged(check.limit, check.key, ticket);
+        self.amend(at, &charge, Amendment::Cancellation).await;
+    }
+
+    /// Amends a charge, and returns when that is done.
+    async fn amend(&self, at: Timestamp, charge: &Reservation, amendment: Amendment) {
         match self {
             Self::Memory(store) => {
-                store.refund_at(check.limit, check.key, ticket, at);
+                store.at(at).amend(charge, amendment);
             }
             Self::Redis { store, .. } => {
-                let Check { limit, key, .. } = check;
-                store.at(at).refund([Refund { limit, key, ticket }]);
+                store.at(at).amend(charge, amendment);
                 store.settle().await;
             }
         }
@@ -83,11 +87,8 @@ impl UnderTest {
 
     /// Renews the slots of a request that lives, and returns when that is done. In a process's own memory they never lapse.
     pub(super) async fn renew(&self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket) {
-        if let Self::Redis { store, .. } = self {
-            let key = CLIENT;
-            store.at(at).renew([Refund { limit, key, ticket }]);
-            store.settle().await;
-        }
+        let charge = charged(limit, CLIENT, ticket);
+        self.amend(at, &charge, Amendment::Renewal).await;
     }
 
     /// Makes a charge of `limit` one of `truth`, and returns when that is done.
@@ -98,35 +99,9 @@ impl UnderTest {
         ticket: Ticket,
         truth: u32,
     ) {
-        let charge = Charge {
-            limit: Arc::clone(limit),
-            key: CLIENT.into(),
-            ticket,
-            by: None,
-        };
-        let correction = charge.correction(Cost::new(truth));
-        match (self, correction) {
-            (_, None) => {}
-            (Self::Memory(store), Some(Correction::Less(ticket))) => {
-                store.correct_at(limit, CLIENT, ticket, at);
-            }
-            (Self::Memory(store), Some(Correction::More(overdraft, cost))) => {
-                let check = surcharge(overdraft, CLIENT, cost);
-                store.measure(&[check], MemoryQuestion::at(at));
-            }
-            (Self::Redis { store, .. }, Some(correction)) => {
-                let key = CLIENT;
-                match correction {
-                    Correction::Less(ticket) => {
-                        store.at(at).correct([Refund { limit, key, ticket }])
-                    }
-                    Correction::More(limit, cost) => {
-                        store.at(at).charge(&surcharge(limit, key, cost))
-                    }
-                }
-                store.settle().await;
-            }
-        }
+        let charge = charged(limit, CLIENT, ticket);
+        let truth = Amendment::Settlement(Cost::new(truth));
+        self.amend(at, &charge, truth).await;
     }
 
     /// The ticket that a charge of `units` at `at` would have had: nothing is charged.
@@ -223,15 +198,36 @@ impl UnderTest {
     }
 }
 
+/// A charge that was made at noon.
+pub(super) fn charged(limit: &Arc<Limit>, key: &[u8], ticket: Ticket) -> Reservation {
+    Reservation {
+        limit: Arc::clone(limit),
+        key: key.into(),
+        ticket,
+        by: Decider::Memory,
+        at: NOON,
+        turn: Duration::ZERO,
+    }
+}
+
+/// The ticket of what `check`, number `index` of the request, was charged.
+pub(super) fn ticket_of(
+    decided: &StoreDecision,
+    index: usize,
+    check: &Check<'_>,
+) -> Option<Ticket> {
+    Some(decided.reservation(index, check)?.ticket)
+}
+
 /// The same limit with a cost that responses say, up to `max`.
 pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
     let place = MeterPlace::Header(HeaderName::from_static("x-units"));
-    let limit = Arc::into_inner(limit).unwrap();
-    Arc::new(limit.metered(Meter {
+    let meter = Meter {
         place,
         max,
         on_leave: OnLeave::Max,
-    }))
+    };
+    Arc::new(limit.edited(|policy| policy.meter = Some(meter)))
 }
 
 /// A store of `server`'s that is ready. Patient, so that a busy machine is not taken for an absent server.

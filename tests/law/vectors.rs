@@ -6,7 +6,7 @@ use super::numbers::{
     CLIENT, NOON, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use super::under_test::{UnderTest, metered};
+use super::under_test::{UnderTest, charged, metered, ticket_of};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, LimitId, Refund, Rule, State, Ticket};
-use tollgate::store::{Charge, Check, Correction};
+use tollgate::store::{Amendment, Check, Correction};
 use toml::{Table, Value};
 
 /// One history of one counter.
@@ -252,7 +252,7 @@ impl Listener {
                     id: None,
                 };
                 let decided = store.decide(at, &[check]).await;
-                return (decided.decision.verdicts[0], decided.ticket(0, &check));
+                return (decided.decision.verdicts[0], ticket_of(&decided, 0, &check));
             }
         };
         let state = states.remove(&limit.id);
@@ -294,15 +294,10 @@ impl Listener {
             Self::Functions(states) => states,
             Self::Store(store) => return store.correct(at, limit, ticket, truth).await,
         };
-        let charge = Charge {
-            limit: limit.clone(),
-            key: CLIENT.into(),
-            ticket,
-            by: None,
-        };
+        let charge = charged(limit, CLIENT, ticket);
         let state = states.remove(&limit.id);
-        let after = match charge.correction(Cost::new(truth)) {
-            None => state,
+        let after = match charge.correction(Amendment::Settlement(Cost::new(truth))) {
+            None | Some(Correction::Longer(_)) => state,
             Some(Correction::Less(ticket)) => match limit.rule.refund(state.as_ref(), at, ticket) {
                 Refund::Nothing => state,
                 Refund::Left(change) => Some(change.update.after(state)),

@@ -171,17 +171,16 @@ fn milliseconds(time: Duration) -> String {
 }
 
 fn line(probe: &Probe, format: Format, out: &mut String) {
-    let (Ok(said) | Err(said)) = &probe.outcome;
+    let (Ok(report) | Err(report)) = &probe.outcome;
     let good = probe.outcome.is_ok();
     let (what, name, place) = (probe.what, &probe.name, &probe.place);
     // Writing into a string cannot fail.
     let _ = if format == Format::Json {
-        let line =
-            json!({ "asked": what, "name": name, "place": place, "reachable": good, "says": said });
+        let line = json!({ "asked": what, "name": name, "place": place, "reachable": good, "says": report });
         writeln!(out, "{line}")
     } else {
         let gap = if name.is_empty() { "" } else { "  " };
         let mark = if good { "" } else { "NOT REACHABLE: " };
-        writeln!(out, "  {what}  {name}{gap}{place}  {mark}{said}")
+        writeln!(out, "  {what}  {name}{gap}{place}  {mark}{report}")
     };
 }

@@ -3,8 +3,9 @@
 use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
 use crate::key::is_secret;
-use crate::route::{self, Condition, HostPattern, PathPattern, Rule, Segment, Table};
-use http::{HeaderMap, Method};
+use crate::proxy::route_request::RouteRequest;
+use crate::route::{Condition, HostPattern, Rule, Segment, Table};
+use http::Method;
 use std::sync::Arc;
 
 /// A route that nearly took the request.
@@ -20,43 +21,28 @@ pub(super) struct RouteCandidate {
 pub(super) struct RouteQuery<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
-    pub(super) method: &'a Method,
     /// The fields that conditions do not see.
     pub(super) stripped: &'a [StrippedField],
-    pub(super) head: ConditionInput<'a>,
-}
-
-/// The part of a request's head that conditions read.
-#[derive(Debug)]
-pub(super) struct ConditionInput<'a> {
-    pub(super) fields: &'a HeaderMap,
-    pub(super) query: Option<&'a str>,
-    pub(super) https: bool,
-}
-
-impl route::RequestView for ConditionInput<'_> {
-    fn fields(&self) -> &HeaderMap {
-        self.fields
-    }
-
-    fn query(&self) -> Option<&str> {
-        self.query
-    }
-
-    fn is_https(&self) -> bool {
-        self.https
-    }
+    pub(super) request: RouteRequest<'a>,
 }
 
 impl RouteQuery<'_> {
     /// The position of the route that takes the request.
     pub(super) fn find(&self, table: &Table) -> Option<usize> {
-        table.find(self.host, self.path, self.method, &self.head)
+        let method = &self.request.parts.method;
+        table.find(self.host, self.path, method, &self.request)
     }
 
     fn is_met_by(&self, rule: Rule) -> bool {
         let table = Table::build(&[rule]).ok();
         table.is_some_and(|table| self.find(&table).is_some())
+    }
+
+    /// Would `rule` take the request after this change?
+    fn would_be_met_by(&self, rule: &Rule, change: impl FnOnce(&mut Rule)) -> bool {
+        let mut rule = rule.clone();
+        change(&mut rule);
+        self.is_met_by(rule)
     }
 }
 
@@ -87,34 +73,17 @@ pub(super) fn all(
 
 /// The one thing that keeps `rule` from taking the request; none where there are several.
 fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
-    let any_method = Rule {
-        methods: Vec::new(),
-        ..rule.clone()
-    };
-    if query.is_met_by(any_method) {
+    if query.would_be_met_by(rule, |rule| rule.methods.clear()) {
         let methods: Vec<&str> = rule.methods.iter().map(Method::as_str).collect();
         return Some(format!("it takes {} only", methods.join(", ")));
     }
-    let unconditional = Rule {
-        conditions: Vec::new(),
-        ..rule.clone()
-    };
-    if query.is_met_by(unconditional) {
+    if query.would_be_met_by(rule, |rule| rule.conditions.clear()) {
         return Some(format!("it asks for {}", unmet(rule, query)));
     }
-    let any_host = Rule {
-        hosts: Vec::new(),
-        ..rule.clone()
-    };
-    if query.is_met_by(any_host) {
+    if query.would_be_met_by(rule, |rule| rule.hosts.clear()) {
         return Some(format!("it is for the host {}", hosts(&rule.hosts)));
     }
-    let any_path = Rule {
-        path: PathPattern {
-            segments: vec![Segment::Rest("rest".into())],
-        },
-        ..rule.clone()
-    };
+    let any_path = |rule: &mut Rule| rule.path.segments = vec![Segment::Rest("rest".into())];
     let begins = |text: &str| first(query.path) == text.trim_start_matches('/');
     let shares = rule.path.segments.iter().find_map(|segment| match segment {
         Segment::Literal(text) if text.is_empty() => None,
@@ -122,18 +91,15 @@ fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
         Segment::Folded(text) => Some(first(query.path).eq_ignore_ascii_case(text)),
         Segment::Parameter(_) | Segment::Rest(_) => Some(true),
     });
-    (shares == Some(true) && query.is_met_by(any_path))
+    (shares == Some(true) && query.would_be_met_by(rule, any_path))
         .then(|| format!("its path is {}", rule.path.told()))
 }
 
 /// The conditions of `rule` that do not hold, in words. The value of a field or parameter that authenticates is not shown.
 fn unmet(rule: &Rule, query: &RouteQuery<'_>) -> String {
     let fails = |one: &&Condition| {
-        let alone = Rule {
-            conditions: vec![(*one).clone()],
-            ..rule.clone()
-        };
-        !query.is_met_by(alone)
+        let alone = vec![(*one).clone()];
+        !query.would_be_met_by(rule, |rule| rule.conditions = alone)
     };
     let shown = |one: &Condition| {
         let table = match one {
@@ -186,11 +152,8 @@ fn lower(winner: &Rule, rule: &Rule, query: &RouteQuery<'_>) -> &'static str {
 /// The length of the host pattern that matches: an exact host ranks first, a rule for any host last.
 fn rank_of_host(rule: &Rule, query: &RouteQuery<'_>) -> usize {
     let matching = rule.hosts.iter().filter(|host| {
-        let alone = Rule {
-            hosts: vec![(*host).clone()],
-            ..rule.clone()
-        };
-        query.is_met_by(alone)
+        let alone = vec![(*host).clone()];
+        query.would_be_met_by(rule, |rule| rule.hosts = alone)
     });
     let rank = matching.map(|host| match host {
         HostPattern::Exact(_) => usize::MAX,

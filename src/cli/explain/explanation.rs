@@ -137,42 +137,38 @@ impl KeyFault {
 
 /// The answer that the request would get.
 #[derive(Debug)]
-pub(super) enum ExpectedAnswer {
-    /// The gateway's own, whatever has been counted.
-    Gateway { status: u16, reason: String },
-    /// The upstream's, where no limit refuses.
-    Upstream(LimitOutlook),
-    /// The route's own, where no limit refuses.
-    Route {
-        status: u16,
-        reason: String,
-        limits: LimitOutlook,
-    },
-    /// The gateway's, for something that the request lacks, where no limit refuses.
-    Lacking {
-        status: u16,
-        reason: String,
-        limits: LimitOutlook,
-    },
+pub(super) struct ExpectedAnswer {
+    /// The gateway's own, or the route's; none where the upstream answers.
+    pub(super) own: Option<OwnAnswer>,
+    /// What the limits make of the request first; none where the gateway answers whatever has been counted.
+    pub(super) limits: Option<LimitOutlook>,
+}
+
+/// An answer that no upstream gives.
+#[derive(Debug)]
+pub(super) struct OwnAnswer {
+    pub(super) status: u16,
+    pub(super) reason: String,
+    /// Is it for something that the request lacks?
+    pub(super) is_lack: bool,
 }
 
 impl ExpectedAnswer {
-    /// The gateway's own answer to `error`.
-    pub(super) fn refused(error: &ProxyError) -> Self {
-        Self::Gateway {
-            status: error.status().as_u16(),
-            reason: error.to_string(),
+    /// The gateway's own, whatever has been counted.
+    pub(super) fn gateway(status: u16, reason: String) -> Self {
+        Self {
+            own: Some(OwnAnswer {
+                status,
+                reason,
+                is_lack: false,
+            }),
+            limits: None,
         }
     }
 
-    /// What limits make of the request, where that is open.
-    pub(super) fn limits_mut(&mut self) -> Option<&mut LimitOutlook> {
-        match self {
-            Self::Gateway { .. } => None,
-            Self::Upstream(limits) | Self::Route { limits, .. } | Self::Lacking { limits, .. } => {
-                Some(limits)
-            }
-        }
+    /// The gateway's own answer to `error`.
+    pub(super) fn refused(error: &ProxyError) -> Self {
+        Self::gateway(error.status().as_u16(), error.to_string())
     }
 }
 

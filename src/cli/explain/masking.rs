@@ -1,17 +1,14 @@
 //! Stars for the secrets in an explanation: in texts of the file, not in those of the request.
 
-use super::explanation::{AppliedLimit, ExpectedAnswer, Explanation, KeyResult, Routing};
+use super::explanation::{AppliedLimit, Explanation, KeyResult, Routing};
 use crate::config::masking::Secrets;
 
 impl Explanation {
     /// Puts stars for `secrets`.
     pub(super) fn hide(&mut self, secrets: &Secrets) {
         let hide = |text: &mut String| *text = secrets.hide(text).into_owned();
-        match &mut self.answer {
-            ExpectedAnswer::Gateway { reason, .. }
-            | ExpectedAnswer::Route { reason, .. }
-            | ExpectedAnswer::Lacking { reason, .. } => hide(reason),
-            ExpectedAnswer::Upstream(_) => {}
+        if let Some(own) = &mut self.answer.own {
+            hide(&mut own.reason);
         }
         if let Some(routing) = &mut self.routing {
             routing.hide(&hide);

@@ -1,29 +1,25 @@
 //! How a request ends, as far as that can be known before it is sent.
 
-use super::explanation::{AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, Routing};
+use super::explanation::{
+    AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, OwnAnswer, Routing,
+};
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
-use crate::key::Caller;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::limit::{Limit, Rule};
 use crate::proxy::error::ProxyError;
 use crate::proxy::static_reply;
 use crate::snapshot::Service;
 use http::uri::PathAndQuery;
-use http::{Uri, header};
+use http::{Method, Uri, header};
 
-/// A request on its way to the end: its caller, its target as it is forwarded, and what it lacks.
-pub(super) struct Departure<'a> {
-    pub(super) caller: &'a Caller<'a>,
-    pub(super) onward: &'a PathAndQuery,
-    pub(super) lack: Option<&'a RefusalCause>,
-}
-
-/// How the request ends under `service`.
+/// How a request ends under `service`, by its method, its target as it is forwarded, and what it lacks.
 pub(super) fn answer(
     service: &Service,
-    departure: &Departure<'_>,
+    method: &Method,
+    onward: &PathAndQuery,
+    lack: Option<&RefusalCause>,
     limits: &[AppliedLimit],
 ) -> ExpectedAnswer {
     let deciding = || limits.iter().filter(|limit| limit.deciding().is_some());
@@ -34,26 +30,27 @@ pub(super) fn answer(
     {
         return ExpectedAnswer::refused(&ProxyError::limited(&refusing.limit, wait));
     }
-    let limits = match deciding().next() {
+    let limits = Some(match deciding().next() {
         None => LimitOutlook::None,
         Some(_) => LimitOutlook::Unasked,
-    };
-    if let Some(lack) = departure.lack {
+    });
+    if let Some(lack) = lack {
         let lack = ProxyError::from(lack.clone());
-        return ExpectedAnswer::Lacking {
+        let own = Some(OwnAnswer {
             status: lack.status().as_u16(),
             reason: lack.to_string(),
-            limits,
-        };
+            is_lack: true,
+        });
+        return ExpectedAnswer { own, limits };
     }
     if service.upstream.is_some() {
-        return ExpectedAnswer::Upstream(limits);
+        return ExpectedAnswer { own: None, limits };
     }
     let Some(own) = &service.own else {
         return ExpectedAnswer::refused(&ProxyError::NoRoute);
     };
-    let uri = Uri::from(departure.onward.clone());
-    let answer = static_reply::answer(own, departure.caller.method, &uri);
+    let uri = Uri::from(onward.clone());
+    let answer = static_reply::answer(own, method, &uri);
     let reason = match answer.headers().get(header::LOCATION) {
         Some(there) => {
             let there = String::from_utf8_lossy(there.as_bytes());
@@ -61,10 +58,9 @@ pub(super) fn answer(
         }
         None => "the route answers itself".to_owned(),
     };
-    ExpectedAnswer::Route {
-        status: answer.status().as_u16(),
-        reason,
+    ExpectedAnswer {
         limits,
+        ..ExpectedAnswer::gateway(answer.status().as_u16(), reason)
     }
 }
 
@@ -87,7 +83,7 @@ impl Explanation {
             None => fresh,
         });
         let ruling = Decision::of(clock::wall(), verdicts.collect()).ruling;
-        let Some(limits) = self.answer.limits_mut() else {
+        let Some(limits) = &mut self.answer.limits else {
             return routing.charge_nothing();
         };
         match ruling {

@@ -278,22 +278,16 @@ fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
 }
 
 fn ending(answer: &ExpectedAnswer) -> String {
-    let (what, limits) = match answer {
-        ExpectedAnswer::Gateway { status, reason } => {
-            return format!("{status} by the gateway: {reason}");
-        }
-        ExpectedAnswer::Lacking {
-            status,
-            reason,
-            limits,
-        } => return lacking(&format!("{status} by the gateway: {reason}"), *limits),
-        ExpectedAnswer::Upstream(limits) => ("the upstream's".to_owned(), *limits),
-        ExpectedAnswer::Route {
-            status,
-            reason,
-            limits,
-        } => (format!("{status} by the gateway: {reason}"), *limits),
+    let own = answer.own.as_ref();
+    let what = own.map_or("the upstream's".to_owned(), |own| {
+        format!("{} by the gateway: {}", own.status, own.reason)
+    });
+    let Some(limits) = answer.limits else {
+        return what;
     };
+    if own.is_some_and(|own| own.is_lack) {
+        return lacking(&what, limits);
+    }
     match limits {
         LimitOutlook::None => format!("{what}; no limit applies"),
         LimitOutlook::Unasked => {

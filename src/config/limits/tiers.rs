@@ -39,12 +39,16 @@ pub(super) fn add(
         for (tiers, limit) in tiers.iter_mut().zip(compiled) {
             tiers.push(Tier {
                 group: Arc::clone(group),
-                limit: Arc::new(limit.for_group(group)),
+                limit: Arc::new(
+                    limit.edited(|policy| policy.group = Some(Arc::clone(&group.name))),
+                ),
             });
         }
     }
     let tiered = limits.into_iter().zip(tiers);
-    tiered.map(|(limit, tiers)| limit.tiered(tiers)).collect()
+    tiered
+        .map(|(limit, tiers)| limit.edited(|policy| policy.tiers = tiers))
+        .collect()
 }
 
 /// One tier, of as many rates as the limit.

@@ -3,7 +3,6 @@
 use super::Session;
 use crate::clock;
 use crate::listen::connection_register::{ClientWait, Registration};
-use crate::listen::drain::DrainListener;
 use crate::listen::handler::{Handler, MOST_HEAD, RejectedHead};
 use crate::listen::requests::{H1Service, OpenRequests};
 use crate::listen::socket::SocketProbe;
@@ -23,20 +22,13 @@ const HEAD_TIMEOUT: &[u8] =
 
 /// Serves a connection of HTTP/1.1. A head is on its way since `head_since`, if one is.
 pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Option<Instant>) {
-    let Session {
-        stream,
-        peer,
-        handler,
-        settings,
-        drain,
-    } = session;
-    let probe = stream.track_http1();
+    let (peer, settings) = (&session.peer, session.settings);
+    let probe = session.stream.track_http1();
     let open = OpenRequests::new();
     let service = H1Service {
-        handler: Rc::clone(&handler),
-        peer: Rc::clone(&peer),
+        handler: Rc::clone(&session.handler),
+        peer: Rc::clone(peer),
         open: Rc::clone(&open),
-        drain: drain.clone(),
         probe: probe.clone(),
     };
     // Without hyper's deadline for heads, which is a timer set anew for each request, and without its way of looking for
@@ -44,21 +36,26 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
     let connection = http1::Builder::new()
         .half_close(true)
         .max_header_size(MOST_HEAD)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(session.stream), service)
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut timer = pin!(sleep_until(open.since() + settings.idle));
-    let mut quiet = QuietConnection::new(&open, &probe, settings, head_since);
-    let mut draining = Some(drain.listen());
+    let mut quiet = QuietConnection {
+        open: &open,
+        probe: &probe,
+        settings,
+        head_since,
+        body_bytes: 0,
+    };
+    let mut is_draining = false;
     let registration = &peer.registration;
     let rejected = poll_fn(|cx| {
         // Before hyper looks for another request.
         if registration.poll_evicted(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let begun = |listener: &mut DrainListener| listener.poll_begun(cx).is_ready();
-        if draining.as_mut().is_some_and(begun) {
-            draining = None;
+        if !is_draining && registration.poll_draining().is_ready() {
+            is_draining = true;
             // The app's deadline ends what does not end by itself.
             connection.as_mut().graceful_shutdown();
         }
@@ -75,7 +72,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
     // The connection ends here, or becomes a tunnel.
     registration.exempt();
     if let Some(status) = rejected {
-        report(status, &probe, &*handler, &peer);
+        report(status, &probe, &*session.handler, peer);
     }
 }
 
@@ -99,22 +96,7 @@ struct QuietConnection<'a> {
     body_bytes: u64,
 }
 
-impl<'a> QuietConnection<'a> {
-    fn new(
-        open: &'a OpenRequests,
-        probe: &'a SocketProbe,
-        settings: &'a ListenSettings,
-        head_since: Option<Instant>,
-    ) -> Self {
-        Self {
-            open,
-            probe,
-            settings,
-            head_since,
-            body_bytes: 0,
-        }
-    }
-
+impl QuietConnection<'_> {
     /// Notes in the register what the connection waits for.
     fn register_wait(&self, registration: &Registration) {
         match self.probe.client_wait() {

@@ -2,7 +2,6 @@
 
 use super::Session;
 use crate::clock;
-use crate::listen::drain::WorkerDrain;
 use crate::listen::h2_flood::{FloodMeter, goaway};
 use crate::listen::handler::{Handler, RejectedHead, ResponseBody};
 use crate::listen::head_deadline::HeadDeadline;
@@ -43,18 +42,12 @@ enum EndReason {
 
 /// Serves a connection of HTTP/2.
 pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
-    let Session {
-        stream,
-        peer,
-        handler,
-        settings,
-        drain,
-    } = session;
-    let probe = stream.track_http2();
+    let (peer, settings) = (&session.peer, session.settings);
+    let probe = session.stream.track_http2();
     let streams = StreamSet::new(settings.rate_bound());
     let service = H2Service {
-        handler: Rc::clone(&handler),
-        peer: Rc::clone(&peer),
+        handler: Rc::clone(&session.handler),
+        peer: Rc::clone(peer),
         streams: Rc::clone(&streams),
     };
     let connection = http2::Builder::new(WorkerExecutor(Rc::clone(&streams)))
@@ -65,9 +58,9 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
         .initial_connection_window_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(session.stream), service);
     let served = ServedConnection {
-        peer: &peer,
+        peer,
         probe: &probe,
         streams: &streams,
         settings,
@@ -75,7 +68,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
     };
     {
         let mut connection = pin!(connection);
-        let reason = served.until_end(connection.as_mut(), &drain).await;
+        let reason = served.until_end(connection.as_mut()).await;
         peer.registration.exempt();
         if !matches!(reason, EndReason::Closed | EndReason::Flood) {
             connection.as_mut().graceful_shutdown();
@@ -83,7 +76,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
         match reason {
             EndReason::Closed => {}
             EndReason::Flood => {
-                warn_of_flood(&peer);
+                warn_of_flood(peer);
                 probe.write_last(&goaway(probe.latest_stream()));
             }
             EndReason::Idle => served.finish(connection).await,
@@ -91,7 +84,8 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
                 if reason == EndReason::LateHead {
                     // There is no stream yet to answer on.
                     let status = StatusCode::REQUEST_TIMEOUT;
-                    handler.rejected(&RejectedHead { status, line: &[] }, &peer);
+                    let head = RejectedHead { status, line: &[] };
+                    session.handler.rejected(&head, peer);
                 }
                 // The client learns of the end as far as its socket takes that at once.
                 poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
@@ -112,21 +106,14 @@ struct ServedConnection<'a, B> {
 
 impl<B: ResponseBody> ServedConnection<'_, B> {
     /// Drives the connection until it is to take no more requests.
-    async fn until_end(&self, connection: Pin<&mut impl Future>, drain: &WorkerDrain) -> EndReason {
-        let Self {
-            peer,
-            probe,
-            streams,
-            settings,
-            farewell,
-        } = *self;
+    async fn until_end(&self, connection: Pin<&mut impl Future>) -> EndReason {
+        let (probe, registration) = (self.probe, &self.peer.registration);
         let now = clock::now();
         let bounds = IdleBounds {
             from: now,
-            silent: settings.idle - farewell,
-            idle: settings.idle,
+            silent: self.settings.idle - self.farewell,
+            idle: self.settings.idle,
         };
-        let mut draining = drain.listen();
         let mut head_deadline = HeadDeadline::default();
         let mut flood = FloodMeter::new(now);
         let mut is_flooded = || {
@@ -136,14 +123,14 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
         tokio::select! {
             biased;
             // Before hyper looks for another request.
-            () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => EndReason::Evicted,
-            _ = streams.drive(connection, &peer.registration, probe) => EndReason::Closed,
+            () = poll_fn(|cx| registration.poll_evicted(cx)) => EndReason::Evicted,
+            _ = self.streams.drive(connection, registration, probe) => EndReason::Closed,
             // After the connection has read what there was.
             () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
-            () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), settings.head())) => EndReason::LateHead,
-            () = poll_fn(|cx| draining.poll_begun(cx)) => EndReason::Idle,
+            () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
+            () = poll_fn(|_| registration.poll_draining()) => EndReason::Idle,
             // hyper's keep-alive finds dead peers; a live client that sends no request, or takes nothing, is ended here.
-            () = streams.client_idle(bounds, probe) => EndReason::Idle,
+            () = self.streams.client_idle(bounds, probe) => EndReason::Idle,
         }
     }
 
@@ -166,7 +153,7 @@ fn warn_of_flood(peer: &Peer) {
     static FLOOD: Throttle = Throttle::every(Duration::from_secs(10));
     if let Some(more) = FLOOD.pass() {
         tracing::warn!(
-            "{} demanded answer upon answer to PING and SETTINGS over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
+            "{} sent a flood of PING and SETTINGS over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
             peer.address.ip()
         );
     }

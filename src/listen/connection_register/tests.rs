@@ -3,10 +3,15 @@
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// And a time long before now.
+/// Long after connections have begun to wait.
+const LATER: Duration = Duration::from_secs(60);
+
+/// And the time from which its times are counted.
 fn register() -> (ConnectionRegister, Instant) {
-    let from = Instant::now() - Duration::from_secs(60);
-    (ConnectionRegister::new(EvictionBoard::new(from)), from)
+    let from = Instant::now();
+    let (_, drain) = crate::shutdown::drain();
+    let board = EvictionBoard::new(from);
+    (ConnectionRegister::new(board, drain), from)
 }
 
 fn client(last: u8) -> Client {
@@ -39,10 +44,10 @@ fn the_longest_idle_goes_first_then_the_silent_then_half_heads() {
         (half, ClientWait::HalfHead),
     ] {
         assert!(!is_evicted(goes));
-        assert_eq!(register.evict_first(), Some(waiting));
+        assert_eq!(register.evict_first(from + LATER), Some(waiting));
         assert!(is_evicted(goes));
     }
-    assert_eq!(register.evict_first(), None);
+    assert_eq!(register.evict_first(from + LATER), None);
     assert!(!is_evicted(busy));
 }
 
@@ -51,9 +56,12 @@ fn a_fresh_connection_is_not_silent_yet() {
     let (register, from) = register();
     let (fresh, half) = (register.enter(client(1)), register.enter(client(2)));
     half.set_waiting(ClientWait::HalfHead, from);
-    fresh.set_waiting(ClientWait::Silent, Instant::now() + Duration::from_secs(60));
-    assert_eq!(register.evict_first(), Some(ClientWait::HalfHead));
-    assert_eq!(register.evict_first(), Some(ClientWait::Silent));
+    fresh.set_waiting(ClientWait::Silent, from);
+    let almost = from + SILENT_AFTER - Duration::from_micros(1);
+    let first = |now| register.0.board.first(now).map(|(_, waiting)| waiting);
+    assert_eq!(first(from + SILENT_AFTER), Some(ClientWait::Silent));
+    assert_eq!(register.evict_first(almost), Some(ClientWait::HalfHead));
+    assert_eq!(register.evict_first(almost), Some(ClientWait::Silent));
 }
 
 #[test]
@@ -111,7 +119,7 @@ fn any_order_of_coming_and_going_keeps_the_rings_whole() {
                 let went = if own {
                     register.evict_of_client(client(of))
                 } else {
-                    register.evict_first()
+                    register.evict_first(from + LATER)
                 };
                 assert_eq!(went.is_some(), expected.is_some());
                 let gone = registrations
@@ -126,6 +134,23 @@ fn any_order_of_coming_and_going_keeps_the_rings_whole() {
         }
     }
     drop(registrations);
-    assert!(register.0.board.first().is_none());
+    assert!(register.0.board.first(from + LATER).is_none());
     assert!(register.0.table.borrow().clients.is_empty());
+}
+
+#[tokio::test]
+async fn draining_wakes_every_connection() {
+    let (switch, drain) = crate::shutdown::drain();
+    let register = ConnectionRegister::new(EvictionBoard::new(Instant::now()), drain);
+    let registration = register.enter(client(1));
+    let waiting = std::future::poll_fn(|cx| {
+        assert!(registration.poll_evicted(cx).is_pending());
+        registration.poll_draining()
+    });
+    assert!(!registration.is_draining());
+    tokio::join!(waiting, register.wake_for_drain(), async {
+        tokio::task::yield_now().await;
+        switch.pull(LATER);
+    });
+    assert!(registration.is_draining());
 }

@@ -7,15 +7,15 @@ const LURE: &str = "GET /#x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Le
 
 /// What is found in which head, whatever the bytes are cut into.
 fn found(bytes: &str) -> Option<(u64, FramingFault)> {
-    let mut whole = FramingTracker::new();
+    let mut whole = FramingTracker::default();
     whole.advance(bytes.as_bytes());
-    let mut single = FramingTracker::new();
+    let mut single = FramingTracker::default();
     for byte in bytes.as_bytes() {
         single.advance(std::slice::from_ref(byte));
     }
     assert_eq!(single.fault, whole.fault, "{bytes:?}");
     for cut in 1..bytes.len() {
-        let mut twice = FramingTracker::new();
+        let mut twice = FramingTracker::default();
         twice.advance(&bytes.as_bytes()[..cut]);
         twice.advance(&bytes.as_bytes()[cut..]);
         assert_eq!(twice.fault, whole.fault, "cut at {cut}: {bytes:?}");
@@ -101,7 +101,7 @@ fn every_head_of_a_connection_is_followed() {
 
 #[test]
 fn it_knows_when_a_body_is_on_its_way() {
-    let mut heads = FramingTracker::new();
+    let mut heads = FramingTracker::default();
     heads.advance(GOOD.as_bytes());
     assert_eq!(heads.in_body(), None);
     heads.advance(head("POST / HTTP/1.1", &["Content-Length: 4"]).as_bytes());
@@ -112,11 +112,11 @@ fn it_knows_when_a_body_is_on_its_way() {
 
 #[test]
 fn the_latest_first_line_is_kept_within_bounds() {
-    let mut heads = FramingTracker::new();
+    let mut heads = FramingTracker::default();
     heads.advance(GOOD.as_bytes());
     heads.advance(b"GET /second HTTP/1.1\r\nHo");
     assert_eq!(heads.line(), b"GET /second HTTP/1.1");
-    let mut heads = FramingTracker::new();
+    let mut heads = FramingTracker::default();
     heads.advance(&[b'x'; 100_000]);
     assert_eq!(heads.line().len(), KEPT);
     heads.advance(b"\nOther: ");

@@ -3,7 +3,7 @@
 use super::{ProtocolTracker, SharedSocket, SocketState, lock};
 use crate::listen::connection_register::ClientWait;
 use crate::listen::framing::{FramingFault, FramingTracker};
-use crate::listen::h2_frames::ControlTraffic;
+use crate::listen::h2_frames::{ControlTraffic, FrameTracker};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
@@ -16,6 +16,13 @@ impl SocketState {
         match &self.tracker {
             ProtocolTracker::Http1(framing) => Some(framing),
             ProtocolTracker::Http2(_) | ProtocolTracker::Off => None,
+        }
+    }
+
+    fn frames(&self) -> Option<&FrameTracker> {
+        match &self.tracker {
+            ProtocolTracker::Http2(frames) => Some(frames),
+            ProtocolTracker::Http1(_) | ProtocolTracker::Off => None,
         }
     }
 }
@@ -59,18 +66,13 @@ impl SocketProbe {
 
     /// What the client has demanded of a connection of HTTP/2.
     pub(in crate::listen) fn control_traffic(&self) -> Option<ControlTraffic> {
-        match &lock(&self.0).tracker {
-            ProtocolTracker::Http2(frames) => Some(frames.control_traffic()),
-            ProtocolTracker::Http1(_) | ProtocolTracker::Off => None,
-        }
+        lock(&self.0).frames().map(FrameTracker::control_traffic)
     }
 
     /// The latest stream that the client has begun on a connection of HTTP/2.
     pub(in crate::listen) fn latest_stream(&self) -> u32 {
-        match &lock(&self.0).tracker {
-            ProtocolTracker::Http2(frames) => frames.latest_stream(),
-            ProtocolTracker::Http1(_) | ProtocolTracker::Off => 0,
-        }
+        let latest = lock(&self.0).frames().map(FrameTracker::latest_stream);
+        latest.unwrap_or(0)
     }
 
     /// Bytes wait because the socket takes none.

@@ -50,14 +50,12 @@ impl Exchange {
         if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
             return false;
         }
-        match &self.upload {
-            Some(upload) if upload.done.get() => upload.broken.get().is_some(),
-            // What has been begun is not read on.
-            Some(upload) => {
-                self.outlasts || upload.bytes.get() > 0 || upload.broken.get().is_some()
-            }
-            None => self.outlasts,
-        }
+        let Some(upload) = &self.upload else {
+            return self.outlasts;
+        };
+        // What has been begun is not read on.
+        let is_left = !upload.done.get() && (self.outlasts || upload.bytes.get() > 0);
+        is_left || upload.broken.get().is_some()
     }
 
     /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks: without a length, an orderly
@@ -86,17 +84,13 @@ impl Exchange {
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {
-            ExchangeEnd::UpstreamFailed if self.broken_upload().is_none() => Failure::Reset,
-            ExchangeEnd::UpstreamMalformed => Failure::Protocol,
-            ExchangeEnd::UpstreamStalled => Failure::Timeout,
+            ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => return,
+            ExchangeEnd::Upstream(failure) => failure,
             _ => return,
         };
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
-            let (pools, metrics) = (&self.worker.pools, &self.worker.metrics);
-            self.local
-                .balancer(upstream, pools, metrics)
-                .metrics
-                .failed(failure);
+            let balancer = self.local.balancer(upstream, &self.worker.pools);
+            balancer.metrics.failed(failure);
         }
     }
 
@@ -114,9 +108,10 @@ impl Exchange {
         match self.ending {
             ExchangeEnd::Complete => self.reason,
             // The upload's end took the connection down, and with it the answer.
-            ExchangeEnd::UpstreamFailed => self.broken_upload().unwrap_or(Reason::UpstreamReset),
-            ExchangeEnd::UpstreamMalformed => Reason::UpstreamInvalid,
-            ExchangeEnd::UpstreamStalled => Reason::UpstreamTimeout,
+            ExchangeEnd::Upstream(failure @ Failure::Reset) => {
+                self.broken_upload().unwrap_or(Reason::from(failure))
+            }
+            ExchangeEnd::Upstream(failure) => Reason::from(failure),
             ExchangeEnd::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
             ExchangeEnd::ClientGone if self.stalled.get() => Reason::ClientStalled,
             ExchangeEnd::ClientStalled => Reason::ClientStalled,
@@ -180,7 +175,7 @@ impl Exchange {
     /// Counts it as held since then, by the limit that delays it, until dropped.
     pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
         let (position, _) = self.delaying()?;
-        let route = self.local.route(self.route?, &self.worker.metrics);
+        let route = self.local.route(self.route?);
         Some(route.limits[position].hold(since.into_std()))
     }
 
@@ -189,7 +184,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         let limits = &self.local.service(route).limits;
         let asked = self.plan.positions().enumerate();
         let mut asked = asked
@@ -230,7 +225,7 @@ impl Exchange {
     /// Counts limits that do not decide, of a request that no other was asked about.
     pub(super) fn count_keyless(&self) {
         let Some(route) = self.route else { return };
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         for (position, decision) in self.asides() {
             handles[position].decided(decision, DecidedBy::Store);
         }
@@ -256,10 +251,7 @@ impl Exchange {
             match all.last_mut() {
                 // Several rates of one limit are one question; the worst stands for all.
                 Some((last, worst)) if self.is_same(*last, position) => {
-                    *worst = [*worst, decision]
-                        .into_iter()
-                        .max_by_key(|one| *one as u8)
-                        .unwrap_or(decision);
+                    *worst = decision.max(*worst);
                 }
                 _ => all.push((position, decision)),
             }
@@ -338,9 +330,7 @@ impl Exchange {
         match self.ending {
             ExchangeEnd::Complete => false,
             ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled => true,
-            ExchangeEnd::UpstreamFailed
-            | ExchangeEnd::UpstreamMalformed
-            | ExchangeEnd::UpstreamStalled => self.broken_upload().is_some(),
+            ExchangeEnd::Upstream(_) => self.broken_upload().is_some(),
         }
     }
 
@@ -351,7 +341,7 @@ impl Exchange {
         };
         reservation.over(self.has_left() && !self.worker.drain.is_over());
         let told = reservation.costs();
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
         for (limit, handle) in limits.zip(handles) {
             let mut told = told.iter();
@@ -368,7 +358,7 @@ impl Exchange {
     pub(super) fn count(&self, took: Duration) {
         let worker = &self.worker;
         let metrics = match self.route {
-            Some(route) => &self.local.route(route, &worker.metrics).metrics,
+            Some(route) => &self.local.route(route).metrics,
             None => &self.local.unrouted,
         };
         metrics.request(&self.method, self.status, self.source, took);
@@ -382,11 +372,14 @@ impl Exchange {
     /// Writes its line of the access log; `costs` are what its response named.
     pub(super) fn log(&self, took: Duration, costs: &[ResponseCost]) {
         let (service, upstream) = (self.service(), self.upstream.as_ref());
+        let would_refuse = service.map(|service| self.would_refuse(service));
+        let charges = service.map(|service| self.charges(service, costs));
+        let groups = service.map(|service| self.groups(service));
         self.worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
             client: Some(self.client),
-            peer: Some(self.peer),
+            peer: Some(self.peer.address),
             method: Some(self.method.as_str()),
             host: self.host.as_ref().map(HeaderValue::as_bytes),
             path: Some(self.uri.path().as_bytes()),
@@ -396,15 +389,9 @@ impl Exchange {
             route: service.and_then(Service::route),
             limit: self.limit.as_deref(),
             window: self.window(),
-            would_refuse: &service
-                .map(|service| self.would_refuse(service))
-                .unwrap_or_default(),
-            charges: &service
-                .map(|service| self.charges(service, costs))
-                .unwrap_or_default(),
-            groups: &service
-                .map(|service| self.groups(service))
-                .unwrap_or_default(),
+            would_refuse: &would_refuse.unwrap_or_default(),
+            charges: &charges.unwrap_or_default(),
+            groups: &groups.unwrap_or_default(),
             delay: Duration::from_micros(self.delayed),
             duration: took,
             upstream: upstream

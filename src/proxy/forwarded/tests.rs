@@ -34,9 +34,7 @@ fn announced_by(
     let origin = Origin {
         peer,
         client: trust.client(peer, &fields),
-        trusted: trust.believes(peer),
-        leading: trust.leading(peer, &fields),
-        speaks: trust.speaks(peer, &fields),
+        believed: BelievedFields::of(&trust, peer, &fields),
         host: Some(&host.parse().unwrap()),
         scheme: Scheme::Http,
     };
@@ -110,9 +108,7 @@ fn a_request_without_host_announces_none() {
     let origin = Origin {
         peer,
         client: peer,
-        trusted: false,
-        leading: None,
-        speaks: OriginFields::default(),
+        believed: None,
         host: None,
         scheme: Scheme::Http,
     };

@@ -52,17 +52,14 @@ impl ReplyFormat {
             weights.max().unwrap_or(0)
         };
         let json = [("application", "problem+json"), ("application", "json")];
-        let mut best = (Self::Problem, weight(&json));
-        for (form, kind) in [
-            (Self::Text, ("text", "plain")),
-            (Self::Html, ("text", "html")),
-        ] {
-            let weight = weight(&[kind]);
-            if weight > best.1 {
-                best = (form, weight);
-            }
-        }
-        best.0
+        // The last of equals is taken.
+        let forms = [
+            (Self::Html, &[("text", "html")][..]),
+            (Self::Text, &[("text", "plain")]),
+            (Self::Problem, &json),
+        ];
+        let best = forms.into_iter().max_by_key(|(_, kinds)| weight(kinds));
+        best.map_or(Self::Problem, |(form, _)| form)
     }
 }
 
@@ -114,40 +111,43 @@ fn weight(ranges: &[AcceptRange<'_>], kind: &str, sub: &str) -> u32 {
 
 /// The body and what it is.
 pub(super) fn written(
-    told: &ProblemDetails<'_, '_>,
+    details: &ProblemDetails<'_, '_>,
     body: &ErrorBody,
     preferred: ReplyFormat,
 ) -> (HeaderValue, Vec<u8>) {
     if let (ErrorBody::File(page), ProxyError::Refused(RefusalCause::Limited { .. })) =
-        (body, told.error)
+        (body, details.error)
     {
-        let limit = told.violated.named.map(|limit| &**limit.public_name());
+        let limit = details.violated.named.map(|limit| &**limit.public_name());
         let filled = PageValues {
-            status: told.error.status().as_u16(),
+            status: details.error.status().as_u16(),
             limit: limit.unwrap_or_default(),
-            retry_after: told.wait.map(fields::seconds),
-            request_id: told.request_id.as_bytes(),
+            retry_after: details.wait.map(fields::seconds),
+            request_id: details.request_id.as_bytes(),
         };
         return (page.kind.clone(), page.fill(&filled));
     }
     match ReplyFormat::of(body, preferred) {
-        ReplyFormat::Problem => (PROBLEM, problem::problem(told)),
-        ReplyFormat::Text => (TEXT, text(told)),
-        ReplyFormat::Html => (HTML, html(told)),
+        ReplyFormat::Problem => (PROBLEM, problem::problem(details)),
+        ReplyFormat::Text => (TEXT, text(details)),
+        ReplyFormat::Html => (HTML, html(details)),
     }
 }
 
-fn text(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
-    let (title, detail) = (problem::title(told.error), problem::detail(told));
+fn text(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
+    let (title, detail) = (problem::title(details.error), problem::detail(details));
     let mut out = format!("{title}. {detail}\nRequest id: ").into_bytes();
-    out.extend_from_slice(told.request_id.as_bytes());
+    out.extend_from_slice(details.request_id.as_bytes());
     out.push(b'\n');
     out
 }
 
-fn html(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
-    let (status, title) = (told.error.status().as_u16(), problem::title(told.error));
-    let (detail, id) = (problem::detail(told), told.request_id.as_bytes());
+fn html(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
+    let (status, title) = (
+        details.error.status().as_u16(),
+        problem::title(details.error),
+    );
+    let (detail, id) = (problem::detail(details), details.request_id.as_bytes());
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{status} {title}</title></head>\n\
          <body><h1>{title}</h1>\n<p>"

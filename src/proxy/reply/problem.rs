@@ -6,6 +6,7 @@ use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
+use crate::upstream::failure::UpstreamError;
 use http::StatusCode;
 use std::io::Write as _;
 
@@ -34,13 +35,13 @@ fn write_violated(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
 }
 
 /// The answer as a problem document.
-pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
+pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let ProblemDetails {
         error,
         violated,
         wait,
         request_id,
-    } = told;
+    } = details;
     let status = error.status();
     let mut body = Vec::with_capacity(ROOM);
     // Names of limits and fields are tokens; nothing below needs escaping but what people read.
@@ -62,7 +63,7 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
         }
     } else {
         let (kind, title) = kind_and_title(error);
-        let detail = serde_json::Value::from(detail(told));
+        let detail = serde_json::Value::from(detail(details));
         // Writing into a vector cannot fail.
         let _ = write!(
             body,
@@ -128,18 +129,18 @@ fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u
 }
 
 /// In the client's words; never names a server or a host.
-pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
-    match (told.error, told.violated.named) {
+pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
+    match (details.error, details.violated.named) {
         (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) => {
             let mut text = Vec::with_capacity(ROOM);
-            write_refusal(&mut text, limit, told.wait, b"\"");
+            write_refusal(&mut text, limit, details.wait, b"\"");
             String::from_utf8(text).unwrap_or_default()
         }
         (ProxyError::Refused(RefusalCause::MissingKey { part, .. }), _) => {
             format!("The request needs {}.", called(part))
         }
         (ProxyError::Refused(RefusalCause::UnknownKey { part, .. }), _) => {
-            format!("Nobody knows what the request says in {}.", called(part))
+            format!("No group contains the value of {}.", called(part))
         }
         (ProxyError::Refused(RefusalCause::BadToken { why, .. }), _) => {
             format!("The token of the request is {}.", why.as_str())
@@ -156,11 +157,15 @@ pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
-        (ProxyError::Connect(_), _) => "The upstream cannot be reached.".to_owned(),
-        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => {
+        (ProxyError::Upstream(UpstreamError::Connect(_)), _) => {
+            "The upstream cannot be reached.".to_owned()
+        }
+        (ProxyError::Upstream(UpstreamError::Answer(_) | UpstreamError::UnaskedUpgrade), _) => {
             "The upstream gave no valid answer.".to_owned()
         }
-        (ProxyError::UpstreamTimeout(_), _) => "The upstream did not answer in time.".to_owned(),
+        (ProxyError::Upstream(UpstreamError::Timeout(_)), _) => {
+            "The upstream did not answer in time.".to_owned()
+        }
         (other, _) => {
             let mut text = other.to_string();
             if let Some(first) = text.get_mut(..1) {
@@ -184,18 +189,14 @@ fn called(part: &KeyPart) -> String {
 fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
     write_number(out, u64::from(count));
-    if limit.rule.holds().is_some() {
-        return out.extend_from_slice(if count == 1 {
-            b" request at a time"
-        } else {
-            b" requests at a time"
-        });
+    out.extend_from_slice(b" request");
+    if count != 1 {
+        out.push(b's');
     }
-    out.extend_from_slice(if count == 1 {
-        b" request per "
-    } else {
-        b" requests per "
-    });
+    if limit.rule.holds().is_some() {
+        return out.extend_from_slice(b" at a time");
+    }
+    out.extend_from_slice(b" per ");
     match limit.months() {
         None => {}
         Some(1) => return out.extend_from_slice(b"month"),
@@ -238,9 +239,9 @@ mod tests {
     use super::super::Violations;
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
-    use crate::limit::Rule;
     use crate::limit::fixed_window::FixedWindow;
-    use crate::limit::rate::{Cost, Rate};
+    use crate::limit::rate::Rate;
+    use crate::limit::{Policy, Rule};
     use http::HeaderValue;
     use std::num::{NonZeroU32, NonZeroU64};
     use std::sync::Arc;
@@ -256,7 +257,7 @@ mod tests {
             period: NonZeroU64::new(period).unwrap(),
         };
         let rule = Rule::FixedWindow(FixedWindow::new(rate));
-        Arc::new(Limit::new("per-key".into(), by, rate, rule, Cost::ONE))
+        Arc::new(Limit::new(Policy::new("per-key".into(), by, rate), rule))
     }
 
     /// The body of a refusal, read as JSON, and the message gRPC has for the same.
@@ -271,15 +272,15 @@ mod tests {
         };
         let limit = Arc::clone(limit);
         let error = ProxyError::Refused(RefusalCause::Limited { limit, wait });
-        let told = ProblemDetails {
+        let details = ProblemDetails {
             wait: error.retry_after(),
             error: &error,
             violated: &violated,
             request_id: &HeaderValue::from_static("an\"id\\"),
         };
         (
-            serde_json::from_slice(&problem(&told)).unwrap(),
-            detail(&told),
+            serde_json::from_slice(&problem(&details)).unwrap(),
+            detail(&details),
         )
     }
 
@@ -306,8 +307,8 @@ mod tests {
 
     #[test]
     fn one_of_several_rates_is_named() {
-        let several = Arc::into_inner(limit(10, 60_000_000)).unwrap();
-        let several = Arc::new(several.listed("10/min"));
+        let several = limit(10, 60_000_000);
+        let several = Arc::new(several.edited(|policy| policy.window = Some("10/min".into())));
         let (body, _) = refusal(&several, Wait::Micros(1), &["per-key"]);
         assert_eq!(body["limit"], "per-key");
         assert_eq!(body["window"], "10/min");

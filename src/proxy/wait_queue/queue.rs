@@ -6,7 +6,7 @@
 //! request that joins the queue may move up into it, and it goes back when all behind it have.
 
 use super::leak::{GRACE, JITTER, Leak, LeakShare};
-use crate::store::Charge;
+use crate::store::Reservation;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ pub(super) struct WaitQueue {
 pub(super) struct Position {
     /// When its turn is.
     until: Instant,
-    pub(super) charge: Charge,
+    pub(super) charge: Reservation,
     share: LeakShare,
     /// Its turn passed without it, and it has another.
     put_off: bool,
@@ -109,7 +109,7 @@ impl Position {
     pub(super) fn taken(
         came: Instant,
         until: Instant,
-        charge: Charge,
+        charge: Reservation,
         of_several: bool,
     ) -> (Self, Arc<Waiter>) {
         let place = Self {
@@ -132,7 +132,7 @@ impl Position {
     }
 
     /// A place whose request has left before it could stand anywhere; its turn is at `until`.
-    pub(super) fn left(until: Instant, charge: Charge) -> Self {
+    pub(super) fn left(until: Instant, charge: Reservation) -> Self {
         Self {
             until,
             share: LeakShare::of(&charge.limit, charge.ticket.cost),
@@ -250,7 +250,7 @@ impl WaitQueue {
     }
 
     /// The request goes on. Returns what it has used up.
-    pub(super) fn used(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Charge> {
+    pub(super) fn used(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Reservation> {
         let place = self.places.remove(self.position(spot)?)?;
         if self.counts(&place, now) {
             self.pace.went(&place.share, now);

@@ -1,42 +1,33 @@
 //! What one request has in lines, which may be several: its turn is the last of theirs, and it goes on in all at once.
 
-use super::queue::Waiter;
-use super::{QueueKey, QueueShard, WaitQueues, lock};
+use super::queue::{Position, Waiter};
+use super::{QueueKey, QueueShard, WaitQueues, WorkerQueues, lock, name};
+use crate::clock;
 use crate::limit::Limit;
-use crate::store::{Charge, Decider};
+use crate::store::Reservation;
 use smallvec::SmallVec;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Where a held request stands.
+/// Where a held request stands in one line.
 #[derive(Debug)]
-pub struct Ticket {
-    pub(super) name: QueueKey,
-    pub(super) spot: Arc<Waiter>,
-    pub(super) limit: Arc<Limit>,
+struct Ticket {
+    name: QueueKey,
+    spot: Arc<Waiter>,
+    limit: Arc<Limit>,
 }
 
-/// A request that is to be held, as its queues see it.
-#[derive(Debug, Clone, Copy)]
-pub struct QueuedRequest {
-    /// The store that decided it.
-    pub by: Decider,
-    /// When it came.
-    pub arrival: Instant,
-    /// When it may go on.
-    pub due: Instant,
-    /// It has places in several queues: it stands still in each, and its turn is the last of theirs.
-    pub of_several: bool,
-}
-
-/// What a request may do that stands in lines.
+/// The tickets of one request, given back when dropped: a request that leaves before it is forwarded frees them.
 #[derive(Debug)]
-pub enum Advance {
-    /// It goes on, and has used these places up.
-    Now(Vec<Charge>),
-    /// It waits on.
-    Later,
+pub struct Tickets {
+    queues: Rc<WorkerQueues>,
+    tickets: Vec<Ticket>,
+    due: Instant,
+    /// The request has gone on.
+    used: Cell<bool>,
 }
 
 /// A request would wait longer than its limit allows.
@@ -49,24 +40,7 @@ pub struct WaitTooLong {
 }
 
 impl Ticket {
-    /// When its turn is, as things stand.
-    #[must_use]
-    pub fn until(&self) -> Instant {
-        self.spot.until()
-    }
-
-    /// Did its turn pass while the gateway stood still, so that it waits for another?
-    #[must_use]
-    pub fn is_put_off(&self) -> bool {
-        self.spot.is_put_off()
-    }
-
-    /// Resolves when it has moved up, or waits no more.
-    pub async fn changed(&self) {
-        self.spot.changed().await;
-    }
-
-    pub(super) fn over(&self) -> Option<WaitTooLong> {
+    fn over(&self) -> Option<WaitTooLong> {
         Some(WaitTooLong {
             limit: Arc::clone(&self.limit),
             again: self.spot.over()?,
@@ -74,21 +48,123 @@ impl Ticket {
     }
 }
 
+impl Tickets {
+    /// Takes a ticket for each of `places` of a request that came at `arrival` and may go on when it is `due`. One with places
+    /// in several queues stands still in each, and its turn is the last of theirs.
+    #[must_use]
+    pub fn new(
+        queues: &Rc<WorkerQueues>,
+        places: Vec<Reservation>,
+        arrival: Instant,
+        due: Instant,
+    ) -> Self {
+        let of_several = places.len() > 1;
+        let join = |charge: Reservation| {
+            let (name, limit) = (name(&charge), Arc::clone(&charge.limit));
+            let (place, spot) = Position::taken(arrival, due, charge, of_several);
+            queues.desk.join(&name, place);
+            Ticket { name, spot, limit }
+        };
+        Self {
+            tickets: places.into_iter().map(join).collect(),
+            queues: Rc::clone(queues),
+            due,
+            used: Cell::new(false),
+        }
+    }
+
+    /// Its turn has come: the request goes on in all of its lines, unless it has to wait for those in front. Returns the places
+    /// that it has used up, if it does.
+    ///
+    /// # Errors
+    /// When its turn would come too late.
+    pub fn go_on(&self, now: Instant) -> Result<Option<Vec<Reservation>>, WaitTooLong> {
+        let (desk, standing) = (&self.queues.desk, &self.tickets);
+        if let Some(over) = standing.iter().find_map(Ticket::over) {
+            return Err(over);
+        }
+        if standing.iter().any(|one| one.spot.until() > now) {
+            return Ok(None);
+        }
+        let mut lines = desk.all.together(standing);
+        let turn = lines.turn(standing, now);
+        let mut used = Vec::new();
+        for one in standing {
+            let Some(shard) = lines.shard(&one.name) else {
+                continue;
+            };
+            let Some(line) = shard.get_mut(&one.name) else {
+                continue;
+            };
+            match turn {
+                Some(turn) if turn <= now => used.extend(line.used(&one.spot, now)),
+                Some(turn) if standing.len() > 1 => line.put_off(&one.spot, turn, now),
+                Some(_) | None => {}
+            }
+            desk.give_back(&one.name, line);
+            desk.all.forget_empty(shard, &one.name, now);
+        }
+        if let Some(over) = standing.iter().find_map(Ticket::over) {
+            return Err(over);
+        }
+        self.used.set(turn.is_none_or(|turn| turn <= now));
+        Ok(self.used.get().then_some(used))
+    }
+
+    /// Did its turn pass while the gateway stood still, so that it waits for another?
+    #[must_use]
+    pub fn are_put_off(&self) -> bool {
+        self.tickets.iter().any(|one| one.spot.is_put_off())
+    }
+
+    /// When its turn is, as things stand.
+    #[must_use]
+    pub fn until(&self) -> Instant {
+        let turns = self.tickets.iter().map(|one| one.spot.until());
+        turns.max().unwrap_or(self.due)
+    }
+
+    /// Resolves when it has moved up, or waits no more. With several places it stands still: its wait is the longest of
+    /// theirs, and moving up in one line would not shorten it.
+    pub async fn changed(&self) {
+        match &*self.tickets {
+            [alone] => alone.spot.changed().await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Tickets {
+    fn drop(&mut self) {
+        if self.used.get() {
+            return;
+        }
+        // Everyone behind takes the place in front, and the last one is given back.
+        let desk = &self.queues.desk;
+        for Ticket { name, spot, .. } in &self.tickets {
+            desk.with(name, |line| {
+                line.leave(spot, clock::now());
+                desk.give_back(name, line);
+            });
+        }
+    }
+}
+
 /// Several lines, locked.
-pub(super) struct LockedQueues<'a> {
+struct LockedQueues<'a> {
     all: &'a WaitQueues,
     shards: SmallVec<[(usize, MutexGuard<'a, QueueShard>); 2]>,
 }
 
 impl LockedQueues<'_> {
-    pub(super) fn shard(&mut self, name: &QueueKey) -> Option<&mut QueueShard> {
+    fn shard(&mut self, name: &QueueKey) -> Option<&mut QueueShard> {
         let number = self.all.number(name);
         let mut shards = self.shards.iter_mut();
         Some(&mut *shards.find(|(of, _)| *of == number)?.1)
     }
 
     /// When a request may go on that stands in all of these.
-    pub(super) fn turn(&mut self, standing: &[Ticket], now: Instant) -> Option<Instant> {
+    fn turn(&mut self, standing: &[Ticket], now: Instant) -> Option<Instant> {
         let mut turn = now;
         for one in standing {
             let line = self.shard(&one.name);
@@ -102,7 +178,7 @@ impl LockedQueues<'_> {
 
 impl WaitQueues {
     /// All shards of these lines at once, in the one order in which they are locked.
-    pub(super) fn together(&self, standing: &[Ticket]) -> LockedQueues<'_> {
+    fn together(&self, standing: &[Ticket]) -> LockedQueues<'_> {
         let numbers = standing.iter().map(|one| self.number(&one.name));
         let mut numbers: SmallVec<[usize; 2]> = numbers.collect();
         numbers.sort_unstable();

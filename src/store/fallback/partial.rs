@@ -2,14 +2,14 @@
 //! decided holds; for the rest, and for it alone, `on_down` answers.
 
 use super::Fallback;
+use crate::limit::Limit;
 use crate::store::answers::Answers;
-use crate::store::check::{Check, Checks};
+use crate::store::check::{Check, Checks, Intent, apart};
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 
 impl Fallback<'_> {
-    /// Answers for the limits whose part of `redis` is away, if one is. A request that is `refused` already is charged
-    /// nothing.
+    /// Answers for the limits whose part of `redis` is away, if one is.
     ///
     /// # Errors
     /// When one of them lets nothing pass.
@@ -17,13 +17,13 @@ impl Fallback<'_> {
         &self,
         checks: &[Check<'_>],
         mut answers: Answers,
-        refused: bool,
+        intent: Intent,
         redis: &RedisStore,
     ) -> Result<Answers, StoreError> {
-        let Some(outage) = answers.outage.take() else {
+        let Some(why) = answers.outage.take() else {
             return Ok(answers);
         };
-        outage.why.warn();
+        why.warn();
         // The refusal of another limit is known, whatever these would say.
         if !answers.admit(checks) {
             return Ok(answers);
@@ -33,17 +33,14 @@ impl Fallback<'_> {
             .filter(|(_, answer)| !answer.is_known())
             .map(|(check, _)| *check)
             .collect();
-        let local = match self.decide(&unknown, refused, outage.why) {
-            Ok(local) => local,
-            Err(why) => {
-                redis.cancel(&outage.charged);
-                return Err(why);
-            }
-        };
-        if !local.admit(&unknown) {
-            redis.cancel(&outage.charged);
+        let local = self.decide(&unknown, intent, *why);
+        let is_admitted = local.as_ref().is_ok_and(|local| local.admit(&unknown));
+        if intent == Intent::Charge && !is_admitted {
+            // As they were asked.
+            let charged = apart(checks, Limit::with_history_if_asked);
+            redis.cancel(&answers.reservations(&charged));
         }
-        answers.replace(&local);
+        answers.replace(&local?);
         Ok(answers)
     }
 }

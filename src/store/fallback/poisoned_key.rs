@@ -3,8 +3,8 @@
 
 use super::Fallback;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::answers::{Answers, PartialOutage, UnknownCause};
-use crate::store::check::{Check, Checks};
+use crate::store::answers::{Answers, UnknownCause};
+use crate::store::check::{Check, Checks, Intent};
 use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
@@ -23,12 +23,12 @@ impl Fallback<'_> {
         &self,
         redis: &RedisStore,
         checks: &[Check<'_>],
-        refused: bool,
+        intent: Intent,
         took: Duration,
         why: StoreError,
     ) -> Result<Answers, StoreError> {
         let after = redis.timeout();
-        let asked = self.ask_rest(redis, checks, refused, why);
+        let asked = self.ask_rest(redis, checks, intent, why);
         let answers = timeout(after.saturating_sub(took), asked).await;
         answers.unwrap_or(Err(StoreError::Timeout { after }))
     }
@@ -37,7 +37,7 @@ impl Fallback<'_> {
         &self,
         redis: &RedisStore,
         checks: &[Check<'_>],
-        refused: bool,
+        intent: Intent,
         why: StoreError,
     ) -> Result<Answers, StoreError> {
         let mut out: SmallVec<[Arc<str>; INLINE_LIMITS]> = SmallVec::new();
@@ -61,17 +61,8 @@ impl Fallback<'_> {
             if rest.is_empty() {
                 return Err(why);
             }
-            match redis.measure(&rest, refused).await {
-                Ok(mut answers) => {
-                    let charged = match answers.outage.take() {
-                        // Some of the rest are away as well.
-                        Some(outage) => outage.charged,
-                        None if refused => Vec::new(),
-                        None => answers.reservations(&rest),
-                    };
-                    let outage = PartialOutage { charged, why };
-                    return Ok(among(checks, answers, outage));
-                }
+            match redis.measure(&rest, intent).await {
+                Ok(answers) => return Ok(among(checks, answers, why)),
                 Err(error) => last = error,
             }
         }
@@ -88,14 +79,14 @@ fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
     }
 }
 
-/// The `answers` of some of `checks`, among all of them: nothing is known of the others for the `outage`.
-fn among(checks: &[Check<'_>], answers: Answers, outage: PartialOutage) -> Answers {
+/// The `answers` of some of `checks`, among all of them: why nothing is known of the others.
+fn among(checks: &[Check<'_>], answers: Answers, why: StoreError) -> Answers {
     let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
     all.replace(&answers);
     Answers {
         at: answers.at,
         by: answers.by,
-        outage: Some(Box::new(outage)),
+        outage: Some(Box::new(why)),
         ..all
     }
 }

@@ -299,7 +299,7 @@ impl Lane {
     /// When Redis is not back after all.
     pub(super) async fn pay(&self) -> Result<(), StoreError> {
         let node = &self.node;
-        if node.is_paid() {
+        if node.updates.is_empty() {
             return Ok(());
         }
         let deadline = clock::now() + node.context.timeout;
@@ -316,8 +316,6 @@ impl Lane {
                 return Err(why);
             }
         }
-        // Surcharges go in front of all decisions.
-        node.queue.charge_all();
         Ok(())
     }
 }

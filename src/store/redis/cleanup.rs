@@ -16,7 +16,7 @@ impl RedisStore {
     /// # Errors
     /// Why there is none.
     pub async fn reach(&self) -> Result<(), StoreError> {
-        for handle in self.cluster.masters().await? {
+        for handle in self.masters().await? {
             handle.node.connections.take().await?;
         }
         Ok(())
@@ -29,7 +29,7 @@ impl RedisStore {
     /// When Redis did not remove the keys, or not all of them.
     pub async fn clear(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
-        for handle in self.cluster.masters().await? {
+        for handle in self.masters().await? {
             removed += handle.node.clear().await?;
         }
         Ok(removed)

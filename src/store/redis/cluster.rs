@@ -6,6 +6,7 @@
 mod discovery;
 mod multi_slot;
 
+use super::RedisStore;
 use super::context::StoreContext;
 use super::layout;
 use super::node::{Node, NodeHandle, Tasks};
@@ -13,6 +14,7 @@ use super::question::DecisionRequest;
 use super::router::{NodeMaker, Router};
 use super::slot::CallRoute;
 use super::slot::{self, Slot};
+use super::slot_question;
 use super::watch;
 use crate::limit::Limit;
 use crate::store::answers::Answers;
@@ -21,82 +23,52 @@ use crate::store::endpoint::RedisEndpoint;
 use crate::store::error::StoreError;
 use discovery::Discovery;
 pub(super) use discovery::map_of;
-use multi_slot::AbandonedQueue;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
 
-/// The nodes of one worker. Clones share them.
-#[derive(Clone)]
-pub(super) struct Cluster {
-    pub(super) router: Rc<Router>,
-    /// The only node, if the store is a lone Redis.
-    pub(super) lone: Option<NodeHandle>,
-    context: Rc<StoreContext>,
-    /// Requests over several slots that have left.
-    abandoned: Rc<AbandonedQueue>,
-    _tasks: Rc<Tasks>,
+/// What routes the calls of one worker: to a lone Redis, or from the seeds of a cluster on; with the tasks of both. Starts to
+/// connect and waits for nothing.
+pub(super) fn start(context: &Rc<StoreContext>) -> (Rc<Router>, Rc<Tasks>) {
+    let router = Rc::new_cyclic(|router: &Weak<Router>| {
+        let make = maker(Rc::clone(context), router.clone());
+        Router::new(Rc::clone(context), make)
+    });
+    let mut tasks = vec![spawn_local(take_back(Rc::clone(&router)))];
+    if let RedisEndpoint::Cluster { seeds } = &context.target.place {
+        let asker = Discovery::new(Rc::clone(&router), context.target.clone(), seeds);
+        tasks.push(spawn_local(asker.run()));
+    } else {
+        router.make_lone();
+    }
+    (router, Rc::new(Tasks(tasks)))
 }
 
-impl Cluster {
-    /// Starts to connect to a lone Redis, or to ask the seeds of a cluster, and waits for nothing.
-    pub(super) fn new(context: Rc<StoreContext>) -> Self {
-        let router = Rc::new_cyclic(|router: &Weak<Router>| {
-            let refunds = router.clone();
-            let _ = context
-                .abandonments
-                .refunds
-                .set(Box::new(move |clock, refund| {
-                    if let Some(router) = refunds.upgrade() {
-                        router.refund(clock, refund);
-                    }
-                }));
-            let make = maker(Rc::clone(&context), router.clone());
-            Router::new(Rc::clone(&context), make)
-        });
-        let abandoned = Rc::new(AbandonedQueue::default());
-        let (mut lone, mut tasks) = (None, Vec::new());
-        if let RedisEndpoint::Cluster { seeds } = &context.target.place {
-            let asker = Discovery::new(Rc::clone(&router), context.target.clone(), seeds);
-            tasks.push(spawn_local(asker.run()));
-            tasks.push(spawn_local(multi_slot::conclude_abandoned(
-                Rc::clone(&router),
-                Rc::clone(&context),
-                Rc::clone(&abandoned),
-            )));
-        } else {
-            lone = Some(router.make_lone());
-        }
-        Self {
-            router,
-            lone,
-            context,
-            abandoned,
-            _tasks: Rc::new(Tasks(tasks)),
-        }
-    }
+/// Takes back what abandoned requests cannot use, until the worker ends.
+async fn take_back(router: Rc<Router>) {
+    let abandonments = &router.context.abandonments;
+    abandonments
+        .serve(|clock, reservation, amendment| router.take_back(clock, reservation, amendment))
+        .await;
+}
 
-    /// Asks about limits, wherever their counters live.
+impl RedisStore {
+    /// Asks about limits, wherever in a cluster their counters live.
     pub(super) async fn ask(&self, request: DecisionRequest<'_>) -> Result<Answers, StoreError> {
         self.known().await?;
-        let checks = request.checks;
-        let slots = multi_slot::by_slot(checks);
+        let slots = slot_question::by_slot(request.checks);
         let [only] = &slots[..] else {
             return self.ask_slots(request, slots).await;
         };
-        let handle = self.router.at(only.slot)?;
+        let home = self.router.at(only.slot)?;
         let route = CallRoute::to(only.slot);
-        if !checks
-            .iter()
-            .any(|check| check.limit.with_history_if_asked().is_some())
-        {
-            return handle.node.ask(request, route).await;
+        let mut limits = request.checks.iter().map(|check| check.limit);
+        if !limits.any(|limit| limit.with_history_if_asked().is_some()) {
+            return home.node.ask(request, route).await;
         }
-        let checks = &apart(checks, Limit::with_history_if_asked);
-        handle
-            .node
-            .ask(DecisionRequest { checks, ..request }, route)
-            .await
+        let checks = &apart(request.checks, Limit::with_history_if_asked);
+        let request = DecisionRequest { checks, ..request };
+        home.node.ask(request, route).await
     }
 
     /// Waits until the map is known: not for long, for the question itself is to have time left.
@@ -118,7 +90,8 @@ impl Cluster {
                 handle.node.settled().await;
             }
             let is_quiet = all.iter().all(|handle| handle.node.is_quiet());
-            if is_quiet && self.router.underway.get() == 0 && self.abandoned.is_empty() {
+            let is_over = self.context.abandonments.is_empty() && self.router.underway.get() == 0;
+            if is_quiet && is_over {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -2,14 +2,18 @@
 
 use super::LONGEST;
 use super::abandonment::Abandonments;
+use super::counter_update::{CounterUpdate, UpdateKind};
 use super::layout;
 use super::question::{self, DecisionRequest, Question};
 use super::stats::Stats;
+use crate::clock::Timestamp;
+use crate::key::RepeatId;
 use crate::limit::{Limit, LimitId, wire};
-use crate::store::reservation::Refund;
+use crate::store::check::{Check, Intent};
+use crate::store::reservation::{Amendment, Correction, Reservation};
 use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::store::shadow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +27,8 @@ pub(super) struct StoreContext {
     pub(super) prefix: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) abandonments: Abandonments,
+    /// Decisions asked for so far.
+    decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
 }
 
@@ -34,8 +40,16 @@ impl StoreContext {
             prefix: settings.prefix.clone(),
             stats: Arc::default(),
             abandonments: Abandonments::default(),
+            decisions: Cell::default(),
             prefixes: RefCell::default(),
         }
+    }
+
+    /// The number of the next decision.
+    pub(super) fn next_number(&self) -> u64 {
+        let number = self.decisions.get();
+        self.decisions.set(number.wrapping_add(1));
+        number
     }
 
     /// The question that decides `request`.
@@ -44,22 +58,53 @@ impl StoreContext {
         let groups = shadow::groups(request.checks);
         for (check, group) in request.checks.iter().zip(groups) {
             question.shadow(group);
-            question.check(&self.prefix_of(check.limit), check, request.clock);
+            let prefix = self.prefix_of(check.limit);
+            question.check(&prefix, check, request.clock, None);
         }
-        if let Some(first) = request.checks.first().filter(|_| request.refused) {
+        if let (Intent::Peek, Some(first)) = (request.intent, request.checks.first()) {
             let prefix = self.prefix_of(first.limit);
             question.push(&prefix, first.key, &wire::refused());
         }
         question
     }
 
-    /// What gives one charge back, if the limit's present numbers allow it.
-    pub(super) fn refund(&self, refund: Refund<'_>) -> Option<Question> {
-        let Refund { limit, key, ticket } = refund;
-        let block = question::refund_block(limit, ticket)?;
-        let mut question = Question::default();
-        question.refund(&self.prefix_of(limit), key, &block, ticket);
-        Some(question)
+    /// The update that amends a charge, if the limit's present numbers allow it. By a clock of the caller's nothing is
+    /// repeated.
+    pub(super) fn amend(
+        &self,
+        clock: Option<Timestamp>,
+        reservation: &Reservation,
+        amendment: Amendment,
+    ) -> Option<CounterUpdate> {
+        let Reservation { limit, key, .. } = reservation;
+        let (kind, question) = match reservation.correction(amendment)? {
+            Correction::Less(ticket) => {
+                let block = question::refund_block(limit, ticket)?;
+                let mut question = Question::default();
+                question.refund(&self.prefix_of(limit), key, &block, ticket);
+                (UpdateKind::of_refund(limit, amendment), question)
+            }
+            Correction::Longer(ticket) => {
+                let block = question::renew_block(limit, ticket)?;
+                (UpdateKind::Renewal, self.update(limit, key, &block))
+            }
+            Correction::More(overdraft, cost) => {
+                let surcharge = Check {
+                    limit: &overdraft,
+                    key,
+                    cost,
+                    id: clock.is_none().then(RepeatId::random),
+                };
+                let question = self.decision(DecisionRequest {
+                    checks: &[surcharge],
+                    clock,
+                    intent: Intent::Charge,
+                });
+                (UpdateKind::Surcharge, question)
+            }
+        };
+        let update = CounterUpdate::of(kind, limit, question);
+        Some(CounterUpdate { clock, ..update })
     }
 
     /// What does the update of `block` to one counter.

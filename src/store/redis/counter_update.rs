@@ -1,4 +1,5 @@
-//! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots.
+//! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots. What a request
+//! cost beyond its estimate is charged as a decision is, by another script, under an id by which a repeat is recognised.
 //!
 //! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call: a name, which
 //! one call after the other has, each only when the one before is answered, and the call's number under that name.
@@ -8,6 +9,7 @@ use super::slot::CallRoute;
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
 use crate::store::error::StoreError;
+use crate::store::reservation::Amendment;
 use crate::telemetry::metrics::Operation;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -38,6 +40,8 @@ pub(super) enum UpdateKind {
     Refund,
     /// A charge was too much.
     Settlement,
+    /// A charge was too little.
+    Surcharge,
     /// The counter is forgotten, and the caller waits for the answer.
     Reset,
 }
@@ -65,16 +69,17 @@ impl UpdateKind {
         Some(match self {
             Self::Release { .. } => Operation::Release,
             Self::Refund => Operation::Refund,
-            Self::Settlement => Operation::Settle,
+            Self::Settlement | Self::Surcharge => Operation::Settle,
             Self::Renewal | Self::Reset => return None,
         })
     }
 
-    /// The kind of a refund of `limit`.
-    pub(super) fn refund_of(limit: &Limit) -> Self {
-        match limit.rule.holds() {
-            Some(_) => Self::Release { recheck: None },
-            None => Self::Refund,
+    /// The kind of an amendment by which something comes back to `limit`.
+    pub(super) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
+        match amendment {
+            Amendment::Settlement(_) => Self::Settlement,
+            _ if limit.rule.holds().is_some() => Self::Release { recheck: None },
+            _ => Self::Refund,
         }
     }
 }
@@ -101,6 +106,14 @@ impl CounterUpdate {
         Self::new(kind, question, lasts)
     }
 
+    /// Can both updates go in one call?
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        let is_surcharge = |update: &Self| update.kind == UpdateKind::Surcharge;
+        self.clock == other.clock
+            && self.marker == other.marker
+            && is_surcharge(self) == is_surcharge(other)
+    }
+
     /// Is the update kept while Redis is away? By a clock of the caller's nothing waits.
     pub(super) fn is_kept(&self) -> bool {
         self.clock.is_none() && self.kind.operation().is_some()
@@ -108,7 +121,8 @@ impl CounterUpdate {
 
     /// Would the update be done twice if it were sent twice?
     pub(super) fn adds_up(&self) -> bool {
-        matches!(self.kind, UpdateKind::Refund | UpdateKind::Settlement)
+        use UpdateKind::{Refund, Settlement, Surcharge};
+        matches!(self.kind, Refund | Settlement | Surcharge)
     }
 
     /// Can the update be sent again though it may have been done?

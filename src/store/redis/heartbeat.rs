@@ -37,12 +37,12 @@ impl RedisStore {
         presence: Presence,
         life: Duration,
     ) -> Result<u32, StoreError> {
-        let node = &*self.cluster.everyone().await?.node;
+        let node = &*self.everyone().await?.node;
         let era = node.health.era();
         let command = command(&node.context.prefix, me, presence, life);
         let counted = node.beat(&command).await;
         if let Err(StoreError::Refused(reason)) = &counted
-            && self.cluster.router.is_redirected(node, reason)
+            && self.router.is_redirected(node, reason)
         {
             // By the next heartbeat it is known which node serves the key.
             return Err(StoreError::Down);

@@ -18,7 +18,7 @@ pub(super) struct Lanes {
     recruits: Notify,
     /// A lane more was asked for and has not begun yet.
     recruited: Cell<bool>,
-    /// An update was put off, or a surcharge waits.
+    /// An update was put off.
     pub(super) reminder: Notify,
     /// Lanes at work.
     busy: Cell<usize>,

@@ -1,23 +1,20 @@
 //! One Redis, alone or a master of a cluster: its queue, its connections, its health.
 
-use super::abandonment::PendingAnswer;
+use super::abandonment::comes_back;
 use super::call_queue::CallQueue;
 use super::context::StoreContext;
-use super::counter_update::{CounterUpdate, UpdateKind, UpdateSender};
 use super::health::{ChangeListener, Health};
 use super::lanes::Lanes;
 use super::pending_refunds::PendingRefunds;
 use super::pool::Connections;
 use super::question::DecisionRequest;
-use super::reply::{self, ReplyError, ScriptReply};
+use super::reply::{self, ScriptReply};
 use super::slot::CallRoute;
-use crate::clock::Timestamp;
+use super::slot_question::SlotQuestion;
 use crate::store::answers::Answers;
-use crate::store::check::Check;
-use crate::store::decider::Decider;
+use crate::store::check::Intent;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::reservation::Refund;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tokio::sync::oneshot;
@@ -102,15 +99,15 @@ impl Node {
     ) -> Result<Answers, StoreError> {
         let (number, receiver) = self.enqueue(request, route)?;
         let mut pending = PendingAnswer {
-            abandonments: &self.context.abandonments,
+            node: self,
             request,
             number,
             receiver,
-            done: request.refused,
+            is_done: false,
         };
         let reply = (&mut pending.receiver).await;
-        pending.done = true;
-        answers(reply, request.checks)
+        pending.is_done = true;
+        reply::answers(reply, request.checks)
     }
 
     /// Queues a decision. Returns its number, and what receives the reply.
@@ -122,26 +119,6 @@ impl Node {
         self.queue.admit(request)?;
         let question = self.context.decision(request);
         Ok(self.queue.push(question, request.clock, route))
-    }
-
-    /// Gives one charge back, soon. `answer` receives the script's byte.
-    pub(super) fn refund(
-        &self,
-        refund: Refund<'_>,
-        clock: Option<Timestamp>,
-        route: CallRoute,
-        answer: Option<UpdateSender>,
-    ) {
-        if let Some(question) = self.context.refund(refund) {
-            let update =
-                CounterUpdate::of(UpdateKind::refund_of(refund.limit), refund.limit, question);
-            self.updates.push(CounterUpdate {
-                clock,
-                route,
-                answer,
-                ..update
-            });
-        }
     }
 
     /// A call that began in `era` has failed: Redis is away, and every decision that waits is answered so.
@@ -174,13 +151,8 @@ impl Node {
         }
     }
 
-    /// Does nothing wait for Redis to be back?
-    pub(super) fn is_paid(&self) -> bool {
-        self.updates.is_empty() && self.queue.is_paid()
-    }
-
     pub(super) fn is_quiet(&self) -> bool {
-        self.lanes.busy() == 0 && self.queue.is_empty() && self.is_paid()
+        self.lanes.busy() == 0 && self.queue.is_empty() && self.updates.is_empty()
     }
 
     /// Waits until every decision is answered and every update is sent.
@@ -195,26 +167,29 @@ impl Node {
     }
 }
 
-/// The reply of a lane, as the answers to `checks`.
-pub(super) fn answers(
-    reply: Result<ScriptReply, oneshot::error::RecvError>,
-    checks: &[Check<'_>],
-) -> Result<Answers, StoreError> {
-    match reply {
-        Ok(Ok((at, measured))) => Ok(Answers::measured(checks, Decider::Redis, at, measured)),
-        Ok(Err(ReplyError::Store(error))) => Err(error),
-        Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
-            Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
-                limit: check.limit.name.clone(),
-            },
-            _ if reply::server_wide(&reason) => StoreError::Refused(reason),
-            Some(check) => StoreError::Answer {
-                limit: check.limit.name.clone(),
-                reason,
-            },
-            None => StoreError::Protocol("an error of a limit not asked about"),
-        }),
-        // The lane ended with the worker.
-        Err(_) => Err(StoreError::Down),
+/// Waits for the reply to one question. Dropping it before the reply is there leaves that to the abandoned requests; a
+/// question that has not been sent by then is not asked.
+struct PendingAnswer<'a> {
+    node: &'a Node,
+    request: DecisionRequest<'a>,
+    number: u64,
+    receiver: oneshot::Receiver<ScriptReply>,
+    /// The reply is there.
+    is_done: bool,
+}
+
+impl Drop for PendingAnswer<'_> {
+    fn drop(&mut self) {
+        if self.is_done || self.node.queue.withdraw(self.number) {
+            return;
+        }
+        let checks = self.request.checks;
+        let is_charged = self.request.intent == Intent::Charge;
+        if is_charged && checks.iter().any(|check| comes_back(check.limit)) {
+            let receiver = std::mem::replace(&mut self.receiver, oneshot::channel().1);
+            let question = SlotQuestion::only(checks, receiver);
+            let abandonments = &self.node.context.abandonments;
+            abandonments.push(self.request, vec![question]);
+        }
     }
 }

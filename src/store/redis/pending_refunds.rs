@@ -3,7 +3,8 @@
 //!
 //! A call without an answer may have been applied. An update that Redis can recognise is sent again, for applying it twice
 //! is applying it once: slots are freed by their number, and a call that gives charges back has a marker
-//! (`applied_marker`). A charge beyond an estimate (`surcharge`) has an id as repeated requests have (`limit/dedupe`).
+//! ([`AppliedMarker`](super::counter_update::AppliedMarker)). A charge beyond an estimate has an id as repeated requests have
+//! (`limit/dedupe`).
 
 use super::context::StoreContext;
 use super::counter_update::MarkerNames;
@@ -11,6 +12,7 @@ use super::counter_update::{CounterUpdate, UpdateKind};
 use super::health::Health;
 use super::lanes::Lanes;
 use super::question::{self, Question};
+use super::reply::{self, ScriptReply};
 use super::slot::CallRoute;
 use super::{MOST_IN_CALL, layout};
 use crate::clock;
@@ -30,7 +32,9 @@ pub(super) const MOST_TRIES: u8 = 16;
 /// A slot that was not found may be taken yet, by a call that is still on its way: the release is sent again so much
 /// later, and then twice that.
 const RECHECK: Duration = Duration::from_secs(1);
-/// The script's byte for what an earlier call has applied.
+/// The script's bytes for an update that it has applied, that cannot be, and that an earlier call has applied.
+const APPLIED: u8 = 1;
+const FAILED: u8 = 3;
 const APPLIED_BEFORE: u8 = 4;
 /// An update that the node did not apply is sent again so much later.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -118,9 +122,7 @@ impl PendingRefunds {
         let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_IN_CALL
-                && batch
-                    .first()
-                    .is_none_or(|first| first.clock == next.clock && first.marker == next.marker);
+                && batch.first().is_none_or(|first| first.goes_with(next));
             if !fits {
                 break;
             }
@@ -165,7 +167,7 @@ impl PendingRefunds {
         for update in &batch {
             self.count(update.kind, outcome, took);
         }
-        let bytes = match answer {
+        let bytes = match answer.and_then(|bytes| outcomes(&batch, bytes)) {
             Ok(bytes) => bytes,
             Err(why) => {
                 // In their order, in front of what has come since.
@@ -181,6 +183,9 @@ impl PendingRefunds {
         for (index, mut update) in batch.into_iter().enumerate() {
             let byte = bytes.get(index).copied();
             self.context.stats.refunds.add(1);
+            if update.kind == UpdateKind::Surcharge && byte == Some(FAILED) {
+                self.count(update.kind, CallOutcome::Lost, Duration::ZERO);
+            }
             if let Some(answer) = update.answer.take() {
                 let short = StoreError::Protocol("shorter than the question");
                 let _ = answer.send(byte.ok_or(short));
@@ -272,7 +277,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Waits until some updates that were put off are due, or a surcharge waits, and queues these updates.
+    /// Waits until some updates that were put off are due, and queues them.
     pub(super) async fn remind(&self) {
         let next = self.later.borrow().iter().map(|(at, _)| *at).min();
         match next {
@@ -293,10 +298,28 @@ impl PendingRefunds {
     }
 }
 
+/// The script's byte for each update of a call. What decides surcharges answers as for requests.
+fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    if batch
+        .iter()
+        .all(|update| update.kind != UpdateKind::Surcharge)
+    {
+        return Ok(bytes);
+    }
+    let limits = batch.iter().map(|update| update.question.limits());
+    let replies = reply::read(&bytes, limits)?;
+    let byte = |reply: &ScriptReply| if reply.is_ok() { APPLIED } else { FAILED };
+    Ok(replies.iter().map(byte).collect())
+}
+
 /// One call for all of `batch`. In a cluster its marker lives where the counters do.
 pub(super) fn command(prefix: &str, is_in_cluster: bool, batch: &[CounterUpdate]) -> Cmd {
     let first = batch.first();
     let clock = first.and_then(|first| first.clock);
+    let questions = batch.iter().map(|update| &update.question);
+    if first.is_some_and(|first| first.kind == UpdateKind::Surcharge) {
+        return question::decide(clock, questions);
+    }
     let marker = first.and_then(|first| {
         let marker = first.marker?;
         let counter = first.question.keys().next().filter(|_| is_in_cluster);
@@ -305,5 +328,5 @@ pub(super) fn command(prefix: &str, is_in_cluster: bool, batch: &[CounterUpdate]
             number: marker.number,
         })
     });
-    question::refund(clock, batch.iter().map(|update| &update.question), marker)
+    question::refund(clock, questions, marker)
 }

@@ -7,7 +7,7 @@ use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
-use crate::store::check::Check;
+use crate::store::check::{Check, Intent};
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -53,8 +53,7 @@ pub(super) struct DecisionRequest<'a> {
     pub(super) checks: &'a [Check<'a>],
     /// Replaces the server's clock, for tests.
     pub(super) clock: Option<Timestamp>,
-    /// Another limit refuses the request already: nothing is charged.
-    pub(super) refused: bool,
+    pub(super) intent: Intent,
 }
 
 /// Numbers that gateways choose are above all instants, and below what is counted exactly with a cost added.
@@ -90,13 +89,9 @@ impl Question {
         }
     }
 
-    /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
-    pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
-        self.check_numbered(prefix, check, clock, None);
-    }
-
-    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance.
-    pub(super) fn check_numbered(
+    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance. `clock` is the caller's, if it has one
+    /// of its own.
+    pub(super) fn check(
         &mut self,
         prefix: &[u8],
         check: &Check<'_>,
@@ -342,14 +337,6 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
         _ => return None,
     }
     (ticket.cost.units() > 0).then_some(block)
-}
-
-/// The block that gives back what a charge was too much, or nothing when that cannot be settled.
-pub(super) fn settle_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
-    if !limit.rule.can_settle() {
-        return None;
-    }
-    refund_block(limit, ticket)
 }
 
 /// The block that renews a ticket's slots, or nothing when it has none.

@@ -3,9 +3,12 @@
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
-use crate::store::answers::Measurements;
+use crate::store::answers::{Answers, Measurements};
+use crate::store::check::Check;
+use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use std::sync::Arc;
+use tokio::sync::oneshot::error::RecvError;
 
 /// A limit's outcome is the lower half of its first byte (`answer` in `lua/check.lua`).
 const OUTCOME: u8 = 0x0f;
@@ -55,6 +58,30 @@ pub(super) fn read(
     match rest.0 {
         [] => Ok(told),
         _ => Err(StoreError::Protocol("longer than the question")),
+    }
+}
+
+/// The reply of a lane, as the answers to `checks`.
+pub(super) fn answers(
+    reply: Result<ScriptReply, RecvError>,
+    checks: &[Check<'_>],
+) -> Result<Answers, StoreError> {
+    match reply {
+        Ok(Ok((at, measured))) => Ok(Answers::measured(checks, Decider::Redis, at, measured)),
+        Ok(Err(ReplyError::Store(error))) => Err(error),
+        Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
+            Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
+                limit: check.limit.name.clone(),
+            },
+            _ if server_wide(&reason) => StoreError::Refused(reason),
+            Some(check) => StoreError::Answer {
+                limit: check.limit.name.clone(),
+                reason,
+            },
+            None => StoreError::Protocol("an error of a limit not asked about"),
+        }),
+        // The lane ended with the worker.
+        Err(_) => Err(StoreError::Down),
     }
 }
 

@@ -2,20 +2,20 @@
 //! a lone Redis serves every slot.
 
 use super::context::StoreContext;
-use super::layout;
+use super::counter_update::{CounterUpdate, UpdateSender};
 use super::node::{Node, NodeHandle};
 use super::outage::Outage;
 use super::redirect;
 use super::slot::CallRoute;
-use super::slot::{self, Slot};
+use super::slot::{self, Slot, slot_of};
 use super::slot_map::{SlotMap, SlotRange};
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::reservation::Refund;
+use crate::store::reservation::{Amendment, Reservation};
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -37,8 +37,9 @@ pub(super) type NodeMaker = Box<dyn Fn(Option<&Address>) -> NodeHandle>;
 
 /// The masters of a cluster and their slots.
 pub(super) struct Router {
-    context: Rc<StoreContext>,
+    pub(super) context: Rc<StoreContext>,
     make: NodeMaker,
+    lone: OnceCell<NodeHandle>,
     map: RefCell<SlotMap>,
     knowledge: Cell<MapKnowledge>,
     /// Why no node could be asked.
@@ -49,14 +50,8 @@ pub(super) struct Router {
     learned: Notify,
     /// The map is to be asked for again.
     pub(super) stale: Notify,
-    /// Calls that wait for a slot to arrive, and abandoned requests that wait for their answers.
+    /// Calls that wait for a slot to arrive.
     pub(super) underway: Cell<usize>,
-}
-
-/// The slot in which a limit counts a key.
-#[must_use]
-pub fn slot_of(limit: &Limit, key: &[u8]) -> Slot {
-    slot::of_tag(layout::tag(limit, key))
 }
 
 impl Router {
@@ -65,6 +60,7 @@ impl Router {
         Self {
             context,
             make,
+            lone: OnceCell::new(),
             map: RefCell::default(),
             knowledge: Cell::new(MapKnowledge::New),
             why: RefCell::default(),
@@ -86,11 +82,15 @@ impl Router {
     }
 
     /// Makes the node of a lone Redis, which serves every slot.
-    pub(super) fn make_lone(&self) -> NodeHandle {
-        let node = (self.make)(None);
+    pub(super) fn make_lone(&self) {
+        let node = self.lone.get_or_init(|| (self.make)(None));
         self.map.borrow_mut().set_lone(node.clone());
         self.knowledge.set(MapKnowledge::Known);
-        node
+    }
+
+    /// The only node, if the store is a lone Redis.
+    pub(super) fn lone(&self) -> Option<&NodeHandle> {
+        self.lone.get()
     }
 
     /// Waits until the map is known, for as long as `patience`, and not at all once no node could be asked or a request has
@@ -163,22 +163,51 @@ impl Router {
     }
 
     /// The node that serves a counter; where none does, one that will redirect the call when one does again.
-    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
+        if let Some(lone) = self.lone() {
+            return Some((lone.clone(), CallRoute::default()));
+        }
         let slot = slot_of(limit, key);
         let node = self.at(slot).ok().or_else(|| self.all().first().cloned())?;
         Some((node, CallRoute::to(slot)))
     }
 
-    /// Gives a charge back, wherever its counter is served by now.
-    pub(super) fn refund(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
-        match self.home(refund.limit, refund.key) {
-            Some((handle, route)) => handle.node.refund(refund, clock, route, None),
+    /// Queues an update of a counter where that is served by now.
+    pub(super) fn update(&self, limit: &Limit, key: &[u8], update: CounterUpdate) {
+        match self.home(limit, key) {
+            Some((home, route)) => home.node.updates.push(CounterUpdate { route, ..update }),
             // The map of the cluster was never known.
             None => {
                 self.context
                     .stats
                     .updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO)
             }
+        }
+    }
+
+    /// Amends a charge, soon. `answer` receives the script's byte.
+    pub(super) fn amend(
+        &self,
+        clock: Option<Timestamp>,
+        reservation: &Reservation,
+        amendment: Amendment,
+        answer: Option<UpdateSender>,
+    ) {
+        if let Some(update) = self.context.amend(clock, reservation, amendment) {
+            let Reservation { limit, key, .. } = reservation;
+            self.update(limit, key, CounterUpdate { answer, ..update });
+        }
+    }
+
+    /// Amends a charge of a request that does not go on. A place in a queue goes back in its order.
+    pub(super) fn take_back(
+        &self,
+        clock: Option<Timestamp>,
+        reservation: &Reservation,
+        amendment: Amendment,
+    ) {
+        if !self.context.abandonments.hand_over(clock, reservation) {
+            self.amend(clock, reservation, amendment, None);
         }
     }
 
@@ -301,9 +330,6 @@ fn pass_on(map: &SlotMap) {
         let home = |route: CallRoute| &map.at(route.slot).unwrap_or(away).node;
         for update in away.node.updates.take_all() {
             home(update.route).updates.push(update);
-        }
-        for surcharge in away.node.queue.take_surcharges() {
-            home(surcharge.route).queue.push_surcharge(surcharge);
         }
     }
 }

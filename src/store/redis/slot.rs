@@ -1,5 +1,8 @@
 //! Which of the 16,384 slots of a cluster a counter lives in, CRC16 of its hash tag; and the route of a call to a slot.
 
+use super::layout;
+use crate::limit::Limit;
+
 /// A slot, below [`SLOTS`].
 pub(super) type Slot = u16;
 
@@ -26,6 +29,12 @@ const REMAINDERS: [u16; 256] = {
     }
     table
 };
+
+/// The slot in which a limit counts a key.
+#[must_use]
+pub fn slot_of(limit: &Limit, key: &[u8]) -> Slot {
+    of_tag(layout::tag(limit, key))
+}
 
 /// The slot of everything with this tag. The tag is not empty.
 #[must_use]

@@ -2,7 +2,7 @@
 //! same node. All calls go in one write, and each fails for itself. A call that the node redirects is sent on, for nothing
 //! has been run.
 
-use super::call_queue::{QueuedDecision, SendState};
+use super::call_queue::QueuedDecision;
 use super::connection::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::counter_update::AppliedMarker;
 use super::counter_update::CounterUpdate;
@@ -74,8 +74,8 @@ impl QueuedCall for QueuedDecision {
         node.queue.put_back(self);
     }
 
-    fn fail(self, node: &Node, why: &StoreError) {
-        node.queue.fail(self, why, SendState::Unsent);
+    fn fail(self, _: &Node, why: &StoreError) {
+        Self::fail(self, why);
     }
 
     fn prepare(node: &Node, batch: &mut [Self]) {
@@ -98,7 +98,7 @@ impl QueuedCall for QueuedDecision {
                         question, route, ..
                     } = &decision;
                     node.updates.release(question, *route, &error);
-                    node.queue.fail(decision, &error, SendState::Sent);
+                    decision.fail(&error);
                 }
                 return Err(error);
             }
@@ -116,7 +116,7 @@ impl QueuedCall for QueuedDecision {
                     }
                 }
             }
-            node.queue.answer(decision, reply);
+            decision.answer(reply);
         }
         trouble
     }

@@ -39,14 +39,10 @@ pub(super) fn start(node: Rc<Node>, router: Option<Weak<Router>>) -> NodeHandle 
     NodeHandle::new(node, tasks)
 }
 
-/// Sends updates and surcharges again when their time has come, until the worker ends.
+/// Sends updates again when their time has come, until the worker ends.
 async fn remind(node: Rc<Node>) {
     loop {
         node.updates.remind().await;
-        if node.health.is_up() && !node.queue.is_paid() {
-            node.queue.charge_all();
-            node.lanes.wake();
-        }
     }
 }
 

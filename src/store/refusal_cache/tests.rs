@@ -4,7 +4,6 @@
 use super::*;
 use crate::clock::Clock;
 use crate::key::{KeyTemplate, MissingKey, RepeatId};
-use crate::limit::Mode;
 use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
 use crate::limit::dedupe::Dedupe;
@@ -13,7 +12,8 @@ use crate::limit::rate::Rate;
 use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Ruling, VerdictOutcome};
-use crate::store::{MemoryQuestion, MemoryStore, StoreDecision};
+use crate::limit::{Mode, Policy};
+use crate::store::{Decider, Intent, MemoryStore, StoreDecision};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn limit(name: &str, rule: impl Fn(Rate) -> Rule) -> Limit {
         missing: MissingKey::Shared,
         unknown: None,
     };
-    Limit::new(name.into(), by, rate, rule(rate), Cost::ONE)
+    Limit::new(Policy::new(name.into(), by, rate), rule(rate))
 }
 
 fn bucket(rate: Rate) -> Rule {
@@ -48,7 +48,7 @@ fn limits() -> Vec<Arc<Limit>> {
     let leaky = |rate| Rule::LeakyBucket(LeakyBucket::new(rate, some(2), 4, 2 * SECOND));
     let all = [
         limit("tokens", bucket),
-        limit("less", bucket).granting_less(),
+        limit("less", bucket).edited(|policy| policy.partial = true),
         limit("queue", leaky),
         limit("meter", |rate| {
             Rule::LeakyBucket(LeakyBucket::meter(rate, some(6)))
@@ -61,8 +61,8 @@ fn limits() -> Vec<Arc<Limit>> {
         limit("parts", parts(6, false)),
         limit("strict", parts(6, true)),
         limit("log", |rate| Rule::SlidingLog(SlidingLog::new(rate))),
-        limit("beside", bucket).in_mode(Mode::Shadow),
-        limit("other", bucket).in_mode(Mode::Candidate),
+        limit("beside", bucket).edited(|policy| policy.mode = Mode::Shadow),
+        limit("other", bucket).edited(|policy| policy.mode = Mode::Candidate),
     ];
     all.map(Arc::new).into_iter().collect()
 }
@@ -115,7 +115,10 @@ impl World {
             [check] => self.known.flight(check, || self.at(), Duration::ZERO),
             _ => Flight::Solo,
         };
-        let answers = self.store.measure(checks, MemoryQuestion::at(self.at()));
+        let answers = self
+            .store
+            .at(self.at())
+            .measure(checks, Intent::Charge, Decider::Memory);
         self.known
             .remember(checks, &answers, self.call(), |_| false);
         if let (Flight::Leader(leader), [check]) = (flight, checks) {
@@ -139,7 +142,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
     };
     let limits: Vec<Arc<Limit>> = limits()
         .into_iter()
-        .map(|limit| Arc::new(Arc::into_inner(limit).unwrap().priced(price())))
+        .map(|limit| Arc::new(limit.edited(|policy| policy.price = Some(price()))))
         .collect();
     let (mut told, mut never, mut asked) = (0, 0, 0);
     for seed in 0..120 {
@@ -160,7 +163,10 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
             let at = worlds[0].at();
             let Some(recalled) = worlds[here].recall(&ask) else {
                 asked += 1;
-                let answers = worlds[0].store.measure(&ask, MemoryQuestion::at(at));
+                let answers = worlds[0]
+                    .store
+                    .at(at)
+                    .measure(&ask, Intent::Charge, Decider::Memory);
                 let world = &worlds[here];
                 world
                     .known
@@ -168,7 +174,7 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
                 continue;
             };
             told += 1;
-            let truth = worlds[0].store.decide_at(&ask, Some(at));
+            let truth = worlds[0].store.at(at).decide(&ask);
             assert!(!admitted(&truth), "{}", limit.name);
             let [known, real] = [&recalled, &truth].map(|decided| decided.decision.verdicts[0]);
             assert_eq!(known.outcome, real.outcome, "{}", limit.name);
@@ -184,9 +190,8 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
 
 #[test]
 fn a_cost_that_is_always_the_same_asks_once() {
-    let of = limit("dear", bucket);
-    let (name, cost) = ("dear".into(), Cost::new(2));
-    let dear = Arc::new(Limit::new(name, of.by, of.rate, of.rule, cost));
+    let dear = limit("dear", bucket).edited(|policy| policy.cost = Cost::new(2));
+    let dear = Arc::new(dear);
     let mut world = World::new();
     let ask = [check(&dear, b"one", 2)];
     while admitted(&world.decide(&ask).0) {}
@@ -242,7 +247,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
                     check(limit, key, random.u32(least..=dearest))
                 })
                 .collect();
-            let truth = always.decide_at(&checks, Some(world.at()));
+            let truth = always.at(world.at()).decide(&checks);
             let (decided, was_asked) = world.decide(&checks);
             if was_asked {
                 asked += 1;
@@ -302,10 +307,10 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
 fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
     let (peek, at) = ([check(limit, key, 0)], world.at());
     for store in [always, &world.store] {
-        let answers = store.measure(&peek, MemoryQuestion::at(at));
+        let answers = store.at(at).measure(&peek, Intent::Charge, Decider::Memory);
         let measured = *answers[0].measured().unwrap();
         let ticket = limit.abandoned(limit.rule.ticket(at, measured, Cost::ONE), at);
-        store.refund_at(limit, key, ticket, at);
+        store.at(at).refund(limit, key, ticket);
     }
     world.known.invalidation.invalidate(limit, key, world.at());
 }
@@ -363,13 +368,13 @@ fn what_is_not_the_same_asks() {
 
 #[test]
 fn slots_and_repeats_always_ask() {
-    let field = crate::key::IdField(http::HeaderName::from_static("id"));
-    let once = limit("once", bucket).charging_once(Dedupe {
-        field,
+    let dedupe = Dedupe {
+        field: crate::key::IdField(http::HeaderName::from_static("id")),
         ttl: SECOND,
         repeats: 3,
         of: crate::key::Sameness::Path,
-    });
+    };
+    let once = limit("once", bucket).edited(|policy| policy.dedupe = Some(dedupe));
     let flight = limit("flight", |_| {
         let (max, ttl) = (some(1), SECOND);
         Rule::Concurrency(Concurrency { max, ttl })
@@ -410,8 +415,7 @@ fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
 
 #[test]
 fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_is_room_for() {
-    let of = limit("tokens", bucket);
-    let limit = Limit::new("tokens".into(), of.by, of.rate, of.rule, Cost::new(99));
+    let limit = limit("tokens", bucket).edited(|policy| policy.cost = Cost::new(99));
     let limit = Arc::new(limit);
     let mut world = World::new();
     let never = [check(&limit, b"one", 99)];

@@ -2,9 +2,9 @@
 
 use super::{SharedStore, mixed_scope};
 use crate::limit::verdict::Ruling;
-use crate::store::check::{Check, Checks};
+use crate::store::check::{Check, Checks, Intent};
+use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
-use crate::store::memory::MemoryQuestion;
 
 impl SharedStore {
     /// The refusal of a request with these limits, where it is known without a call: by what is counted in this process, or
@@ -16,7 +16,7 @@ impl SharedStore {
         if own.is_empty() && remembered.is_none() {
             return None;
         }
-        let own = self.local.measure(&own, MemoryQuestion::now(true));
+        let own = self.local.measure(&own, Intent::Peek, Decider::Memory);
         let answers = mixed_scope::join(checks, &own, remembered);
         let decided = StoreDecision::of(checks, answers);
         matches!(decided.decision.ruling, Ruling::Refuse { .. }).then_some(decided)

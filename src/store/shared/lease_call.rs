@@ -2,13 +2,15 @@
 //! may leave.
 
 use super::SharedStore;
+use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{LeaseTerms, Limit};
 use crate::store::answers::Answers;
-use crate::store::check::Check;
+use crate::store::check::{Check, Intent};
+use crate::store::decider::Decider;
 use crate::store::lease::{LeaseCall, LeaseStep};
 use crate::store::refusal_cache::CallTimes;
-use crate::store::reservation::Refund;
+use crate::store::reservation::{Amendment, Reservation};
 use crate::telemetry::metrics::Permits;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -74,7 +76,7 @@ impl SharedStore {
             cost: Cost::new(order.units),
             ..check
         };
-        let answer = self.redis.measure(&[asks], false).await;
+        let answer = self.redis.measure(&[asks], Intent::Charge).await;
         let call = CallTimes {
             sent: order.sent,
             answered: self.cache.clock.now(),
@@ -103,11 +105,16 @@ impl SharedStore {
         let Some(units) = self.cache.leases.unused(check, call) else {
             return;
         };
-        let Check { limit, key, .. } = *check;
-        self.cache.refund_pending(limit, key);
         self.metrics.permits(Permits::Returned, u64::from(units));
-        let ticket = call.ticket(limit, units);
-        self.redis.refund([Refund { limit, key, ticket }]);
+        let unused = Reservation {
+            limit: Arc::clone(check.limit),
+            key: Box::from(check.key),
+            ticket: call.ticket(check.limit, units),
+            by: Decider::Redis,
+            at: Timestamp::default(),
+            turn: Duration::ZERO,
+        };
+        self.amend(&unused, Amendment::Refund);
     }
 
     /// Refunds everything that was not used and can go back.

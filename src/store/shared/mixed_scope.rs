@@ -1,21 +1,21 @@
 //! One decision over two counts: limits that each gateway counts by itself, and those that all gateways share.
 //!
 //! 1. This gateway's own limits are checked and charged first, under their locks.
-//! 2. Their charge is undone when the shared limits refuse, or when the request leaves before the answer.
+//! 2. Their charge is cancelled when the shared limits refuse, or when the request leaves before the answer.
 //! 3. Where they refuse, the shared limits are asked nevertheless, with nothing charged: the answer names the longest wait
 //!    of all, and says where every limit stands.
 //! 4. A refusal of the shared limits that is remembered needs no asking, and nothing is charged.
 
 use super::SharedStore;
+use super::charges::Provision;
 use crate::limit::Limit;
 use crate::limit::verdict::Ruling;
 use crate::store::answers::{Answers, UnknownCause};
-use crate::store::check::{Check, Checks, apart};
+use crate::store::check::{Check, Checks, Intent, apart};
 use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
 use crate::store::error::StoreError;
-use crate::store::memory::MemoryQuestion;
-use crate::store::shadow::Charges;
+use crate::store::lease::Grants;
 
 impl SharedStore {
     /// Decides `checks`, of which some are this gateway's own.
@@ -31,36 +31,55 @@ impl SharedStore {
         if let Some(refusal) = self.remembered(&shared) {
             return Ok(self.decide_remembered(checks, &own, refusal));
         }
-        let mut reserved = OwnReservation::take(self, &own);
-        let refused = !reserved.charges.admitted;
-        let answers = match self.answer(&shared, refused).await {
+        // Other requests may be charged between this charge and its return.
+        let with_history = apart(&own, Limit::with_history);
+        let answers = self
+            .local
+            .measure(&with_history, Intent::Charge, Decider::Memory);
+        let intent = if answers.admit(&own) {
+            Intent::Charge
+        } else {
+            Intent::Peek
+        };
+        let mut provision = Provision {
+            store: self,
+            checks: &with_history,
+            answers,
+            grants: Grants::new(),
+            stays: false,
+        };
+        let answers = match self.answer(&shared, intent).await {
             // It was not known when the own limits were charged.
             Ok(refusal) if refusal.by == Decider::Remembered => {
-                drop(reserved);
+                drop(provision);
                 return Ok(self.decide_remembered(checks, &own, refusal));
             }
             Ok(answers) => answers,
             // The own limits refuse, whatever the shared ones would say.
-            Err(_) if refused => Answers::unknown(&shared, Decider::Closed, UnknownCause::Away),
+            Err(_) if intent == Intent::Peek => {
+                Answers::unknown(&shared, Decider::Closed, UnknownCause::Away)
+            }
             Err(error) => return Err(error),
         };
         let by = answers.by;
-        let answers = join(checks, &reserved.answers, Some(answers));
+        let answers = join(checks, &provision.answers, Some(answers));
         let decided = StoreDecision::of(checks, answers);
-        reserved.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
+        provision.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
         Ok((Some(decided), by))
     }
 
     /// The decision of a request that has own limits only.
     fn decide_own(&self, checks: &[Check<'_>]) -> StoreDecision {
-        let question = MemoryQuestion::now(false);
         let mut limits = checks.iter().map(|check| check.limit);
         if !limits.any(|limit| limit.is_asked_with_history()) {
             return self.local.decide(checks);
         }
         // A question without the history would make the counter forget it.
         let with_history = apart(checks, Limit::with_history_if_asked);
-        StoreDecision::of(checks, self.local.measure(&with_history, question))
+        let answers = self
+            .local
+            .measure(&with_history, Intent::Charge, Decider::Memory);
+        StoreDecision::of(checks, answers)
     }
 
     /// The decision that a remembered refusal of the shared limits makes, beside the `own`, which are charged nothing.
@@ -70,7 +89,7 @@ impl SharedStore {
         own: &[Check<'_>],
         refusal: Answers,
     ) -> (Option<StoreDecision>, Decider) {
-        let own = self.local.measure(own, MemoryQuestion::now(true));
+        let own = self.local.measure(own, Intent::Peek, Decider::Memory);
         let answers = join(checks, &own, Some(refusal));
         (
             Some(StoreDecision::of(checks, answers)),
@@ -92,47 +111,4 @@ pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<Answers>)
     }
     all.replace(own);
     all
-}
-
-/// What the own limits of a request were charged: undone when dropped, unless the request is admitted.
-struct OwnReservation<'a> {
-    store: &'a SharedStore,
-    checks: Checks<'a>,
-    answers: Answers,
-    charges: Charges,
-    stays: bool,
-}
-
-impl<'a> OwnReservation<'a> {
-    fn take(store: &'a SharedStore, checks: &[Check<'a>]) -> Self {
-        // Other requests may be charged between this charge and its return.
-        let checks = apart(checks, Limit::with_history);
-        let answers = store.local.measure(&checks, MemoryQuestion::now(false));
-        Self {
-            charges: Charges::of(&checks, &answers, false),
-            store,
-            checks,
-            answers,
-            stays: false,
-        }
-    }
-}
-
-impl Drop for OwnReservation<'_> {
-    fn drop(&mut self) {
-        if self.stays {
-            return;
-        }
-        let asked = self.checks.iter().zip(&self.answers.each).enumerate();
-        for (_, (check, answer)) in asked.filter(|(index, _)| self.charges.has(*index)) {
-            let Some(measured) = answer.measured() else {
-                continue;
-            };
-            let is_undone = self.store.local.undo(check, answer.at, *measured);
-            if !is_undone && check.limit.rule.queues() {
-                // Another request has come behind it meanwhile.
-                self.store.hand_over(answer, check);
-            }
-        }
-    }
 }

@@ -3,13 +3,13 @@
 //! charged if that refuses.
 
 use super::SharedStore;
+use super::charges::Provision;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, UnknownCause};
-use crate::store::check::{Check, Checks};
+use crate::store::check::{Check, Checks, Intent};
 use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use crate::store::lease::{self, Grants};
-use crate::store::reservation::Reservation;
 use smallvec::SmallVec;
 
 /// Positions among a request's checks.
@@ -29,7 +29,7 @@ impl SharedStore {
             Err(refusal) => return Ok(*refusal),
         };
         if seen.is_empty() {
-            let answers = self.ask(checks, false).await?;
+            let answers = self.ask(checks, Intent::Charge).await?;
             if answers.by == Decider::Redis && answers.admit(checks) {
                 self.order_permits(checks);
             }
@@ -43,28 +43,26 @@ impl SharedStore {
         if !answers.all.admit(checks) {
             return Ok(answers.with(&seen));
         }
-        let mut drawn = DrawnPermits {
-            store: self,
-            checks,
-            grants: self.cache.leases.draw(checks, &seen),
-            charged: Vec::new(),
-            stays: false,
-        };
-        let gone = positions(checks, |index| {
-            has(&seen, index) && !has(&drawn.grants, index)
-        });
+        let grants = self.cache.leases.draw(checks, &seen);
+        let gone = positions(checks, |index| has(&seen, index) && !has(&grants, index));
         if !gone.is_empty() {
-            drawn.charged = answers.all.reservations(checks);
+            let mut provision = Provision {
+                store: self,
+                checks,
+                answers: answers.all.clone(),
+                grants: grants.clone(),
+                stays: false,
+            };
             if let Some(refusal) = answers.ask(&gone).await? {
                 return Ok(refusal);
             }
             if !answers.all.admit(checks) {
-                return Ok(answers.with(&drawn.grants));
+                return Ok(answers.with(&grants));
             }
+            provision.stays = true;
         }
-        drawn.stays = true;
         self.order_permits(checks);
-        Ok(answers.with(&drawn.grants))
+        Ok(answers.with(&grants))
     }
 
     /// Has permits brought for the requests that come next, where there are few.
@@ -111,7 +109,7 @@ impl<'a> LeasedAnswers<'a> {
         }
         let picked = positions.iter().filter_map(|index| self.checks.get(*index));
         let picked: Checks<'_> = picked.copied().collect();
-        let answers = self.store.ask(&picked, false).await?;
+        let answers = self.store.ask(&picked, Intent::Charge).await?;
         if answers.by == Decider::Remembered {
             let cause = UnknownCause::Unasked;
             let mut refusal = Answers::unknown(self.checks, Decider::Remembered, cause);
@@ -135,27 +133,5 @@ impl<'a> LeasedAnswers<'a> {
             self.all.replace(&[grant.answer]);
         }
         self.all
-    }
-}
-
-/// Permits that a request has taken, and what its other limits charged: all goes back when this is dropped, unless the
-/// request is admitted.
-struct DrawnPermits<'a> {
-    store: &'a SharedStore,
-    checks: &'a [Check<'a>],
-    grants: Grants,
-    charged: Vec<Reservation>,
-    stays: bool,
-}
-
-impl Drop for DrawnPermits<'_> {
-    fn drop(&mut self) {
-        if self.stays {
-            return;
-        }
-        self.store.cache.leases.put_back(self.checks, &self.grants);
-        for reservation in self.charged.drain(..) {
-            self.store.cancel(&reservation);
-        }
     }
 }

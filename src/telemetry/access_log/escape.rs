@@ -1,5 +1,6 @@
 //! Text from outside made harmless for a line: cut, escaped, and never more than one line.
 
+use crate::telemetry::printable::is_obeyed;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -92,14 +93,9 @@ const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
-/// Neither a control character, nor one that ends a line or turns the direction of writing, which could make a line
-/// read as another one.
-const fn is_harmless(c: char) -> bool {
-    !matches!(
-        c,
-        '\0'..='\u{1f}' | '"' | '\\' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
+/// Neither a character that a terminal obeys, nor one that JSON writes otherwise.
+fn is_harmless(c: char) -> bool {
+    !is_obeyed(c) && !matches!(c, '\n' | '\t' | '"' | '\\')
 }
 
 /// At most [`LONGEST`] bytes, not ending within a character, and whether that is less than there was.

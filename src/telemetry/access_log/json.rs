@@ -4,143 +4,144 @@
 //! escaped than JSON asks for, and times are decimals without a float. Each of these would need an adapter, and the
 //! adapters are longer than what the derive would save.
 
-use super::escape::{self, json, millis, number, protocol};
+use super::escape::{self, millis, number, protocol};
 use super::record::AccessRecord;
 use super::timestamp::TimestampText;
+use crate::telemetry::metrics::DecidedBy;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Writes everything but the closing brace. Each name comes with its punctuation, to be copied in one piece.
 pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &AccessRecord<'_>) {
+    let by_limit = record.charges.iter().map(|charge| charge.limit);
+    let keys = record.charges.iter().map(|charge| charge.key);
+    let costs = record.charges.iter().map(|charge| charge.cost);
     out.extend(br#"{"ts":""#);
     timestamp.rfc3339(out, record.ts);
-    out.extend(br#"","client":"#);
-    address(out, record.client);
-    out.extend(br#","method":"#);
-    text(out, record.method.map(str::as_bytes));
-    out.extend(br#","host":"#);
-    text(out, record.host);
-    out.extend(br#","path":"#);
-    text(out, record.path);
-    out.extend(br#","request_id":""#);
-    json(out, record.request_id);
-    out.extend(br#"","status":"#);
-    number(out, u64::from(record.status));
-    out.extend(br#","reason":""#);
-    out.extend(record.reason.as_str().as_bytes());
-    out.extend(br#"","route":"#);
-    text(out, record.route.map(str::as_bytes));
-    limits(out, record);
-    out.extend(br#","upstream":"#);
-    text(out, record.upstream.map(str::as_bytes));
-    out.extend(br#","upstream_ms":"#);
-    value(out, record.upstream_time, millis);
-    out.extend(br#","bytes_in":"#);
-    number(out, record.bytes_in);
-    out.extend(br#","bytes_out":"#);
-    number(out, record.bytes_out);
-    out.extend(br#","peer":"#);
-    address(out, record.peer);
-    out.extend(br#","proto":"#);
-    text(
+    member(out, br#"","client":"#, record.client);
+    member(out, br#","method":"#, record.method);
+    member(out, br#","host":"#, record.host);
+    member(out, br#","path":"#, record.path);
+    member(out, br#","request_id":"#, record.request_id);
+    member(out, br#","status":"#, u64::from(record.status));
+    member(out, br#","reason":"#, record.reason.as_str());
+    member(out, br#","route":"#, record.route);
+    member(out, br#","limit":"#, record.limit);
+    member(out, br#","window":"#, record.window);
+    member(out, br#","shadow":"#, record.would_refuse);
+    member(out, br#","delay_ms":"#, record.delay);
+    member(out, br#","duration_ms":"#, record.duration);
+    member(out, br#","keys":"#, JsonObject(by_limit.clone().zip(keys)));
+    member(out, br#","costs":"#, JsonObject(by_limit.zip(costs)));
+    member(
         out,
-        record.proto.map(|version| protocol(version).as_bytes()),
+        br#","groups":"#,
+        JsonObject(record.groups.iter().copied()),
     );
-    out.extend(br#","user_agent":"#);
-    text(out, record.user_agent);
+    member(out, br#","remaining":"#, record.remaining);
+    member(out, br#","retry_after_ms":"#, record.retry_after);
+    member(
+        out,
+        br#","decided_by":"#,
+        record.decided_by.map(DecidedBy::as_str),
+    );
+    member(out, br#","upstream":"#, record.upstream);
+    member(out, br#","upstream_ms":"#, record.upstream_time);
+    member(out, br#","bytes_in":"#, record.bytes_in);
+    member(out, br#","bytes_out":"#, record.bytes_out);
+    member(out, br#","peer":"#, record.peer);
+    member(out, br#","proto":"#, record.proto.map(protocol));
+    member(out, br#","user_agent":"#, record.user_agent);
 }
 
-/// The answers of the limits, and how long everything took.
-fn limits(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
-    out.extend(br#","limit":"#);
-    text(out, record.limit.map(str::as_bytes));
-    out.extend(br#","window":"#);
-    text(out, record.window.map(str::as_bytes));
-    out.extend(br#","shadow":["#);
-    for (index, limit) in record.would_refuse.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        text(out, Some(limit.as_bytes()));
+fn member(out: &mut Vec<u8>, name: &[u8], value: impl JsonValue) {
+    out.extend_from_slice(name);
+    value.write(out);
+}
+
+/// What can stand behind a name.
+trait JsonValue {
+    fn write(self, out: &mut Vec<u8>);
+}
+
+impl JsonValue for &[u8] {
+    fn write(self, out: &mut Vec<u8>) {
+        out.push(b'"');
+        escape::json(out, self);
+        out.push(b'"');
     }
-    out.push(b']');
-    out.extend(br#","delay_ms":"#);
-    millis(out, record.delay);
-    out.extend(br#","duration_ms":"#);
-    millis(out, record.duration);
-    out.extend(br#","keys":"#);
-    object(
-        out,
-        record.charges,
-        |charge| charge.limit,
-        |out, charge| text(out, Some(charge.key)),
-    );
-    out.extend(br#","costs":"#);
-    object(
-        out,
-        record.charges,
-        |charge| charge.limit,
-        |out, charge| number(out, charge.cost),
-    );
-    out.extend(br#","groups":"#);
-    object(
-        out,
-        record.groups,
-        |(limit, _)| limit,
-        |out, (_, group)| text(out, Some(group.as_bytes())),
-    );
-    out.extend(br#","remaining":"#);
-    value(out, record.remaining, number);
-    out.extend(br#","retry_after_ms":"#);
-    value(out, record.retry_after, millis);
-    out.extend(br#","decided_by":"#);
-    let by = record.decided_by.map(|by| by.as_str().as_bytes());
-    text(out, by);
 }
 
-fn text(out: &mut Vec<u8>, text: Option<&[u8]>) {
-    value(out, text, |out, text| {
-        out.push(b'"');
-        json(out, text);
-        out.push(b'"');
-    });
+impl JsonValue for &str {
+    fn write(self, out: &mut Vec<u8>) {
+        self.as_bytes().write(out);
+    }
 }
 
-fn address(out: &mut Vec<u8>, address: Option<IpAddr>) {
-    value(out, address, |out, address| {
+impl JsonValue for IpAddr {
+    fn write(self, out: &mut Vec<u8>) {
         out.push(b'"');
-        escape::address(out, address);
+        escape::address(out, self);
         out.push(b'"');
-    });
+    }
 }
 
-fn value<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
-    match value {
-        None => out.extend(b"null"),
-        Some(value) => write(out, value),
+impl JsonValue for u64 {
+    fn write(self, out: &mut Vec<u8>) {
+        number(out, self);
+    }
+}
+
+impl JsonValue for Duration {
+    fn write(self, out: &mut Vec<u8>) {
+        millis(out, self);
+    }
+}
+
+impl<V: JsonValue> JsonValue for Option<V> {
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            None => out.extend(b"null"),
+            Some(value) => value.write(out),
+        }
+    }
+}
+
+impl JsonValue for &[&str] {
+    fn write(self, out: &mut Vec<u8>) {
+        out.push(b'[');
+        for (index, text) in self.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            text.write(out);
+        }
+        out.push(b']');
     }
 }
 
 /// Something of each limit, by its name.
-fn object<'a, T>(
-    out: &mut Vec<u8>,
-    entries: &'a [T],
-    limit: impl Fn(&'a T) -> &'a str,
-    mut value: impl FnMut(&mut Vec<u8>, &T),
-) {
-    out.push(b'{');
-    for (i, entry) in entries.iter().enumerate() {
-        out.extend(if i == 0 { &b"\""[..] } else { b",\"" });
-        json(out, limit(entry).as_bytes());
-        out.extend(b"\":");
-        value(out, entry);
+struct JsonObject<I>(I);
+
+impl<'a, V: JsonValue, I: Iterator<Item = (&'a str, V)>> JsonValue for JsonObject<I> {
+    fn write(self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (index, (limit, value)) in self.0.enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            limit.write(out);
+            member(out, b":", value);
+        }
+        out.push(b'}');
     }
-    out.push(b'}');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::telemetry::access_log::{Charge, Reason};
+    use crate::telemetry::metrics::label::Label;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -174,7 +175,7 @@ mod tests {
         for name in parsed(&AccessRecord::sample()).as_object().unwrap().keys() {
             assert!(documented.contains(&format!("`{name}`")), "{name}");
         }
-        for reason in Reason::ALL {
+        for reason in <Reason as Label>::ALL {
             let row = format!("| `{}` |", reason.as_str());
             assert!(documented.contains(&row), "{row}");
         }

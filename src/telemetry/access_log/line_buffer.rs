@@ -1,20 +1,16 @@
 //! One worker's lines: formatted where the request was served, handed over in pieces.
 
 use super::record::AccessRecord;
-use super::refusal_summary::{RefusalLine, RefusalSummary};
+use super::refusal_summary::RefusalSummary;
 use super::timestamp::TimestampText;
 use super::writer::{Chunk, WriterHandle};
 use super::{LineFormat, escape, json, text};
 use crate::client::Client;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 /// Bytes gathered before they are handed over at once.
 const CHUNK: usize = 32 * 1024;
-
-/// Emptied buffers that may wait to be used again.
-const SPARE: usize = 8;
 
 /// Formats lines and hands them over.
 #[derive(Debug)]
@@ -25,13 +21,10 @@ pub(super) struct LineBuffer {
     lines: u64,
     refusals: RefusalSummary,
     handle: Arc<WriterHandle>,
-    home: SyncSender<Vec<u8>>,
-    spare: Receiver<Vec<u8>>,
 }
 
 impl LineBuffer {
     pub(super) fn new(form: LineFormat, handle: &Arc<WriterHandle>) -> Self {
-        let (home, spare) = sync_channel(SPARE);
         Self {
             form,
             timestamp: TimestampText::default(),
@@ -39,8 +32,6 @@ impl LineBuffer {
             lines: 0,
             refusals: RefusalSummary::default(),
             handle: Arc::clone(handle),
-            home,
-            spare,
         }
     }
 
@@ -57,14 +48,14 @@ impl LineBuffer {
         let now = now();
         self.turn(now);
         let client = record.client.map(Client::of);
-        match self.refusals.refused(client, now) {
-            RefusalLine::Write => self.write(record),
-            RefusalLine::Keep => {
-                let mut line = Vec::new();
-                format(self.form, &mut self.timestamp, &mut line, record);
-                self.refusals.keep(client, line);
-            }
-            RefusalLine::Counted => {}
+        let (form, timestamp) = (self.form, &mut self.timestamp);
+        let is_written = self.refusals.refused(client, now, || {
+            let mut line = Vec::new();
+            format(form, timestamp, &mut line, record);
+            line
+        });
+        if is_written {
+            self.write(record);
         }
     }
 
@@ -103,36 +94,30 @@ impl LineBuffer {
         });
         self.refusals = refusals;
         if summarised > 0 {
-            self.handle.summarised(summarised);
+            self.handle.metrics.access_lines_summarised(summarised);
         }
     }
 
     fn hand_over(&mut self) {
-        if let Some(chunk) = self.take_chunk()
-            && let Err(mut refused) = self.handle.offer(chunk)
-        {
-            refused.clear();
-            self.buffer = refused;
+        if !self.buffer.is_empty() {
+            let chunk = self.take_chunk();
+            self.buffer = self.handle.offer(chunk);
         }
     }
 
-    fn take_chunk(&mut self) -> Option<Chunk> {
-        if self.buffer.is_empty() {
-            return None;
-        }
-        let spare = self.spare.try_recv().unwrap_or_default();
-        Some(Chunk {
-            bytes: std::mem::replace(&mut self.buffer, spare),
+    fn take_chunk(&mut self) -> Chunk {
+        Chunk {
+            bytes: std::mem::take(&mut self.buffer),
             lines: std::mem::take(&mut self.lines),
-            home: self.home.clone(),
-        })
+        }
     }
 }
 
 impl Drop for LineBuffer {
     fn drop(&mut self) {
         self.close_second();
-        if let Some(chunk) = self.take_chunk() {
+        if !self.buffer.is_empty() {
+            let chunk = self.take_chunk();
             self.handle.leave(chunk);
         }
     }
@@ -154,19 +139,15 @@ fn format(
 
 /// The end of a line, which says for how many more it stands.
 fn end(form: LineFormat, out: &mut Vec<u8>, repeated: u64) {
-    let (before, after) = match form {
-        LineFormat::Json => (&br#","repeated":"#[..], &b""[..]),
-        LineFormat::Short { .. } => (&b" (and "[..], &b" more like this)"[..]),
-        LineFormat::Combined => (&b" repeated="[..], &b""[..]),
+    let (before, after, end) = match form {
+        LineFormat::Json => (",\"repeated\":", "", "}\n"),
+        LineFormat::Short { .. } => (" (and ", " more like this)", "\n"),
+        LineFormat::Combined => (" repeated=", "", "\n"),
     };
     if repeated > 0 {
-        out.extend(before);
+        out.extend(before.as_bytes());
         escape::number(out, repeated);
-        out.extend(after);
+        out.extend(after.as_bytes());
     }
-    out.extend(if form == LineFormat::Json {
-        &b"}\n"[..]
-    } else {
-        b"\n"
-    });
+    out.extend(end.as_bytes());
 }

@@ -1,11 +1,12 @@
 //! What is known about a request when it has ended, in plain borrowed values.
 
-use crate::telemetry::metrics::DecidedBy;
+use crate::telemetry::metrics::label::labels;
+use crate::telemetry::metrics::{DecidedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// One request that has ended. Values from outside are bytes and may hold anything; they are cut and escaped when written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct AccessRecord<'a> {
     /// When its head arrived: microseconds since the Unix epoch.
     pub ts: u64,
@@ -72,129 +73,105 @@ pub struct Charge<'a> {
     pub cost: u64,
 }
 
-/// Why a client got what it got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing stood in its way.
-    Ok,
-    /// It repeats a request that a limit has charged, and went free there.
-    Repeat,
-    /// It was held back and then forwarded.
-    LimitDelayed,
-    /// The connection became a tunnel.
-    Upgraded,
-    /// A limit refused it.
-    LimitRefused,
-    /// The store is away and the limit lets nothing through then.
-    StoreDown,
-    /// More requests are held back than this gateway, or this peer, may have.
-    TooManyHeld,
-    /// No open file is left for a connection to its upstream.
-    Busy,
-    /// It lacks what a limit counts by.
-    MissingKey,
-    /// The key that a limit counts by is in no group.
-    UnknownKey,
-    /// Its token is not believed, and a limit or a group asks what it claims.
-    BadToken,
-    /// No route matches.
-    NoRoute,
-    /// The upstream has no server to ask.
-    NoServer,
-    /// No connection to the upstream.
-    ConnectFailed,
-    /// The upstream did not answer in time.
-    UpstreamTimeout,
-    /// The upstream broke off.
-    UpstreamReset,
-    /// What the upstream answered is not HTTP.
-    UpstreamInvalid,
-    /// The client left.
-    ClientGone,
-    /// The client stopped sending.
-    ClientTimeout,
-    /// The client did not read its answer.
-    ClientStalled,
-    /// It is not a request we take.
-    BadRequest,
-    /// Its head or body exceeds a bound.
-    TooLarge,
-    /// The gateway is shutting down.
-    Draining,
-    /// It was not finished when the time for shutting down was over.
-    DrainCut,
-    /// A fault of the gateway.
-    Internal,
+labels! {
+    /// Why a client got what it got.
+    #[derive(Default)]
+    pub enum Reason {
+        /// Nothing stood in its way.
+        #[default]
+        Ok = "ok",
+        /// It repeats a request that a limit has charged, and went free there.
+        Repeat = "repeat",
+        /// It was held back and then forwarded.
+        LimitDelayed = "limit_delayed",
+        /// The connection became a tunnel.
+        Upgraded = "upgraded",
+        /// A limit refused it.
+        LimitRefused = "limit_refused",
+        /// The store is away and the limit lets nothing through then.
+        StoreDown = "store_down",
+        /// More requests are held back than this gateway, or this peer, may have.
+        TooManyHeld = "too_many_held",
+        /// No open file is left for a connection to its upstream.
+        Busy = "busy",
+        /// It lacks what a limit counts by.
+        MissingKey = "missing_key",
+        /// The key that a limit counts by is in no group.
+        UnknownKey = "unknown_key",
+        /// Its token is not believed, and a limit or a group asks what it claims.
+        BadToken = "bad_token",
+        /// No route matches.
+        NoRoute = "no_route",
+        /// The upstream has no server to ask.
+        NoServer = "no_server",
+        /// No connection to the upstream.
+        ConnectFailed = "connect_failed",
+        /// The upstream did not answer in time.
+        UpstreamTimeout = "upstream_timeout",
+        /// The upstream broke off.
+        UpstreamReset = "upstream_reset",
+        /// What the upstream answered is not HTTP.
+        UpstreamInvalid = "upstream_invalid",
+        /// The client left.
+        ClientGone = "client_gone",
+        /// The client stopped sending.
+        ClientTimeout = "client_timeout",
+        /// The client did not read its answer.
+        ClientStalled = "client_stalled",
+        /// It is not a request we take.
+        BadRequest = "bad_request",
+        /// Its head or body exceeds a bound.
+        TooLarge = "too_large",
+        /// The gateway is shutting down.
+        Draining = "draining",
+        /// It was not finished when the time for shutting down was over.
+        DrainCut = "drain_cut",
+        /// A fault of the gateway.
+        Internal = "internal",
+    }
+}
+
+impl From<Failure> for Reason {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Connect => Self::ConnectFailed,
+            Failure::Timeout => Self::UpstreamTimeout,
+            Failure::Reset => Self::UpstreamReset,
+            Failure::Protocol => Self::UpstreamInvalid,
+            Failure::NoServer => Self::NoServer,
+        }
+    }
 }
 
 impl Reason {
-    /// Every reason there is.
-    pub const ALL: [Self; 24] = [
-        Self::Ok,
-        Self::LimitDelayed,
-        Self::Upgraded,
-        Self::LimitRefused,
-        Self::StoreDown,
-        Self::TooManyHeld,
-        Self::Busy,
-        Self::MissingKey,
-        Self::UnknownKey,
-        Self::BadToken,
-        Self::NoRoute,
-        Self::NoServer,
-        Self::ConnectFailed,
-        Self::UpstreamTimeout,
-        Self::UpstreamReset,
-        Self::UpstreamInvalid,
-        Self::ClientGone,
-        Self::ClientTimeout,
-        Self::ClientStalled,
-        Self::BadRequest,
-        Self::TooLarge,
-        Self::Draining,
-        Self::DrainCut,
-        Self::Internal,
-    ];
-
-    /// The word in the log.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        self.spellings().0
-    }
-
     /// For a person at a terminal.
     pub(super) const fn in_words(self) -> &'static str {
-        self.spellings().1
-    }
-
-    /// The word in the log, and the words for a person.
-    const fn spellings(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ok => ("ok", ""),
-            Self::Repeat => ("repeat", "a repeat, free of charge"),
-            Self::LimitDelayed => ("limit_delayed", "held back"),
-            Self::Upgraded => ("upgraded", "became a tunnel"),
-            Self::LimitRefused => ("limit_refused", "over the limit"),
-            Self::StoreDown => ("store_down", "the store is away"),
-            Self::TooManyHeld => ("too_many_held", "too many requests are held back"),
-            Self::Busy => ("busy", "no connection left for the upstream"),
-            Self::MissingKey => ("missing_key", "lacks what a limit counts by"),
-            Self::UnknownKey => ("unknown_key", "its key is in no group"),
-            Self::BadToken => ("bad_token", "its token is not believed"),
-            Self::NoRoute => ("no_route", "no route matches"),
-            Self::NoServer => ("no_server", "the upstream has no server"),
-            Self::ConnectFailed => ("connect_failed", "no connection to the upstream"),
-            Self::UpstreamTimeout => ("upstream_timeout", "the upstream did not answer in time"),
-            Self::UpstreamReset => ("upstream_reset", "the upstream broke off"),
-            Self::UpstreamInvalid => ("upstream_invalid", "the upstream did not answer in HTTP"),
-            Self::ClientGone => ("client_gone", "the client left"),
-            Self::ClientTimeout => ("client_timeout", "the client stopped sending"),
-            Self::ClientStalled => ("client_stalled", "the client did not read the answer"),
-            Self::BadRequest => ("bad_request", "not a valid request"),
-            Self::TooLarge => ("too_large", "too large"),
-            Self::Draining => ("draining", "shutting down"),
-            Self::DrainCut => ("drain_cut", "cut by the shutdown"),
-            Self::Internal => ("internal", "a fault of the gateway"),
+            Self::Ok => "",
+            Self::Repeat => "a repeat, free of charge",
+            Self::LimitDelayed => "held back",
+            Self::Upgraded => "became a tunnel",
+            Self::LimitRefused => "over the limit",
+            Self::StoreDown => "the store is away",
+            Self::TooManyHeld => "too many requests are held back",
+            Self::Busy => "no connection left for the upstream",
+            Self::MissingKey => "lacks what a limit counts by",
+            Self::UnknownKey => "its key is in no group",
+            Self::BadToken => "its token is not believed",
+            Self::NoRoute => "no route matches",
+            Self::NoServer => "the upstream has no server",
+            Self::ConnectFailed => "no connection to the upstream",
+            Self::UpstreamTimeout => "the upstream did not answer in time",
+            Self::UpstreamReset => "the upstream broke off",
+            Self::UpstreamInvalid => "the upstream did not answer in HTTP",
+            Self::ClientGone => "the client left",
+            Self::ClientTimeout => "the client stopped sending",
+            Self::ClientStalled => "the client did not read the answer",
+            Self::BadRequest => "not a valid request",
+            Self::TooLarge => "too large",
+            Self::Draining => "shutting down",
+            Self::DrainCut => "cut by the shutdown",
+            Self::Internal => "a fault of the gateway",
         }
     }
 

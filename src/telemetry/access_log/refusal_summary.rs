@@ -15,7 +15,7 @@ const CLIENTS: usize = 8_192;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Who was refused how often in the current second.
+/// The refusals of each client in the current second.
 #[derive(Debug, Default)]
 pub(super) struct RefusalSummary {
     began: Option<Instant>,
@@ -39,42 +39,32 @@ pub(super) struct SummaryLine {
     pub(super) repeated: u64,
 }
 
-/// What to do with a refused request.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum RefusalLine {
-    /// Write its line.
-    Write,
-    /// Format its line and [`RefusalSummary::keep`] it.
-    Keep,
-    /// Nothing: it was counted.
-    Counted,
-}
-
 impl RefusalSummary {
-    /// A request of `client` was refused in the current second.
-    pub(super) fn refused(&mut self, client: Option<Client>, now: Instant) -> RefusalLine {
+    /// Is a request of `client` that is refused now to have its line? `line` formats the one that stands for the others of
+    /// its second.
+    pub(super) fn refused(
+        &mut self,
+        client: Option<Client>,
+        now: Instant,
+        line: impl FnOnce() -> Vec<u8>,
+    ) -> bool {
         self.began.get_or_insert(now);
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
-            return RefusalLine::Write;
+            return true;
         }
         let entry = self.clients.entry(client).or_default();
+        if entry.lines < LINES_A_SECOND {
+            entry.lines += 1;
+            return true;
+        }
         if let Some(closing) = &mut entry.closing {
             closing.repeated += 1;
-            return RefusalLine::Counted;
-        }
-        if entry.lines == LINES_A_SECOND {
-            return RefusalLine::Keep;
-        }
-        entry.lines += 1;
-        RefusalLine::Write
-    }
-
-    /// Keeps the line that will close this second for `client`.
-    pub(super) fn keep(&mut self, client: Option<Client>, line: Vec<u8>) {
-        if let Some(entry) = self.clients.get_mut(&client) {
+        } else {
+            let line = line();
             entry.closing = Some(SummaryLine { line, repeated: 0 });
             self.pending += 1;
         }
+        false
     }
 
     /// Whether closing lines are to come.
@@ -119,18 +109,14 @@ mod tests {
         let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
         let mut written = 0;
         for _ in 0..1_000 {
-            match refusals.refused(client(1), now) {
-                RefusalLine::Write => written += 1,
-                RefusalLine::Keep => refusals.keep(client(1), b"line".to_vec()),
-                RefusalLine::Counted => {}
-            }
+            written += u64::from(refusals.refused(client(1), now, Vec::new));
         }
-        assert_eq!(refusals.refused(client(2), now), RefusalLine::Write);
+        assert!(refusals.refused(client(2), now, Vec::new));
         assert!(refusals.is_pending() && !refusals.is_over(now) && refusals.is_over(now + SECOND));
         refusals.close(|closing| written += 1 + closing.repeated);
         assert_eq!(written, 1_000);
         assert!(!refusals.is_pending());
-        assert_eq!(refusals.refused(client(1), now), RefusalLine::Write);
+        assert!(refusals.refused(client(1), now, Vec::new));
     }
 
     #[test]
@@ -138,7 +124,7 @@ mod tests {
         let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
         for i in 0..100_000_u32 {
             let client = Some(Client::of(IpAddr::from(i.to_be_bytes())));
-            assert_eq!(refusals.refused(client, now), RefusalLine::Write);
+            assert!(refusals.refused(client, now, Vec::new));
         }
         assert_eq!(refusals.clients.len(), CLIENTS);
     }
@@ -148,8 +134,8 @@ mod tests {
         let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
         let refused = (0..=LINES_A_SECOND).map(|n| {
             let address = format!("2001:db8::{n:x}").parse().unwrap();
-            refusals.refused(Some(Client::of(address)), now)
+            refusals.refused(Some(Client::of(address)), now, Vec::new)
         });
-        assert_eq!(refused.last(), Some(RefusalLine::Keep));
+        assert_eq!(refused.last(), Some(false));
     }
 }

@@ -1,23 +1,24 @@
-//! The one thread that writes the access log, and the bounded channel to it.
+//! The one thread that writes the access log, and the bounded queue to it.
 //!
-//! Only this thread meets a slow, full or broken output. Whatever that output does, the channel fills up and lines are
+//! Only this thread meets a slow, full or broken output. Whatever that output does, the queue fills up and lines are
 //! dropped and counted; no worker waits.
 //!
 //! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where `/metrics`
 //! has lines, does not report the lines that a shutdown loses, and does not end a torn line.
 
-use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
-use std::fmt;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Chunks on the way: at 32 KiB each, 8 MiB at most.
 const UNDERWAY: usize = 256;
+
+/// Emptied buffers that may wait to be used again.
+const SPARE: usize = 32;
 
 /// A buffer that has grown beyond this is not used again.
 const KEPT: usize = 128 * 1024;
@@ -25,36 +26,68 @@ const KEPT: usize = 128 * 1024;
 /// How long an output that cannot take more just now is left alone.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Whole lines, and where to send the empty buffer.
+/// Whole lines.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
     pub(super) lines: u64,
-    pub(super) home: SyncSender<Vec<u8>>,
 }
 
-enum Message {
-    Lines(Chunk),
-    Close,
-}
-
-/// The way to the thread.
+/// The way to the thread, which ends when the way is dropped.
+#[derive(Debug)]
 pub(super) struct WriterHandle {
-    sender: SyncSender<Message>,
-    /// What workers still held when they ended.
-    left: Arc<Mutex<Vec<Chunk>>>,
-    /// Lines handed over and neither written nor given up.
-    underway: Arc<AtomicU64>,
-    metrics: Arc<Metrics>,
-    /// Disconnects when the thread has ended.
-    ended: Mutex<Receiver<()>>,
+    queue: Arc<ChunkQueue>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
-impl fmt::Debug for WriterHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way")
-            .field("underway", &self.underway)
-            .finish_non_exhaustive()
+/// Chunks that wait to be written. Locked for a few moves of pointers, never while anything is written.
+#[derive(Debug, Default)]
+struct ChunkQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    chunks: VecDeque<Chunk>,
+    spare: Vec<Vec<u8>>,
+    /// Lines handed over and neither written nor given up.
+    underway: u64,
+    /// Nothing more is taken.
+    is_closed: bool,
+}
+
+impl ChunkQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next chunk; nothing when the queue is closed and empty.
+    fn next(&self) -> Option<Chunk> {
+        let is_waiting = |state: &mut QueueState| state.chunks.is_empty() && !state.is_closed;
+        let waited = self.changed.wait_while(self.lock(), is_waiting);
+        waited
+            .unwrap_or_else(PoisonError::into_inner)
+            .chunks
+            .pop_front()
+    }
+
+    /// Notes that the lines of `chunk` are written or given up.
+    fn finish(&self, mut chunk: Chunk) {
+        let mut state = self.lock();
+        state.underway -= chunk.lines;
+        if chunk.bytes.capacity() <= KEPT && state.spare.len() < SPARE {
+            chunk.bytes.clear();
+            state.spare.push(chunk.bytes);
+        }
+        self.changed.notify_all();
+    }
+
+    fn close(&self) -> MutexGuard<'_, QueueState> {
+        let mut state = self.lock();
+        state.is_closed = true;
+        self.changed.notify_all();
+        state
     }
 }
 
@@ -63,73 +96,62 @@ impl WriterHandle {
         sink: Box<dyn Write + Send>,
         metrics: Arc<Metrics>,
     ) -> io::Result<Arc<Self>> {
-        let (sender, chunks) = sync_channel(UNDERWAY);
-        let (alive, ended) = sync_channel(0);
-        let handle = Arc::new(Self {
-            sender,
-            left: Arc::default(),
-            underway: Arc::default(),
-            metrics: Arc::clone(&metrics),
-            ended: Mutex::new(ended),
-        });
+        let queue = Arc::<ChunkQueue>::default();
         let writer = LineWriter {
             sink,
             is_torn: false,
-            left: Arc::clone(&handle.left),
-            underway: Arc::clone(&handle.underway),
-            metrics,
-            _alive: alive,
+            queue: Arc::clone(&queue),
+            metrics: Arc::clone(&metrics),
         };
         std::thread::Builder::new()
             .name("access-log".to_owned())
-            .spawn(move || writer.run(&chunks))?;
-        Ok(handle)
+            .spawn(move || writer.run())?;
+        Ok(Arc::new(Self { queue, metrics }))
     }
 
-    /// Hands lines over if there is room, else drops them and gives the buffer back.
-    pub(super) fn offer(&self, chunk: Chunk) -> Result<(), Vec<u8>> {
-        let lines = chunk.lines;
-        self.underway.fetch_add(lines, Ordering::Relaxed);
-        match self.sender.try_send(Message::Lines(chunk)) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
-                self.underway.fetch_sub(lines, Ordering::Relaxed);
-                self.metrics.access_lines_dropped(lines);
-                match message {
-                    Message::Lines(chunk) => Err(chunk.bytes),
-                    Message::Close => Err(Vec::new()),
-                }
-            }
-        }
+    /// Hands lines over if there is room, else drops them. Returns an empty buffer for the next ones.
+    pub(super) fn offer(&self, chunk: Chunk) -> Vec<u8> {
+        self.push(chunk, UNDERWAY)
     }
 
     /// Hands over the last lines of a worker that ends; they are written at shutdown even if the way is full now.
     pub(super) fn leave(&self, chunk: Chunk) {
-        self.underway.fetch_add(chunk.lines, Ordering::Relaxed);
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.push(chunk);
+        self.push(chunk, usize::MAX);
     }
 
-    /// Another line stands for these.
-    pub(super) fn summarised(&self, lines: u64) {
-        self.metrics.access_lines_summarised(lines);
+    fn push(&self, mut chunk: Chunk, most: usize) -> Vec<u8> {
+        let mut state = self.queue.lock();
+        if state.is_closed || state.chunks.len() >= most {
+            drop(state);
+            self.metrics.access_lines_dropped(chunk.lines);
+            chunk.bytes.clear();
+            return chunk.bytes;
+        }
+        state.underway += chunk.lines;
+        state.chunks.push_back(chunk);
+        let spare = state.spare.pop().unwrap_or_default();
+        drop(state);
+        self.queue.changed.notify_all();
+        spare
     }
 
     /// Asks the thread to finish and waits for it; returns the lines lost to the deadline.
     pub(super) fn shutdown(&self, deadline: Duration) -> u64 {
-        let end = clock::now() + deadline;
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Err(TrySendError::Full(_)) = self.sender.try_send(Message::Close) {
-            if clock::now() >= end {
-                break;
-            }
-            std::thread::sleep(PAUSE);
-        }
-        // Nothing is ever sent: this waits for the thread to drop its end.
-        let _ = ended.recv_timeout(end.saturating_duration_since(clock::now()));
-        let lost = self.underway.load(Ordering::Relaxed);
+        let is_writing = |state: &mut QueueState| state.underway > 0;
+        let closed = self.queue.close();
+        let waited = self
+            .queue
+            .changed
+            .wait_timeout_while(closed, deadline, is_writing);
+        let lost = waited.unwrap_or_else(PoisonError::into_inner).0.underway;
         self.metrics.access_lines_dropped(lost);
         lost
+    }
+}
+
+impl Drop for WriterHandle {
+    fn drop(&mut self) {
+        drop(self.queue.close());
     }
 }
 
@@ -137,42 +159,25 @@ struct LineWriter {
     sink: Box<dyn Write + Send>,
     /// The output ends in the middle of a line.
     is_torn: bool,
-    left: Arc<Mutex<Vec<Chunk>>>,
-    underway: Arc<AtomicU64>,
+    queue: Arc<ChunkQueue>,
     metrics: Arc<Metrics>,
-    _alive: SyncSender<()>,
 }
 
 impl LineWriter {
-    fn run(mut self, chunks: &Receiver<Message>) {
-        while let Ok(Message::Lines(chunk)) = chunks.recv() {
-            self.take(chunk);
-        }
-        while let Ok(message) = chunks.try_recv() {
-            if let Message::Lines(chunk) = message {
-                self.take(chunk);
-            }
-        }
-        let left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
-        for chunk in left {
-            self.take(chunk);
+    fn run(mut self) {
+        while let Some(chunk) = self.queue.next() {
+            self.take(&chunk);
+            self.queue.finish(chunk);
         }
     }
 
-    fn take(&mut self, chunk: Chunk) {
+    fn take(&mut self, chunk: &Chunk) {
         static BROKEN: Throttle = Throttle::every(Duration::from_secs(60));
         if let Err(error) = self.write(&chunk.bytes) {
             self.metrics.access_lines_dropped(chunk.lines);
             if let Some(more) = BROKEN.pass() {
                 tracing::warn!("the access log cannot be written: {error}{more}");
             }
-        }
-        self.underway.fetch_sub(chunk.lines, Ordering::Relaxed);
-        let mut buffer = chunk.bytes;
-        if buffer.capacity() <= KEPT {
-            buffer.clear();
-            // A worker that has enough of them, or has ended, needs no buffer.
-            let _ = chunk.home.try_send(buffer);
         }
     }
 
@@ -205,14 +210,6 @@ impl LineWriter {
 }
 
 /// Standard output without its lock, so that a blocked log does not block `println!`.
-#[cfg(unix)]
 pub(super) fn unbuffered(stdout: &io::Stdout) -> io::Result<std::fs::File> {
-    use std::os::fd::AsFd;
     Ok(stdout.as_fd().try_clone_to_owned()?.into())
-}
-
-/// Standard output as it is.
-#[cfg(not(unix))]
-pub(super) fn unbuffered(_: &io::Stdout) -> io::Result<io::Stdout> {
-    Ok(io::stdout())
 }

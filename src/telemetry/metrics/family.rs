@@ -2,18 +2,17 @@
 
 use super::Metrics;
 use super::instrument::{BucketBounds, HistogramReading};
-use super::label::Label;
+use super::label::{Label, Labels};
 use super::process::Process;
 use super::store::StoreCells;
-use super::worker_cells::{WorkerCells, copy};
+use super::worker_cells::{Family, WorkerCells};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Result;
 use std::ops::AddAssign;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What describes a metric, and how its samples are summed.
 #[derive(Debug)]
@@ -42,12 +41,9 @@ pub(super) struct Scrape<'a> {
 /// One series of a family and its value.
 #[derive(Debug)]
 pub(super) struct Sample {
-    pub(super) labels: Vec<LabelPair>,
+    labels: Labels,
     value: SampleValue,
 }
-
-/// A label's name and its value.
-pub(super) type LabelPair = (&'static str, Cow<'static, str>);
 
 /// The value of a sample.
 #[derive(Debug)]
@@ -76,10 +72,10 @@ impl Descriptor {
         };
         let mut family = encoder.encode_descriptor(self.name, self.help, self.unit, self.kind)?;
         for Sample { labels, value } in samples {
-            if labels.is_empty() {
+            if labels.0.is_empty() {
                 value.encode(self.kind, &mut family)?;
             } else {
-                value.encode(self.kind, &mut family.encode_family(&labels)?)?;
+                value.encode(self.kind, &mut family.encode_family(&labels.0)?)?;
             }
         }
         Ok(())
@@ -87,14 +83,12 @@ impl Descriptor {
 }
 
 impl Scrape<'_> {
-    /// A count without labels.
-    pub(super) fn count(&self, pick: fn(&WorkerCells) -> u64) -> Option<Vec<Sample>> {
-        single(self.workers.iter().map(|worker| pick(worker)).sum::<u64>())
-    }
-
-    /// A level without labels.
-    pub(super) fn level(&self, pick: fn(&WorkerCells) -> i64) -> Option<Vec<Sample>> {
-        single(self.workers.iter().map(|worker| pick(worker)).sum::<i64>())
+    /// The only sample of a family without labels, over all workers.
+    pub(super) fn total<V: AddAssign + Default + Into<SampleValue>>(
+        &self,
+        read: fn(&WorkerCells) -> V,
+    ) -> Option<Vec<Sample>> {
+        single(total(&self.workers, read))
     }
 
     /// A figure of this process.
@@ -105,32 +99,43 @@ impl Scrape<'_> {
         single(pick(self.process.as_ref()?)?)
     }
 
-    /// The cells of one kind of all workers.
-    pub(super) fn cells<C>(
+    /// The samples of a family: what `read` finds in the cells under each key, summed over the workers by what it is found
+    /// under. The samples come in that order.
+    pub(super) fn sums<K, C, R, V, I>(
         &self,
-        list: fn(&WorkerCells) -> &Mutex<Vec<Arc<C>>>,
-    ) -> impl Iterator<Item = Arc<C>> {
-        self.workers
-            .iter()
-            .flat_map(move |worker| copy(list(worker)))
-    }
-
-    /// A count of the workers' ways to the store.
-    pub(super) fn store_count(&self, count: impl Fn(&StoreCells) -> u64) -> u64 {
-        self.stores.iter().map(|store| count(store)).sum()
+        family: fn(&WorkerCells) -> &Family<K, C>,
+        read: fn(K, &C) -> I,
+    ) -> Option<Vec<Sample>>
+    where
+        K: Ord + Clone,
+        C: Default,
+        R: Ord + Into<Labels>,
+        V: AddAssign + Default + Into<SampleValue>,
+        I: IntoIterator<Item = (R, V)>,
+    {
+        let mut sums: BTreeMap<R, V> = BTreeMap::new();
+        for worker in &self.workers {
+            for (key, cells) in family(worker).copy() {
+                for (row, value) in read(key, &cells) {
+                    *sums.entry(row).or_default() += value;
+                }
+            }
+        }
+        let samples = sums.into_iter();
+        Some(samples.map(|(row, sum)| sample(row, sum)).collect())
     }
 }
 
-impl SampleValue {
-    /// Times in seconds.
-    pub(super) fn times<B: BucketBounds>(reading: &HistogramReading) -> Self {
-        Self::Histogram {
-            sum: reading.seconds(),
-            count: reading.count(),
-            buckets: reading.buckets::<B>().to_vec(),
-        }
+/// The sum of what `read` finds in all of `cells`.
+pub(super) fn total<C, V: AddAssign + Default>(cells: &[Arc<C>], read: impl Fn(&C) -> V) -> V {
+    let mut total = V::default();
+    for cells in cells {
+        total += read(cells);
     }
+    total
+}
 
+impl SampleValue {
     fn encode(&self, kind: MetricType, out: &mut MetricEncoder<'_>) -> Result {
         match (kind, self) {
             (MetricType::Counter, Self::Integer(count)) => {
@@ -172,25 +177,28 @@ impl From<f64> for SampleValue {
     }
 }
 
+impl<B: BucketBounds> From<HistogramReading<B>> for SampleValue {
+    /// Times in seconds.
+    fn from(reading: HistogramReading<B>) -> Self {
+        Self::Histogram {
+            sum: reading.seconds(),
+            count: reading.count(),
+            buckets: reading.buckets().to_vec(),
+        }
+    }
+}
+
 /// The only sample of a family without labels.
 pub(super) fn single(value: impl Into<SampleValue>) -> Option<Vec<Sample>> {
-    Some(vec![sample([], value)])
+    Some(vec![sample(Labels::default(), value)])
 }
 
 /// A sample with these labels.
-pub(super) fn sample<const N: usize>(
-    labels: [LabelPair; N],
-    value: impl Into<SampleValue>,
-) -> Sample {
+pub(super) fn sample(labels: impl Into<Labels>, value: impl Into<SampleValue>) -> Sample {
     Sample {
         labels: labels.into(),
         value: value.into(),
     }
-}
-
-/// A label with a name of the configuration as its value.
-pub(super) fn named(label: &'static str, name: Box<str>) -> LabelPair {
-    (label, Cow::Owned(name.into_string()))
 }
 
 /// A sample for each of `values`, by that label alone.
@@ -199,25 +207,25 @@ pub(super) fn by_label<L: Label>(
     values: &[L],
     count: impl Fn(L) -> u64,
 ) -> Option<Vec<Sample>> {
-    let rows = values.iter();
+    let none = Labels::default();
+    let rows = rows(&none, label, values, |value| Some(count(value)));
+    let samples = rows.into_iter();
     Some(
-        rows.map(|value| sample([(label, value.word().into())], count(*value)))
+        samples
+            .map(|(labels, count)| sample(labels, count))
             .collect(),
     )
 }
 
-/// Sums `cells` of all workers by key. The samples that `sample` makes of the sums come in the order of the keys.
-pub(super) fn sums<K: Ord, V: AddAssign + Default>(
-    cells: impl IntoIterator<Item = (K, V)>,
-    sample: impl Fn(K, V) -> Option<Sample>,
-) -> Option<Vec<Sample>> {
-    let mut sums: BTreeMap<K, V> = BTreeMap::new();
-    for (key, value) in cells {
-        *sums.entry(key).or_default() += value;
-    }
-    Some(
-        sums.into_iter()
-            .filter_map(|(key, sum)| sample(key, sum))
-            .collect(),
-    )
+/// A row for each of `values` that has a number, by that label beside `labels`.
+pub(super) fn rows<L: Label, V>(
+    labels: &Labels,
+    label: &'static str,
+    values: &[L],
+    read: impl Fn(L) -> Option<V>,
+) -> Vec<(Labels, V)> {
+    let values = values.iter();
+    let rows =
+        values.filter_map(|value| Some((labels.clone().and(label, value.word()), read(*value)?)));
+    rows.collect()
 }

@@ -126,7 +126,7 @@ impl<B: BucketBounds, C: Counter> Histogram<B, C> {
         self.nanos.add(nanos);
     }
 
-    pub(super) fn read(&self) -> HistogramReading {
+    pub(super) fn read(&self) -> HistogramReading<B> {
         let mut buckets = [0; BOUNDS + 1];
         for (copy, bucket) in buckets.iter_mut().zip(&self.buckets) {
             *copy = bucket.get();
@@ -134,18 +134,20 @@ impl<B: BucketBounds, C: Counter> Histogram<B, C> {
         HistogramReading {
             buckets,
             nanos: self.nanos.get(),
+            bounds: PhantomData,
         }
     }
 }
 
 /// What a histogram held at one moment, or the sum of several.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HistogramReading {
+#[derive(Debug, Default)]
+pub(super) struct HistogramReading<B> {
     buckets: [u64; BOUNDS + 1],
     nanos: u64,
+    bounds: PhantomData<B>,
 }
 
-impl HistogramReading {
+impl<B: BucketBounds> HistogramReading<B> {
     /// How many were observed.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().sum()
@@ -157,7 +159,7 @@ impl HistogramReading {
     }
 
     /// Each bucket's own count under its upper end in seconds.
-    pub(super) fn buckets<B: BucketBounds>(&self) -> [(f64, u64); BOUNDS + 1] {
+    pub(super) fn buckets(&self) -> [(f64, u64); BOUNDS + 1] {
         std::array::from_fn(|i| {
             let end = B::MICROS.get(i).map_or(f64::INFINITY, |micros| {
                 Duration::from_micros(*micros).as_secs_f64()
@@ -167,7 +169,7 @@ impl HistogramReading {
     }
 }
 
-impl AddAssign for HistogramReading {
+impl<B> AddAssign for HistogramReading<B> {
     fn add_assign(&mut self, other: Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
             *mine = mine.wrapping_add(theirs);
@@ -193,7 +195,7 @@ mod tests {
         histogram.observe(Duration::from_nanos(1_000_001));
         histogram.observe(Duration::from_secs(31));
         let reading = histogram.read();
-        let buckets = reading.buckets::<WaitBuckets>();
+        let buckets = reading.buckets();
         assert_eq!(buckets[0], (0.001, 1));
         assert_eq!(buckets[1], (0.0025, 1));
         assert_eq!(buckets[BOUNDS], (f64::INFINITY, 1));

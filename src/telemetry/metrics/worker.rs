@@ -1,164 +1,116 @@
 //! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
 
-use super::instrument::Counter;
+use super::instrument::{Counter, WorkerCounter};
 use super::label::{
-    AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Label, Mode,
+    AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Labels, Mode,
     class_position,
 };
 use super::worker_cells::{
-    CombinationTimes, DecisionCells, LimitCells, RouteCells, ServerCells, UpstreamCells,
-    WorkerCells, lock,
+    CombinationTimes, DecisionCells, DecisionKey, LimitCells, RouteCells, UpstreamCells,
+    WorkerCells,
 };
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+#[allow(
+    clippy::redundant_allocation,
+    reason = "the Rc binds the cells to the thread that writes them, and its clones are no atomic operations"
+)]
+type Handle<C> = Rc<Arc<C>>;
 
 /// One worker's way to its numbers. Stays on the thread that asked for it.
 ///
 /// Handles for routes, limits and upstreams are asked for when a snapshot arrives. The same name gives the same
-/// cells, so a reload continues the counts; a name that is gone keeps its series, as a counter never goes back.
+/// cells.
 #[derive(Debug, Clone)]
-pub struct WorkerMetrics(Rc<WorkerHandles>);
-
-#[derive(Debug)]
-struct WorkerHandles {
-    worker_cells: Arc<WorkerCells>,
-    routes: RefCell<HashMap<Box<str>, RouteMetrics>>,
-    limits: RefCell<HashMap<Box<str>, Arc<LimitCells>>>,
-    decisions: RefCell<HashMap<LimitOnRoute, LimitMetrics>>,
-    upstreams: RefCell<HashMap<Box<str>, UpstreamMetrics>>,
-    servers: RefCell<HashMap<ServerOfUpstream, ServerMetrics>>,
-}
-
-type LimitOnRoute = (Box<str>, Box<str>, Mode);
-type ServerOfUpstream = (Box<str>, Box<str>);
+pub struct WorkerMetrics(pub(super) Handle<WorkerCells>);
 
 impl WorkerMetrics {
-    pub(super) fn new(worker_cells: Arc<WorkerCells>) -> Self {
-        Self(Rc::new(WorkerHandles {
-            worker_cells,
-            routes: RefCell::default(),
-            limits: RefCell::default(),
-            decisions: RefCell::default(),
-            upstreams: RefCell::default(),
-            servers: RefCell::default(),
-        }))
-    }
-
     /// The handle of a route; [`NO_ROUTE`](super::NO_ROUTE) is the name of what matched none.
     #[must_use]
     pub fn route(&self, name: &str) -> RouteMetrics {
-        let worker_cells = &self.0.worker_cells;
-        resolve(&mut self.0.routes.borrow_mut(), name, || {
-            let cells = register(&worker_cells.routes, RouteCells::new(name));
-            RouteMetrics(Rc::new(RouteHandle {
-                cells,
-                seen: RefCell::default(),
-            }))
-        })
-    }
-
-    /// The handle of a limit that decides, on a route.
-    #[must_use]
-    pub fn limit(&self, limit: &str, route: &str) -> LimitMetrics {
-        self.limit_in(Mode::Enforce, limit, route)
+        RouteMetrics(Rc::new(RouteHandle {
+            cells: self.0.routes.resolve(Labels::of("route", name)),
+            seen: RefCell::default(),
+        }))
     }
 
     /// The handle of a limit in some mode on a route.
     #[must_use]
-    pub fn limit_in(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
-        let worker_cells = &self.0.worker_cells;
-        let cells = resolve(&mut self.0.limits.borrow_mut(), limit, || {
-            register(&worker_cells.limits, LimitCells::new(limit))
-        });
-        let mut known = self.0.decisions.borrow_mut();
-        let handle = known
-            .entry((limit.into(), route.into(), mode))
-            .or_insert_with(|| {
-                let decisions = register(
-                    &worker_cells.decisions,
-                    DecisionCells::new(limit, route, mode),
-                );
-                LimitMetrics(Rc::new(LimitHandle { cells, decisions }))
-            });
-        handle.clone()
+    pub fn limit(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
+        let limit = Labels::of("limit", limit);
+        let labels = limit.clone().and("route", route.to_owned());
+        LimitMetrics(Rc::new(LimitHandle {
+            cells: self.0.limits.resolve(limit),
+            decisions: self.0.decisions.resolve(DecisionKey { labels, mode }),
+        }))
     }
 
     /// The handle of an upstream.
     #[must_use]
     pub fn upstream(&self, name: &str) -> UpstreamMetrics {
-        let worker_cells = &self.0.worker_cells;
-        resolve(&mut self.0.upstreams.borrow_mut(), name, || {
-            let cells = register(&worker_cells.upstreams, UpstreamCells::new(name));
-            UpstreamMetrics(Rc::new(UpstreamHandle { cells }))
-        })
+        let labels = Labels::of("upstream", name);
+        UpstreamMetrics(Rc::new(self.0.upstreams.resolve(labels)))
     }
 
     /// The handle of one of an upstream's servers.
     #[must_use]
     pub fn server(&self, upstream: &str, server: &str) -> ServerMetrics {
-        let worker_cells = &self.0.worker_cells;
-        let mut known = self.0.servers.borrow_mut();
-        let handle = known
-            .entry((upstream.into(), server.into()))
-            .or_insert_with(|| {
-                let cells = register(&worker_cells.servers, ServerCells::new(upstream, server));
-                ServerMetrics(cells)
-            });
-        handle.clone()
+        let labels = Labels::of("upstream", upstream).and("server", server.to_owned());
+        ServerMetrics(Rc::new(self.0.servers.resolve(labels)))
     }
 
     /// A client's connection was accepted; it counts as open until the guard is dropped.
     #[must_use]
     pub fn connected(&self) -> Connected {
-        self.0.worker_cells.totals.accepted.add(1);
-        self.0.worker_cells.totals.connections.add(1);
+        self.0.totals.accepted.add(1);
+        self.0.totals.connections.add(1);
         Connected(Rc::clone(&self.0))
     }
 
     /// A request is in flight until the guard is dropped.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
-        self.0.worker_cells.totals.in_flight.add(1);
+        self.0.totals.in_flight.add(1);
         InFlight(Rc::clone(&self.0))
     }
 
     /// Bytes of request bodies that came in, and of response bodies that went out.
     pub fn bodies(&self, received: u64, sent: u64) {
-        self.0.worker_cells.totals.received.add(received);
-        self.0.worker_cells.totals.sent.add(sent);
+        self.0.totals.received.add(received);
+        self.0.totals.sent.add(sent);
     }
 
     /// A request found no descriptor left for a connection to its upstream.
     pub fn busy(&self) {
-        self.0.worker_cells.totals.busy.add(1);
+        self.0.totals.busy.add(1);
     }
 
     /// What the gateway itself added to a forwarded request: its whole time without the upstream's and the held.
     pub fn overhead(&self, time: Duration) {
-        self.0.worker_cells.overhead.observe(time);
+        self.0.overhead.observe(time);
     }
 }
 
 /// An open connection of a client; dropping it is its end.
 #[derive(Debug)]
-pub struct Connected(Rc<WorkerHandles>);
+pub struct Connected(Handle<WorkerCells>);
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.worker_cells.totals.connections.add(-1);
+        self.0.totals.connections.add(-1);
     }
 }
 
 /// A request in flight; dropping it is its end.
 #[derive(Debug)]
-pub struct InFlight(Rc<WorkerHandles>);
+pub struct InFlight(Handle<WorkerCells>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.worker_cells.totals.in_flight.add(-1);
+        self.0.totals.in_flight.add(-1);
     }
 }
 
@@ -208,12 +160,12 @@ struct LimitHandle {
 impl LimitMetrics {
     /// The limit decided.
     pub fn decided(&self, decision: Decision, by: DecidedBy) {
-        self.0.decisions.count(decision, by).add(1);
+        self.0.decisions.0[decision as usize][by as usize].add(1);
     }
 
     /// A response reported the cost of its request to the limit, or did not.
     pub fn cost_reported(&self, cost_reported: CostReport) {
-        self.0.cells.costs[cost_reported.position()].add(1);
+        self.0.cells.costs[cost_reported as usize].add(1);
     }
 
     /// A request waits for this limit since then, until the guard is dropped; so long it was delayed.
@@ -237,52 +189,32 @@ impl Drop for HeldRequest {
 
 /// Counts what one upstream does.
 #[derive(Debug, Clone)]
-pub struct UpstreamMetrics(Rc<UpstreamHandle>);
-
-#[derive(Debug)]
-struct UpstreamHandle {
-    cells: Arc<UpstreamCells>,
-}
+pub struct UpstreamMetrics(Handle<UpstreamCells>);
 
 impl UpstreamMetrics {
     /// A connection to one of its servers was opened.
     pub fn opened(&self) {
-        self.0.cells.opened.add(1);
+        self.0.opened.add(1);
     }
 
     /// The head of an answer came, this long after the request was forwarded.
     pub fn answered(&self, status: u16, time: Duration) {
-        self.0.cells.answers[class_position(status)].observe(time);
+        self.0.answers[class_position(status)].observe(time);
     }
 
     /// A request could not be answered.
     pub fn failed(&self, reason: Failure) {
-        self.0.cells.failures(reason).add(1);
+        self.0.failures[reason as usize].add(1);
     }
 }
 
 /// Counts what one server of an upstream does.
 #[derive(Debug, Clone)]
-pub struct ServerMetrics(Arc<ServerCells>);
+pub struct ServerMetrics(Handle<WorkerCounter>);
 
 impl ServerMetrics {
     /// It took no connection.
     pub fn unreached(&self) {
-        self.0.unreached.add(1);
+        self.0.add(1);
     }
-}
-
-fn resolve<T: Clone>(known: &mut HashMap<Box<str>, T>, name: &str, new: impl FnOnce() -> T) -> T {
-    if let Some(known) = known.get(name) {
-        return known.clone();
-    }
-    let made = new();
-    known.insert(name.into(), made.clone());
-    made
-}
-
-fn register<T>(list: &Mutex<Vec<Arc<T>>>, cells: T) -> Arc<T> {
-    let cells = Arc::new(cells);
-    lock(list).push(Arc::clone(&cells));
-    cells
 }

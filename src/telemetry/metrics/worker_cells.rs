@@ -1,7 +1,12 @@
 //! What one worker has counted, as the scrape sees it.
 
-use super::instrument::{Histogram, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge};
-use super::label::{CLASSES, Combination, CostReport, DecidedBy, Decision, Failure, Label, Mode};
+use super::instrument::{
+    Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
+};
+use super::label::{
+    CLASSES, Combination, CostReport, DecidedBy, Decision, Failure, Label, Labels, Mode,
+};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Combinations of method, status and source that one route counts apart; the rest share one status.
@@ -9,16 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// An upstream chooses its statuses freely. This keeps one that counts upwards from filling the memory.
 const COMBINATIONS: usize = 64;
 
-/// All cells of one worker. The locks are taken when a name is first seen and by the scrape, not while counting.
+/// All cells of one worker.
 #[derive(Debug, Default)]
 pub(super) struct WorkerCells {
     pub(super) totals: Totals,
     pub(super) overhead: Histogram<OverheadBuckets>,
-    pub(super) routes: Mutex<Vec<Arc<RouteCells>>>,
-    pub(super) limits: Mutex<Vec<Arc<LimitCells>>>,
-    pub(super) decisions: Mutex<Vec<Arc<DecisionCells>>>,
-    pub(super) upstreams: Mutex<Vec<Arc<UpstreamCells>>>,
-    pub(super) servers: Mutex<Vec<Arc<ServerCells>>>,
+    pub(super) routes: Family<Labels, RouteCells>,
+    pub(super) limits: Family<Labels, LimitCells>,
+    pub(super) decisions: Family<DecisionKey, DecisionCells>,
+    pub(super) upstreams: Family<Labels, UpstreamCells>,
+    pub(super) servers: Family<Labels, WorkerCounter>,
 }
 
 /// What has no name.
@@ -33,28 +38,41 @@ pub(super) struct Totals {
     pub(super) busy: WorkerCounter,
 }
 
-/// Requests of one route; one histogram for each combination seen, whose count is the number of requests.
+/// Cells of one kind by their labels. Locked when a handle is resolved and by the scrape, not while counting.
 #[derive(Debug)]
-pub(super) struct RouteCells {
-    pub(super) route: Box<str>,
-    seen: Mutex<Vec<CombinationTimes>>,
+pub(super) struct Family<K, C>(Mutex<BTreeMap<K, Arc<C>>>);
+
+impl<K, C> Default for Family<K, C> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
 }
+
+impl<K: Ord + Clone, C: Default> Family<K, C> {
+    /// The cells under `key`. The same key gives the same cells, so a reload continues the counts; a key that is gone keeps
+    /// its cells, as a counter never goes back.
+    pub(super) fn resolve(&self, key: K) -> Arc<C> {
+        Arc::clone(lock(&self.0).entry(key).or_default())
+    }
+
+    /// A copy of the list, so that the lock is free while the numbers are read.
+    pub(super) fn copy(&self) -> BTreeMap<K, Arc<C>> {
+        lock(&self.0).clone()
+    }
+}
+
+/// Requests of one route; one histogram for each combination seen, whose count is the number of requests.
+#[derive(Debug, Default)]
+pub(super) struct RouteCells(Mutex<Vec<CombinationTimes>>);
 
 /// A combination and its times.
 pub(super) type CombinationTimes = (Combination, Arc<Histogram<WaitBuckets>>);
 
 impl RouteCells {
-    pub(super) fn new(route: &str) -> Self {
-        Self {
-            route: route.into(),
-            seen: Mutex::default(),
-        }
-    }
-
     /// The cells of a combination that the worker has not met yet, and what they are counted as: when there are too
     /// many already, as no status in particular.
     pub(super) fn see(&self, wanted: Combination) -> CombinationTimes {
-        let mut seen = lock(&self.seen);
+        let mut seen = lock(&self.0);
         let key = if seen.len() < COMBINATIONS {
             wanted
         } else {
@@ -68,15 +86,17 @@ impl RouteCells {
         new
     }
 
-    pub(super) fn seen(&self) -> Vec<CombinationTimes> {
-        lock(&self.seen).clone()
+    /// The times of each combination.
+    pub(super) fn read(&self) -> Vec<(Combination, HistogramReading<WaitBuckets>)> {
+        let seen = lock(&self.0).clone();
+        let times = seen.into_iter();
+        times.map(|(seen, times)| (seen, times.read())).collect()
     }
 }
 
 /// One limit, whichever route it stands on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LimitCells {
-    pub(super) limit: Box<str>,
     pub(super) costs: [WorkerCounter; CostReport::ALL.len()],
     pub(super) delays: Histogram<WaitBuckets>,
     pub(super) held: HeldCount,
@@ -87,93 +107,33 @@ pub(super) struct LimitCells {
 #[repr(align(128))]
 pub(super) struct HeldCount(pub(super) WorkerGauge);
 
-impl LimitCells {
-    pub(super) fn new(limit: &str) -> Self {
-        Self {
-            limit: limit.into(),
-            costs: Default::default(),
-            delays: Histogram::default(),
-            held: HeldCount::default(),
-        }
-    }
-}
-
-/// Decisions of one limit on one route.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(super) struct DecisionCells {
-    counts: [[WorkerCounter; DecidedBy::ALL.len()]; Decision::ALL.len()],
-    pub(super) limit: Box<str>,
-    pub(super) route: Box<str>,
+/// A limit on a route, in a mode.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DecisionKey {
+    /// Of limit and route.
+    pub(super) labels: Labels,
     pub(super) mode: Mode,
 }
 
-impl DecisionCells {
-    pub(super) fn new(limit: &str, route: &str, mode: Mode) -> Self {
-        Self {
-            counts: Default::default(),
-            limit: limit.into(),
-            route: route.into(),
-            mode,
-        }
-    }
-
-    pub(super) fn count(&self, decision: Decision, by: DecidedBy) -> &WorkerCounter {
-        &self.counts[decision.position()][by.position()]
-    }
-}
+/// Decisions of one limit on one route.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct DecisionCells(
+    pub(super) [[WorkerCounter; DecidedBy::ALL.len()]; Decision::ALL.len()],
+);
 
 /// One upstream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct UpstreamCells {
     pub(super) opened: WorkerCounter,
-    failures: [WorkerCounter; Failure::ALL.len()],
+    pub(super) failures: [WorkerCounter; Failure::ALL.len()],
     pub(super) answers: [Histogram<WaitBuckets>; CLASSES.len()],
-    pub(super) upstream: Box<str>,
-}
-
-impl UpstreamCells {
-    pub(super) fn new(upstream: &str) -> Self {
-        Self {
-            opened: WorkerCounter::default(),
-            failures: Default::default(),
-            answers: Default::default(),
-            upstream: upstream.into(),
-        }
-    }
-
-    pub(super) fn failures(&self, reason: Failure) -> &WorkerCounter {
-        &self.failures[reason.position()]
-    }
-}
-
-/// One server of one upstream.
-#[derive(Debug)]
-pub(super) struct ServerCells {
-    pub(super) unreached: WorkerCounter,
-    pub(super) upstream: Box<str>,
-    pub(super) server: Box<str>,
-}
-
-impl ServerCells {
-    pub(super) fn new(upstream: &str, server: &str) -> Self {
-        Self {
-            unreached: WorkerCounter::default(),
-            upstream: upstream.into(),
-            server: server.into(),
-        }
-    }
 }
 
 /// Locks; what a panic elsewhere left behind is still a list of cells.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A copy of the list, so that the lock is free while the numbers are read.
-pub(super) fn copy<T>(list: &Mutex<Vec<Arc<T>>>) -> Vec<Arc<T>> {
-    lock(list).clone()
 }
 
 #[cfg(test)]
@@ -183,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_upstream_that_invents_statuses_fills_a_bounded_list() {
-        let cells = RouteCells::new("orders");
+        let cells = RouteCells::default();
         for status in 100..=999 {
             cells.see(Combination::new(
                 &http::Method::GET,
@@ -191,7 +151,7 @@ mod tests {
                 AnswerSource::Upstream,
             ));
         }
-        assert_eq!(cells.seen().len(), COMBINATIONS + 1);
-        assert_eq!(cells.seen()[COMBINATIONS].0.code(), "_OTHER");
+        assert_eq!(cells.read().len(), COMBINATIONS + 1);
+        assert_eq!(cells.read()[COMBINATIONS].0.code(), "_OTHER");
     }
 }

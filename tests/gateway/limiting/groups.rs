@@ -221,7 +221,7 @@ async fn keys_that_nobody_knows_are_refused(place: Place) {
             "ApiKey field=\"x-api-key\""
         );
         assert!(!answer.fields.has("retry-after"), "{answer:?}");
-        let told = "Nobody knows what the request says in the field x-api-key.";
+        let told = "No group contains the value of the field x-api-key.";
         assert_eq!(answer.json()["detail"], told);
         let line = gateway.line_of(&answer).await;
         assert_eq!(line["reason"], "unknown_key");

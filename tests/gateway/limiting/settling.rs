@@ -2,7 +2,7 @@
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{
-    Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get, h2, request,
+    Answer, Connection, File, Gateway, PATIENCE, Redis, Upstream, eventually, get, h2, request,
 };
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -424,4 +424,35 @@ async fn a_server_that_fails_leaves_the_estimate(place: Place) {
         assert_eq!(costs(&gateway, &answer).await, json!({ "units": 30 }));
     }
     gateway.get("/").await.expect(429);
+}
+
+#[tokio::test]
+async fn costs_that_a_gateway_counts_alone_are_settled_while_redis_is_away() {
+    for on_down in ["open", "local"] {
+        let (upstream, mut redis) = (obedient().await, Redis::start().await);
+        let cost = "rate = \"100/h\"\ncost = { response_header = \"x-units\", estimate = 30 }";
+        let file = File::to(&upstream, &["own", "shared"])
+            .limit(
+                "own",
+                &format!("by = \"everyone\"\nscope = \"gateway\"\n{cost}"),
+            )
+            .limit("shared", &limit("rate = \"1000/h\""))
+            .redis(
+                &redis,
+                &format!("timeout = \"2s\"\non_down = \"{on_down}\""),
+            );
+        let gateway = Gateway::start(&file).await;
+        ask(&gateway, &units(5)).await.expect(200);
+        redis.kill().await;
+        // 95 are left; each request takes 30 until its response has named the cost.
+        for (units_left, cost) in [(65, 10), (55, 40), (15, 0)] {
+            let answer = ask(&gateway, &units(cost)).await.expect(200);
+            assert_eq!(answer.remaining("own"), units_left, "{on_down}");
+            assert_eq!(
+                costs(&gateway, &answer).await["own"],
+                json!(cost),
+                "{on_down}"
+            );
+        }
+    }
 }

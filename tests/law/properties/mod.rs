@@ -14,7 +14,6 @@ use super::numbers::{
     sliding_window, token_bucket,
 };
 use proptest::prelude::*;
-use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, MAX_SPAN, Rate};
 use tollgate::limit::verdict::Verdict;
@@ -72,7 +71,7 @@ impl Counter {
     /// What comes back of a charge that was made at `charged` for a request that does not go on.
     fn refunded(&self, charged: Timestamp, ticket: Ticket) -> Refund {
         let limit = limit("refunded", (rate(1, SECOND), self.rule.clone()));
-        let limit = Arc::into_inner(limit).unwrap().leasing(LeaseSetting::Off);
+        let limit = limit.edited(|policy| policy.leasing = LeaseSetting::Off);
         let ticket = limit.abandoned(ticket, charged);
         self.rule.refund(self.state.as_ref(), self.at, ticket)
     }

@@ -5,7 +5,6 @@ use crate::law::numbers::{NOON, leaky_bucket, limit};
 use http::HeaderName;
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::key::{IdField, Sameness};
 use tollgate::limit::RecordState;
@@ -32,8 +31,8 @@ proptest! {
         let ttl = pause(life, rate).max(1);
         let field = IdField(HeaderName::from_static("idempotency-key"));
         let dedupe = Dedupe { field, ttl, repeats, of: Sameness::Path };
-        let limit = Arc::into_inner(limit("once", rule.clone())).unwrap();
-        let limit = limit.charging_once(dedupe.clone());
+        let limit = limit("once", rule.clone());
+        let limit = limit.edited(|policy| policy.dedupe = Some(dedupe.clone()));
         let (mut plain, mut at) = (Counter::of(rule), NOON);
         let mut state = None;
         let mut records: HashMap<u8, RecordState> = HashMap::new();

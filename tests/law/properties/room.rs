@@ -2,6 +2,7 @@
 
 use crate::law::numbers::{NOON, ask, fixed_window, limit};
 use crate::law::stories::dedupe::once;
+use crate::law::under_test::ticket_of;
 use proptest::prelude::*;
 use std::sync::Arc;
 use tollgate::clock::Clock;
@@ -24,8 +25,10 @@ fn limits() -> Vec<Arc<Limit>> {
     };
     let mut limits: Vec<_> = (0..5).map(window).collect();
     limits[0] = once(window(0), WINDOW, 1);
-    let watches = Arc::into_inner(limits.remove(4)).unwrap();
-    limits.push(Arc::new(watches.in_mode(Mode::Shadow)));
+    let watches = limits.remove(4);
+    limits.push(Arc::new(
+        watches.edited(|policy| policy.mode = Mode::Shadow),
+    ));
     limits
 }
 
@@ -66,7 +69,7 @@ proptest! {
                 3 => {
                     let id = Some(RepeatId::of("POST", "/", 1, &key));
                     let decided = store.decide(&[Check { id, ..check(0) }]);
-                    if let Some(ticket) = decided.ticket(0, &check(0)) {
+                    if let Some(ticket) = ticket_of(&decided, 0, &check(0)) {
                         store.refund(&limits[0], &key, ticket);
                     }
                 }

@@ -40,8 +40,8 @@ proptest! {
         arrivals in arrivals(45),
     ) {
         let (rate, rule) = rule(kind, rate, size);
-        let whole = Arc::into_inner(limit("any", (rate, rule.clone()))).unwrap();
-        let partial = Arc::into_inner(limit("any", (rate, rule))).unwrap().granting_less();
+        let whole = limit("any", (rate, rule.clone()));
+        let partial = limit("any", (rate, rule)).edited(|policy| policy.partial = true);
         let mut counter = Counter::of((rate, partial.rule.clone()));
         for (thousandths, cost) in arrivals {
             counter.at = counter.at.plus(pause(thousandths, (rate.count.get(), rate.period.get())));
@@ -80,13 +80,13 @@ proptest! {
                 true => sliding_log(count, period),
                 false => token_bucket(count, period, count),
             };
-            Arc::new(Arc::into_inner(limit("many", rule)).unwrap().listed(window))
+            Arc::new(limit("many", rule).edited(|policy| policy.window = Some(window.into())))
         };
         let list = [of(short, "short"), of(long, "long")];
         let ask = |cost, at| {
             let cost = Cost::new(cost);
             let checks = [0, 1].map(|index| Check { limit: &list[index], key: CLIENT, cost, id: None });
-            store.decide_at(&checks, Some(at))
+            store.at(at).decide(&checks)
         };
         let states = || [0, 1].map(|index| store.stored(&list[index], CLIENT));
         let (mut at, mut granted) = (NOON, Vec::new());

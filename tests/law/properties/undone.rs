@@ -51,7 +51,7 @@ fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
         errors: true,
         cancels: true,
     };
-    Arc::new(Arc::into_inner(limit).unwrap().giving_back(gives_back))
+    Arc::new(limit.edited(|policy| policy.refund_on = gives_back))
 }
 
 /// Could the counter have admitted these, and nothing else?

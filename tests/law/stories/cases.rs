@@ -37,7 +37,7 @@ fn millis(millis: u64) -> Timestamp {
 }
 
 fn partial(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
-    Arc::new(Arc::into_inner(limit(name, rule)).unwrap().granting_less())
+    Arc::new(limit(name, rule).edited(|policy| policy.partial = true))
 }
 
 async fn thirty_within_a_tenth_of_a_second_meet_ten_tokens_and_one_more(store: &UnderTest) {

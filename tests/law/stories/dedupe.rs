@@ -5,7 +5,7 @@ use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit,
     sliding_log, sliding_window, token_bucket,
 };
-use crate::law::under_test::{UnderTest, admitted, wait};
+use crate::law::under_test::{UnderTest, admitted, ticket_of, wait};
 use http::HeaderName;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
@@ -46,7 +46,7 @@ pub(in crate::law) fn once(limit: Arc<Limit>, ttl: u64, repeats: u32) -> Arc<Lim
         repeats,
         of: Sameness::Path,
     };
-    Arc::new(Arc::into_inner(limit).unwrap().charging_once(dedupe))
+    Arc::new(limit.edited(|policy| policy.dedupe = Some(dedupe)))
 }
 
 fn make(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
@@ -126,7 +126,7 @@ async fn the_same_id_is_charged_once_and_gets_the_same_answer(store: &UnderTest)
                 decided.measured(0).unwrap().granted,
                 first.measured(0).unwrap().granted
             );
-            assert_eq!(decided.ticket(0, &with_id(&limit, 2, 1)), None);
+            assert_eq!(ticket_of(&decided, 0, &with_id(&limit, 2, 1)), None);
         }
         assert_eq!(store.bytes(&limit, CLIENT).await, before, "{}", limit.name);
         // Another id, another client and no id at all are other requests.
@@ -231,7 +231,7 @@ async fn all_limits_remember_or_none_does(store: &UnderTest) {
 
 async fn a_repeat_is_granted_what_the_first_was(store: &UnderTest) {
     for limit in tens() {
-        let limit = Arc::new(Arc::into_inner(limit).unwrap().granting_less());
+        let limit = Arc::new(limit.edited(|policy| policy.partial = true));
         store.take(NOON, ask(&limit, 7)).await;
         let check = with_id(&limit, 5, 1);
         let first = store.decide(NOON, &[check]).await;
@@ -390,8 +390,8 @@ async fn what_is_no_record_is_charged_and_overwritten(store: &UnderTest) {
 
 async fn several_rates_remember_together(store: &UnderTest) {
     let one = |rule, window: &str| {
-        let limit = Arc::into_inner(make("rates", rule)).unwrap();
-        Arc::new(limit.listed(window))
+        let limit = make("rates", rule);
+        Arc::new(limit.edited(|policy| policy.window = Some(window.into())))
     };
     let minute = one(fixed_window(3, 60 * SECOND), "3/min");
     let hour = one(fixed_window(9, 3600 * SECOND), "9/h");

@@ -7,7 +7,6 @@ use crate::law::numbers::{
 };
 use crate::law::under_test::{UnderTest, admitted, wait};
 use tollgate::limit::verdict::Wait;
-use tollgate::store::Refund;
 
 told_to_both! {
     slots_are_taken_until_they_are_given_back
@@ -117,16 +116,7 @@ async fn a_lease_lapses_unless_it_is_renewed() {
     let flight = limit("flight", concurrency(2, 30 * SECOND));
     let dead = store.take(NOON, ask(&flight, 1)).await;
     let alive = store.take(NOON, ask(&flight, 1)).await;
-    let UnderTest::Redis { store: redis, .. } = &store else {
-        panic!("it is Redis");
-    };
-    let renew = async |at: u64, ticket| {
-        let (limit, key) = (&flight, CLIENT);
-        redis
-            .at(NOON.plus(at))
-            .renew([Refund { limit, key, ticket }]);
-        redis.settle().await;
-    };
+    let renew = async |at: u64, ticket| store.renew(NOON.plus(at), &flight, ticket).await;
     renew(20 * SECOND, alive).await;
     let (ruling, _) = store.one(NOON.plus(30 * SECOND - 1), ask(&flight, 1)).await;
     assert!(wait(ruling).is_some());

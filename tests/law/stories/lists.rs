@@ -17,8 +17,8 @@ told_to_both! {
 }
 
 fn listed(rate: (Rate, Rule), window: &str) -> Arc<Limit> {
-    let limit = Arc::into_inner(limit("many", rate)).unwrap();
-    Arc::new(limit.listed(window))
+    let limit = limit("many", rate);
+    Arc::new(limit.edited(|policy| policy.window = Some(window.into())))
 }
 
 async fn every_rate_counts_for_itself_and_none_alone(store: &UnderTest) {

@@ -19,7 +19,7 @@ told_to_both! {
 }
 
 fn partial(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
-    Arc::new(Arc::into_inner(limit(name, rule)).unwrap().granting_less())
+    Arc::new(limit(name, rule).edited(|policy| policy.partial = true))
 }
 
 /// Ten of every kind.

@@ -4,7 +4,7 @@ use super::told_to_both;
 use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket,
 };
-use crate::law::under_test::{UnderTest, wait};
+use crate::law::under_test::{UnderTest, ticket_of, wait};
 use tollgate::limit::verdict::{Ruling, Wait};
 
 told_to_both! {
@@ -170,7 +170,7 @@ async fn a_refund_never_gives_more_than_was_taken(store: &UnderTest) {
             } else {
                 let cost = random.u32(1..5);
                 let decided = store.decide(at, &[ask(limit, cost)]).await;
-                if let Some(ticket) = decided.ticket(0, &ask(limit, cost)) {
+                if let Some(ticket) = ticket_of(&decided, 0, &ask(limit, cost)) {
                     held.push((cost, ticket));
                     taken += u64::from(cost);
                 }

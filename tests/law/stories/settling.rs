@@ -5,7 +5,7 @@ use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, clock_window, fixed_window, leaky_bucket, limit, sliding_window,
     token_bucket,
 };
-use crate::law::under_test::{UnderTest, metered, wait};
+use crate::law::under_test::{UnderTest, metered, ticket_of, wait};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::verdict::Wait;
@@ -188,7 +188,7 @@ async fn overlapping(store: &UnderTest, limit: &Arc<Limit>, step: u64, random: &
             let cost = random.u32(1..8);
             let check = ask(limit, cost);
             let decided = store.decide(now, &[check]).await;
-            if let Some(ticket) = decided.ticket(0, &check) {
+            if let Some(ticket) = ticket_of(&decided, 0, &check) {
                 open.push((admitted.len(), ticket));
                 let (at, cost) = (now.micros(), u64::from(cost));
                 admitted.push(Admitted { at, cost });

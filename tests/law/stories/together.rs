@@ -4,7 +4,7 @@ use super::told_to_both;
 use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, every, fixed_window, leaky_bucket, limit, token_bucket,
 };
-use crate::law::under_test::{UnderTest, admitted, wait};
+use crate::law::under_test::{UnderTest, admitted, ticket_of, wait};
 use tollgate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use tollgate::store::Check;
 
@@ -223,7 +223,11 @@ async fn a_peek_writes_nothing(store: &UnderTest) {
     let decided = store.decide(NOON, &peeks).await;
     assert!(admitted(&decided));
     for (index, peek) in peeks.iter().enumerate() {
-        assert_eq!(decided.ticket(index, peek), None, "nothing to give back");
+        assert_eq!(
+            ticket_of(&decided, index, peek),
+            None,
+            "nothing to give back"
+        );
     }
     let stored = store.everything(&limits, CLIENT).await;
     assert!(stored.iter().all(Option::is_none));

@@ -7,10 +7,10 @@ use super::*;
 use crate::clock::{Clock, Timestamp};
 use crate::key::{KeyTemplate, MissingKey};
 use crate::limit::leaky_bucket::LeakyBucket;
-use crate::limit::rate::{Cost, Rate};
+use crate::limit::rate::Rate;
 use crate::limit::verdict::Ruling;
-use crate::limit::{Limit, Rule, State};
-use crate::store::{Check, MemoryStore};
+use crate::limit::{Limit, Policy, Rule, State};
+use crate::store::{Amendment, Check, MemoryStore, RefundOutcome, Reservation};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ struct World {
     /// Who is held here, in the order in which they came, with the turn that each had last.
     held: Vec<(Arc<Waiter>, Instant)>,
     /// What another gateway holds, and will hold until its turn or until it leaves.
-    others: Vec<(Instant, Charge)>,
+    others: Vec<(Instant, Reservation)>,
     rng: fastrand::Rng,
 }
 
@@ -46,7 +46,7 @@ fn limit() -> Arc<Limit> {
         unknown: None,
     };
     let rule = Rule::LeakyBucket(rule);
-    Arc::new(Limit::new("queue".into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new("queue".into(), by, rate), rule))
 }
 
 impl World {
@@ -73,13 +73,13 @@ impl World {
     }
 
     /// One asks; the wait and the place, if it is to be held.
-    fn asks(&mut self) -> Option<(Instant, Charge)> {
+    fn asks(&mut self) -> Option<(Instant, Reservation)> {
         let check = Check::new(&self.limit, KEY);
-        let decided = self.store.decide_at(&[check], Some(self.at()));
+        let decided = self.store.at(self.at()).decide(&[check]);
         let Ruling::Admit { delay: delay @ 1.. } = decided.decision.ruling else {
             return None;
         };
-        let charge = Charge::of(&decided, 0, &check).unwrap();
+        let charge = decided.reservation(0, &check).unwrap();
         Some((self.now() + Duration::from_micros(delay), charge))
     }
 
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    fn stands(&mut self, until: Instant, charge: Charge) {
+    fn stands(&mut self, until: Instant, charge: Reservation) {
         let (place, spot) = Position::taken(self.now(), until, charge, false);
         self.line.forget_passed(self.now());
         self.line.join(place, self.now());
@@ -123,9 +123,10 @@ impl World {
         }
     }
 
-    fn refunds(&self, charge: &Charge) -> bool {
-        let ticket = charge.ticket;
-        self.store.refund_at(&self.limit, KEY, ticket, self.at())
+    fn refunds(&self, charge: &Reservation) -> bool {
+        let store = self.store.at(self.at());
+        let outcome = store.amend(charge, Amendment::Refund);
+        matches!(outcome, RefundOutcome::Refunded)
     }
 
     fn sweeps(&mut self) {
@@ -206,7 +207,7 @@ fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
     for seed in 0..300 {
         let mut world = World::new(seed);
         // Decided, but not yet in the line.
-        let mut on_their_way: Vec<(Instant, Charge)> = Vec::new();
+        let mut on_their_way: Vec<(Instant, Reservation)> = Vec::new();
         for _ in 0..200 {
             match world.rng.u8(..12) {
                 0..=2 => world.joins(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::key::{KeyTemplate, MissingKey};
+use crate::limit::Policy;
 use crate::limit::rate::{Rate, Span};
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::VerdictOutcome;
@@ -24,7 +25,7 @@ fn strict() -> Arc<Limit> {
         unknown: None,
     };
     let rule = Rule::SlidingWindow(parts);
-    Arc::new(Limit::new("strict".into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new("strict".into(), by, rate), rule))
 }
 
 /// What who comes so many microseconds after the answer is told to wait, when the store has said `full`.

@@ -59,8 +59,7 @@ async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
     let mut client = server.client();
     let giving = |gives_back| {
         let limit = limit("giving", token_bucket(1, 60_000_000, 5));
-        let limit = Arc::into_inner(limit).unwrap();
-        Arc::new(limit.giving_back(gives_back))
+        Arc::new(limit.edited(|policy| policy.refund_on = gives_back))
     };
     let cancels = RefundCondition {
         errors: false,

@@ -34,7 +34,7 @@ fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
                 cost,
                 id,
             };
-            question.check(&layout::key_prefix("t", limit), &check, Some(NOW));
+            question.check(&layout::key_prefix("t", limit), &check, Some(NOW), None);
         }
         question
     };
@@ -95,7 +95,7 @@ fn asked_and_stored(requests: u8, key: impl Fn(u8) -> Vec<u8>) -> [u64; 2] {
                 cost: Cost::ONE,
                 id: None,
             };
-            question.check(&layout::key_prefix("t", limit), &check, Some(NOW));
+            question.check(&layout::key_prefix("t", limit), &check, Some(NOW), None);
             question
         })
         .collect();

@@ -11,7 +11,7 @@ use crate::store::decision::StoreDecision;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use crate::store::redis::question::{self, Question};
-use crate::store::reservation::Refund;
+use crate::store::reservation::Amendment;
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::Value;
 use std::sync::Arc;
@@ -236,14 +236,10 @@ async fn a_refund_restores_what_a_peek_saw() {
     let granted = store.at(NOW).decide(&take).await.unwrap();
     assert!(admitted(&granted));
     assert_ne!(store.at(NOW).decide(&peek).await.unwrap(), before);
-    let refunds = take.iter().enumerate().map(|(index, check)| Refund {
-        limit: check.limit,
-        key: check.key,
-        ticket: check
-            .limit
-            .abandoned(granted.ticket(index, check).unwrap(), NOW),
-    });
-    store.at(NOW).refund(refunds);
+    for (index, check) in take.iter().enumerate() {
+        let charge = granted.reservation(index, check).unwrap();
+        store.at(NOW).amend(&charge, Amendment::Cancellation);
+    }
     store.settle().await;
     assert_eq!(store.stats().refunds.get(), 3);
     assert_eq!(store.at(NOW).decide(&peek).await.unwrap(), before);

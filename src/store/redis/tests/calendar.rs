@@ -32,7 +32,7 @@ fn told(
                 cost,
                 id: None,
             };
-            question.check(&layout::key_prefix("t", limit), &check, Some(gateway));
+            question.check(&layout::key_prefix("t", limit), &check, Some(gateway), None);
             question
         })
         .collect();

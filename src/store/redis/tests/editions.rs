@@ -71,7 +71,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
     };
     let less = |name: &str, rules: &[(_, Rule)]| {
         let rules = rules.iter().cloned();
-        let partial = |rule| Arc::new(Arc::into_inner(limit(name, rule)).unwrap().granting_less());
+        let partial = |rule| Arc::new(limit(name, rule).edited(|policy| policy.partial = true));
         rules.map(partial).collect()
     };
     let once = |name: &str, rules: &[(_, Rule)], partial: bool| {
@@ -84,18 +84,15 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         ];
         let rules = rules.iter().cloned().zip(numbers.into_iter().cycle());
         let charged_once = |(rule, (ttl, repeats))| {
-            let limit = Arc::into_inner(limit(name, rule)).unwrap();
-            let limit = if partial {
-                limit.granting_less()
-            } else {
-                limit
-            };
-            let field = IdField(HeaderName::from_static("idempotency-key"));
-            Arc::new(limit.charging_once(Dedupe {
-                field,
+            let dedupe = Dedupe {
+                field: IdField(HeaderName::from_static("idempotency-key")),
                 ttl,
                 repeats,
                 of: Sameness::Path,
+            };
+            Arc::new(limit(name, rule).edited(|policy| {
+                policy.partial = partial;
+                policy.dedupe = Some(dedupe);
             }))
         };
         rules.map(charged_once).collect()
@@ -106,25 +103,22 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
             cancels: true,
         };
         let limits = limits.into_iter();
-        let one = |limit| {
-            Arc::new(
-                Arc::<Limit>::into_inner(limit)
-                    .unwrap()
-                    .giving_back(gives_back),
-            )
-        };
+        let one =
+            |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.refund_on = gives_back));
         limits.map(one).collect::<Vec<_>>()
     };
     let beside = |limits: Vec<Arc<Limit>>, mode: Mode| {
         let limits = limits.into_iter();
-        let one = |limit| Arc::new(Arc::<Limit>::into_inner(limit).unwrap().in_mode(mode));
+        let one = |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.mode = mode));
         limits.map(one).collect::<Vec<_>>()
     };
     let shadow = |limits| beside(limits, Mode::Shadow);
     // The rates of one limit are charged together, or none is.
     let list = |rules: &[(_, Rule)]| {
         let rules = rules.iter().cloned().map(|rule| limit("beside-list", rule));
-        let one = |limit| Arc::new(Arc::<Limit>::into_inner(limit).unwrap().listed("a rate"));
+        let one = |limit: Arc<Limit>| {
+            Arc::new(limit.edited(|policy| policy.window = Some("a rate".into())))
+        };
         shadow(rules.map(one).collect())
     };
     // A change of the mode keeps the counters.
@@ -137,13 +131,13 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         let header = HeaderName::from_static("x-units");
         let place = MeterPlace::Header(header);
         let limits = limits.into_iter();
-        let one = |limit| {
-            let place = place.clone();
-            Arc::new(Arc::<Limit>::into_inner(limit).unwrap().metered(Meter {
-                place,
+        let one = |limit: Arc<Limit>| {
+            let meter = Meter {
+                place: place.clone(),
                 max,
                 on_leave: OnLeave::Max,
-            }))
+            };
+            Arc::new(limit.edited(|policy| policy.meter = Some(meter)))
         };
         limits.map(one).collect::<Vec<_>>()
     };

@@ -12,13 +12,12 @@ use crate::limit::Limit;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::store::MemoryQuestion;
-use crate::store::check::Check;
+use crate::store::check::{Check, Intent};
 use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::slot_of;
-use crate::store::reservation::Refund;
+use crate::store::reservation::Amendment;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -84,23 +83,20 @@ async fn as_in_memory(servers: &Servers) {
             })
             .collect();
         let told = store.at(now).decide(&checks).await.unwrap();
-        let as_redis = MemoryQuestion {
-            by: Decider::Redis,
-            ..MemoryQuestion::at(now)
-        };
-        let expected = StoreDecision::of(&checks, memory.measure(&checks, as_redis));
+        let expected = memory
+            .at(now)
+            .measure(&checks, Intent::Charge, Decider::Redis);
+        let expected = StoreDecision::of(&checks, expected);
         assert_eq!(told, expected, "step {step}: {checks:?}");
         refused += usize::from(!admitted(&told));
         // Some of it comes back.
         if admitted(&told) && random.u32(0..4) == 0 {
             for (index, check) in checks.iter().enumerate() {
-                let Some(ticket) = told.ticket(index, check) else {
+                let Some(charge) = told.reservation(index, check) else {
                     continue;
                 };
-                let (limit, key) = (check.limit, check.key);
-                let ticket = limit.abandoned(ticket, now);
-                memory.refund_at(limit, key, ticket, now);
-                store.at(now).refund([Refund { limit, key, ticket }]);
+                memory.at(now).amend(&charge, Amendment::Cancellation);
+                store.at(now).amend(&charge, Amendment::Cancellation);
             }
             store.settle().await;
         }
@@ -153,11 +149,9 @@ async fn all_or_none(servers: &Servers) {
     let decided = store.at(NOW.plus(60_000_000)).decide(&checks).await;
     let decided = decided.unwrap();
     for (index, check) in checks.iter().enumerate() {
-        let ticket = decided.ticket(index, check).unwrap();
-        let (limit, key) = (check.limit, check.key);
-        store
-            .at(NOW.plus(60_000_000))
-            .refund([Refund { limit, key, ticket }]);
+        let charge = decided.reservation(index, check).unwrap();
+        let later = store.at(NOW.plus(60_000_000));
+        later.amend(&charge, Amendment::Refund);
     }
     store.settle().await;
     let decided = store.at(NOW.plus(60_000_000)).decide(&checks).await;
@@ -231,9 +225,8 @@ async fn less_for_a_moment(servers: &Servers) {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let both = [Check::new(&shared, a), Check::new(&empty, b)];
     let first = store.decide(&both).await.unwrap();
-    let ticket = first.ticket(0, &both[0]).unwrap();
-    let (limit, key) = (&shared, a);
-    store.refund([Refund { limit, key, ticket }]);
+    let charge = first.reservation(0, &both[0]).unwrap();
+    store.amend(&charge, Amendment::Refund);
     store.settle().await;
     let (mut missed, mut longest, rounds) = (0, Duration::ZERO, 200);
     for _ in 0..rounds {
@@ -268,8 +261,8 @@ async fn less_for_a_moment(servers: &Servers) {
         for task in tasks {
             task.await.unwrap();
         }
-        let ticket = decided.ticket(0, &Check::new(&shared, a)).unwrap();
-        store.refund([Refund { limit, key, ticket }]);
+        let charge = decided.reservation(0, &Check::new(&shared, a)).unwrap();
+        store.amend(&charge, Amendment::Refund);
         store.settle().await;
     }
     println!("{missed} of {rounds} found less than there was, for {longest:?} at most");
@@ -325,13 +318,14 @@ async fn who_leaves(servers: &Servers) {
 async fn forgotten_scripts(servers: &Servers) {
     let store = servers.store().await;
     let one = limit("one", token_bucket(1000, 600_000_000, 1000));
-    let once = Arc::into_inner(limit("once", fixed_window(100, 60_000_000))).unwrap();
-    let once = Arc::new(once.charging_once(Dedupe {
+    let dedupe = Dedupe {
         field: IdField(http::HeaderName::from_static("id")),
         ttl: 60_000_000,
         repeats: 1,
         of: crate::key::Sameness::Path,
-    }));
+    };
+    let once = limit("once", fixed_window(100, 60_000_000));
+    let once = Arc::new(once.edited(|policy| policy.dedupe = Some(dedupe)));
     for round in 0..3 {
         servers.masters[round].client().say("SCRIPT FLUSH");
         let keys: Vec<String> = (0..30).map(|number| format!("{round}-{number}")).collect();
@@ -355,10 +349,8 @@ async fn forgotten_scripts(servers: &Servers) {
 /// Limits with one tag are decided by one call, whoever is counted.
 async fn under_one_tag(servers: &Servers) {
     let store = servers.store().await;
-    let with = |limit: Arc<Limit>| {
-        let limit = Arc::into_inner(limit).unwrap();
-        Arc::new(limit.counted_with("shop".into()))
-    };
+    let with =
+        |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.with = Some("shop".into())));
     let wide = with(limit("wide", fixed_window(100, 60_000_000)));
     let narrow = with(limit("narrow", fixed_window(2, 60_000_000)));
     assert_eq!(slot_of(&wide, b"a"), slot_of(&narrow, b""));

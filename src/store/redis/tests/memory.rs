@@ -59,6 +59,7 @@ fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (Script
                 id: None,
             },
             Some(NOW),
+            None,
         );
         exists.arg([&prefix, key, b"}"].concat());
     }

@@ -13,7 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::invalidation::Invalidation;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{RedisStore, slot_of};
-use crate::store::reservation::Charge;
+use crate::store::reservation::Amendment;
 use crate::store::settings::StoreSettings;
 use crate::store::worker_cache::WorkerCache;
 use crate::store::{SharedStore, Store};
@@ -82,7 +82,7 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     assert!(admits(&decided) && by == Decider::Redis);
     let decided = decided.unwrap();
     assert!(decided.is_known(&here) && !decided.is_known(&there));
-    assert!(decided.ticket(1, &checks[1]).is_none());
+    assert!(decided.reservation(1, &checks[1]).is_none());
     assert_eq!(left().await, 9);
     let both = [Check::new(&full, near), Check::new(&there, far)];
     assert!(admits(&open.decide(&both).await.unwrap().0));
@@ -94,15 +94,15 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     let local = with(OnDown::Local);
     let (decided, _) = local.decide(&checks).await.unwrap();
     assert!(admits(&decided));
-    let charge = Charge::of(&decided.unwrap(), 1, &checks[1]).unwrap();
-    assert!(matches!(charge.by, Some(Decider::Local { .. })));
+    let charge = decided.unwrap().reservation(1, &checks[1]).unwrap();
+    assert!(matches!(charge.by, Decider::Local { .. }));
     assert!(!admits(&local.decide(&checks).await.unwrap().0));
     assert_eq!(
         left().await,
         8,
         "a refusal here gives back what was charged there"
     );
-    local.refund(charge, Decider::Redis);
+    local.amend(&charge, Amendment::Refund);
     assert!(admits(&local.decide(&checks).await.unwrap().0));
 }
 

@@ -6,12 +6,11 @@ use super::support::{
 use crate::key::{Meter, MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::limit::{Limit, RefundCondition, Ticket};
+use crate::limit::{Limit, RefundCondition};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
-use crate::store::reservation::Refund;
+use crate::store::reservation::{Amendment, Reservation};
 use crate::store::settings::StoreSettings;
-use crate::store::surcharge;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,30 +37,25 @@ fn slots() -> Arc<Limit> {
 }
 
 /// Takes a slot, if there is one.
-async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Option<Ticket> {
+async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Option<Reservation> {
     let check = Check::new(limit, KEY);
     let decided = store.decide(&[check]).await.expect("Redis answers");
     let admitted = matches!(decided.decision.ruling, Ruling::Admit { .. });
-    admitted.then(|| decided.ticket(0, &check).expect("a slot has a ticket"))
+    admitted.then(|| decided.reservation(0, &check).expect("a slot has a ticket"))
 }
 
-async fn take_all(store: &RedisStore, limit: &Arc<Limit>) -> Vec<Ticket> {
+async fn take_all(store: &RedisStore, limit: &Arc<Limit>) -> Vec<Reservation> {
     let mut tickets = Vec::new();
     for _ in 0..MANY {
         tickets.push(take(store, limit).await.expect("there is room"));
     }
-    assert_eq!(take(store, limit).await, None, "and then none");
+    assert!(take(store, limit).await.is_none(), "and then none");
     tickets
 }
 
-fn free(store: &RedisStore, limit: &Arc<Limit>, tickets: &[Ticket]) {
-    for ticket in tickets {
-        let refund = Refund {
-            limit,
-            key: KEY,
-            ticket: *ticket,
-        };
-        store.refund([refund]);
+fn free(store: &RedisStore, slots: &[Reservation]) {
+    for slot in slots {
+        store.amend(slot, Amendment::Refund);
     }
 }
 
@@ -96,14 +90,14 @@ async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
         server.stop();
         let (early, late) = tickets.split_at(3);
         // These find out that nobody answers, and the others know it.
-        free(&store, &limit, early);
+        free(&store, early);
         until_down(&store).await;
-        free(&store, &limit, late);
+        free(&store, late);
         server.go_on();
         until_up(&store, PATIENCE).await;
         // At once: what is owed goes before what is asked.
         let again = take_all(&store, &limit).await;
-        free(&store, &limit, &again);
+        free(&store, &again);
         store.settle().await;
         assert_eq!(held(&server), 0);
     }
@@ -117,10 +111,10 @@ async fn slots_that_end_while_connections_are_killed_are_free() {
     for _ in 0..3 {
         let tickets = take_all(&store, &limit).await;
         let (early, late) = tickets.split_at(4);
-        free(&store, &limit, early);
+        free(&store, early);
         tokio::task::yield_now().await;
         server.client().say("CLIENT KILL TYPE normal");
-        free(&store, &limit, late);
+        free(&store, late);
         store.settle().await;
         until_up(&store, PATIENCE).await;
         store.settle().await;
@@ -143,7 +137,7 @@ async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_agai
     server.go_on();
     until_up(&store, PATIENCE).await;
     let tickets = take_all(&store, &limit).await;
-    free(&store, &limit, &tickets);
+    free(&store, &tickets);
     store.settle().await;
     assert_eq!(held(&server), 0);
 }
@@ -180,7 +174,7 @@ async fn a_worker_that_ends_beside_a_redis_that_stands_still_leaves_no_slot_behi
     let tickets = take_all(&store, &limit).await;
     assert_eq!(held(&server), 8);
     server.stop();
-    free(&store, &limit, &tickets);
+    free(&store, &tickets);
     let ((), ()) = tokio::join!(store.settle(), async {
         until_down(&store).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -197,11 +191,11 @@ async fn slots_that_end_while_redis_restarts_are_no_loss() {
     let tickets = take_all(&store, &limit).await;
     server.kill();
     until_down(&store).await;
-    free(&store, &limit, &tickets);
+    free(&store, &tickets);
     let server = server.restart();
     until_up(&store, PATIENCE).await;
     let again = take_all(&store, &limit).await;
-    free(&store, &limit, &again);
+    free(&store, &again);
     store.settle().await;
     assert_eq!(held(&server), 0);
     assert_eq!(store.stats().refunds_lost.get(), 0);
@@ -215,7 +209,7 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
     let short = limit("inflight", concurrency(MANY, 2_000_000));
     let tickets = take_all(&store, &short).await;
     server.stop();
-    free(&store, &short, &tickets);
+    free(&store, &tickets);
     until_down(&store).await;
     tokio::time::sleep(Duration::from_millis(2_020)).await;
     let told = store.stats().refunds.get();
@@ -241,24 +235,26 @@ fn thousands() -> Vec<Arc<Limit>> {
         ("sliding", sliding_window(1000, HOUR, 6, false)),
     ];
     let of = |(name, rule)| {
-        let place = place.clone();
-        let limit = Arc::into_inner(limit(name, rule)).unwrap();
-        Arc::new(limit.giving_back(gives_back).metered(Meter {
-            place,
+        let meter = Meter {
+            place: place.clone(),
             max: 50,
             on_leave: OnLeave::Max,
+        };
+        Arc::new(limit(name, rule).edited(|policy| {
+            policy.refund_on = gives_back;
+            policy.meter = Some(meter);
         }))
     };
     rules.into_iter().map(of).collect()
 }
 
-async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Ticket {
+async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Reservation {
     let check = Check {
         cost: Cost::new(cost),
         ..Check::new(limit, KEY)
     };
     let decided = store.decide(&[check]).await.expect("Redis answers");
-    decided.ticket(0, &check).expect("it was charged")
+    decided.reservation(0, &check).expect("it was charged")
 }
 
 async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
@@ -291,23 +287,18 @@ async fn charges_that_come_back_while_redis_stands_still_come_back_once() {
     let server = Server::start();
     let store = store_of(&server).await;
     let limits = thousands();
-    let mut tickets = Vec::new();
+    let mut charges = Vec::new();
     for limit in &limits {
         charge(&store, limit, 200).await;
         for _ in 0..10 {
-            tickets.push((limit, charge(&store, limit, 50).await));
+            charges.push(charge(&store, limit, 50).await);
         }
         assert_eq!(left(&store, limit).await, 300, "{}", limit.name);
     }
     let refund = |early: bool| {
-        for (nth, (limit, ticket)) in tickets.iter().enumerate() {
+        for (nth, charge) in charges.iter().enumerate() {
             if (nth % 2 == 0) == early {
-                let (limit, ticket) = (*limit, *ticket);
-                store.refund([Refund {
-                    limit,
-                    key: KEY,
-                    ticket,
-                }]);
+                store.amend(charge, Amendment::Refund);
             }
         }
     };
@@ -323,29 +314,18 @@ async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
     let server = Server::start();
     let store = store_of(&server).await;
     let limits = thousands();
-    let mut tickets = Vec::new();
+    let mut charges = Vec::new();
     for limit in &limits {
         for _ in 0..10 {
-            tickets.push((limit, charge(&store, limit, 20).await));
+            charges.push(charge(&store, limit, 20).await);
         }
     }
     // Ten were charged 20: of five it comes to 50, of five to 5.
     let settle = |early: bool| {
-        for (nth, (limit, ticket)) in tickets.iter().enumerate() {
-            let limit = *limit;
+        for (nth, charge) in charges.iter().enumerate() {
             if early == (nth % 4 < 2) {
-                if nth % 2 == 0 {
-                    let overdraft = limit.overdraft().unwrap();
-                    store.charge(&surcharge(overdraft, KEY, Cost::new(30)));
-                } else {
-                    let cost = Cost::new(15);
-                    let ticket = Ticket { cost, ..*ticket };
-                    store.correct([Refund {
-                        limit,
-                        key: KEY,
-                        ticket,
-                    }]);
-                }
+                let truth = if nth % 2 == 0 { 50 } else { 5 };
+                store.amend(charge, Amendment::Settlement(Cost::new(truth)));
             }
         }
     };
@@ -364,12 +344,8 @@ async fn calls_one_after_the_other_are_all_made() {
     let store = store_of(&server).await;
     for limit in &thousands() {
         for _ in 0..20 {
-            let ticket = charge(&store, limit, 50).await;
-            store.refund([Refund {
-                limit,
-                key: KEY,
-                ticket,
-            }]);
+            let charge = charge(&store, limit, 50).await;
+            store.amend(&charge, Amendment::Refund);
             store.settle().await;
             assert_eq!(left(&store, limit).await, 1000, "{}", limit.name);
         }

@@ -12,7 +12,7 @@ use crate::store::redis::question::{self, Question};
 use crate::store::redis::tests::support::look;
 use crate::store::redis::{Presence, RedisStore, layout, library, script};
 use crate::store::redis::{RedisReport, probe};
-use crate::store::reservation::Refund;
+use crate::store::reservation::Amendment;
 use crate::store::{RedisEndpoint, RedisTarget, Secret, StoreSettings};
 use bb8_redis::redis::Value;
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn functions_decide_as_scripts_do() {
                 cost: Cost::new(2),
                 id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
             };
-            question.check(&layout::key_prefix("t", &limit), &check, Some(NOW));
+            question.check(&layout::key_prefix("t", &limit), &check, Some(NOW), None);
             let script = question::decide(Some(NOW), std::iter::once(&question));
             client.say("FLUSHALL");
             let by_script = (client.many(vec![script.clone()]), client.dump());
@@ -97,12 +97,8 @@ async fn a_library_is_written_once_and_again_when_it_is_gone() {
     for _ in 0..2 {
         let store = connected(&target).await;
         let decided = store.decide(&[Check::new(&some, b"a")]).await.unwrap();
-        let ticket = decided.ticket(0, &Check::new(&some, b"a")).unwrap();
-        store.refund([Refund {
-            limit: &some,
-            key: b"a",
-            ticket,
-        }]);
+        let charge = decided.reservation(0, &Check::new(&some, b"a")).unwrap();
+        store.amend(&charge, Amendment::Refund);
         store.settle().await;
         assert_eq!(store.stats().refunds.get(), 1);
         let stats = client.info("commandstats");
@@ -176,14 +172,14 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
                         id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
                     };
                     let decided = store.decide(&[check]).await.unwrap();
-                    let charge = decided.ticket(0, &check).map(|ticket| Refund {
-                        limit: &limit,
-                        key: b"first",
-                        ticket,
-                    });
-                    store.renew(charge);
-                    store.correct(charge);
-                    store.refund(charge);
+                    let Some(charge) = decided.reservation(0, &check) else {
+                        continue;
+                    };
+                    for cost in [0, 3] {
+                        store.amend(&charge, Amendment::Settlement(Cost::new(cost)));
+                    }
+                    store.amend(&charge, Amendment::Renewal);
+                    store.amend(&charge, Amendment::Refund);
                 }
                 store.reset(&limit, b"first").await.unwrap();
             }

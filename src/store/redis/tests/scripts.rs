@@ -54,7 +54,7 @@ fn bt1_no_script_names_what_nobody_has_defined() {
                     id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
                 };
                 client.say("FLUSHALL");
-                question.check(&layout::key_prefix("t", &limit), &check, Some(NOW));
+                question.check(&layout::key_prefix("t", &limit), &check, Some(NOW), None);
                 let command = question::decide(Some(NOW), std::iter::once(&question));
                 let Value::BulkString(bytes) = client.many(vec![command]).remove(0) else {
                     panic!("an answer is bytes");

@@ -6,11 +6,11 @@ use crate::limit::clock_window::ClockWindow;
 use crate::limit::concurrency::Concurrency;
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::leaky_bucket::LeakyBucket;
-use crate::limit::rate::{Cost, Rate};
+use crate::limit::rate::Rate;
 use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::{Limit, Rule, Unit};
+use crate::limit::{Limit, Policy, Rule, Unit};
 use crate::store::RedisEndpoint;
 use crate::store::error::StoreError;
 use crate::store::redis::{RedisReport, RedisStore, probe};
@@ -104,7 +104,7 @@ pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
         missing: MissingKey::Refuse,
         unknown: None,
     };
-    Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
+    Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }
 
 /// A port that nobody has just now.

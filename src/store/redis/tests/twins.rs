@@ -12,6 +12,7 @@ use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
+use crate::store::Reservation;
 use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -156,7 +157,7 @@ impl History {
             for ((check, group), (_, _, prefix, ..)) in plain.iter().zip(groups(&plain)).zip(&asked)
             {
                 question.shadow(group);
-                question.check_numbered(prefix, check, Some(now), chosen);
+                question.check(prefix, check, Some(now), chosen);
             }
             let measured = self.model.decide(now, &checks, chosen);
             self.unheard.asked(&question, chosen, &checks);
@@ -165,7 +166,7 @@ impl History {
                 Answers::measured(&plain, Decider::Redis, now, measured.clone()),
             );
             for (index, (key, record, check)) in checks.iter().enumerate() {
-                if let Some(ticket) = decided.ticket(index, check) {
+                if let Some(Reservation { ticket, .. }) = decided.reservation(index, check) {
                     // Some are charged for requests that others refuse then.
                     let ticket = if self.random.bool() {
                         check.limit.abandoned(ticket, now)
@@ -230,7 +231,7 @@ impl History {
             let (mut how, mut ticket, mut record) = (How::Refund, ticket, record);
             if limit.rule.holds().is_some() && self.random.bool() {
                 how = How::Renew;
-            } else if limit.rule.can_settle() && self.random.bool() {
+            } else if !listed && !limit.rule.queues() && self.random.bool() {
                 // Some of it was too much, and what is remembered of its id stays.
                 let less = self.random.u32(..=ticket.cost.units());
                 (how, record) = (How::Settle, None);
@@ -245,8 +246,7 @@ impl History {
             }
             let block = match how {
                 How::Renew => question::renew_block(&limit, ticket),
-                How::Refund => question::refund_block(&limit, ticket),
-                How::Settle => question::settle_block(&limit, ticket),
+                How::Refund | How::Settle => question::refund_block(&limit, ticket),
             };
             let Some(block) = block else {
                 let place = (&*key, record.as_deref());

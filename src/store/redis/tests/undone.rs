@@ -29,10 +29,8 @@ async fn left(store: &RedisStore, at: Option<Timestamp>, limit: &Arc<Limit>, key
 
 pub(super) async fn refusals_take_nothing(servers: &Servers) {
     let store = servers.store().await;
-    let unleased = |limit: Arc<Limit>| {
-        let limit = Arc::into_inner(limit).unwrap();
-        Arc::new(limit.leasing(LeaseSetting::Off))
-    };
+    let unleased =
+        |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.leasing = LeaseSetting::Off));
     let shared = [
         limit("tokens", token_bucket(900, DAY, 900)),
         limit("leased", token_bucket(1000, DAY, 1000)),

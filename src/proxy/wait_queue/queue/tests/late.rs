@@ -34,7 +34,7 @@ impl Gate {
         let by = limit().by.clone();
         Self {
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(1_000_000)), 100),
-            limit: Arc::new(Limit::new("queue".into(), by, rate, rule, Cost::ONE)),
+            limit: Arc::new(Limit::new(Policy::new("queue".into(), by, rate), rule)),
             apart,
             began: Instant::now(),
             passed: 0,
@@ -54,7 +54,7 @@ impl Gate {
     fn comes(&mut self) {
         let check = Check::new(&self.limit, KEY);
         let at = Timestamp::from_micros(1_000_000 + self.passed);
-        let decided = self.store.decide_at(&[check], Some(at));
+        let decided = self.store.at(at).decide(&[check]);
         let Ruling::Admit { delay } = decided.decision.ruling else {
             return;
         };
@@ -64,7 +64,7 @@ impl Gate {
             self.went.push((self.passed, number));
             return;
         }
-        let charge = Charge::of(&decided, 0, &check).unwrap();
+        let charge = decided.reservation(0, &check).unwrap();
         let until = now + Duration::from_micros(delay);
         let (place, spot) = Position::taken(now, until, charge, false);
         self.line.forget_passed(now);

@@ -14,7 +14,8 @@ use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::{Repeat, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Mode, Rule, Scope};
 use tollgate::store::{
-    Charge, Check, Decider, MemoryStore, OnDown, SharedStore, Store, StoreDecision, StoreError,
+    Amendment, Check, Decider, MemoryStore, OnDown, Reservation, SharedStore, Store, StoreDecision,
+    StoreError,
 };
 use tollgate::telemetry::metrics::Metrics;
 
@@ -58,8 +59,7 @@ impl Both {
 }
 
 fn own(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
-    let limit = Arc::into_inner(limit(name, rule)).unwrap();
-    Arc::new(limit.counted_by(Scope::Gateway))
+    Arc::new(limit(name, rule).edited(|policy| policy.scope = Scope::Gateway))
 }
 
 fn once(limit: Arc<Limit>) -> Arc<Limit> {
@@ -235,15 +235,15 @@ async fn tickets_of_both_halves_go_back_where_they_came_from() {
     let shared = limit("shared", token_bucket(10, HOUR, 10));
     for own in tens() {
         let checks = [with_id(&own, 3), ask(&shared, 3)];
-        let (decided, by) = both.store.decide(&checks).await.unwrap();
+        let (decided, _) = both.store.decide(&checks).await.unwrap();
         let decided = decided.unwrap();
         assert_eq!((both.left(&own).await, both.left(&shared).await), (7, 7));
         for (index, check) in checks.iter().enumerate() {
-            let charge = Charge::of(&decided, index, check).unwrap();
-            both.store.renew(&charge, by);
-            let later = decided.decision.at.plus(60_000_000);
-            let ticket = check.limit.abandoned(charge.ticket, later);
-            both.store.refund(Charge { ticket, ..charge }, by);
+            let charge = decided.reservation(index, check).unwrap();
+            both.store.amend(&charge, Amendment::Renewal);
+            let at = decided.decision.at.plus(60_000_000);
+            let late = Reservation { at, ..charge };
+            both.store.amend(&late, Amendment::Cancellation);
         }
         both.store.settle().await;
         assert_eq!(
@@ -307,8 +307,7 @@ async fn a_repeat_that_redis_refuses_was_none() -> Result<(), StoreError> {
 #[tokio::test(flavor = "local")]
 async fn what_only_counts_goes_with_the_request_in_either_half() {
     let both = Both::new(OnDown::Closed).await;
-    let beside =
-        |limit: Arc<Limit>| Arc::new(Arc::into_inner(limit).unwrap().in_mode(Mode::Shadow));
+    let beside = |limit: Arc<Limit>| Arc::new(limit.edited(|policy| policy.mode = Mode::Shadow));
     let (here, there) = (
         beside(own("here", token_bucket(10, HOUR, 10))),
         beside(limit("there", token_bucket(10, HOUR, 10))),
@@ -321,7 +320,7 @@ async fn what_only_counts_goes_with_the_request_in_either_half() {
     let mut left = Vec::new();
     for _ in 0..3 {
         let decided = both.decide(&checks).await;
-        let charged: Vec<bool> = decided.shadows.iter().map(|aside| aside.charged).collect();
+        let charged = [2, 3].map(|index| decided.reservation(index, &checks[index]).is_some());
         left.push((
             admitted(&decided),
             charged,
@@ -334,9 +333,9 @@ async fn what_only_counts_goes_with_the_request_in_either_half() {
     assert_eq!(
         left,
         [
-            (true, vec![true, true], 4, 4, 9),
-            (true, vec![false, false], 4, 4, 8),
-            (false, vec![false, false], 4, 4, 8),
+            (true, [true, true], 4, 4, 9),
+            (true, [false, false], 4, 4, 8),
+            (false, [false, false], 4, 4, 8),
         ]
     );
     // Refused by its own, and by the other half after its own was charged.

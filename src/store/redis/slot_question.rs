@@ -1,0 +1,132 @@
+//! The questions of one request: one for each slot in which counters of its limits live.
+
+use super::reply::{self, ScriptReply};
+use super::slot::{Slot, slot_of};
+use crate::limit::verdict::INLINE_LIMITS;
+use crate::store::answers::{Answers, UnknownCause};
+use crate::store::check::{Check, Checks};
+use crate::store::decider::Decider;
+use crate::store::error::StoreError;
+use crate::store::reservation::Reservation;
+use smallvec::SmallVec;
+use tokio::sync::oneshot::Receiver;
+
+/// The limits of a request whose counters live in one slot.
+pub(super) struct SlotLimits {
+    pub(super) slot: Slot,
+    /// Positions among the limits of the request.
+    positions: SmallVec<[usize; INLINE_LIMITS]>,
+}
+
+/// A request's limits by the slots of their counters.
+pub(super) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotLimits; INLINE_LIMITS]> {
+    let mut slots: SmallVec<[SlotLimits; INLINE_LIMITS]> = SmallVec::new();
+    for (position, check) in checks.iter().enumerate() {
+        let slot = slot_of(check.limit, check.key);
+        match slots.iter_mut().find(|limits| limits.slot == slot) {
+            Some(limits) => limits.positions.push(position),
+            None => slots.push(SlotLimits {
+                slot,
+                positions: SmallVec::from_slice(&[position]),
+            }),
+        }
+    }
+    slots
+}
+
+impl SlotLimits {
+    /// Those of `checks` that are of these limits.
+    pub(super) fn checks<'a>(&self, checks: &[Check<'a>]) -> Checks<'a> {
+        let positions = self.positions.iter();
+        let own = positions.filter_map(|position| checks.get(*position));
+        own.copied().collect()
+    }
+}
+
+/// One question of a request, and what became of it.
+pub(super) struct SlotQuestion {
+    limits: SlotLimits,
+    state: QuestionState,
+}
+
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives in a list that is made once, and nearly always becomes the large one"
+)]
+enum QuestionState {
+    Pending(Receiver<ScriptReply>),
+    Answered(Result<Answers, StoreError>),
+}
+
+impl SlotQuestion {
+    /// A question about `limits`: what receives its reply, or why it could not be asked.
+    pub(super) fn new(
+        limits: SlotLimits,
+        asked: Result<Receiver<ScriptReply>, StoreError>,
+    ) -> Self {
+        let state = match asked {
+            Ok(receiver) => QuestionState::Pending(receiver),
+            Err(error) => QuestionState::Answered(Err(error)),
+        };
+        Self { limits, state }
+    }
+
+    /// The only question of a request.
+    pub(super) fn only(checks: &[Check<'_>], receiver: Receiver<ScriptReply>) -> Self {
+        let limits = SlotLimits {
+            slot: Slot::default(),
+            positions: (0..checks.len()).collect(),
+        };
+        Self::new(limits, Ok(receiver))
+    }
+
+    /// Waits for the answer, if it is not there yet. May be dropped and begun again.
+    pub(super) async fn conclude(&mut self, checks: &[Check<'_>]) {
+        if let QuestionState::Pending(receiver) = &mut self.state {
+            let reply = receiver.await;
+            let answers = reply::answers(reply, &self.limits.checks(checks));
+            self.state = QuestionState::Answered(answers);
+        }
+    }
+
+    /// What the slot charged, for itself.
+    pub(super) fn charged(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
+        match &self.state {
+            QuestionState::Answered(Ok(answers)) => {
+                answers.reservations(&self.limits.checks(checks))
+            }
+            QuestionState::Answered(Err(_)) | QuestionState::Pending(_) => Vec::new(),
+        }
+    }
+}
+
+/// The answers of all questions in the order of the limits, each with its own node's instant.
+///
+/// # Errors
+/// When no slot has answered.
+pub(super) fn combine(
+    checks: &[Check<'_>],
+    questions: &[SlotQuestion],
+) -> Result<Answers, StoreError> {
+    let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
+    all.by = Decider::Redis;
+    let (mut why, mut silent) = (None, 0);
+    for question in questions {
+        match &question.state {
+            QuestionState::Answered(Ok(answers)) => {
+                all.at = all.at.max(answers.at);
+                all.replace(answers);
+            }
+            QuestionState::Answered(Err(error)) => {
+                silent += 1;
+                why.get_or_insert_with(|| error.clone());
+            }
+            QuestionState::Pending(_) => silent += 1,
+        }
+    }
+    if silent == questions.len() {
+        return Err(why.unwrap_or(StoreError::Down));
+    }
+    all.outage = why.map(Box::new);
+    Ok(all)
+}

@@ -1,0 +1,66 @@
+//! How an upstream fails a request, and what that counts as.
+
+use super::ConnectError;
+use crate::telemetry::metrics::Failure;
+use std::error::Error as _;
+use std::io;
+use std::time::Duration;
+
+/// Why an upstream has not answered a request, or not as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No server of the upstream could be reached.
+    #[error("no connection to the upstream")]
+    Connect(#[source] ConnectError),
+    /// The connection ended before an answer, or the answer was not HTTP.
+    #[error("the upstream's answer failed")]
+    Answer(#[source] hyper::Error),
+    /// No answer in time.
+    #[error("no answer from the upstream within {0:?}")]
+    Timeout(Duration),
+    /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
+    #[error("the upstream's answer has a transfer coding that the gateway did not ask for")]
+    UnaskedCoding,
+    /// The upstream switched protocols without having been asked to.
+    #[error("the upstream switched protocols unasked")]
+    UnaskedUpgrade,
+}
+
+impl UpstreamError {
+    /// What it counts as.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Connect(_) => Failure::Connect,
+            Self::Answer(error) => of_connection(error),
+            Self::Timeout(_) => Failure::Timeout,
+            Self::UnaskedCoding | Self::UnaskedUpgrade => Failure::Protocol,
+        }
+    }
+}
+
+/// What the failure of a connection to a server counts as: its end, or something on it that is no HTTP.
+#[must_use]
+pub fn of_connection(error: &hyper::Error) -> Failure {
+    if error.is_parse() || is_misframed(error) {
+        Failure::Protocol
+    } else {
+        Failure::Reset
+    }
+}
+
+/// Is a body not framed as HTTP frames bodies? hyper tells by the kind of an I/O error beneath its own.
+#[must_use]
+pub fn is_misframed(error: &hyper::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
+            );
+        }
+        cause = error.source();
+    }
+    false
+}
