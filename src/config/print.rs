@@ -73,12 +73,11 @@ pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
 }
 
 fn text_of(lines: &[PrintedLine]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        text.push_str(&line.text);
-        text.push_str(if line.added { " # default\n" } else { "\n" });
-    }
-    text
+    let lines = lines.iter().map(|line| {
+        let mark = if line.added { " # default" } else { "" };
+        format!("{}{mark}\n", line.text)
+    });
+    lines.collect()
 }
 
 /// Some defaults hold only beside other values: what the check would object to is taken out again.
@@ -104,11 +103,9 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
         if wrong.is_empty() {
             return lines;
         }
-        let mut number = 0;
-        lines.retain(|_| {
-            number += 1;
-            !wrong.contains(&(number - 1))
-        });
+        let kept = lines.into_iter().enumerate();
+        let kept = kept.filter(|(number, _)| !wrong.contains(number));
+        lines = kept.map(|(_, line)| line).collect();
     }
 }
 

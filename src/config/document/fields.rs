@@ -372,9 +372,7 @@ impl<'a> Fields<'a> {
         value: &Spanned<DeValue<'_>>,
     ) -> Option<T> {
         let (span, value) = (&value.span(), value.get_ref());
-        let Some(known) = self.vocabulary.key(key) else {
-            return None;
-        };
+        let known = self.vocabulary.key(key)?;
         let shape = known.shape();
         match (shape, value) {
             (ValueShape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {

@@ -246,25 +246,25 @@ impl Contradictions<'_> {
         let Some(cost) = self.limit.cost.at() else {
             return;
         };
-        let (first, key, label, max) = match &cost.value {
+        let bounds = match &cost.value {
             CostSource::Fixed(_) => return,
-            CostSource::Request(cost) => {
-                let label = "without the field";
-                (&cost.default, "a default", label, &cost.max)
-            }
-            CostSource::Response(cost) => {
-                let label = "charged before the response";
-                (&cost.estimate, "an estimate", label, &cost.max)
-            }
+            CostSource::Request(cost) => (cost.default.at(), cost.max.at()),
+            CostSource::Response(cost) => (cost.estimate.at(), cost.max.at()),
         };
-        if let (Some(first), Some(max)) = (first.at(), max.at())
+        if let (Some(first), Some(max)) = bounds
             && first.value > max.value
         {
+            let (what, key, label) = match &cost.value {
+                CostSource::Response(_) => {
+                    ("an estimate", "estimate", "charged before the response")
+                }
+                _ => ("a default", "default", "without the field"),
+            };
             let name = &self.limit.name.value;
-            let message = format!("the cost of limit `{name}` has {key} above its maximum");
-            let (_, key) = key.split_once(' ').unwrap_or_default();
             self.found
-                .conflict(message)
+                .conflict(format!(
+                    "the cost of limit `{name}` has {what} above its maximum"
+                ))
                 .at(&first.span, label)
                 .and(&max.span, "at most")
                 .help(format!("raise `max`, or lower `{key}`"));
