@@ -50,8 +50,7 @@ use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::error::StoreError;
-use super::refund::{PendingRefund, RefundOutcome};
-use super::reservation::{Amendment, Reservation};
+use super::reservation::{Amendment, PendingRefund, RefundOutcome, Reservation};
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
@@ -260,7 +259,7 @@ impl RedisStore {
     /// Is the node asked at present that serves a counter?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
         match self.router.lone() {
-            Some(lone) => lone.node.health.is_up(),
+            Some(lone) => lone.is_up(),
             None => self.router.serves(slot_of(limit, key)),
         }
     }

@@ -102,7 +102,7 @@ impl RedisStore {
     pub(super) async fn masters(&self) -> Result<Vec<NodeHandle>, StoreError> {
         let known = self.known().await;
         known.map_err(|error| self.router.why().unwrap_or(error))?;
-        Ok(self.router.masters())
+        Ok(self.router.map().masters().cloned().collect())
     }
 }
 

@@ -6,8 +6,7 @@ use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::decider::Decider;
 use crate::store::lease::Grants;
-use crate::store::refund::RefundOutcome;
-use crate::store::reservation::{Amendment, Reservation};
+use crate::store::reservation::{Amendment, RefundOutcome, Reservation};
 
 impl SharedStore {
     /// Amends a charge where it was made.
