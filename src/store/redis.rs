@@ -185,11 +185,10 @@ impl RedisStore {
         outcome
     }
 
-    /// Cancels charges of a request that does not go on. Places in queues go back in their order.
+    /// Cancels charges of a request that does not go on.
     pub(super) fn cancel(&self, charged: &[Reservation]) {
         for reservation in charged {
-            self.router
-                .take_back(self.clock, reservation, Amendment::Cancellation);
+            self.amend(reservation, Amendment::Cancellation);
         }
     }
 

@@ -185,7 +185,8 @@ impl Router {
         }
     }
 
-    /// Amends a charge, soon. `answer` receives the script's byte.
+    /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue whose request does not go on goes back in
+    /// its order.
     pub(super) fn amend(
         &self,
         clock: Option<Timestamp>,
@@ -193,21 +194,14 @@ impl Router {
         amendment: Amendment,
         answer: Option<UpdateSender>,
     ) {
+        if amendment == Amendment::Cancellation
+            && self.context.abandonments.hand_over(clock, reservation)
+        {
+            return;
+        }
         if let Some(update) = self.context.amend(clock, reservation, amendment) {
             let Reservation { limit, key, .. } = reservation;
             self.update(limit, key, CounterUpdate { answer, ..update });
-        }
-    }
-
-    /// Amends a charge of a request that does not go on. A place in a queue goes back in its order.
-    pub(super) fn take_back(
-        &self,
-        clock: Option<Timestamp>,
-        reservation: &Reservation,
-        amendment: Amendment,
-    ) {
-        if !self.context.abandonments.hand_over(clock, reservation) {
-            self.amend(clock, reservation, amendment, None);
         }
     }
 

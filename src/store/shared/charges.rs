@@ -32,10 +32,6 @@ impl SharedStore {
 
     /// Cancels a charge. A place in a queue is handed over to the wait queue where other requests stand behind it.
     fn cancel(&self, reservation: &Reservation) {
-        let is_shared = reservation.by == Decider::Redis;
-        if is_shared && self.redis.hand_over(reservation) {
-            return;
-        }
         let outcome = self.amend(reservation, Amendment::Cancellation);
         if matches!(outcome, RefundOutcome::Declined) {
             self.redis.hand_over(reservation);
