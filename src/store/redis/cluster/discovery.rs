@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::redis::connection::CONNECT_WITHIN;
+use crate::store::redis::connection::{CONNECT_WITHIN, within};
 use crate::store::redis::outage::Outage;
 use crate::store::redis::pool::Manager;
 use crate::store::redis::router::Router;
@@ -164,13 +164,9 @@ pub(in crate::store::redis) async fn map_of(
     target: RedisTarget,
     address: Address,
 ) -> Result<Vec<SlotRange>, StoreError> {
-    let late = |_| StoreError::Timeout {
-        after: CONNECT_WITHIN,
-    };
     let manager = Manager::new(target.clone(), Some(address.clone()), Arc::default());
     let asked = manager.open_for(async |connection| slot_map::ask(connection, &address).await);
-    let answer = timeout(CONNECT_WITHIN, asked).await;
-    let answer = answer.map_err(late).flatten().inspect_err(|error| {
+    let answer = within(CONNECT_WITHIN, asked).await.inspect_err(|error| {
         tracing::debug!("{address} of {target} does not answer with the map: {error}");
     });
     answer.map(|(_, ranges)| ranges)
