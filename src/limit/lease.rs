@@ -11,14 +11,14 @@
 //! 4. A bucket forgets a charge only while the bucket is empty without it. Permits of a bucket last for as long as the rest
 //!    of the bucket, without the permits that are not yet used, takes to drain. Permits that others take raise the level,
 //!    and make that no shorter.
-//! 5. A charge that comes back lowers the level. A limit that leases gives back only charges of requests that did not go on,
-//!    and permits that were not used ([`Limit::abandoned`]). Other limits with refunds do not lease
-//!    ([`Limit::why_unleased`]).
-//! 6. The bucket without such a charge may have been empty since the charge was made. Permits that were taken while the
+//! 5. Permits of a window that were not used go back while the window still has their charge. Permits of a bucket lapse.
+//! 6. A charge that comes back lowers a bucket's level. A bucket that leases gives back only charges of requests that did not
+//!    go on ([`Limit::abandoned`]). Other limits with refunds do not lease ([`Limit::why_unleased`]).
+//! 7. The bucket without such a charge may have been empty since the charge was made. Permits that were taken while the
 //!    charge was there rely on it until they end, which is at most 100 ms after the charge has come back. So of the charge
 //!    as much stays as drains from the instant of the charge until 100 ms after its return, and only the rest comes back.
-//! 7. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms before
-//!    the charge, no permit was in hand since the charge, step 6 does not apply, and all of the charge comes back.
+//! 8. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms before
+//!    the charge, no permit was in hand since the charge, step 7 does not apply, and all of the charge comes back.
 
 use super::clock_window::Anchor;
 use super::leaky_bucket::LeakyBucket;
@@ -181,24 +181,10 @@ impl LeaseTerms {
         }
     }
 
-    /// Can permits that were not used go back?
+    /// Do permits that were not used go back? Those of a bucket lapse.
     #[must_use]
     pub fn give_back(&self) -> bool {
-        self.comes_back(self.most.saturating_add(1), 0)
-    }
-
-    /// Is something lost of permits that are not used, all of it or what drains meanwhile?
-    #[must_use]
-    pub fn loses(&self) -> bool {
-        self.asks.rule.interval().is_some()
-    }
-
-    /// Would anything come back of so many units, so many microseconds after they were charged? What has drained from a
-    /// bucket by then stays, and so does what other permits may rely on.
-    #[must_use]
-    pub fn comes_back(&self, units: u32, after: u64) -> bool {
-        let of = |one: Interval| one.times(u64::from(units)).whole > after + LONGEST;
-        self.asks.rule.interval().is_none_or(of)
+        self.asks.rule.interval().is_none()
     }
 
     /// Does what is left come back little by little, and not all at once?

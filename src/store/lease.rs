@@ -3,7 +3,7 @@
 //!
 //! 1. A request takes a permit that is there, or waits for the call that is about to be sent, which charges it.
 //! 2. A call asks for the requests that wait and for those that come soon.
-//! 3. Permits that are not used in time go back where that is exact.
+//! 3. Permits of a window that are not used in time go back; those of a bucket lapse.
 //! 4. A key that is not asked for often is never leased. Requests with several limits wait for no call (`grant`).
 
 mod demand;
@@ -221,19 +221,12 @@ impl Leases {
         until
     }
 
-    /// What goes back of a call: the units that were not used, where that many can go back.
+    /// What goes back of a call: the units that were not used.
     pub(super) fn unused(&self, check: &Check<'_>, call: LeaseCall) -> Option<u32> {
         let units = self.with(check, |held| held.take(call.sent))?;
-        let terms = check.limit.leases().filter(|_| units > 0)?;
         let hash = self.invalidation.hash(check.limit.id, check.key);
         // A counter that was reset since knows nothing of that charge.
-        let comes_back = terms.comes_back(units, self.clock.now().since(call.sent))
-            && !self.invalidation.is_reset(hash, call.sent);
-        if !comes_back {
-            return None;
-        }
-        self.with(check, |held| held.has_returned(units));
-        Some(units)
+        (units > 0 && !self.invalidation.is_reset(hash, call.sent)).then_some(units)
     }
 
     /// The last call of every key, with the limit and the key.
@@ -242,7 +235,7 @@ impl Leases {
         self.held.borrow().iter().filter_map(last).collect()
     }
 
-    /// Forgets keys that were not used for a while. Not sooner: what was lost of a bucket counts until it has come back.
+    /// Forgets keys that were not used for a while. Not sooner: what was lost of a bucket counts for so long.
     pub(super) fn sweep(&self) {
         let now = self.clock.now();
         let idle = |held: &KeyLease| !held.asking && held.until.plus(IDLE) < now;

@@ -2,7 +2,7 @@
 
 use super::store_kind::{Place, on_both_stores};
 use crate::support::{
-    File, Gateway, Late, PATIENCE, Redis, Upstream, Wire, eventually, get, request,
+    File, Gateway, Lag, PATIENCE, Redis, Upstream, Wire, eventually, get, request,
 };
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -97,7 +97,7 @@ async fn leaves_its_places(
     name: &str,
     (leaving, apart): (&[usize], Duration),
 ) -> Result<(), TooSlow> {
-    let (first, late) = (Instant::now(), Late::watch());
+    let (first, lag) = (Instant::now(), Lag::watch());
     gateway.get("/first").await.expect(200);
     let mut held: Vec<Option<Wire>> = Vec::new();
     for n in 0..QUEUE {
@@ -149,7 +149,7 @@ async fn leaves_its_places(
             .all(|target| *target == "/new")
     );
     // Who does not move up is late by a whole turn.
-    let most = apart * 9 / 10 + late.of_both();
+    let most = apart * 9 / 10 + lag.of_both();
     let mut last = seen[0].at;
     for (turn, seen) in (1..).zip(&seen[1..]) {
         let soonest = match seen.head.target() {

@@ -3,7 +3,7 @@
 mod standing_still;
 
 use super::store_kind::{Place, on_both_stores};
-use crate::support::{Answer, End, File, Gateway, Late, Seen, Upstream, get, h2, request};
+use crate::support::{Answer, End, File, Gateway, Lag, Seen, Upstream, get, h2, request};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -129,7 +129,7 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
     let gateway = place
         .gateway(smooth(&upstream, "rate = \"50/s\"\nqueue = 100").server("workers = 1"))
         .await;
-    let (first, late) = (Instant::now(), Late::watch());
+    let (first, lag) = (Instant::now(), Lag::watch());
     for answer in in_order(&gateway, COUNT).await {
         answer.expect(200);
     }
@@ -137,20 +137,20 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
     let order: Vec<&str> = seen.iter().map(|seen| &seen.head.target()[1..]).collect();
     let expected: Vec<String> = (0..COUNT).map(|n| n.to_string()).collect();
     assert_eq!(order, expected);
-    assert_even(&seen, Duration::from_millis(20), (first, &late));
+    assert_even(&seen, Duration::from_millis(20), (first, &lag));
 }
 
 /// They left one behind the other, `apart` each, the first of them not before `first`. To the microsecond that is shown by
 /// a clock that the test moves (`src/proxy/wait_queue/queue/tests/late.rs`); here, that the timers are those.
 #[track_caller]
-fn assert_even(seen: &[Seen], apart: Duration, (first, late): (Instant, &Late)) {
+fn assert_even(seen: &[Seen], apart: Duration, (first, lag): (Instant, &Lag)) {
     let at: Vec<Instant> = seen.iter().map(|seen| seen.at).collect();
     // Counted from before the first one: however late each is noted, none is before its turn.
     for (turn, at) in (0..).zip(&at) {
         let early = (first + apart * turn).saturating_duration_since(*at);
         assert!(early <= JITTER, "number {turn} is {early:?} early");
     }
-    assert_at_the_rate(&at, apart, late);
+    assert_at_the_rate(&at, apart, lag);
 }
 
 /// What a gateway's timers may be early after one that was late.
@@ -160,8 +160,8 @@ const NOTED_LATE: Duration = Duration::from_millis(500);
 
 /// In no stretch of time did more go on than one, and those whose time it was.
 #[track_caller]
-fn assert_at_the_rate(at: &[Instant], apart: Duration, late: &Late) {
-    let noted_late = NOTED_LATE + late.of_both();
+fn assert_at_the_rate(at: &[Instant], apart: Duration, lag: &Lag) {
+    let noted_late = NOTED_LATE + lag.of_both();
     for first in 0..at.len() {
         for last in first..at.len() {
             let (count, time) = (last - first + 1, at[last].duration_since(at[first]));
@@ -175,7 +175,7 @@ async fn two_hundred_at_once_leave_evenly_and_all_arrive(place: Place) {
     let upstream = Upstream::echo().await;
     let file = smooth(&upstream, "rate = \"50/s\"\nqueue = 200").server("workers = 2");
     let gateway = place.gateway(file).await;
-    let (mut asking, first, late) = (JoinSet::new(), Instant::now(), Late::watch());
+    let (mut asking, first, lag) = (JoinSet::new(), Instant::now(), Lag::watch());
     for _ in 0..200 {
         let mut client = gateway.connect().await;
         asking.spawn(async move { client.ask(get("/")).await.status });
@@ -183,7 +183,7 @@ async fn two_hundred_at_once_leave_evenly_and_all_arrive(place: Place) {
     assert_eq!(asking.join_all().await, [200; 200]);
     let mut seen = upstream.requests();
     seen.sort_by_key(|seen| seen.at);
-    assert_even(&seen, Duration::from_millis(20), (first, &late));
+    assert_even(&seen, Duration::from_millis(20), (first, &lag));
 }
 
 async fn nothing_is_lost_up_to_the_queue(place: Place) {

@@ -129,21 +129,16 @@ impl KeyLease {
         self.spare.0 -= f64::from(units);
     }
 
-    /// So many are not lost, but have gone back.
-    pub(super) fn has_returned(&mut self, units: u32) {
-        self.spare.0 += f64::from(units);
-    }
-
     /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
-    /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share
-    /// at once. One that fills within seconds, and is not half used up, has it back before a request lacks it.
+    /// bucket it is lost: at most a hundredth of its rate, and one worker's share at once. One that fills within seconds, and
+    /// is not half used up, has it back before a request lacks it.
     pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Timestamp) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());
         let count = u128::from(self.limit.rate.count.get());
         let is_soon_full = capacity * period <= count * u128::from(SOON);
         let has_room = |last: &LeaseCall| u128::from(last.verdict.remaining) * 2 >= capacity;
-        if !terms.loses() || is_soon_full && self.last.as_ref().is_some_and(has_room) {
+        if terms.give_back() || is_soon_full && self.last.as_ref().is_some_and(has_room) {
             return u32::MAX;
         }
         let (spare, then) = self.spare;
@@ -192,7 +187,6 @@ impl KeyLease {
         if self.last.is_some_and(|last| last.sent == sent) {
             // A request that has not come for its permit by now has left.
             units = std::mem::take(&mut self.permits) + std::mem::take(&mut self.due);
-            self.lose(units);
         }
         self.left.retain(|(left, more)| {
             let is_it = *left == sent;
@@ -346,7 +340,7 @@ impl KeyLease {
             self.lose(rest);
         }
         // For how long a window stays full its own refusal says, which comes next.
-        let is_told = terms.loses() || last.charged == 0;
+        let is_told = !terms.give_back() || last.charged == 0;
         if last.charged < asked && terms.trickles() && is_told {
             self.paused = last.sent.plus(terms.pause);
         }
@@ -381,7 +375,6 @@ impl LeaseCall {
 
     /// The ticket of so many of its units that go back.
     pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
-        let ticket = limit.rule.ticket(self.at, self.measured, Cost::new(units));
-        limit.abandoned(ticket, self.at)
+        limit.rule.ticket(self.at, self.measured, Cost::new(units))
     }
 }

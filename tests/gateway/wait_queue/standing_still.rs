@@ -2,7 +2,7 @@
 
 use super::super::store_kind::{Place, on_both_stores};
 use super::{assert_at_the_rate, delays, held, smooth};
-use crate::support::{Late, Upstream, get, request};
+use crate::support::{Lag, Upstream, get, request};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -23,7 +23,7 @@ async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
     for _ in 0..COUNT {
         clients.push(gateway.connect().await);
     }
-    let (mut asking, late) = (JoinSet::new(), Late::watch());
+    let (mut asking, lag) = (JoinSet::new(), Lag::watch());
     for mut client in clients {
         asking.spawn(async move { client.ask(get("/")).await });
     }
@@ -50,7 +50,7 @@ async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
     seen.sort();
     assert_eq!(seen.len(), COUNT as usize + 1);
     // About forty went at once.
-    assert_at_the_rate(&seen, APART, &late);
+    assert_at_the_rate(&seen, APART, &lag);
 }
 
 async fn a_gateway_that_stood_still_too_long_refuses_the_held(place: Place) {

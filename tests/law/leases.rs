@@ -1,17 +1,15 @@
-//! Permits in hand: several gateways on one hot key, never more than the limit, nearly all of it, with few calls.
+//! Leases in real time, before a Redis: several gateways on one hot key admit never more than the limit, and nearly all of it.
+//! The trials of every algorithm and demand run on a simulated clock (`src/store/lease/tests.rs`).
 
 use super::numbers::{
     SECOND, clock_window, fixed_window, leaky_bucket, limit, sliding_window, token_bucket,
 };
-use super::sparing::gateway;
+use super::remembered_refusals::gateway;
 use super::under_test::{admitted, connect};
 use crate::support::{Redis, long};
-use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tollgate::clock;
 use tollgate::limit::rate::Rate;
 use tollgate::limit::{LeaseSetting, Limit, Rule};
 use tollgate::store::{Check, Decider, SharedStore, Store};
@@ -25,14 +23,9 @@ struct Load {
     tasks: u64,
     /// Between a task's requests, at most.
     pause: Duration,
-    /// Instead: how far apart they come, at random instants.
-    every: Duration,
     time: Duration,
     /// Each task ends when it was spared a call so often.
     spared: u64,
-    /// Or after so many requests, or when so many in a row have taken no call of their gateway's.
-    requests: u64,
-    run: u64,
 }
 
 /// What came of it.
@@ -44,28 +37,6 @@ struct Outcome {
     /// Those of them for which a permit was in hand, or a refusal remembered.
     spared: u64,
     calls: u64,
-    /// Most requests in a row without a call: the least of all gateways.
-    run: u64,
-}
-
-/// How many requests in a row one gateway has decided without having called meanwhile.
-#[derive(Debug, Default)]
-pub(super) struct Runs {
-    calls: Cell<u64>,
-    run: Cell<u64>,
-    pub(super) longest: Cell<u64>,
-}
-
-impl Runs {
-    pub(super) fn decided(&self, store: &Store) {
-        let Store::Shared(SharedStore { redis: shared, .. }) = store else {
-            panic!("it was made so");
-        };
-        let calls = shared.stats().calls.get();
-        let goes_on = self.calls.replace(calls) == calls;
-        self.run.set(if goes_on { self.run.get() + 1 } else { 1 });
-        self.longest.set(self.longest.get().max(self.run.get()));
-    }
 }
 
 /// Runs so many gateways, each on a thread of its own, as gateways are.
@@ -93,14 +64,10 @@ pub(super) fn on_threads<O: Send>(many: u64, one: impl AsyncFn(u64) -> O + Sync)
 fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
     let begun = Instant::now();
     let one = async |seed: u64| {
-        let (store, runs) = (gateway(connect(server).await), Rc::<Runs>::default());
+        let store = gateway(connect(server).await);
         let ask = |task| {
-            ask(
-                store.clone(),
-                Arc::clone(limit),
-                (begun, load, Rc::clone(&runs)),
-                seed * 100 + task,
-            )
+            let limit = Arc::clone(limit);
+            ask(store.clone(), limit, begun, load, seed * 100 + task)
         };
         let asking: Vec<_> = (0..load.tasks)
             .map(|task| tokio::task::spawn_local(ask(task)))
@@ -113,49 +80,31 @@ fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
             panic!("it was made so");
         };
         outcome.calls = shared.stats().calls.get();
-        outcome.run = runs.longest.get();
         store.settle().await;
         outcome
     };
-    let mut all = Outcome {
-        run: u64::MAX,
-        ..Outcome::default()
-    };
+    let mut all = Outcome::default();
     for outcome in on_threads(load.gateways, one) {
-        all.run = all.run.min(outcome.run);
         all.add(outcome);
     }
     all.admitted.sort();
     all
 }
 
-async fn ask(
-    store: Store,
-    limit: Arc<Limit>,
-    (begun, load, runs): (Instant, Load, Rc<Runs>),
-    seed: u64,
-) -> Outcome {
+async fn ask(store: Store, limit: Arc<Limit>, begun: Instant, load: Load, seed: u64) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut outcome = Outcome::default();
     // All connect first.
-    let mut next = begun + Duration::from_millis(100);
-    tokio::time::sleep_until(next.into()).await;
-    while outcome.spared < load.spared
-        && outcome.requests < load.requests
-        && runs.longest.get() < load.run
-        && begun.elapsed() < load.time + Duration::from_millis(100)
-    {
+    let start = begun + Duration::from_millis(100);
+    tokio::time::sleep_until(start.into()).await;
+    while outcome.spared < load.spared && start.elapsed() < load.time {
         let (decided, by) = store.decide(&[Check::new(&limit, KEY)]).await.unwrap();
         outcome.requests += 1;
-        runs.decided(&store);
         outcome.spared += u64::from(matches!(by, Decider::Lease | Decider::Remembered));
         if admitted(&decided.unwrap()) {
             outcome.admitted.push(begun.elapsed());
         }
-        if !load.every.is_zero() {
-            next += load.every.mul_f64(-random.f64().max(f64::EPSILON).ln());
-            tokio::time::sleep_until(next.into()).await;
-        } else if !load.pause.is_zero() {
+        if !load.pause.is_zero() {
             tokio::time::sleep(load.pause.mul_f64(random.f64())).await;
         } else if outcome.requests.is_multiple_of(16) {
             tokio::task::yield_now().await;
@@ -209,11 +158,8 @@ fn trial(server: &Redis, seed: u64) {
         gateways: random.u64(2..=3),
         tasks: random.u64(4..=24),
         pause: Duration::from_micros(random.choice([0, 500, 2000]).unwrap()),
-        every: Duration::ZERO,
         time,
         spared: u64::MAX,
-        requests: u64::MAX,
-        run: u64::MAX,
     };
     let limit = leased(rule.clone(), LeaseSetting::Auto, &format!("trial-{seed}"));
     let outcome = press(server, &limit, load);
@@ -258,7 +204,7 @@ fn trial(server: &Redis, seed: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateways_with_permits_in_hand_never_exceed_the_limit_and_use_it() {
     let server = Redis::start().await;
-    let trials = if long() { 50 } else { 8 };
+    let trials = if long() { 50 } else { 3 };
     for seed in 0..trials {
         trial(&server, seed);
     }
@@ -281,11 +227,8 @@ async fn who_finds_a_permit_of_a_hot_key_asks_nobody() {
         gateways: 2,
         tasks: 16,
         pause: Duration::ZERO,
-        every: Duration::ZERO,
         time: Duration::from_secs(60),
         spared: 150,
-        requests: u64::MAX,
-        run: u64::MAX,
     };
     for (name, rule) in hot() {
         let limit = leased(rule, LeaseSetting::Auto, name);
@@ -295,95 +238,5 @@ async fn who_finds_a_permit_of_a_hot_key_asks_nobody() {
         assert!(spared >= 2 * 16 * 150, "{told}");
         // A call is somebody's who found none.
         assert!(calls <= requests - spared, "{told}");
-    }
-}
-
-/// A tenth of the calls: so many times as many requests as can be under way at once are decided by one. What always asks
-/// calls for no more than those. How many come while permits last is the machine's speed: once it must be so.
-pub(super) const TIMES: u64 = 10;
-/// Of each task at most until that.
-pub(super) const TRIES: u64 = 50_000;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hot_key_takes_a_tenth_of_the_calls() {
-    let server = Redis::start().await;
-    let load = Load {
-        gateways: 2,
-        tasks: 16,
-        pause: Duration::ZERO,
-        every: Duration::ZERO,
-        time: Duration::from_secs(3600),
-        spared: u64::MAX,
-        requests: TRIES,
-        run: 16 * TIMES,
-    };
-    // Of what is full refusals are remembered, with permits or without.
-    for (name, rule) in hot().into_iter().filter(|(name, _)| *name != "full") {
-        let limit = leased(rule, LeaseSetting::Auto, name);
-        let outcome = press(&server, &limit, load);
-        let (requests, run) = (outcome.requests, outcome.run);
-        println!("{name}: {run} in a row of {requests} requests");
-        assert!(run >= load.run, "{name}: {run} in a row of {requests}");
-    }
-}
-
-/// What is admitted of a demand that is so many times the rate, without leases and with them. Where a busy machine did not
-/// ask as often the second time, the first counts for as much less.
-fn used(server: &Redis, (name, rule): (&str, &(Rate, Rule)), demand: f64) -> (f64, f64) {
-    let (gateways, tasks) = (3, 8);
-    let per_second = f64::from(rule.0.count.get()) * 1e6 / rule.0.period.get() as f64;
-    let load = Load {
-        gateways,
-        tasks,
-        pause: Duration::ZERO,
-        every: Duration::from_secs_f64((gateways * tasks) as f64 / (per_second * demand)),
-        time: Duration::from_millis(if long() { 4000 } else { 1500 }),
-        spared: u64::MAX,
-        requests: u64::MAX,
-        run: u64::MAX,
-    };
-    let [without, with] = [LeaseSetting::Off, LeaseSetting::Auto].map(|leasing| {
-        let limit = leased(rule.clone(), leasing, &format!("{name}-{demand}-{leasing}"));
-        // Parts of sliding windows begin with the second: both see as many.
-        let past = clock::wall().micros() % SECOND;
-        thread::sleep(Duration::from_micros(SECOND + SECOND / 2 - past));
-        press(server, &limit, load)
-    });
-    let (off, auto) = (without.admitted.len(), with.admitted.len());
-    println!(
-        "{name} at {demand}: {off} of {} with {} calls without leases, {auto} of {} with {} calls with them: {:.3}",
-        without.requests,
-        without.calls,
-        with.requests,
-        with.calls,
-        auto as f64 / off as f64
-    );
-    let asked = (with.requests as f64 / without.requests as f64).min(1.0);
-    (off as f64 * asked, auto as f64)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_used_of_a_limit_is_what_always_asking_uses() {
-    let server = Redis::start().await;
-    let rules = [
-        ("bucket", token_bucket(3000, SECOND, 3000)),
-        ("small", token_bucket(3000, SECOND, 1000)),
-        ("meter", leaky_bucket((3000, SECOND), 3000, 0, 0)),
-        ("fixed", fixed_window(3000, SECOND)),
-        ("clock", clock_window(3000, SECOND, 0)),
-        ("sliding", sliding_window(3000, SECOND, 1, false)),
-        ("parts", sliding_window(3000, SECOND, 5, false)),
-        ("strict", sliding_window(3000, SECOND, 5, true)),
-    ];
-    // The long form is a table of all; where it is least is near the limit, and where parts trickle.
-    let (rules, demands): (&[_], &[f64]) = match long() {
-        true => (&rules, &[0.5, 0.9, 1.0, 1.2, 3.0, 10.0]),
-        false => (&rules[5..7], &[1.0]),
-    };
-    for (name, rule) in rules {
-        for demand in demands {
-            let (off, auto) = used(&server, (name, rule), *demand);
-            assert!(auto >= off * 0.95, "{name} at {demand}: {auto} of {off}");
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! Permits in hand: who is refused is told a wait that is long enough.
 
-use super::leasing::{leased, on_threads};
+use super::leases::{leased, on_threads};
 use super::numbers::{
     SECOND, clock_window, fixed_window, leaky_bucket, sliding_window, token_bucket,
 };
-use super::sparing::gateway;
+use super::remembered_refusals::gateway;
 use super::under_test::{admitted, connect, wait};
 use crate::support::{Redis, long};
 use std::num::NonZeroU32;

@@ -1,9 +1,9 @@
-//! Permits in hand of some of a request's limits: each limit holds, those in hand are not asked about, and who is refused by
-//! another, or leaves, takes none.
+//! Leases of some of a request's limits: each limit holds, those with a permit are not asked about, and a request that is
+//! refused by another limit, or that leaves, takes no permit.
 
-use super::leasing::{Runs, TIMES, TRIES, on_threads};
+use super::leases::on_threads;
 use super::numbers::{SECOND, clock_window, fixed_window, limit, token_bucket};
-use super::sparing::gateway;
+use super::remembered_refusals::gateway;
 use super::under_test::{admitted, connect};
 use crate::support::{Redis, long};
 use std::cell::Cell;
@@ -37,35 +37,17 @@ struct Pressed {
     /// Those of them for which permits were in hand.
     in_hand: u64,
     calls: u64,
-    /// Most requests in a row without a call: the least of all gateways.
-    run: u64,
 }
 
 const GATEWAYS: u64 = 2;
 /// Under way at each of them.
 const TASKS: u64 = 12;
 
-/// How long gateways are pressed: until so many requests have found permits in hand at each, or each of its tasks has made
-/// so many, and no longer than that.
+/// How long gateways are pressed: until so many requests have found permits in hand at each, and no longer than that.
 #[derive(Debug, Clone, Copy)]
 struct Until {
     in_hand: u64,
-    requests: usize,
-    /// Or so many in a row have taken no call.
-    run: u64,
     time: Duration,
-}
-
-impl Until {
-    fn over(time: Duration) -> Self {
-        let (in_hand, requests) = (u64::MAX, usize::MAX);
-        Self {
-            in_hand,
-            requests,
-            run: u64::MAX,
-            time,
-        }
-    }
 }
 
 /// Clients come to several gateways, each with a limit of its own beside the one for everyone.
@@ -73,12 +55,12 @@ fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> P
     let begun = Instant::now();
     let one = async |seed: u64| {
         let store = gateway(connect(server).await);
-        let (in_hand, runs) = (Rc::new(Cell::new(0)), Rc::<Runs>::default());
+        let in_hand = Rc::new(Cell::new(0));
         let asking: Vec<_> = (0..TASKS)
             .map(|task| {
                 let (store, limits) = (store.clone(), limits.to_vec());
                 let random = fastrand::Rng::with_seed(seed * 100 + task);
-                let until = (Rc::clone(&in_hand), Rc::clone(&runs), begun, until);
+                let until = (Rc::clone(&in_hand), begun, until);
                 tokio::task::spawn_local(ask(store, limits, (clients, random), until))
             })
             .collect();
@@ -94,16 +76,11 @@ fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> P
         }
         outcome.in_hand = in_hand.get();
         outcome.calls = shared(&store).stats().calls.get();
-        outcome.run = runs.longest.get();
         store.settle().await;
         outcome
     };
-    let mut all = Pressed {
-        run: u64::MAX,
-        ..Pressed::default()
-    };
+    let mut all = Pressed::default();
     for outcome in on_threads(GATEWAYS, one) {
-        all.run = all.run.min(outcome.run);
         all.add(outcome);
     }
     all
@@ -113,14 +90,10 @@ async fn ask(
     store: Store,
     limits: Vec<Arc<Limit>>,
     (clients, mut random): (u64, fastrand::Rng),
-    (in_hand, runs, begun, until): (Rc<Cell<u64>>, Rc<Runs>, Instant, Until),
+    (in_hand, begun, until): (Rc<Cell<u64>>, Instant, Until),
 ) -> Vec<(u64, bool)> {
     let mut seen = Vec::new();
-    while in_hand.get() < until.in_hand
-        && seen.len() < until.requests
-        && runs.longest.get() < until.run
-        && begun.elapsed() < until.time
-    {
+    while in_hand.get() < until.in_hand && begun.elapsed() < until.time {
         let client = random.u64(..clients);
         let key = client.to_string();
         let checks: Vec<_> = limits
@@ -132,7 +105,6 @@ async fn ask(
             .collect();
         let (decided, by) = store.decide(&checks).await.unwrap();
         in_hand.set(in_hand.get() + u64::from(by == Decider::Lease));
-        runs.decided(&store);
         let passes = admitted(&decided.unwrap());
         seen.push((client, passes));
         if seen.len().is_multiple_of(16) {
@@ -165,7 +137,7 @@ impl Pressed {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
     let server = Redis::start().await;
-    for seed in 0..if long() { 30 } else { 5 } {
+    for seed in 0..if long() { 30 } else { 2 } {
         let mut random = fastrand::Rng::with_seed(seed);
         let (count, each) = (random.u32(1000..3000), random.u32(3..200));
         let clients = random.u64(5..200);
@@ -175,8 +147,11 @@ async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
             true => [all, own],
             false => [own, all],
         };
-        let time = Duration::from_millis(500);
-        let outcome = press(&server, &limits, clients, Until::over(time));
+        let until = Until {
+            in_hand: u64::MAX,
+            time: Duration::from_millis(500),
+        };
+        let outcome = press(&server, &limits, clients, until);
         let many = outcome.admitted;
         println!(
             "{seed}: {many} of {count}, {clients} clients of {each} each, {} requests, {} calls",
@@ -209,7 +184,7 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
     let server = Redis::start().await;
     let until = Until {
         in_hand: 200,
-        ..Until::over(Duration::from_secs(60))
+        time: Duration::from_secs(60),
     };
     let outcome = press(&server, &hot(), 1, until);
     assert!(outcome.in_hand >= 2 * 200, "{outcome:?}");
@@ -217,21 +192,6 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
     // A call is somebody's who found none.
     let others = outcome.requests - outcome.in_hand;
     assert!(outcome.calls <= others, "{outcome:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
-    let server = Redis::start().await;
-    let until = Until {
-        run: TASKS * TIMES,
-        requests: usize::try_from(TRIES).unwrap(),
-        ..Until::over(Duration::from_secs(3600))
-    };
-    let outcome = press(&server, &hot(), 1, until);
-    let (requests, run) = (outcome.requests, outcome.run);
-    println!("{run} in a row of {requests} requests");
-    assert_eq!(outcome.admitted, requests);
-    assert!(run >= until.run, "{run} in a row of {requests}");
 }
 
 /// One gateway, which has permits of the limit for everyone in hand.
@@ -389,47 +349,4 @@ async fn permits_of_before_a_reset_do_not_go_back() {
     store.settle().await;
     let left = store.peek(&all, ALL).await.unwrap();
     assert_eq!(left.decision.verdicts[0].remaining, 99_500);
-}
-
-/// What is taken for later of a bucket and not used is lost, at every burst anew.
-#[tokio::test(flavor = "local")]
-async fn bursts_use_a_bucket_up_that_fills_slowly() {
-    let server = Redis::start().await;
-    let all = leased("all", token_bucket(1000, HOUR, 1000));
-    let own = unleased("own", fixed_window(100_000, HOUR));
-    for several in [false, true] {
-        let stores = [
-            gateway(connect(&server).await),
-            gateway(connect(&server).await),
-        ];
-        stores[0].reset(&all, ALL).await.unwrap();
-        let mut used = 0_u32;
-        let mut refused = false;
-        while !refused {
-            let burst = (0..32).map(|number| {
-                let (store, all, own) = (
-                    stores[number % 2].clone(),
-                    Arc::clone(&all),
-                    Arc::clone(&own),
-                );
-                tokio::task::spawn_local(async move {
-                    let checks = [Check::new(&all, ALL), Check::new(&own, b"a")];
-                    let some = if several { &checks[..] } else { &checks[..1] };
-                    let (decided, _) = store.decide(some).await.unwrap();
-                    admitted(&decided.unwrap())
-                })
-            });
-            for one in burst.collect::<Vec<_>>() {
-                match one.await.unwrap() {
-                    true => used += 1,
-                    false => refused = true,
-                }
-            }
-            // Longer than permits last.
-            tokio::time::sleep(Duration::from_millis(110)).await;
-        }
-        println!("several: {several}: {used} of 1000");
-        assert!(used >= 950, "{used}");
-        assert!(used <= 1005, "{used}");
-    }
 }

@@ -7,12 +7,12 @@ use tokio::task::AbortHandle;
 
 /// The longest that this machine has been late with what was due: bounds of time are as much wider.
 #[derive(Debug)]
-pub(crate) struct Late {
+pub(crate) struct Lag {
     micros: Arc<AtomicU64>,
     watching: AbortHandle,
 }
 
-impl Late {
+impl Lag {
     /// From now on.
     pub(crate) fn watch() -> Self {
         const BEAT: Duration = Duration::from_millis(5);
@@ -38,7 +38,7 @@ impl Late {
     }
 }
 
-impl Drop for Late {
+impl Drop for Lag {
     fn drop(&mut self) {
         self.watching.abort();
     }

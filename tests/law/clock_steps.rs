@@ -1,10 +1,10 @@
 //! Redis' clock steps while gateways have permits in hand.
 
-use super::leasing::{leased, on_threads};
+use super::leases::{leased, on_threads};
 use super::numbers::{
     SECOND, clock_window, fixed_window, leaky_bucket, sliding_window, token_bucket,
 };
-use super::sparing::gateway;
+use super::remembered_refusals::gateway;
 use super::under_test::{admitted, connect};
 use crate::support::Redis;
 use std::sync::Arc;
