@@ -204,8 +204,8 @@ mod tests {
     fn libraries_are_heard_of_less_than_the_gateway() {
         use tracing::Level as Event;
         for (level, target, most) in [
-            (Level::Error, "tollgate::proxy", Event::ERROR),
-            (Level::Info, "tollgate::proxy", Event::INFO),
+            (Level::Error, "tollgate::telemetry::log", Event::ERROR),
+            (Level::Info, "tollgate::telemetry::log", Event::INFO),
             (Level::Info, "rustls", Event::WARN),
             (Level::Info, "hyper::proto::h1", Event::ERROR),
             (Level::Warn, "h2::codec", Event::ERROR),
@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn a_filter_is_a_level_and_levels_of_modules() {
         let filter: Targets = "info,hyper=debug".parse().unwrap();
-        assert!(filter.would_enable("tollgate::app", &tracing::Level::INFO));
-        assert!(!filter.would_enable("tollgate::app", &tracing::Level::DEBUG));
+        assert!(filter.would_enable("tollgate::telemetry", &tracing::Level::INFO));
+        assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::DEBUG));
         assert!(filter.would_enable("hyper::proto", &tracing::Level::DEBUG));
         assert!("info,hyper=loud".parse::<Targets>().is_err());
     }
