@@ -8,8 +8,6 @@ pub mod credential;
 mod digest;
 mod exemption;
 pub mod forwarded;
-#[doc(hidden)]
-pub mod fuzz;
 mod group;
 mod meter;
 mod part;

@@ -1,14 +1,13 @@
-//! What a fuzzer calls: any bytes as the head of a request that keys are made of. `fuzz/` has the target, `tests/fuzzing` the
-//! same with mutations of its own.
+//! Any bytes as the head of a request that keys are made of. The target in `fuzz/` includes this file.
 
-use super::client_ip::Trust;
-use super::cookie::Cookies;
-use super::{
-    Caller, Content, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey, NoIdentity,
-};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
+use tollgate::key::client_ip::Trust;
+use tollgate::key::cookie::Cookies;
+use tollgate::key::{
+    Caller, Content, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey, NoIdentity,
+};
 
 /// Where a made-up request goes: the first line of the bytes.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl Location for Somewhere<'_> {
 ///
 /// # Panics
 /// When a key has a byte that none may have, or something was written that is no key.
-pub fn request(bytes: &[u8]) -> usize {
+pub(crate) fn request(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
     let first = lines.next().unwrap_or_default();
