@@ -89,16 +89,6 @@ impl Watcher {
         }
     }
 
-    /// This watcher on a file system without events: every file is read this often.
-    #[must_use]
-    pub fn polling(self, every: Duration) -> Self {
-        Self {
-            has_events: false,
-            interval: every,
-            ..self
-        }
-    }
-
     /// Until the program ends.
     pub async fn run(mut self, mut apply: impl ReloadTarget) {
         let changed = Arc::new(Notify::new());

@@ -32,12 +32,8 @@ pub fn drain() -> (DrainSwitch, Drain) {
 impl DrainSwitch {
     /// Begins draining; what is not finished after `grace` is cut.
     pub fn pull(&self, grace: Duration) {
-        self.0.send_if_modified(|state| {
-            let first = state.deadline.is_none();
-            if first {
-                state.deadline = Some(clock::now() + grace);
-            }
-            first
+        self.0.send_modify(|state| {
+            state.deadline.get_or_insert(clock::now() + grace);
         });
     }
 
@@ -63,12 +59,9 @@ impl Drain {
     /// Resolves when draining begins. Safe to drop and call again.
     pub async fn begun(&self) {
         let mut drain = self.0.clone();
+        let begun = drain.wait_for(|state| state.deadline.is_some());
         // A switch that is gone without having been pulled never drains.
-        if drain
-            .wait_for(|state| state.deadline.is_some())
-            .await
-            .is_err()
-        {
+        if begun.await.is_err() {
             std::future::pending::<()>().await;
         }
     }

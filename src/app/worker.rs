@@ -153,7 +153,12 @@ fn start_store_tasks(store: &Store, shared: &GatewayState, store_ready: mpsc::Se
     {
         cache.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
-        tokio::task::spawn_local(report_store_ready(redis.clone(), store_ready));
+        let redis = redis.clone();
+        tokio::task::spawn_local(async move {
+            redis.met().await;
+            // Closed by the last worker whose store has answered.
+            drop(store_ready);
+        });
     }
 }
 
@@ -169,12 +174,6 @@ fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
             cache: WorkerCache::new(shared.news.clone(), settings.timeout, shared.clock.clone()),
         }),
     }
-}
-
-/// Closes `store_ready` when Redis has answered for the first time.
-async fn report_store_ready(redis: RedisStore, store_ready: mpsc::Sender<()>) {
-    redis.met().await;
-    drop(store_ready);
 }
 
 async fn tidy(worker: Rc<Worker>) {

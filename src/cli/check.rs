@@ -49,19 +49,20 @@ pub enum CheckTask {
 
 /// The output of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CheckOutput {
+struct CheckOutput {
     /// The text for standard output.
-    pub out: String,
+    out: String,
     /// The text for standard error.
-    pub err: String,
+    err: String,
     /// The exit code: 0 good, 1 bad.
-    pub code: u8,
+    code: u8,
 }
 
 /// Checks `file` and writes the result; returns the exit code.
 pub fn check(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
     let colour = Colour::of_stderr();
-    let checked = output(file, task, format, deny_warnings, colour);
+    let style = Style { format, colour };
+    let checked = output(file, task, style, deny_warnings, connectivity::probe);
     // Standard error may be closed.
     let _ = std::io::stderr().write_all(checked.err.as_bytes());
     super::show(&match format {
@@ -69,21 +70,6 @@ pub fn check(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool)
         Format::Human | Format::Github => printable(&checked.out),
     });
     checked.code
-}
-
-/// Checks `file` and returns the result.
-///
-/// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
-#[must_use]
-pub fn output(
-    file: &Path,
-    task: &CheckTask,
-    format: Format,
-    deny_warnings: bool,
-    colour: Colour,
-) -> CheckOutput {
-    let style = Style { format, colour };
-    output_of(file, task, style, deny_warnings, connectivity::probe)
 }
 
 /// How the output is written.
@@ -96,8 +82,10 @@ struct Style {
 /// What came of the probes of `--connect`, or why there could be none.
 type Probes = Result<Vec<Probe>, String>;
 
-/// Checks `file`, with `probe` for the stores and servers that it names.
-fn output_of(
+/// Checks `file`, with `probe` for the stores and servers that it names, and returns the result.
+///
+/// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
+fn output(
     file: &Path,
     task: &CheckTask,
     style: Style,

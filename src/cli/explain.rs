@@ -15,7 +15,7 @@ use crate::config::pages::Page;
 use crate::config::{self, Code};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use request::ExplainedRequest;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -77,16 +77,11 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         return explain_code(args);
     };
     if Code::named(&args.what).is_some() {
-        return Err(Failure::new(
-            USAGE,
-            format!(
-                "error: `{}` is the code of a diagnostic, and a code stands alone",
-                args.what
-            ),
-        ));
+        let what = &args.what;
+        let text = format!("`{what}` is the code of a diagnostic, and a code stands alone");
+        return Err(Failure::new(USAGE, text));
     }
-    let wrong = |wrong| Failure::new(USAGE, format!("error: {wrong}"));
-    let request = described(args, target).map_err(wrong)?;
+    let request = described(args, target).map_err(|wrong| Failure::new(USAGE, wrong))?;
     let file = args.config.clone().map_or_else(find_file, Ok)?;
     // The file is read without its store, whose secrets may not be here.
     let compiled = config::load_for_replay(&file, &[]);
@@ -96,10 +91,10 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         let admin = compiled.boot.admin.map(|admin| admin.listen);
         let address = address.or(admin).ok_or_else(|| Failure::new(
             USAGE,
-            "error: the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
+            "the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
         ))?;
         counters::read(&mut explanation, address).map_err(|error| {
-            let text = format!("error: the gateway at {address} cannot be asked: {error}");
+            let text = format!("the gateway at {address} cannot be asked: {error}");
             Failure::new(UNREACHABLE, text)
         })?;
     }
@@ -132,12 +127,10 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
         let value = HeaderValue::from_str(host).map_err(|_| format!("`{host}` is not a host"))?;
         fields.insert(header::HOST, value);
     }
-    Ok(ExplainedRequest {
-        method,
-        uri,
-        fields,
-        peer: args.from.unwrap_or(Ipv4Addr::LOCALHOST.into()),
-    })
+    let (mut parts, ()) = Request::new(()).into_parts();
+    (parts.method, parts.uri, parts.headers) = (method, uri, fields);
+    let peer = args.from.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    Ok(ExplainedRequest { parts, peer })
 }
 
 fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {
@@ -158,7 +151,7 @@ fn explain_code(args: &ExplainArgs) -> Result<(), Failure> {
             Some(near) => format!("did you mean `tollgate explain {near}`?"),
             None => "all codes are in docs/diagnostics.md".to_owned(),
         };
-        let text = format!("error: `{word}` is not the code of a diagnostic\nhelp: {help}");
+        let text = format!("`{word}` is not the code of a diagnostic\nhelp: {help}");
         Failure::new(USAGE, text)
     })?;
     show(&page(code, args.json));

@@ -12,6 +12,7 @@ use crate::telemetry::printable;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,16 +145,17 @@ struct Failure {
 }
 
 impl Failure {
-    fn new(code: u8, text: impl AsRef<str>) -> Self {
+    fn new(code: u8, error: impl Display) -> Self {
         Self {
             code,
-            text: printable(text.as_ref()).into_owned(),
+            text: printable(&format!("error: {error}")).into_owned(),
         }
     }
 
     /// A failure that has been reported already.
     fn reported(code: u8) -> Self {
-        Self::new(code, "")
+        let text = String::new();
+        Self { code, text }
     }
 
     fn report(code: u8, report: &Report) -> Self {
@@ -268,7 +270,7 @@ fn find_file() -> Result<PathBuf, Failure> {
     let found = usual.find(|path| path.exists()).map(Path::to_path_buf);
     found.ok_or_else(|| Failure::new(
         BAD,
-        "error: there is no gateway.toml here and none in /etc/tollgate\n\
+        "there is no gateway.toml here and none in /etc/tollgate\n\
          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
     ))
 }

@@ -10,7 +10,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     if let Err(error) = telemetry::log::start(compiled.boot.log.level) {
         warn(&format!("warning: {error}"));
     }
-    app::run(compiled, file).map_err(|error| Failure::new(BAD, format!("error: {error}")))
+    app::run(compiled, file).map_err(|error| Failure::new(BAD, error))
 }
 
 /// The configuration to run, and the file to watch.

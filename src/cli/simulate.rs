@@ -71,19 +71,19 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     for out in [&args.decisions, &args.svg].into_iter().flatten() {
         if is_same_file(out, &args.trace) {
             let out = out.display();
-            let text = format!("error: {out} is the trace: it would be overwritten");
+            let text = format!("{out} is the trace: it would be overwritten");
             return Err(Failure::new(USAGE, text));
         }
     }
     let lines = TraceLines::open(&args.trace).map_err(|error| {
         let trace = args.trace.display();
-        Failure::new(BAD, format!("error: cannot open {trace}: {error}"))
+        Failure::new(BAD, format!("cannot open {trace}: {error}"))
     })?;
     let decisions = args.decisions.as_deref().map(create).transpose()?;
     let snapshot = changed.map(|changed| changed.snapshot);
     let replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
         let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
-        Failure::new(UNREACHABLE, format!("error: --store {target}: {error}"))
+        Failure::new(UNREACHABLE, format!("--store {target}: {error}"))
     })?;
     let mut replay = replay.reading(mapping);
     let began = clock::now();
@@ -97,7 +97,10 @@ fn run(
     mut lines: TraceLines,
     decisions: Option<BufWriter<File>>,
 ) -> Result<(), Failure> {
-    let mut decisions = decisions.map(EscapedLines::on);
+    let mut decisions = decisions.map(|out| EscapedLines {
+        out,
+        begun: Vec::new(),
+    });
     let mut bar = ProgressBar::new(clock::now());
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
     let ran = replay.run(&mut lines, out, &mut |lines, requests| {
@@ -115,7 +118,7 @@ fn run(
         } else {
             BAD
         };
-        Failure::new(code, format!("error: {failure}"))
+        Failure::new(code, failure)
     })
 }
 
@@ -135,8 +138,7 @@ fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Fail
         super::show(&printable(&report::text(report, &args.sets, took, marks())));
     }
     if report.requests == 0 {
-        let text = format!("error: {}", no_requests(report, args));
-        return Err(Failure::new(BAD, text));
+        return Err(Failure::new(BAD, no_requests(report, args)));
     }
     Ok(())
 }
@@ -152,7 +154,7 @@ fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, Failure> {
         return Ok(None);
     }
     let mapping = Mapping::read_options(&args.fields, meant).map(Some);
-    mapping.map_err(|wrong| Failure::new(USAGE, format!("error: --fields: {wrong}")))
+    mapping.map_err(|wrong| Failure::new(USAGE, format!("--fields: {wrong}")))
 }
 
 /// The reason that the trace has no request.
@@ -194,7 +196,7 @@ fn no_requests(report: &Report, args: &SimulateArgs) -> String {
 /// The file as it is, and as `--set` changes it.
 fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
     let sets: Result<Vec<Set>, String> = args.sets.iter().map(|set| Set::read(set)).collect();
-    let sets = sets.map_err(|wrong| Failure::new(USAGE, format!("error: {wrong}")))?;
+    let sets = sets.map_err(|wrong| Failure::new(USAGE, wrong))?;
     let path = args.config.clone().map_or_else(find_file, Ok)?;
     let read = |sets: &[Set], code: u8| {
         let file = config::load_for_replay(&path, sets);
@@ -229,7 +231,7 @@ fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
-    Failure::new(BAD, format!("error: cannot write {path}: {error}"))
+    Failure::new(BAD, format!("cannot write {path}: {error}"))
 }
 
 /// A writer of JSON lines to a file that may be a terminal: control characters are escaped.
@@ -237,13 +239,6 @@ struct EscapedLines<W> {
     out: W,
     /// The beginning of a line that is not complete.
     begun: Vec<u8>,
-}
-
-impl<W> EscapedLines<W> {
-    fn on(out: W) -> Self {
-        let begun = Vec::new();
-        Self { out, begun }
-    }
 }
 
 impl<W: Write> Write for EscapedLines<W> {

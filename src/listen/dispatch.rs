@@ -38,16 +38,10 @@ pub struct DealtConnection {
     pub from: SocketAddr,
     /// Counts the connection as open until dropped.
     pub open: OpenGuard,
-    placement: Placement,
-}
-
-/// Where a new connection is to find room.
-#[derive(Debug, Clone, Copy)]
-enum Placement {
-    /// There is room.
-    Free,
-    /// In the place of an evicted connection. So many workers have been tried.
-    Evicting(EvictionScope, usize),
+    /// Which connections may be evicted for it; nothing where there is room.
+    evicts: Option<EvictionScope>,
+    /// Workers that have been tried for that.
+    tried: usize,
 }
 
 /// Which connections may be evicted for a new one.
@@ -191,16 +185,14 @@ impl Dispatcher {
         let client = Client::of(from.ip());
         let of_client = self.count_of(client, open);
         let held = of_client.load(Ordering::Relaxed);
-        let placement = if !trusted && held >= self.bounds.of_client(open) {
-            Placement::Evicting(EvictionScope::Client, 0)
-        } else if open >= self.bounds.most {
-            Placement::Evicting(EvictionScope::All, 0)
+        let evicts = if !trusted && held >= self.bounds.of_client(open) {
+            Some(EvictionScope::Client)
         } else {
-            Placement::Free
+            (open >= self.bounds.most).then_some(EvictionScope::All)
         };
-        let worker = match placement {
-            Placement::Evicting(EvictionScope::All, _) => self.first_to_evict(),
-            Placement::Free | Placement::Evicting(EvictionScope::Client, _) => self.emptiest(),
+        let worker = match evicts {
+            Some(EvictionScope::All) => self.first_to_evict(),
+            Some(EvictionScope::Client) | None => self.emptiest(),
         };
         let Some(worker) = worker else {
             self.reject(EvictionScope::All, from);
@@ -210,7 +202,8 @@ impl Dispatcher {
             tcp,
             from,
             open: OpenGuard::new(&worker.open, of_client),
-            placement,
+            evicts,
+            tried: 0,
         };
         let dealt = worker.connections.send(accepted).await;
         dealt.map_err(|_| NoWorkers)
@@ -225,7 +218,7 @@ impl Dispatcher {
         worker: usize,
         register: &ConnectionRegister,
     ) -> Option<DealtConnection> {
-        let Placement::Evicting(scope, tried) = accepted.placement else {
+        let Some(scope) = accepted.evicts else {
             return Some(accepted);
         };
         let evicted = match scope {
@@ -249,10 +242,10 @@ impl Dispatcher {
             EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
         };
         let from = accepted.from;
-        let next = next.filter(|_| tried + 1 < self.workers.len());
+        accepted.tried += 1;
+        let next = next.filter(|_| accepted.tried < self.workers.len());
         let passed_on = next.is_some_and(|next| {
             accepted.open.move_to(&next.open);
-            accepted.placement = Placement::Evicting(scope, tried + 1);
             next.connections.try_send(accepted).is_ok()
         });
         if !passed_on {

@@ -186,10 +186,7 @@ impl RateMeter {
 
     fn end_part(&mut self) {
         self.over = PARTS.min(self.over + 1);
-        let sum = self
-            .parts
-            .iter()
-            .fold(0, |sum: u64, part| sum.saturating_add(*part));
+        let sum = self.parts.into_iter().fold(0, u64::saturating_add);
         self.slow = self.over == PARTS && sum < self.bound.least;
         self.present = (self.present + 1) % PARTS;
         self.parts[self.present] = 0;

@@ -6,6 +6,7 @@ use super::Worker;
 use super::body_failure::UploadFailure;
 use super::body_prefix::BodyPrefix;
 use super::error::ProxyError;
+use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
 use super::request_body::{self, RequestBody, Upload};
 use super::request_id::X_REQUEST_ID;
@@ -13,7 +14,6 @@ use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
 use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
-use crate::client::Scheme;
 use crate::clock::{self, Timestamp};
 use crate::key::Content;
 use crate::listen::Peer;
@@ -68,9 +68,7 @@ pub struct Exchange {
     /// Its host, once it is known to be valid.
     pub host: Option<HeaderValue>,
     /// The far end of its connection.
-    pub peer: IpAddr,
-    /// The scheme of its connection.
-    pub scheme: Scheme,
+    pub peer: ConnectionPeer,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
     route: Option<usize>,
@@ -146,8 +144,10 @@ impl Exchange {
             },
             id: request_id::of(request.headers(), trusted, began),
             host: None,
-            peer: address,
-            scheme: peer.scheme,
+            peer: ConnectionPeer {
+                address,
+                scheme: peer.scheme,
+            },
             client: local.snapshot.trust.client(address, request.headers()),
             local,
             route: None,

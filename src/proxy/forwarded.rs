@@ -125,7 +125,7 @@ pub fn announce(
 
 /// Removes everything a stranger says in the names of proxies.
 fn forget(fields: &mut HeaderMap) {
-    let of_family = |name: &&HeaderName| {
+    hop::remove_all(fields, |name| {
         // What is inserted anyway need not be removed.
         let ours = || {
             matches!(
@@ -134,14 +134,7 @@ fn forget(fields: &mut HeaderMap) {
             )
         };
         is_of_proxies(name) && !ours()
-    };
-    if !fields.keys().any(|name| of_family(&name)) {
-        return;
-    }
-    let family: SmallVec<[HeaderName; 4]> = fields.keys().filter(of_family).cloned().collect();
-    for name in family {
-        fields.remove(name);
-    }
+    });
 }
 
 /// Is it a field of proxies alone: the client, the scheme, the host, the path?

@@ -275,6 +275,15 @@ fn strip_named(fields: &mut HeaderMap) {
     }
 }
 
+/// Removes the fields whose names are like that. Most messages have none.
+pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderName) -> bool) {
+    let names = fields.keys().filter(|name| is_like_that(name));
+    let names: SmallVec<[HeaderName; 4]> = names.cloned().collect();
+    for name in names {
+        fields.remove(name);
+    }
+}
+
 /// Connection options that name no field, or one that goes anyway.
 fn is_usual(token: &[u8]) -> bool {
     const USUAL: [&[u8]; 5] = [b"", b"keep-alive", b"close", b"upgrade", b"te"];

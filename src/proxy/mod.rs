@@ -21,7 +21,7 @@ pub mod request_id;
 mod reservation;
 mod response_body;
 mod response_cost;
-mod route_request;
+pub mod route_request;
 pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
@@ -52,11 +52,11 @@ use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
 use error::ProxyError;
 use exchange::Exchange;
-use forwarded::{ConnectionPeer, Hops};
+use forwarded::Hops;
 use hop::Switch;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use request::{BadRequest, Target};
 use request_body::{RequestBody, Upload};
@@ -257,10 +257,10 @@ impl Worker {
             &parts.method,
             &parts.uri,
             parts.version,
-            exchange.scheme,
+            exchange.peer.scheme,
             &parts.headers,
         )?;
-        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer);
+        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
         stripped_fields::tidy(&mut parts.headers, &believed);
         hop::drop_named(&mut parts.headers)?;
         exchange.host = target.authority().cloned();
@@ -284,10 +284,7 @@ impl Worker {
         let coming = RouteRequest {
             parts,
             target,
-            peer: ConnectionPeer {
-                address: exchange.peer,
-                scheme: exchange.scheme,
-            },
+            peer: exchange.peer,
             trust: &exchange.local.snapshot.trust,
         };
         let route = table
@@ -351,11 +348,13 @@ impl Worker {
         let prefix = exchange.prefix.take();
         let (body, upload) = RequestBody::new(prefix, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
+        let mut request = head.map(|()| body);
+        let is_bodiless = request.body().is_end_stream();
+        hop::frame_request(request.headers_mut(), is_bodiless);
 
         let (started, tried) = (clock::now(), Cell::new(0));
         let call = UpstreamCall {
-            head,
-            body,
+            request,
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,

@@ -10,15 +10,15 @@ use http::request::Parts;
 
 /// A request on its way to a route.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RouteRequest<'a> {
+pub struct RouteRequest<'a> {
     /// Its head.
-    pub(super) parts: &'a Parts,
+    pub parts: &'a Parts,
     /// The host that it addresses.
-    pub(super) target: &'a Target,
+    pub target: &'a Target,
     /// The far end of its connection.
-    pub(super) peer: ConnectionPeer,
+    pub peer: ConnectionPeer,
     /// Which peers are believed about the scheme.
-    pub(super) trust: &'a Trust,
+    pub trust: &'a Trust,
 }
 
 impl route::RequestView for RouteRequest<'_> {

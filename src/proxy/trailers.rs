@@ -9,18 +9,10 @@ use crate::admission::stripped_fields;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::Frame;
-use smallvec::SmallVec;
 
 /// Removes what may not be relayed.
 pub fn filter(trailers: &mut HeaderMap) {
-    let refused: SmallVec<[HeaderName; 4]> = trailers
-        .keys()
-        .filter(|name| !may_relay(name))
-        .cloned()
-        .collect();
-    for name in refused {
-        trailers.remove(name);
-    }
+    hop::remove_all(trailers, |name| !may_relay(name));
 }
 
 /// The frame without trailers that may not be relayed.

@@ -66,7 +66,12 @@ fn join(down: OnUpgrade, up: OnUpgrade, exchange: Box<Exchange>, peer: Rc<Peer>,
             exchange.end(ExchangeEnd::ClientGone);
             return;
         };
-        let mut passing = TunnelBytes::with(exchange);
+        let mut passing = TunnelBytes {
+            exchange: Some(exchange),
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            ending: ExchangeEnd::ClientGone,
+        };
         tunnel(TokioIo::new(down), TokioIo::new(up), idle, &passing).await;
         passing.ending = ExchangeEnd::Complete;
         drop(passing);
@@ -82,17 +87,6 @@ struct TunnelBytes {
     ending: ExchangeEnd,
 }
 
-impl TunnelBytes {
-    fn with(exchange: Box<Exchange>) -> Self {
-        Self {
-            exchange: Some(exchange),
-            received: Cell::new(0),
-            sent: Cell::new(0),
-            ending: ExchangeEnd::ClientGone,
-        }
-    }
-}
-
 impl Drop for TunnelBytes {
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
@@ -104,11 +98,12 @@ impl Drop for TunnelBytes {
 }
 
 /// Copies until both directions have ended, or nothing has moved for `idle`.
-async fn tunnel<D, U>(down: D, up: U, idle: Duration, passing: &TunnelBytes)
-where
-    D: AsyncRead + AsyncWrite + Unpin,
-    U: AsyncRead + AsyncWrite + Unpin,
-{
+async fn tunnel(
+    down: impl AsyncRead + AsyncWrite,
+    up: impl AsyncRead + AsyncWrite,
+    idle: Duration,
+    passing: &TunnelBytes,
+) {
     let last = Cell::new(clock::now());
     let (down_read, down_write) = tokio::io::split(down);
     let (up_read, up_write) = tokio::io::split(up);
@@ -129,11 +124,12 @@ where
     }
 }
 
-async fn copy<R, W>(mut from: R, mut to: W, last: &Cell<Instant>, count: &Cell<u64>)
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    last: &Cell<Instant>,
+    count: &Cell<u64>,
+) {
     let mut chunk = vec![0; CHUNK];
     loop {
         let read = match from.read(&mut chunk).await {

@@ -6,7 +6,6 @@ use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
 use super::response_body::BodyStart;
 use super::soft_timeout::QUICK;
-use super::upstream_request::UpstreamHead;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -30,10 +29,8 @@ const MOST_FIELDS: usize = 256;
 /// A request on its way upstream.
 #[derive(Debug)]
 pub struct UpstreamCall<'a> {
-    /// Its head.
-    pub head: UpstreamHead,
-    /// Its body.
-    pub body: RequestBody,
+    /// The request.
+    pub request: Request<RequestBody>,
     /// A descriptor for a connection, if it needs a new one.
     pub descriptor: Option<DescriptorReserve<'a>>,
     /// What it is to become.
@@ -126,8 +123,7 @@ pub async fn send(
     outgoing: UpstreamCall<'_>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let UpstreamCall {
-        head,
-        body,
+        request,
         descriptor,
         purpose,
         at,
@@ -153,7 +149,6 @@ pub async fn send(
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
-    let request = head.request(body);
     let repeatable = is_repeatable(&request);
     let unanswered = match connection.send(request).await {
         Ok(response) => {

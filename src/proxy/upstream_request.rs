@@ -4,7 +4,6 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::forwarded::{self, BelievedFields, Origin};
 use super::request::{BadRequest, Target};
-use super::request_body::RequestBody;
 use super::{hop, request_id};
 use crate::listen::Peer;
 use crate::route::Template;
@@ -12,8 +11,7 @@ use crate::upstream::Server;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
-use hyper::body::Body as _;
+use http::{HeaderValue, Request, Uri, header};
 use std::mem;
 
 /// How many fields are added.
@@ -22,33 +20,7 @@ const OURS: usize = 9;
 /// What a rewriting adds at most, usually.
 const ROOM: usize = 64;
 
-/// The head of a request on its way upstream.
-#[derive(Debug, Clone)]
-pub struct UpstreamHead {
-    /// Its method.
-    pub method: Method,
-    /// Origin form: path and query.
-    pub target: Uri,
-    /// Fields, hop-by-hop ones removed, ours added.
-    pub fields: HeaderMap,
-}
-
-impl UpstreamHead {
-    /// With its body.
-    #[must_use]
-    pub fn request(self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.target;
-        *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = self.fields;
-        let ended = request.body().is_end_stream();
-        hop::frame_request(request.headers_mut(), ended);
-        request
-    }
-}
-
-/// The head to send.
+/// The request to send, without its body: in origin form, with hop-by-hop fields removed and ours added.
 ///
 /// # Errors
 /// When the request has come through this gateway too often.
@@ -58,7 +30,7 @@ pub fn head(
     websocket: bool,
     peer: &Peer,
     exchange: &Exchange,
-) -> Result<UpstreamHead, ProxyError> {
+) -> Result<Request<()>, ProxyError> {
     let fields = &mut parts.headers;
     if forwarded::is_loop(fields) {
         return Err(ProxyError::Loop);
@@ -107,11 +79,11 @@ pub fn head(
             parts.uri = rewritten(&parts.uri, rewrite)?;
         }
     }
-    Ok(UpstreamHead {
-        method: mem::take(&mut parts.method),
-        target: mem::take(&mut parts.uri),
-        fields: mem::take(&mut parts.headers),
-    })
+    let mut request = Request::new(());
+    *request.method_mut() = mem::take(&mut parts.method);
+    *request.uri_mut() = mem::take(&mut parts.uri);
+    *request.headers_mut() = mem::take(&mut parts.headers);
+    Ok(request)
 }
 
 /// What to ask for instead of `uri`, a path in forwarded form with its query, which stays.

@@ -82,7 +82,7 @@ impl WorkerSnapshot {
                 limits: service
                     .limits
                     .iter()
-                    .map(|limit| metrics.limit_in(mode(limit.mode), &limit.name, label))
+                    .map(|limit| metrics.limit(mode(limit.mode), &limit.name, label))
                     .collect(),
                 policy: fields::policy(deciding(&service.limits)),
             }

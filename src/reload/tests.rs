@@ -382,8 +382,11 @@ async fn without_events_everything_is_read_from_time_to_time() {
     let trigger = Trigger::default();
     let (sender, outcomes) = mpsc::channel(64);
     let files = config::load(&file).unwrap().files;
-    let watcher = Watcher::new(file.clone(), files, trigger.clone());
-    let watcher = watcher.polling(Duration::from_millis(20));
+    let watcher = Watcher {
+        has_events: false,
+        interval: Duration::from_millis(20),
+        ..Watcher::new(file.clone(), files, trigger.clone())
+    };
     tokio::spawn(watcher.run(Record(sender)));
     let mut watched = Watched { outcomes, trigger };
     replace(&file, &format!("{store}{}", text("2/s")));

@@ -151,12 +151,6 @@ impl Metrics {
     pub fn access_lines_lost(&self) -> u64 {
         self.lines_dropped.get()
     }
-
-    /// Everything as text, in the format asked for. Takes milliseconds when there are thousands of routes.
-    #[must_use]
-    pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
-        text_format::render(self, format)
-    }
 }
 
 /// New cells in `list`.

@@ -34,16 +34,13 @@ pub fn address() -> io::Result<SocketAddr> {
 ///
 /// # Errors
 /// When no loopback socket can be had.
-pub async fn start() -> io::Result<SocketAddr> {
-    if let Ok(address) = address() {
-        return Ok(address);
+pub async fn start() -> io::Result<()> {
+    if ADDRESS.get().is_some() {
+        return Ok(());
     }
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = *ADDRESS.get_or_init(|| {
-        listener
-            .local_addr()
-            .unwrap_or_else(|_| SocketAddr::from(([0; 4], 0)))
-    });
+    let address = listener.local_addr()?;
+    ADDRESS.get_or_init(|| address);
     tokio::task::spawn(async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
@@ -58,7 +55,7 @@ pub async fn start() -> io::Result<SocketAddr> {
             );
         }
     });
-    Ok(address)
+    Ok(())
 }
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {

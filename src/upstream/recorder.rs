@@ -4,6 +4,7 @@
 
 use super::stream::{PeekEnd, ServerStream};
 use crate::descriptors::Descriptor;
+use memchr::memmem;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -118,17 +119,13 @@ impl<S: PeekEnd> Recorder<S> {
         self.head.extend_from_slice(written);
         if self.head.ends_with(END) {
             self.state = HeadState::Written;
-        } else if let Some(at) = find(&self.head[from..], END) {
+        } else if let Some(at) = memmem::find(&self.head[from..], END) {
             self.head.truncate(from + at + END.len());
             self.state = HeadState::Written;
         } else if self.state == HeadState::TooLong {
             self.head = Vec::new();
         }
     }
-}
-
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|part| part == wanted)
 }
 
 impl<S: PeekEnd> AsyncRead for Recorder<S> {

@@ -2,17 +2,18 @@
 
 use super::*;
 
+/// The output without colours.
+fn plainly(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool) -> CheckOutput {
+    let colour = Colour::Off;
+    let style = Style { format, colour };
+    output(file, task, style, deny_warnings, connectivity::probe)
+}
+
 fn checked(text: &str, format: Format, deny_warnings: bool) -> CheckOutput {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
     std::fs::write(&file, text).unwrap();
-    let mut answer = output(
-        &file,
-        &CheckTask::Meaning,
-        format,
-        deny_warnings,
-        Colour::Off,
-    );
+    let mut answer = plainly(&file, &CheckTask::Meaning, format, deny_warnings);
     let shown = format!("{}/", folder.path().display());
     answer.out = answer.out.replace(&shown, "");
     answer.err = answer.err.replace(&shown, "");
@@ -299,7 +300,7 @@ fn an_included_file_ignores_what_is_its_own_and_a_printed_file_what_the_first_di
         &format!("{limit}ignore_warnings = [\"waits-longer\"]\n"),
     );
     let file = folder.path().join("gateway.toml");
-    let ask = |what: &CheckTask| output(&file, what, Format::Human, true, Colour::Off);
+    let ask = |what: &CheckTask| plainly(&file, what, Format::Human, true);
     let meaning = ask(&CheckTask::Meaning);
     assert_eq!(meaning.code, 0, "{}", meaning.err);
     assert!(
@@ -365,7 +366,7 @@ fn an_open_redis_is_a_warning_as_any() {
     let asked = |text: &str, format| {
         std::fs::write(&file, text).unwrap();
         let colour = Colour::Off;
-        output_of(
+        output(
             &file,
             &CheckTask::Connect,
             Style { format, colour },

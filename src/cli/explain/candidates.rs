@@ -3,8 +3,9 @@
 use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
 use crate::key::is_secret;
-use crate::route::{self, Condition, HostPattern, Rule, Segment, Table};
-use http::{HeaderMap, Method};
+use crate::proxy::route_request::RouteRequest;
+use crate::route::{Condition, HostPattern, Rule, Segment, Table};
+use http::Method;
 use std::sync::Arc;
 
 /// A route that nearly took the request.
@@ -20,38 +21,16 @@ pub(super) struct RouteCandidate {
 pub(super) struct RouteQuery<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
-    pub(super) method: &'a Method,
     /// The fields that conditions do not see.
     pub(super) stripped: &'a [StrippedField],
-    pub(super) head: ConditionInput<'a>,
-}
-
-/// The part of a request's head that conditions read.
-#[derive(Debug)]
-pub(super) struct ConditionInput<'a> {
-    pub(super) fields: &'a HeaderMap,
-    pub(super) query: Option<&'a str>,
-    pub(super) https: bool,
-}
-
-impl route::RequestView for ConditionInput<'_> {
-    fn fields(&self) -> &HeaderMap {
-        self.fields
-    }
-
-    fn query(&self) -> Option<&str> {
-        self.query
-    }
-
-    fn is_https(&self) -> bool {
-        self.https
-    }
+    pub(super) request: RouteRequest<'a>,
 }
 
 impl RouteQuery<'_> {
     /// The position of the route that takes the request.
     pub(super) fn find(&self, table: &Table) -> Option<usize> {
-        table.find(self.host, self.path, self.method, &self.head)
+        let method = &self.request.parts.method;
+        table.find(self.host, self.path, method, &self.request)
     }
 
     fn is_met_by(&self, rule: Rule) -> bool {

@@ -1,8 +1,8 @@
 //! An explanation for programs.
 
 use super::explanation::{
-    AppliedLimit, CounterState, ExpectedAnswer, Explanation, KeyFault, KeyResult, LimitOutlook,
-    LiveVerdict, Routing,
+    AppliedLimit, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault, KeyResult,
+    LimitOutlook, LiveVerdict, Routing,
 };
 use super::text::spelled;
 use crate::key::client_ip::{AddressReason, Walk};
@@ -116,44 +116,42 @@ fn limit(applied: &AppliedLimit) -> Value {
         "by": applied.by,
         "applies": true,
     });
-    match &applied.key {
-        KeyResult::Skipped => {
-            limit["applies"] = false.into();
-            limit["exempt"] = false.into();
-        }
+    let of_key = match &applied.key {
+        KeyResult::Skipped => json!({ "applies": false, "exempt": false }),
         KeyResult::Exempt(group) => {
-            limit["applies"] = false.into();
-            limit["exempt"] = true.into();
-            limit["group"] = group.as_deref().into();
+            json!({ "applies": false, "exempt": true, "group": group.as_deref() })
         }
-        KeyResult::Faulty(fault, part) => {
-            if *fault == KeyFault::LeftOut {
-                limit["applies"] = false.into();
-                limit["exempt"] = false.into();
-            }
-            limit[fault.as_str()] = part.as_str().into();
+        KeyResult::Faulty(fault @ KeyFault::LeftOut, part) => {
+            json!({ "applies": false, "exempt": false, (fault.as_str()): part })
         }
-        KeyResult::Counted(counted) => {
-            limit["group"] = applied.tier.as_ref().map(|(group, _)| &**group).into();
-            limit["tier"] = applied
-                .tier
-                .as_ref()
-                .map(|(_, means)| means.as_str())
-                .into();
-            limit["key"] = counted.key.as_str().into();
-            limit["cost"] = counted.cost.into();
-            limit["misquoted"] = counted.misquoted.map(|one| one.as_str()).into();
-            limit["outlook"] = applied.outlook(&counted.fresh).into();
-            limit["leased"] = applied.leased.as_deref().into();
-            if let Some(read) = &applied.state {
-                limit["now"] = state(read);
-                if let Some(live) = &applied.live {
-                    limit["now"]["outcome"] = outcome(live.outcome).into();
-                    limit["now"]["wait_us"] = wait(live).into();
-                    limit["now"]["takes"] = live.takes.into();
-                }
-            }
-        }
+        KeyResult::Faulty(fault, part) => json!({ (fault.as_str()): part }),
+        KeyResult::Counted(counted) => charge(applied, counted),
+    };
+    for (name, value) in of_key.as_object().into_iter().flatten() {
+        limit[name] = value.clone();
     }
     limit
+}
+
+/// What the request takes, and from which counter.
+fn charge(applied: &AppliedLimit, counted: &CountedKey) -> Value {
+    let tier = applied.tier.as_ref();
+    let mut charge = json!({
+        "group": tier.map(|(group, _)| &**group),
+        "tier": tier.map(|(_, means)| means),
+        "key": counted.key,
+        "cost": counted.cost,
+        "misquoted": counted.misquoted.map(|one| one.as_str()),
+        "outlook": applied.outlook(&counted.fresh),
+        "leased": applied.leased,
+    });
+    if let Some(read) = &applied.state {
+        charge["now"] = state(read);
+        if let Some(live) = &applied.live {
+            charge["now"]["outcome"] = outcome(live.outcome).into();
+            charge["now"]["wait_us"] = wait(live).into();
+            charge["now"]["takes"] = live.takes.into();
+        }
+    }
+    charge
 }

@@ -6,26 +6,20 @@ use super::explanation::{
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
-use crate::key::Caller;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::limit::{Limit, Rule};
 use crate::proxy::error::ProxyError;
 use crate::proxy::static_reply;
 use crate::snapshot::Service;
 use http::uri::PathAndQuery;
-use http::{Uri, header};
+use http::{Method, Uri, header};
 
-/// A request on its way to the end: its caller, its target as it is forwarded, and what it lacks.
-pub(super) struct Departure<'a> {
-    pub(super) caller: &'a Caller<'a>,
-    pub(super) onward: &'a PathAndQuery,
-    pub(super) lack: Option<&'a RefusalCause>,
-}
-
-/// How the request ends under `service`.
+/// How a request ends under `service`, by its method, its target as it is forwarded, and what it lacks.
 pub(super) fn answer(
     service: &Service,
-    departure: &Departure<'_>,
+    method: &Method,
+    onward: &PathAndQuery,
+    lack: Option<&RefusalCause>,
     limits: &[AppliedLimit],
 ) -> ExpectedAnswer {
     let deciding = || limits.iter().filter(|limit| limit.deciding().is_some());
@@ -40,7 +34,7 @@ pub(super) fn answer(
         None => LimitOutlook::None,
         Some(_) => LimitOutlook::Unasked,
     });
-    if let Some(lack) = departure.lack {
+    if let Some(lack) = lack {
         let lack = ProxyError::from(lack.clone());
         let own = Some(OwnAnswer {
             status: lack.status().as_u16(),
@@ -55,8 +49,8 @@ pub(super) fn answer(
     let Some(own) = &service.own else {
         return ExpectedAnswer::refused(&ProxyError::NoRoute);
     };
-    let uri = Uri::from(departure.onward.clone());
-    let answer = static_reply::answer(own, departure.caller.method, &uri);
+    let uri = Uri::from(onward.clone());
+    let answer = static_reply::answer(own, method, &uri);
     let reason = match answer.headers().get(header::LOCATION) {
         Some(there) => {
             let there = String::from_utf8_lossy(there.as_bytes());

@@ -1,15 +1,14 @@
 //! The explanation of a request, worked out with the gateway's own parts: nothing is sent, counted or asked.
 
-use super::candidates::{self, ConditionInput, RouteQuery};
+use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
     Routing,
 };
-use super::outlook::{self, Departure};
+use super::outlook;
 use super::stripped_fields::{self, StrippedField};
 use crate::admission::destination::Destination;
 use crate::admission::{Plan, RefusalCause};
-use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
@@ -21,10 +20,12 @@ use crate::limit::{Limit, Preflights};
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, ConnectionPeer, Hops};
 use crate::proxy::request::{self, BadRequest, Target};
+use crate::proxy::route_request::RouteRequest;
 use crate::route::{host_key, path};
 use crate::snapshot::Service;
+use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
+use http::{HeaderValue, header};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,9 +35,7 @@ pub(super) const ASSUMED_HOST: &str = "localhost";
 /// A request to explain.
 #[derive(Debug)]
 pub(super) struct ExplainedRequest {
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-    pub(super) fields: HeaderMap,
+    pub(super) parts: Parts,
     pub(super) peer: IpAddr,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct ExplainedRequest {
 pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Explanation {
     let host_assumed = name_host(&mut request);
     let trust = &compiled.snapshot.trust;
-    let client = trust.explain(request.peer, &request.fields);
+    let client = trust.explain(request.peer, &request.parts.headers);
     let (routing, answer) = match read(compiled, &mut request) {
         Ok(head) => {
             let (mut routing, answer) = head.route(compiled, &request, client.client);
@@ -54,8 +53,8 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
         Err(answer) => (None, answer),
     };
     Explanation {
-        method: request.method,
-        target: request.uri.to_string(),
+        target: request.parts.uri.to_string(),
+        method: request.parts.method,
         peer: request.peer,
         client,
         routing,
@@ -66,17 +65,18 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
 /// Names the host in a request that has no such field, as clients do: the host of its URI, or else the assumed one. Was it
 /// the assumed one?
 fn name_host(request: &mut ExplainedRequest) -> bool {
-    if request.fields.contains_key(header::HOST) {
+    let parts = &mut request.parts;
+    if parts.headers.contains_key(header::HOST) {
         return false;
     }
-    let own = request.uri.authority().map(|authority| {
+    let own = parts.uri.authority().map(|authority| {
         let text = authority.as_str();
         // User information is never sent in it (RFC 9110 section 7.2).
         text.rsplit_once('@').map_or(text, |(_, host)| host)
     });
     let host = HeaderValue::from_str(own.unwrap_or(ASSUMED_HOST));
     if let Ok(host) = host {
-        request.fields.insert(header::HOST, host);
+        parts.headers.insert(header::HOST, host);
     }
     own.is_none()
 }
@@ -95,9 +95,10 @@ struct Head {
 /// Reads the head in the order of the gateway; an error is an answer that comes before any route is looked for.
 fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
     let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
-    let (method, uri, fields) = (&request.method, &request.uri, &mut request.fields);
+    let parts = &mut request.parts;
+    let (method, uri, fields) = (&parts.method, &parts.uri, &mut parts.headers);
     let scheme = compiled.boot.listen.scheme();
-    let target = Target::read(method, uri, Version::HTTP_11, scheme, fields).map_err(bad)?;
+    let target = Target::read(method, uri, parts.version, scheme, fields).map_err(bad)?;
     let stripped = stripped_fields::strip(fields, &compiled.snapshot, request.peer).map_err(bad)?;
     if target.is_asterisk() || forwarded::count_hop(method, fields) == Hops::Spent {
         let reason = "it is for the gateway itself".to_owned();
@@ -114,17 +115,24 @@ fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, Exp
 }
 
 impl Head {
-    /// What routes look at in the request, which came by `scheme`.
-    fn query<'h>(&'h self, request: &'h ExplainedRequest, scheme: Scheme) -> RouteQuery<'h> {
+    /// What routes look at in the request.
+    fn query<'h>(
+        &'h self,
+        compiled: &'h Compiled,
+        request: &'h ExplainedRequest,
+    ) -> RouteQuery<'h> {
         RouteQuery {
             host: &self.host,
             path: &self.matched,
-            method: &request.method,
             stripped: &self.stripped,
-            head: ConditionInput {
-                fields: &request.fields,
-                query: request.uri.query(),
-                https: scheme == Scheme::Https,
+            request: RouteRequest {
+                parts: &request.parts,
+                target: &self.target,
+                peer: ConnectionPeer {
+                    address: request.peer,
+                    scheme: compiled.boot.listen.scheme(),
+                },
+                trust: &compiled.snapshot.trust,
             },
         }
     }
@@ -137,13 +145,8 @@ impl Head {
         address: IpAddr,
     ) -> (Routing, ExpectedAnswer) {
         let snapshot = &compiled.snapshot;
-        let fields = &request.fields;
-        let peer = ConnectionPeer {
-            address: request.peer,
-            scheme: compiled.boot.listen.scheme(),
-        };
-        let scheme = forwarded::client_scheme(&snapshot.trust, peer, fields, &self.target);
-        let query = self.query(request, scheme);
+        let fields = &request.parts.headers;
+        let query = self.query(compiled, request);
         let found = query.find(&snapshot.table);
         let mut routing = Routing {
             candidates: candidates::all(compiled, found, &query),
@@ -162,7 +165,7 @@ impl Head {
         let caller = Caller {
             address,
             route: &service.name,
-            method: &request.method,
+            method: &request.parts.method,
             fields,
             location: &Destination {
                 authority: self.target.host(),
@@ -176,12 +179,8 @@ impl Head {
         };
         let plan = Plan::of(service, &caller);
         routing.limits = applied(compiled, service, &caller, &plan);
-        let departure = Departure {
-            caller: &caller,
-            onward: &self.onward,
-            lack: plan.lack(),
-        };
-        let answer = outlook::answer(service, &departure, &routing.limits);
+        let (method, limits) = (&request.parts.method, &routing.limits);
+        let answer = outlook::answer(service, method, &self.onward, plan.lack(), limits);
         routing.token = token.why_not();
         (routing, answer)
     }

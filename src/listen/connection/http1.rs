@@ -40,7 +40,13 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut timer = pin!(sleep_until(open.since() + settings.idle));
-    let mut quiet = QuietConnection::new(&open, &probe, settings, head_since);
+    let mut quiet = QuietConnection {
+        open: &open,
+        probe: &probe,
+        settings,
+        head_since,
+        body_bytes: 0,
+    };
     let mut is_draining = false;
     let registration = &peer.registration;
     let rejected = poll_fn(|cx| {
@@ -90,22 +96,7 @@ struct QuietConnection<'a> {
     body_bytes: u64,
 }
 
-impl<'a> QuietConnection<'a> {
-    fn new(
-        open: &'a OpenRequests,
-        probe: &'a SocketProbe,
-        settings: &'a ListenSettings,
-        head_since: Option<Instant>,
-    ) -> Self {
-        Self {
-            open,
-            probe,
-            settings,
-            head_since,
-            body_bytes: 0,
-        }
-    }
-
+impl QuietConnection<'_> {
     /// Notes in the register what the connection waits for.
     fn register_wait(&self, registration: &Registration) {
         match self.probe.client_wait() {

@@ -107,18 +107,12 @@ struct ServedConnection<'a, B> {
 impl<B: ResponseBody> ServedConnection<'_, B> {
     /// Drives the connection until it is to take no more requests.
     async fn until_end(&self, connection: Pin<&mut impl Future>) -> EndReason {
-        let Self {
-            peer,
-            probe,
-            streams,
-            settings,
-            farewell,
-        } = *self;
+        let (probe, registration) = (self.probe, &self.peer.registration);
         let now = clock::now();
         let bounds = IdleBounds {
             from: now,
-            silent: settings.idle - farewell,
-            idle: settings.idle,
+            silent: self.settings.idle - self.farewell,
+            idle: self.settings.idle,
         };
         let mut head_deadline = HeadDeadline::default();
         let mut flood = FloodMeter::new(now);
@@ -129,14 +123,14 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
         tokio::select! {
             biased;
             // Before hyper looks for another request.
-            () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => EndReason::Evicted,
-            _ = streams.drive(connection, &peer.registration, probe) => EndReason::Closed,
+            () = poll_fn(|cx| registration.poll_evicted(cx)) => EndReason::Evicted,
+            _ = self.streams.drive(connection, registration, probe) => EndReason::Closed,
             // After the connection has read what there was.
             () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
-            () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), settings.head())) => EndReason::LateHead,
-            () = poll_fn(|_| peer.registration.poll_draining()) => EndReason::Idle,
+            () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
+            () = poll_fn(|_| registration.poll_draining()) => EndReason::Idle,
             // hyper's keep-alive finds dead peers; a live client that sends no request, or takes nothing, is ended here.
-            () = streams.client_idle(bounds, probe) => EndReason::Idle,
+            () = self.streams.client_idle(bounds, probe) => EndReason::Idle,
         }
     }
 

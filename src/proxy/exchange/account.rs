@@ -50,14 +50,12 @@ impl Exchange {
         if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
             return false;
         }
-        match &self.upload {
-            Some(upload) if upload.done.get() => upload.broken.get().is_some(),
-            // What has been begun is not read on.
-            Some(upload) => {
-                self.outlasts || upload.bytes.get() > 0 || upload.broken.get().is_some()
-            }
-            None => self.outlasts,
-        }
+        let Some(upload) = &self.upload else {
+            return self.outlasts;
+        };
+        // What has been begun is not read on.
+        let is_left = !upload.done.get() && (self.outlasts || upload.bytes.get() > 0);
+        is_left || upload.broken.get().is_some()
     }
 
     /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks: without a length, an orderly
@@ -377,11 +375,14 @@ impl Exchange {
     /// Writes its line of the access log; `costs` are what its response named.
     pub(super) fn log(&self, took: Duration, costs: &[ResponseCost]) {
         let (service, upstream) = (self.service(), self.upstream.as_ref());
+        let would_refuse = service.map(|service| self.would_refuse(service));
+        let charges = service.map(|service| self.charges(service, costs));
+        let groups = service.map(|service| self.groups(service));
         self.worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
             client: Some(self.client),
-            peer: Some(self.peer),
+            peer: Some(self.peer.address),
             method: Some(self.method.as_str()),
             host: self.host.as_ref().map(HeaderValue::as_bytes),
             path: Some(self.uri.path().as_bytes()),
@@ -391,15 +392,9 @@ impl Exchange {
             route: service.and_then(Service::route),
             limit: self.limit.as_deref(),
             window: self.window(),
-            would_refuse: &service
-                .map(|service| self.would_refuse(service))
-                .unwrap_or_default(),
-            charges: &service
-                .map(|service| self.charges(service, costs))
-                .unwrap_or_default(),
-            groups: &service
-                .map(|service| self.groups(service))
-                .unwrap_or_default(),
+            would_refuse: &would_refuse.unwrap_or_default(),
+            charges: &charges.unwrap_or_default(),
+            groups: &groups.unwrap_or_default(),
             delay: Duration::from_micros(self.delayed),
             duration: took,
             upstream: upstream

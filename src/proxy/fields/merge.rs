@@ -40,34 +40,30 @@ pub(super) fn lead(
 /// Is it a list of strings with parameters, as far as is seen without reading every parameter? One may be a string
 /// itself, as the unit of a quota is.
 fn is_list(text: &[u8]) -> bool {
-    let mut rest = text.trim_ascii();
-    loop {
-        let Some(inside) = rest.strip_prefix(b"\"") else {
-            return false;
-        };
-        let Some(end) = end_of_string(inside) else {
-            return false;
-        };
-        let parameters = &inside[end + 1..];
-        let (parameters, next) = match end_of_item(parameters) {
-            Some(comma) => (&parameters[..comma], Some(&parameters[comma + 1..])),
-            None => (parameters, None),
-        };
-        let parameters = parameters.trim_ascii();
-        if !(parameters.is_empty() || parameters.starts_with(b";")) {
+    let mut rest = text;
+    while let Some(comma) = end_of_item(rest) {
+        if !is_item(&rest[..comma]) {
             return false;
         }
-        match next {
-            Some(next) => rest = next.trim_ascii(),
-            None => return true,
-        }
+        rest = &rest[comma + 1..];
     }
+    is_item(rest)
 }
 
-/// Where the comma behind its parameters stands.
-fn end_of_item(parameters: &[u8]) -> Option<usize> {
+fn is_item(text: &[u8]) -> bool {
+    let Some(inside) = text.trim_ascii().strip_prefix(b"\"") else {
+        return false;
+    };
+    end_of_string(inside).is_some_and(|end| {
+        let parameters = inside[end + 1..].trim_ascii();
+        parameters.is_empty() || parameters.starts_with(b";")
+    })
+}
+
+/// Where the comma behind the first item stands.
+fn end_of_item(items: &[u8]) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
-    parameters.iter().position(|byte| {
+    items.iter().position(|byte| {
         quoted ^= *byte == b'"' && !escaped;
         escaped = *byte == b'\\' && quoted && !escaped;
         *byte == b',' && !quoted

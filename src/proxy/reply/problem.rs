@@ -189,18 +189,14 @@ fn called(part: &KeyPart) -> String {
 fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
     write_number(out, u64::from(count));
-    if limit.rule.holds().is_some() {
-        return out.extend_from_slice(if count == 1 {
-            b" request at a time"
-        } else {
-            b" requests at a time"
-        });
+    out.extend_from_slice(b" request");
+    if count != 1 {
+        out.push(b's');
     }
-    out.extend_from_slice(if count == 1 {
-        b" request per "
-    } else {
-        b" requests per "
-    });
+    if limit.rule.holds().is_some() {
+        return out.extend_from_slice(b" at a time");
+    }
+    out.extend_from_slice(b" per ");
     match limit.months() {
         None => {}
         Some(1) => return out.extend_from_slice(b"month"),

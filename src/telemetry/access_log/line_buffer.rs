@@ -116,8 +116,10 @@ impl LineBuffer {
 impl Drop for LineBuffer {
     fn drop(&mut self) {
         self.close_second();
-        let chunk = self.take_chunk();
-        self.handle.leave(chunk);
+        if !self.buffer.is_empty() {
+            let chunk = self.take_chunk();
+            self.handle.leave(chunk);
+        }
     }
 }
 
@@ -137,19 +139,15 @@ fn format(
 
 /// The end of a line, which says for how many more it stands.
 fn end(form: LineFormat, out: &mut Vec<u8>, repeated: u64) {
-    let (before, after) = match form {
-        LineFormat::Json => (&br#","repeated":"#[..], &b""[..]),
-        LineFormat::Short { .. } => (&b" (and "[..], &b" more like this)"[..]),
-        LineFormat::Combined => (&b" repeated="[..], &b""[..]),
+    let (before, after, end) = match form {
+        LineFormat::Json => (",\"repeated\":", "", "}\n"),
+        LineFormat::Short { .. } => (" (and ", " more like this)", "\n"),
+        LineFormat::Combined => (" repeated=", "", "\n"),
     };
     if repeated > 0 {
-        out.extend(before);
+        out.extend(before.as_bytes());
         escape::number(out, repeated);
-        out.extend(after);
+        out.extend(after.as_bytes());
     }
-    out.extend(if form == LineFormat::Json {
-        &b"}\n"[..]
-    } else {
-        b"\n"
-    });
+    out.extend(end.as_bytes());
 }

@@ -76,7 +76,7 @@ pub struct Charge<'a> {
 labels! {
     /// Why a client got what it got.
     #[derive(Default)]
-    Reason {
+    pub enum Reason {
         /// Nothing stood in its way.
         #[default]
         Ok = "ok",

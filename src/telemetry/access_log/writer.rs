@@ -10,6 +10,7 @@ use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -209,14 +210,6 @@ impl LineWriter {
 }
 
 /// Standard output without its lock, so that a blocked log does not block `println!`.
-#[cfg(unix)]
 pub(super) fn unbuffered(stdout: &io::Stdout) -> io::Result<std::fs::File> {
-    use std::os::fd::AsFd;
     Ok(stdout.as_fd().try_clone_to_owned()?.into())
-}
-
-/// Standard output as it is.
-#[cfg(not(unix))]
-pub(super) fn unbuffered(_: &io::Stdout) -> io::Result<io::Stdout> {
-    Ok(io::stdout())
 }

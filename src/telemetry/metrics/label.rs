@@ -43,7 +43,7 @@ impl Labels {
 
 /// Declares sets of values, each value with its word.
 macro_rules! labels {
-    ($($(#[$doc:meta])* $type:ident { $($(#[$about:meta])* $value:ident = $word:literal,)+ })+) => {$(
+    ($($(#[$doc:meta])* pub enum $type:ident { $($(#[$about:meta])* $value:ident = $word:literal,)+ })+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $type { $($(#[$about])* $value),+ }
@@ -70,7 +70,7 @@ pub(in crate::telemetry) use labels;
 
 labels! {
     /// The source of an answer.
-    AnswerSource {
+    pub enum AnswerSource {
         /// The gateway: a refusal, an error, no route.
         Gateway = "gateway",
         /// The upstream.
@@ -78,7 +78,7 @@ labels! {
     }
 
     /// The verdict of a limit.
-    Decision {
+    pub enum Decision {
         /// Go on.
         Allow = "allow",
         /// Go on after a wait.
@@ -98,7 +98,7 @@ labels! {
     }
 
     /// The cost of a request in its response.
-    CostReport {
+    pub enum CostReport {
         /// A number: the charge was settled.
         Number = "settled",
         /// Nothing: the charge stays as it was estimated.
@@ -110,7 +110,7 @@ labels! {
     }
 
     /// Whether a limit decides. In the order of the words, as the samples of one limit come.
-    Mode {
+    pub enum Mode {
         /// It counts by other numbers than the limit that decides.
         Candidate = "candidate",
         /// It decides.
@@ -120,7 +120,7 @@ labels! {
     }
 
     /// What a decision comes from.
-    DecidedBy {
+    pub enum DecidedBy {
         /// The configured store.
         Store = "store",
         /// A refusal of the store that still held.
@@ -136,7 +136,7 @@ labels! {
     }
 
     /// What became of permits for several requests.
-    Permits {
+    pub enum Permits {
         /// They were charged in one call.
         Taken = "taken",
         /// They were not used, and went back.
@@ -144,7 +144,7 @@ labels! {
     }
 
     /// What a node of a cluster answered instead of an answer; nothing was run.
-    Redirect {
+    pub enum Redirect {
         /// The slot has another home.
         Moved = "moved",
         /// The slot is on its way to another home.
@@ -152,7 +152,7 @@ labels! {
     }
 
     /// What was asked of the store.
-    Operation {
+    pub enum Operation {
         /// Decide requests.
         Decide = "decide",
         /// Free slots of what is in flight.
@@ -164,7 +164,7 @@ labels! {
     }
 
     /// How the store answered.
-    CallOutcome {
+    pub enum CallOutcome {
         /// As it should.
         Ok = "ok",
         /// Not in time; what was asked may have happened.
@@ -178,7 +178,7 @@ labels! {
     }
 
     /// What a connection was doing when it was closed to make room for a new one.
-    Eviction {
+    pub enum Eviction {
         /// It was between two requests.
         Idle = "idle",
         /// It had sent nothing yet.
@@ -190,7 +190,7 @@ labels! {
     }
 
     /// Why a new connection was closed at once.
-    Rejection {
+    pub enum Rejection {
         /// All connections have a request under way.
         Full = "full",
         /// All that its client may have are taken.
@@ -200,7 +200,7 @@ labels! {
     }
 
     /// How an upstream failed a request.
-    Failure {
+    pub enum Failure {
         /// No connection.
         Connect = "connect",
         /// No answer in time.

@@ -66,7 +66,7 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         worker
             .route(NO_ROUTE)
             .request(&Method::PUT, 404, AnswerSource::Gateway, Duration::ZERO);
-        let limit = worker.limit_in(Mode::Enforce, "per-key", "orders");
+        let limit = worker.limit(Mode::Enforce, "per-key", "orders");
         limit.decided(Decision::Allow, DecidedBy::Store);
         limit.decided(Decision::Refuse, DecidedBy::Remembered);
         drop(limit.hold(std::time::Instant::now()));
@@ -96,7 +96,7 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
 fn numbers_are_the_sums_over_the_workers() {
     let (metrics, workers) = busy();
     let held = workers[1]
-        .limit_in(Mode::Enforce, "per-key", "orders")
+        .limit(Mode::Enforce, "per-key", "orders")
         .hold(std::time::Instant::now());
     let flying = workers[0].in_flight();
     let seen = scrape(&metrics);

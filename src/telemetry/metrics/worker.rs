@@ -14,12 +14,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[allow(
+    clippy::redundant_allocation,
+    reason = "the Rc binds the cells to the thread that writes them, and its clones are no atomic operations"
+)]
+type Handle<C> = Rc<Arc<C>>;
+
 /// One worker's way to its numbers. Stays on the thread that asked for it.
 ///
 /// Handles for routes, limits and upstreams are asked for when a snapshot arrives. The same name gives the same
 /// cells.
 #[derive(Debug, Clone)]
-pub struct WorkerMetrics(pub(super) Rc<Arc<WorkerCells>>);
+pub struct WorkerMetrics(pub(super) Handle<WorkerCells>);
 
 impl WorkerMetrics {
     /// The handle of a route; [`NO_ROUTE`](super::NO_ROUTE) is the name of what matched none.
@@ -33,7 +39,7 @@ impl WorkerMetrics {
 
     /// The handle of a limit in some mode on a route.
     #[must_use]
-    pub fn limit_in(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
+    pub fn limit(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
         let limit = Labels::of("limit", limit);
         let labels = limit.clone().and("route", route.to_owned());
         LimitMetrics(Rc::new(LimitHandle {
@@ -90,7 +96,7 @@ impl WorkerMetrics {
 
 /// An open connection of a client; dropping it is its end.
 #[derive(Debug)]
-pub struct Connected(Rc<Arc<WorkerCells>>);
+pub struct Connected(Handle<WorkerCells>);
 
 impl Drop for Connected {
     fn drop(&mut self) {
@@ -100,7 +106,7 @@ impl Drop for Connected {
 
 /// A request in flight; dropping it is its end.
 #[derive(Debug)]
-pub struct InFlight(Rc<Arc<WorkerCells>>);
+pub struct InFlight(Handle<WorkerCells>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -183,7 +189,7 @@ impl Drop for HeldRequest {
 
 /// Counts what one upstream does.
 #[derive(Debug, Clone)]
-pub struct UpstreamMetrics(Rc<Arc<UpstreamCells>>);
+pub struct UpstreamMetrics(Handle<UpstreamCells>);
 
 impl UpstreamMetrics {
     /// A connection to one of its servers was opened.
@@ -204,7 +210,7 @@ impl UpstreamMetrics {
 
 /// Counts what one server of an upstream does.
 #[derive(Debug, Clone)]
-pub struct ServerMetrics(Rc<Arc<WorkerCounter>>);
+pub struct ServerMetrics(Handle<WorkerCounter>);
 
 impl ServerMetrics {
     /// It took no connection.
