@@ -42,11 +42,8 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
             write!(text, ";qu=\"concurrent-requests\"")
         };
     }
-    if text.is_empty() {
-        None
-    } else {
-        HeaderValue::from_maybe_shared(text.freeze()).ok()
-    }
+    let value = HeaderValue::from_maybe_shared(text.freeze()).ok();
+    value.filter(|value| !value.is_empty())
 }
 
 /// Writes what the limits say. `policy` is the prepared field for exactly these limits.

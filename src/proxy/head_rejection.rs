@@ -13,10 +13,11 @@ use std::time::Duration;
 pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     let line = RequestLine::read(head.line);
     let method = line.as_ref().map(|line| &line.method);
+    let unknown = Method::from_bytes(b"-").unwrap_or_default();
     let status = head.status.as_u16();
     worker.current().unrouted.request(
         // What cannot be read is counted as an unknown method.
-        method.unwrap_or(&unknown()),
+        method.unwrap_or(&unknown),
         status,
         AnswerSource::Gateway,
         Duration::ZERO,
@@ -70,10 +71,6 @@ impl<'a> RequestLine<'a> {
             version,
         })
     }
-}
-
-fn unknown() -> Method {
-    Method::from_bytes(b"-").unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ static PROVIDER: LazyLock<Arc<CryptoProvider>> =
 #[derive(Clone)]
 pub struct ClientTls(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     /// Without any, the authorities that the system trusts.
     roots: Option<Arc<rustls::RootCertStore>>,
@@ -69,13 +70,7 @@ impl ClientTls {
     /// Presents no certificate and trusts the system's authorities, which are read when a connection is made.
     #[must_use]
     pub fn of_system() -> Self {
-        Self(Arc::new(Inner {
-            roots: None,
-            identity: None,
-            server_name: None,
-            digest: [0; 32],
-            config: OnceLock::new(),
-        }))
+        Self(Arc::default())
     }
 
     /// Reads the contents of files.

@@ -190,18 +190,13 @@ fn hot<'a>(shared: &[&'a Limit]) -> Vec<HotSlot<'a>> {
 
 /// What chooses the slot of the limit's counters.
 fn chosen(limit: &Limit) -> SlotChoice {
-    match &limit.with {
-        Some(tag) => SlotChoice::Tag(Arc::clone(tag)),
-        None => {
-            let instead = match limit.by.missing {
-                missing @ (MissingKey::Ip | MissingKey::Shared) if limit.by.can_be_absent() => {
-                    Some(missing)
-                }
-                _ => None,
-            };
-            SlotChoice::Key(describe::key(&limit.by), instead)
-        }
+    if let Some(tag) = &limit.with {
+        return SlotChoice::Tag(Arc::clone(tag));
     }
+    let missing = limit.by.missing;
+    let is_counted = matches!(missing, MissingKey::Ip | MissingKey::Shared);
+    let instead = (is_counted && limit.by.can_be_absent()).then_some(missing);
+    SlotChoice::Key(describe::key(&limit.by), instead)
 }
 
 impl SlotChoice {

@@ -251,10 +251,7 @@ impl Exchange {
             match all.last_mut() {
                 // Several rates of one limit are one question; the worst stands for all.
                 Some((last, worst)) if self.is_same(*last, position) => {
-                    *worst = [*worst, decision]
-                        .into_iter()
-                        .max_by_key(|one| *one as u8)
-                        .unwrap_or(decision);
+                    *worst = decision.max(*worst);
                 }
                 _ => all.push((position, decision)),
             }

@@ -52,17 +52,14 @@ impl ReplyFormat {
             weights.max().unwrap_or(0)
         };
         let json = [("application", "problem+json"), ("application", "json")];
-        let mut best = (Self::Problem, weight(&json));
-        for (form, kind) in [
-            (Self::Text, ("text", "plain")),
-            (Self::Html, ("text", "html")),
-        ] {
-            let weight = weight(&[kind]);
-            if weight > best.1 {
-                best = (form, weight);
-            }
-        }
-        best.0
+        // The last of equals is taken.
+        let forms = [
+            (Self::Html, &[("text", "html")][..]),
+            (Self::Text, &[("text", "plain")]),
+            (Self::Problem, &json),
+        ];
+        let best = forms.into_iter().max_by_key(|(_, kinds)| weight(kinds));
+        best.map_or(Self::Problem, |(form, _)| form)
     }
 }
 
