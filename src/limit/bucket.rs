@@ -4,17 +4,17 @@
 //! at which nothing is left (the theoretical arrival time of GCRA, as an exact fraction). Charging adds to it,
 //! waiting needs no write. Twin: `lua/bucket.lua`.
 
-use super::rate::{Cost, Interval, Span};
-use super::verdict::{Measurement, Wait};
+use super::rate::{Cost, Interval, Rate, Span};
+use super::verdict::{Measurement, Verdict, Wait};
 use super::{BucketState, Change, State};
 use crate::clock::Timestamp;
 
-/// The numbers by which a bucket admits.
-#[derive(Debug, Clone, Copy)]
-pub struct BucketBounds {
+/// The numbers by which either bucket admits, ready to compute with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
     /// The time one unit takes.
     pub interval: Interval,
-    /// What is admitted fits below it.
+    /// The time that all units take which fit: what is admitted fits below it.
     pub capacity: Span,
     /// The highest level at which anything may still be admitted, where that is not the capacity.
     pub latest: Option<Span>,
@@ -22,7 +22,29 @@ pub struct BucketBounds {
     pub debt_ceiling: Span,
 }
 
-impl BucketBounds {
+impl Bucket {
+    /// A bucket of `rate` with room for `units`, and for no debt.
+    #[must_use]
+    pub fn new(rate: Rate, units: u64) -> Self {
+        let interval = rate.interval();
+        let capacity = interval.times(units);
+        Self {
+            interval,
+            capacity,
+            latest: None,
+            debt_ceiling: capacity,
+        }
+    }
+
+    /// The bucket that admits whatever fits below the debt ceiling.
+    pub(super) fn without_bound(self) -> Self {
+        Self {
+            capacity: self.debt_ceiling,
+            latest: self.latest.map(|_| self.debt_ceiling),
+            ..self
+        }
+    }
+
     /// Would `cost` be admitted at `now`, and what would then be stored?
     #[inline]
     #[must_use]
@@ -58,6 +80,33 @@ impl BucketBounds {
             return (Measurement::refused(wait, level.span), change);
         }
         (Measurement::admitted(next), Some(self.change(now, next)))
+    }
+
+    /// What the reply of either store means. `charged` is false when another limit of the request refused. A request waits
+    /// while the level in front of it is above `free`, if anything waits.
+    pub(super) fn verdict(
+        &self,
+        measured: Measurement,
+        cost: Cost,
+        charged: bool,
+        free: Option<Span>,
+    ) -> Verdict {
+        let before = || match measured.wait {
+            Wait::Micros(0) => {
+                let charge = self.interval.times(u64::from(cost.units()));
+                self.interval.sub(measured.span, charge).unwrap_or_default()
+            }
+            _ => measured.span,
+        };
+        let level = if charged { measured.span } else { before() };
+        let left = self.interval.sub(self.capacity, level).unwrap_or_default();
+        let hold = |free| self.interval.sub(before(), free).map_or(0, Span::ceil);
+        let delay = free.filter(|_| cost != Cost::ZERO).map_or(0, hold);
+        Verdict {
+            outcome: measured.wait.outcome(delay),
+            remaining: self.interval.units_in(left),
+            reset: level.ceil(),
+        }
     }
 
     fn change(&self, now: Timestamp, level: Span) -> Change {
@@ -96,10 +145,7 @@ pub fn level(
         part: state.part,
     };
     if span.part > 0 && state.den != interval.den.get() {
-        span = Span {
-            whole: span.whole + 1,
-            part: 0,
-        };
+        span = Span::micros(span.whole + 1);
     }
     if span > capacity {
         return BucketLevel {
@@ -135,23 +181,11 @@ pub fn refund(
     if !is_comparable(state, interval) || !is_comparable(ticket, interval) {
         return None;
     }
-    let (held, then) = (
-        Span {
-            whole: state.at,
-            part: state.part,
-        },
-        Span {
-            whole: ticket.at,
-            part: ticket.part,
-        },
-    );
+    let (held, then) = (state.span(), ticket.span());
     if held != then {
         return None;
     }
-    let passed = Span {
-        whole: now.micros(),
-        part: 0,
-    };
+    let passed = Span::micros(now.micros());
     // What has drained already does not come back.
     let undrained = interval.sub(then, passed)?;
     let back = Some(charge.min(undrained)).filter(|back| *back > Span::default())?;

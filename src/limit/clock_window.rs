@@ -1,10 +1,10 @@
 //! Fixed window by the clock or the calendar: at most N in each; windows start where the clock says, not at a request.
 //! Twin: `lua/clock_window.lua`.
 
+use super::WindowState;
 use super::calendar::Calendar;
-use super::rate::{Cost, Rate, Span};
-use super::verdict::{Measurement, Verdict, Wait};
-use super::{Change, Refund, State, WindowState};
+use super::fixed_window::CountedWindow;
+use super::rate::Rate;
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
@@ -97,19 +97,14 @@ impl ClockWindow {
     /// The start and the end of the window that counted at `at`, of which `left` was left: the present one, or the next
     /// where the clock has stepped back.
     #[must_use]
-    pub fn counted(&self, at: Timestamp, left: u64) -> (u64, u64) {
+    pub fn window_of(&self, at: Timestamp, left: u64) -> (u64, u64) {
         let bounds = self.bounds(at);
         bounds.counting(at.plus(left).micros() > bounds.end)
     }
 
-    /// Would `cost` be admitted at `now`, and what would then be stored?
+    /// The window at `now`.
     #[must_use]
-    pub fn check(
-        &self,
-        state: Option<WindowState>,
-        now: Timestamp,
-        cost: Cost,
-    ) -> (Measurement, Option<Change>) {
+    pub fn counted(&self, state: Option<WindowState>, now: Timestamp) -> CountedWindow {
         let bounds = self.bounds(now);
         // A window that reaches into this one counts in it: it was anchored elsewhere. So does one from further ahead
         // than the next: the clock has stepped back. One that began before the epoch is stored as if it had begun with it.
@@ -118,53 +113,12 @@ impl ClockWindow {
         });
         // The clock has stepped back over one border: the next window, of which some is taken, goes on counting.
         let (start, end) = bounds.counting(held.is_some_and(|state| state.start == bounds.end));
-        let left = end - now.micros();
-        let count = held.map_or(0, |state| state.count);
-        let standing = |count: u32| Span {
-            whole: left,
-            part: count,
-        };
-        if cost == Cost::ZERO {
-            return (Measurement::admitted(standing(count)), None);
+        CountedWindow {
+            start,
+            end,
+            count: held.map_or(0, |state| state.count),
+            mended: held.is_some_and(|state| state.start != start),
         }
-        if cost.units() > self.limit {
-            return (Measurement::refused(Wait::Never, standing(count)), None);
-        }
-        let change = |count: u32| {
-            let state = State::Window(WindowState { start, count });
-            Change::put(state, Timestamp::from_micros(end))
-        };
-        match count.checked_add(cost.units()) {
-            Some(next) if next <= self.limit => {
-                (Measurement::admitted(standing(next)), Some(change(next)))
-            }
-            _ => {
-                let mended = held.is_some_and(|state| state.start != start);
-                (
-                    Measurement::refused(Wait::Micros(left), standing(count)),
-                    mended.then(|| change(count)),
-                )
-            }
-        }
-    }
-
-    /// What the reply of either store means. `charged` is false when another limit of the request refused.
-    #[must_use]
-    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
-        super::fixed_window::verdict(self.limit, measured, cost, charged)
-    }
-
-    /// Takes `cost` back out of the window from `start` to `end`, if it is still the current one.
-    #[must_use]
-    pub fn refund(
-        &self,
-        state: WindowState,
-        start: u64,
-        end: u64,
-        cost: Cost,
-        now: Timestamp,
-    ) -> Refund {
-        super::fixed_window::refund(state, start, end, cost, now)
     }
 }
 

@@ -50,11 +50,8 @@ impl Concurrency {
             whole,
             part: u32::try_from(held).unwrap_or(u32::MAX),
         };
-        if cost == Cost::ZERO {
-            return (Measurement::admitted(standing(0, held)), None);
-        }
-        if cost.units() > self.max.get() {
-            return (Measurement::refused(Wait::Never, standing(0, held)), None);
+        if let Some(measured) = Measurement::uncounted(self.max.get(), cost, standing(0, held)) {
+            return (measured, None);
         }
         let change = |first: u64, count: u32| Change {
             update: Update::Slots(SlotUpdate {
@@ -80,11 +77,9 @@ impl Concurrency {
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
-        let held = measured.held(cost, charged);
         Verdict {
-            outcome: measured.outcome(),
-            remaining: u64::from(self.max.get().saturating_sub(held)),
             reset: 0,
+            ..measured.verdict(self.max.get(), cost, charged, 0)
         }
     }
 

@@ -25,100 +25,74 @@ impl FixedWindow {
         }
     }
 
-    /// Would `cost` be admitted at `now`, and what would then be stored?
+    /// The window at `now`. One from the future was left by a clock that has stepped back: the nearest possible window is
+    /// the one that starts now.
     #[inline]
     #[must_use]
-    pub fn check(
-        &self,
-        state: Option<WindowState>,
-        now: Timestamp,
-        cost: Cost,
-    ) -> (Measurement, Option<Change>) {
-        let (current, mended) = self.current(state, now);
-        let left = Timestamp::from_micros(current.start)
-            .plus(self.window)
-            .since(now);
-        if u64::from(current.count) + u64::from(cost.units()) > u64::from(self.limit)
-            && cost != Cost::ZERO
-        {
-            let wait = if cost.units() > self.limit {
-                Wait::Never
-            } else {
-                Wait::Micros(left)
-            };
-            let mended = mended && wait != Wait::Never;
-            let change = mended.then(|| self.change(current));
-            return (
-                Measurement::refused(wait, Self::measure(left, current.count)),
-                change,
-            );
-        }
-        let next = WindowState {
-            start: current.start,
-            count: current.count.saturating_add(cost.units()),
-        };
-        let change = (cost != Cost::ZERO).then(|| self.change(next));
-        (
-            Measurement::admitted(Self::measure(left, next.count)),
-            change,
-        )
-    }
-
-    /// What the reply of either store means. `charged` is false when another limit of the request refused.
-    #[must_use]
-    pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
-        verdict(self.limit, measured, cost, charged)
-    }
-
-    /// Takes `cost` back out of the window that starts at `start`, if it is still the current one.
-    #[must_use]
-    pub fn refund(&self, state: WindowState, start: u64, cost: Cost, now: Timestamp) -> Refund {
-        let end = Timestamp::from_micros(start).plus(self.window).micros();
-        refund(state, start, end, cost, now)
-    }
-
-    /// The window at `now`, and whether the stored one had to be brought back from the future: then the clock
-    /// stepped back, and the nearest possible window is the one that starts now.
-    fn current(&self, state: Option<WindowState>, now: Timestamp) -> (WindowState, bool) {
-        match state {
-            Some(state) if state.start > now.micros() => (
-                WindowState {
-                    start: now.micros(),
-                    ..state
-                },
-                true,
-            ),
-            Some(state) if now.micros() - state.start < self.window => (state, false),
-            _ => (
-                WindowState {
-                    start: now.micros(),
-                    count: 0,
-                },
-                false,
-            ),
+    pub fn counted(&self, state: Option<WindowState>, now: Timestamp) -> CountedWindow {
+        let present = now.micros();
+        let is_over = |state: &WindowState| state.start.saturating_add(self.window) <= present;
+        let held = state.filter(|state| !is_over(state));
+        let start = held.map_or(present, |state| state.start.min(present));
+        CountedWindow {
+            start,
+            end: Timestamp::from_micros(start).plus(self.window).micros(),
+            count: held.map_or(0, |state| state.count),
+            mended: held.is_some_and(|state| state.start > present),
         }
     }
+}
 
-    fn measure(left: u64, count: u32) -> Span {
-        Span {
+/// What is counted in the window at an instant.
+#[derive(Debug, Clone, Copy)]
+pub struct CountedWindow {
+    /// Its start, microseconds since the epoch.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+    /// How much has been taken in it.
+    pub count: u32,
+    /// The stored state was impossible under the present numbers or clock and has been brought to what is nearest.
+    pub mended: bool,
+}
+
+impl CountedWindow {
+    /// Would `cost` be admitted at `now` beside what is counted, and what would then be stored?
+    #[inline]
+    #[must_use]
+    pub fn check(self, limit: u32, now: Timestamp, cost: Cost) -> (Measurement, Option<Change>) {
+        let left = Timestamp::from_micros(self.end).since(now);
+        let standing = |count: u32| Span {
             whole: left,
             part: count,
+        };
+        if let Some(measured) = Measurement::uncounted(limit, cost, standing(self.count)) {
+            return (measured, None);
         }
-    }
-
-    fn change(&self, state: WindowState) -> Change {
-        let ends = Timestamp::from_micros(state.start).plus(self.window);
-        Change::put(State::Window(state), ends)
+        let change = |count: u32| {
+            let start = self.start;
+            let state = State::Window(WindowState { start, count });
+            Change::put(state, Timestamp::from_micros(self.end))
+        };
+        match self.count.checked_add(cost.units()) {
+            Some(next) if next <= limit => {
+                (Measurement::admitted(standing(next)), Some(change(next)))
+            }
+            _ => (
+                Measurement::refused(Wait::Micros(left), standing(self.count)),
+                self.mended.then(|| change(self.count)),
+            ),
+        }
     }
 }
 
 /// What the reply about a window of `limit` means, wherever windows start.
 pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
-    let count = measured.held(cost, charged);
+    let verdict = measured.verdict(limit, cost, charged, measured.span.whole);
+    let is_empty = verdict.remaining == u64::from(limit);
     Verdict {
-        outcome: measured.outcome(),
-        remaining: u64::from(limit.saturating_sub(count)),
-        reset: if count == 0 { 0 } else { measured.span.whole },
+        reset: if is_empty { 0 } else { verdict.reset },
+        ..verdict
     }
 }
 

@@ -49,10 +49,7 @@ impl HistoryMark {
         let Some(bucket) = bucket.filter(|_| is_comparable(self.was)) else {
             return Refund::Nothing;
         };
-        let unbounded = Span {
-            whole: u64::MAX,
-            part: 0,
-        };
+        let unbounded = Span::micros(u64::MAX);
         let level = bucket::level(Some(bucket), now, interval, unbounded).span;
         let less = interval.times(u64::from(cost.units()));
         let back = self.back(less, state.history(), now, interval);
@@ -72,20 +69,16 @@ impl HistoryMark {
         now: Timestamp,
         interval: Interval,
     ) -> Span {
-        let whole = |whole| Span { whole, part: 0 };
-        let present = whole(now.micros());
+        let present = Span::micros(now.micros());
         let of_instant = |instant| interval.sub(instant, present).unwrap_or_default();
         let full = interval.times(u64::from(self.cost.units()));
-        let own = of_instant(interval.add(whole(self.at.micros()), full));
+        let own = of_instant(interval.add(Span::micros(self.at.micros()), full));
         // In the instant of the charge it cannot have been emptied and found empty again: it holds the charge itself.
         let since =
             |history: &History| self.at.micros() >= history.found && history.back >= self.back;
         let beneath = history.filter(since).map(|history| {
-            let left = of_instant(Span {
-                whole: self.was.at,
-                part: self.was.part,
-            });
-            let others = whole(history.back - self.back);
+            let left = of_instant(self.was.span());
+            let others = Span::micros(history.back - self.back);
             interval.sub(left, others).unwrap_or_default()
         });
         own.max(beneath.unwrap_or_default()).min(less)

@@ -20,6 +20,7 @@
 //! 8. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms before
 //!    the charge, no permit was in hand since the charge, step 7 does not apply, and all of the charge comes back.
 
+use super::bucket::Bucket;
 use super::clock_window::Anchor;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Interval, Span};
@@ -97,7 +98,7 @@ impl Limit {
         let quota = self.quota();
         let most = match (self.leasing, self.rule.interval()) {
             (LeaseSetting::Most(most), _) => u64::from(most.get()).min(quota / 2),
-            (_, Some(interval)) => (quota / SHARE).max(interval.units_in(micros(hold))),
+            (_, Some(interval)) => (quota / SHARE).max(interval.units_in(Span::micros(hold))),
             (_, None) => quota / SHARE,
         };
         Some(LeaseTerms {
@@ -144,8 +145,8 @@ impl LeaseTerms {
     pub fn padding(&self, level: u64) -> u32 {
         let lacks = self.hold.saturating_sub(level);
         let units = self.asks.rule.interval().map_or(0, |interval| {
-            let units = interval.units_in(micros(lacks));
-            units + u64::from(interval.times(units) < micros(lacks))
+            let units = interval.units_in(Span::micros(lacks));
+            units + u64::from(interval.times(units) < Span::micros(lacks))
         });
         u32::try_from(units).unwrap_or(u32::MAX)
     }
@@ -156,8 +157,10 @@ impl LeaseTerms {
     pub fn permits(&self, units: u32, measured: Measurement, at: Timestamp) -> (u32, u64) {
         let (permits, lasting) = match (&self.asks.rule, self.asks.rule.interval()) {
             (_, Some(interval)) => {
-                let held = micros(measured.span.whole);
-                let free = interval.sub(held, micros(self.hold)).unwrap_or_default();
+                let held = Span::micros(measured.span.whole);
+                let free = interval
+                    .sub(held, Span::micros(self.hold))
+                    .unwrap_or_default();
                 let fit = interval.units_in(free).min(u64::from(units));
                 let rest = interval.sub(held, interval.times(fit)).unwrap_or_default();
                 (u32::try_from(fit).unwrap_or(units), rest.whole)
@@ -198,15 +201,13 @@ impl Rule {
     /// For how long permits may be held, and for how long is paused when they are short, where leases are possible.
     fn holding(&self) -> Option<(u64, u64)> {
         let (hold, pause) = match self {
-            Self::TokenBucket(TokenBucket {
-                capacity, interval, ..
-            })
+            Self::TokenBucket(TokenBucket { bucket, .. })
             | Self::LeakyBucket(LeakyBucket {
-                capacity,
-                interval,
-                queue: 0,
-                ..
+                bucket, queue: 0, ..
             }) => {
+                let Bucket {
+                    capacity, interval, ..
+                } = bucket;
                 let pause = interval.times(WORTHWHILE).whole;
                 let longest = (capacity.whole / 8).clamp(1, LONGEST / 2);
                 let hold = (capacity.whole / 16).min(LONGEST / 4);
@@ -228,14 +229,6 @@ impl Rule {
 
     /// One unit's time, where the rule is a bucket's.
     fn interval(&self) -> Option<Interval> {
-        match self {
-            Self::TokenBucket(rule) => Some(rule.interval),
-            Self::LeakyBucket(rule) => Some(rule.interval),
-            _ => None,
-        }
+        self.bucket().map(|bucket| bucket.interval)
     }
-}
-
-fn micros(whole: u64) -> Span {
-    Span { whole, part: 0 }
 }

@@ -45,6 +45,7 @@ pub use state::{
 };
 
 use crate::clock::Timestamp;
+use bucket::Bucket;
 use clock_window::{Anchor, ClockWindow};
 use concurrency::Concurrency;
 use dedupe::Dedupe;
@@ -148,7 +149,7 @@ impl Limit {
                 Overdraft => Some(settlement::once()),
                 _ => policy.dedupe.clone(),
             },
-            history: rule.is_open_bucket() && (policy.may_correct() || charge == Revocable),
+            history: rule.open_bucket().is_some() && (policy.may_correct() || charge == Revocable),
             block: wire::Block::new(),
             variants: Variants::default(),
             policy,
@@ -235,6 +236,30 @@ impl Rule {
         }
     }
 
+    /// The bucket, of either algorithm that has one.
+    #[must_use]
+    pub fn bucket(&self) -> Option<&Bucket> {
+        match self {
+            Self::TokenBucket(rule) => Some(&rule.bucket),
+            Self::LeakyBucket(rule) => Some(&rule.bucket),
+            _ => None,
+        }
+    }
+
+    fn bucket_mut(&mut self) -> Option<&mut Bucket> {
+        match self {
+            Self::TokenBucket(rule) => Some(&mut rule.bucket),
+            Self::LeakyBucket(rule) => Some(&mut rule.bucket),
+            _ => None,
+        }
+    }
+
+    /// The bucket, where no request waits in it for a turn.
+    #[must_use]
+    pub fn open_bucket(&self) -> Option<&Bucket> {
+        self.bucket().filter(|_| !self.queues())
+    }
+
     /// Does admitting mean a place in a queue, which a leaving client gives back?
     #[must_use]
     pub fn queues(&self) -> bool {
@@ -272,10 +297,18 @@ impl Rule {
         cost: Cost,
     ) -> (Measurement, Option<Change>) {
         match self {
-            Self::TokenBucket(rule) => rule.check(state.and_then(State::bucket), now, cost),
-            Self::LeakyBucket(rule) => rule.check(state.and_then(State::bucket), now, cost),
-            Self::FixedWindow(rule) => rule.check(state.and_then(State::window), now, cost),
-            Self::ClockWindow(rule) => rule.check(state.and_then(State::window), now, cost),
+            Self::TokenBucket(TokenBucket { bucket, .. })
+            | Self::LeakyBucket(LeakyBucket { bucket, .. }) => {
+                bucket.check(state.and_then(State::bucket), now, cost)
+            }
+            Self::FixedWindow(rule) => {
+                let window = rule.counted(state.and_then(State::window), now);
+                window.check(rule.limit, now, cost)
+            }
+            Self::ClockWindow(rule) => {
+                let window = rule.counted(state.and_then(State::window), now);
+                window.check(rule.limit, now, cost)
+            }
             Self::SlidingWindow(rule) => rule.check(state.and_then(State::parts), now, cost),
             Self::SlidingLog(rule) => rule.check(state.and_then(State::log), now, cost),
             Self::Concurrency(rule) => rule.check(state.and_then(State::slots), now, cost),
@@ -293,10 +326,15 @@ impl Rule {
         charged: bool,
     ) -> Verdict {
         match self {
-            Self::TokenBucket(rule) => rule.verdict(measured, cost, charged),
-            Self::LeakyBucket(rule) => rule.verdict(measured, cost, charged),
-            Self::FixedWindow(rule) => rule.verdict(measured, cost, charged),
-            Self::ClockWindow(rule) => rule.verdict(measured, cost, charged),
+            Self::TokenBucket(rule) => rule.bucket.verdict(measured, cost, charged, None),
+            Self::LeakyBucket(rule) => {
+                let free = Some(rule.free);
+                rule.bucket.verdict(measured, cost, charged, free)
+            }
+            Self::FixedWindow(FixedWindow { limit, .. })
+            | Self::ClockWindow(ClockWindow { limit, .. }) => {
+                fixed_window::verdict(*limit, measured, cost, charged)
+            }
             Self::SlidingWindow(rule) => rule.verdict(measured, at, cost, charged),
             Self::SlidingLog(rule) => rule.verdict(measured, cost, charged),
             Self::Concurrency(rule) => rule.verdict(measured, cost, charged),
@@ -307,9 +345,9 @@ impl Rule {
     #[must_use]
     pub fn ticket(&self, at: Timestamp, measured: Measurement, cost: Cost) -> Ticket {
         let mark = match self {
-            Self::TokenBucket(TokenBucket { interval, .. })
-            | Self::LeakyBucket(LeakyBucket { interval, .. }) => {
-                Mark::Bucket(BucketState::at_level(at, measured.span, *interval))
+            Self::TokenBucket(TokenBucket { bucket, .. })
+            | Self::LeakyBucket(LeakyBucket { bucket, .. }) => {
+                Mark::Bucket(BucketState::at_level(at, measured.span, bucket.interval))
             }
             Self::FixedWindow(rule) => {
                 let end = at.plus(measured.span.whole).micros();
@@ -317,7 +355,7 @@ impl Rule {
                 Mark::Window { start, end }
             }
             Self::ClockWindow(rule) => {
-                let (start, end) = rule.counted(at, measured.span.whole);
+                let (start, end) = rule.window_of(at, measured.span.whole);
                 Mark::Window { start, end }
             }
             Self::SlidingWindow(rule) => {

@@ -77,6 +77,12 @@ pub struct Span {
 }
 
 impl Span {
+    /// So many microseconds.
+    #[must_use]
+    pub const fn micros(whole: u64) -> Self {
+        Self { whole, part: 0 }
+    }
+
     /// The least whole number of microseconds that is not shorter.
     #[must_use]
     pub const fn ceil(self) -> u64 {

@@ -1,6 +1,7 @@
 //! What comes back to a limit: charges that were not used, and slots whose request has ended.
 
 use super::bucket;
+use super::fixed_window;
 use super::rate::{Interval, MAX_SPAN, Span};
 use super::{
     BucketState, Change, ChargeKind, History, HistoryMark, Limit, Mark, Refund, Rule, State,
@@ -16,7 +17,7 @@ impl Limit {
     #[must_use]
     pub fn with_history(&self) -> Option<&Arc<Self>> {
         let made = self.variants.revocable.get_or_init(|| {
-            let is_needed = self.rule.is_open_bucket() && !self.history;
+            let is_needed = self.rule.open_bucket().is_some() && !self.history;
             is_needed.then(|| self.variant(ChargeKind::Revocable, self.rule.clone()))
         });
         made.as_ref()
@@ -95,28 +96,24 @@ impl Rule {
         };
         let cost = ticket.cost;
         match (self, state, ticket.mark) {
-            (Self::TokenBucket(rule), _, Mark::History(mark)) => {
-                mark.refund(state, now, cost, rule.interval)
-            }
-            (Self::LeakyBucket(rule), _, Mark::History(mark)) if rule.queue == 0 => {
-                mark.refund(state, now, cost, rule.interval)
-            }
+            (rule, _, Mark::History(mark)) => match rule.open_bucket() {
+                Some(bucket) => mark.refund(state, now, cost, bucket.interval),
+                None => Refund::Nothing,
+            },
             (Self::LeakyBucket(rule), _, Mark::Bucket(was)) if rule.queue > 0 => {
-                let Some(state) = state.bucket() else {
-                    return Refund::Nothing;
-                };
-                let charge = rule.interval.times(u64::from(cost.units()));
-                let left = bucket::refund(state, was, charge, now, rule.interval);
+                let interval = rule.bucket.interval;
+                let charge = interval.times(u64::from(cost.units()));
+                let held = state.bucket();
+                let left = held.and_then(|held| bucket::refund(held, was, charge, now, interval));
                 left.map_or(Refund::Nothing, |left| {
-                    Refund::of_level(left, None, now, rule.interval)
+                    Refund::of_level(left, None, now, interval)
                 })
             }
-            (Self::FixedWindow(rule), State::Window(state), Mark::Window { start, .. }) => {
-                rule.refund(*state, start, cost, now)
-            }
-            (Self::ClockWindow(rule), State::Window(state), Mark::Window { start, end }) => {
-                rule.refund(*state, start, end, cost, now)
-            }
+            (
+                Self::FixedWindow(_) | Self::ClockWindow(_),
+                State::Window(state),
+                Mark::Window { start, end },
+            ) => fixed_window::refund(*state, start, end, cost, now),
             (Self::SlidingWindow(rule), State::Parts(state), Mark::Window { start, .. }) => {
                 rule.refund(state, start, cost, now)
             }

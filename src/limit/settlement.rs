@@ -7,7 +7,7 @@
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
 use super::leaky_bucket::LeakyBucket;
-use super::rate::{Cost, Interval, Span};
+use super::rate::Cost;
 use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
 use super::{ChargeKind, ClockWindow, Limit, Policy, Rule};
@@ -51,73 +51,37 @@ fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
 
 impl Rule {
     /// The rule with room for the debt that responses may cause, or for as much as can be computed with exactly.
-    pub(super) fn with_room_for_debt(self, policy: &Policy) -> Self {
+    pub(super) fn with_room_for_debt(mut self, policy: &Policy) -> Self {
         let Some(meter) = &policy.meter else {
             return self;
         };
-        let debt = debt(self.most(), policy.cost, meter.max);
-        let most_units = policy.rate.most_units();
-        let debt_ceiling = |most: u64, one: Interval| {
+        let (most, most_units) = (self.most(), policy.rate.most_units());
+        let debt = debt(most, policy.cost, meter.max);
+        let queues = self.queues();
+        if let Some(bucket) = self.bucket_mut().filter(|_| !queues) {
             let units = most.saturating_add(debt).min(most_units).max(most);
-            one.times(units)
-        };
-        match self {
-            Self::TokenBucket(rule) => Self::TokenBucket(TokenBucket {
-                debt_ceiling: debt_ceiling(u64::from(rule.burst.get()), rule.interval),
-                ..rule
-            }),
-            Self::LeakyBucket(rule) if rule.queue == 0 => Self::LeakyBucket(LeakyBucket {
-                debt_ceiling: debt_ceiling(u64::from(rule.burst.get()), rule.interval),
-                ..rule
-            }),
-            other => other,
+            bucket.debt_ceiling = bucket.interval.times(units);
         }
+        self
     }
 
     /// The rule that lets everything into the same counters, up to the debt ceiling.
     fn without_bound(&self) -> Option<Self> {
-        let bucket = |of: LeakyBucket, debt_ceiling: Span| {
-            Some(Self::LeakyBucket(LeakyBucket {
-                capacity: debt_ceiling,
-                latest: debt_ceiling,
-                debt_ceiling,
-                ..of
-            }))
-        };
-        match self {
-            Self::TokenBucket(rule) => {
-                let free = Span::default();
-                let of = LeakyBucket {
-                    interval: rule.interval,
-                    burst: rule.burst,
-                    queue: 0,
-                    max_wait: 0,
-                    capacity: rule.capacity,
-                    free,
-                    latest: free,
-                    debt_ceiling: rule.debt_ceiling,
-                };
-                bucket(of, rule.debt_ceiling)
-            }
-            Self::LeakyBucket(rule) if rule.queue == 0 => bucket(*rule, rule.debt_ceiling),
-            Self::FixedWindow(rule) => Some(Self::FixedWindow(FixedWindow {
-                limit: u32::MAX,
-                ..*rule
-            })),
-            Self::ClockWindow(rule) => Some(Self::ClockWindow(ClockWindow {
-                limit: u32::MAX,
-                anchor: rule.anchor.clone(),
-            })),
-            Self::SlidingWindow(rule) => {
+        let mut rule = self.clone();
+        match &mut rule {
+            Self::TokenBucket(TokenBucket { bucket, .. })
+            | Self::LeakyBucket(LeakyBucket {
+                bucket, queue: 0, ..
+            }) => *bucket = bucket.without_bound(),
+            Self::FixedWindow(FixedWindow { limit, .. })
+            | Self::ClockWindow(ClockWindow { limit, .. }) => *limit = u32::MAX,
+            Self::SlidingWindow(SlidingWindow { limit, part, .. }) => {
                 // What is leaving is held beside what counts: both must be counted exactly.
-                let most = SlidingWindow::most(rule.part) / 4;
-                let most = u32::try_from(most).unwrap_or(u32::MAX);
-                Some(Self::SlidingWindow(SlidingWindow {
-                    limit: rule.limit.max(most),
-                    ..*rule
-                }))
+                let most = SlidingWindow::most(*part) / 4;
+                *limit = u32::try_from(most).unwrap_or(u32::MAX).max(*limit);
             }
-            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => None,
+            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => return None,
         }
+        Some(rule)
     }
 }

@@ -5,9 +5,8 @@
 //! what one request costs in all of them, and then the rate. Windows, logs and slots have no rate beside their size: what
 //! is more than they ever hold is all of that, so that one smaller than the number of gateways admits one request in each.
 
-use super::leaky_bucket::LeakyBucket;
-use super::rate::{Cost, Interval, Span};
-use super::token_bucket::TokenBucket;
+use super::bucket::Bucket;
+use super::rate::{Cost, Span};
 use super::verdict::{Measurement, Verdict};
 use super::{ChargeKind, Limit, Rule};
 use crate::clock::Timestamp;
@@ -53,16 +52,12 @@ impl Limit {
     /// debts be.
     #[must_use]
     pub fn overdraft_as_one_of(self: &Arc<Self>, gateways: NonZeroU32) -> Arc<Self> {
-        match &self.rule {
-            Rule::LeakyBucket(rule) if gateways > NonZeroU32::MIN => {
-                let debt_ceiling = several(rule.interval, rule.debt_ceiling, gateways);
-                let rule = LeakyBucket {
-                    capacity: debt_ceiling,
-                    latest: debt_ceiling,
-                    debt_ceiling,
-                    ..*rule
-                };
-                self.variant(ChargeKind::Overdraft, Rule::LeakyBucket(rule))
+        let mut rule = self.rule.clone();
+        match rule.bucket_mut() {
+            Some(bucket) if gateways > NonZeroU32::MIN => {
+                bucket.debt_ceiling = several(bucket, gateways);
+                *bucket = bucket.without_bound();
+                self.variant(ChargeKind::Overdraft, rule)
             }
             _ => Arc::clone(self),
         }
@@ -75,33 +70,20 @@ impl Rule {
         if gateways == NonZeroU32::MIN {
             return None;
         }
-        let held = |one: Interval, capacity: Span| {
-            let most = self.most();
+        let mut own = self.clone();
+        let bucket = own.bucket_mut()?;
+        if u64::from(cost.units()) <= self.most() {
             let all = u64::from(cost.units().saturating_mul(gateways.get()));
-            if u64::from(cost.units()) <= most {
-                capacity.max(one.times(all))
-            } else {
-                capacity
-            }
-        };
-        match self {
-            Self::TokenBucket(rule) => Some(Self::TokenBucket(TokenBucket {
-                capacity: held(rule.interval, rule.capacity),
-                debt_ceiling: several(rule.interval, rule.debt_ceiling, gateways),
-                ..*rule
-            })),
-            Self::LeakyBucket(rule) => Some(Self::LeakyBucket(LeakyBucket {
-                capacity: held(rule.interval, rule.capacity),
-                debt_ceiling: several(rule.interval, rule.debt_ceiling, gateways),
-                ..*rule
-            })),
-            _ => None,
+            bucket.capacity = bucket.capacity.max(bucket.interval.times(all));
         }
+        bucket.debt_ceiling = several(bucket, gateways);
+        Some(own)
     }
 }
 
 /// What all gateways may hold together: a request of any cost may have been charged.
-fn several(one: Interval, debt_ceiling: Span, gateways: NonZeroU32) -> Span {
-    let units = one.units_in(debt_ceiling);
-    one.times(units.saturating_mul(u64::from(gateways.get())))
+fn several(bucket: &Bucket, gateways: NonZeroU32) -> Span {
+    let units = bucket.interval.units_in(bucket.debt_ceiling);
+    let all = units.saturating_mul(u64::from(gateways.get()));
+    bucket.interval.times(all)
 }

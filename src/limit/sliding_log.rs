@@ -52,11 +52,8 @@ impl SlidingLog {
             whole: left,
             part: u32::try_from(held).unwrap_or(u32::MAX),
         };
-        if cost == Cost::ZERO {
-            return (Measurement::admitted(standing(held)), None);
-        }
-        if cost.units() > self.limit {
-            return (Measurement::refused(Wait::Never, standing(held)), None);
+        if let Some(measured) = Measurement::uncounted(self.limit, cost, standing(held)) {
+            return (measured, None);
         }
         let grown = held + cost.units() as usize;
         let growth = LogUpdate {
@@ -89,17 +86,7 @@ impl SlidingLog {
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
-        let taken = charged && measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
-        let held = measured.held(cost, charged);
-        Verdict {
-            outcome: measured.outcome(),
-            remaining: u64::from(self.limit.saturating_sub(held)),
-            reset: if taken {
-                self.window
-            } else {
-                measured.span.whole
-            },
-        }
+        measured.verdict(self.limit, cost, charged, self.window)
     }
 
     /// Takes `cost` back out of what was entered at `instant`, as far as it is still there.

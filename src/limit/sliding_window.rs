@@ -82,11 +82,8 @@ impl SlidingWindow {
             whole: left,
             part: u32::try_from(units).unwrap_or(u32::MAX),
         };
-        if cost == Cost::ZERO {
-            return (Measurement::admitted(standing(units)), None);
-        }
-        if cost.units() > self.limit {
-            return (Measurement::refused(Wait::Never, standing(units)), None);
+        if let Some(measured) = Measurement::uncounted(self.limit, cost, standing(units)) {
+            return (measured, None);
         }
         let wanted = whole * self.part + oldest + u64::from(cost.units()) * self.part;
         match wanted.checked_sub(u64::from(self.limit) * self.part) {
@@ -114,17 +111,8 @@ impl SlidingWindow {
         cost: Cost,
         charged: bool,
     ) -> Verdict {
-        let taken = charged && measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
-        let units = measured.held(cost, charged);
-        Verdict {
-            outcome: measured.outcome(),
-            remaining: u64::from(self.limit.saturating_sub(units)),
-            reset: if taken {
-                self.lives(self.start(at)).since(at)
-            } else {
-                measured.span.whole
-            },
-        }
+        let taken = self.lives(self.start(at)).since(at);
+        measured.verdict(self.limit, cost, charged, taken)
     }
 
     /// The part that lies around `at`, from its start to its end, in microseconds.

@@ -52,6 +52,14 @@ impl BucketState {
         }
     }
 
+    /// The instant as the time since the epoch.
+    pub(super) fn span(self) -> Span {
+        Span {
+            whole: self.at,
+            part: self.part,
+        }
+    }
+
     /// The first instant at which this state equals no state.
     #[must_use]
     pub fn ends(self) -> Timestamp {
@@ -258,25 +266,23 @@ impl Update {
     /// The state that follows `before`.
     #[must_use]
     pub fn after(self, before: Option<State>) -> State {
-        match (self, before) {
-            (Self::Put(state), _) => state,
-            (Self::Log(update), Some(State::Log(mut log))) => {
+        match self {
+            Self::Put(state) => state,
+            Self::Log(update) => {
+                let mut log = match before {
+                    Some(State::Log(log)) => log,
+                    _ => Box::default(),
+                };
                 update.apply(&mut log);
                 State::Log(log)
             }
-            (Self::Slots(update), Some(State::Slots(mut leases))) => {
+            Self::Slots(update) => {
+                let mut leases = match before {
+                    Some(State::Slots(leases)) => leases,
+                    _ => Box::default(),
+                };
                 update.apply(&mut leases);
                 State::Slots(leases)
-            }
-            (Self::Slots(update), _) => {
-                let mut leases = Box::<SlotsState>::default();
-                update.apply(&mut leases);
-                State::Slots(leases)
-            }
-            (Self::Log(update), _) => {
-                let mut log = Box::<LogState>::default();
-                update.apply(&mut log);
-                State::Log(log)
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::rate::{Cost, Span};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// How long until the same request would be admitted. `Never` is the longest wait of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +12,16 @@ pub enum Wait {
     Micros(u64),
     /// The cost is greater than the whole limit.
     Never,
+}
+
+impl Wait {
+    /// What a limit says that lets requests go on after `delay`.
+    pub(super) const fn outcome(self, delay: u64) -> VerdictOutcome {
+        match self {
+            Self::Micros(0) => VerdictOutcome::Admit { delay },
+            wait => VerdictOutcome::Refuse(wait),
+        }
+    }
 }
 
 /// What a store measured for one limit: the reply's three numbers, before they are given meaning.
@@ -59,14 +70,14 @@ impl Measurement {
     /// Admitted, leaving `span`.
     #[must_use]
     pub const fn admitted(span: Span) -> Self {
-        Self {
-            wait: Wait::Micros(0),
-            span,
-            granted: None,
-            repeat: Repeat::No,
-            back: 0,
-            overflow: false,
-            spoilt: false,
+        Self::refused(Wait::Micros(0), span)
+    }
+
+    /// What needs no count at `span`: a peek, and a cost that a limit never holds.
+    pub(super) fn uncounted(limit: u32, cost: Cost, span: Span) -> Option<Self> {
+        match cost.units() {
+            0 => Some(Self::admitted(span)),
+            units => (units > limit).then(|| Self::refused(Wait::Never, span)),
         }
     }
 
@@ -93,19 +104,21 @@ impl Measurement {
         }
     }
 
-    /// The outcome of a rule that never delays.
-    pub(super) const fn outcome(&self) -> VerdictOutcome {
-        match self.wait {
-            Wait::Micros(0) => VerdictOutcome::Admit { delay: 0 },
-            wait => VerdictOutcome::Refuse(wait),
-        }
-    }
-
-    /// How many units are held, where `part` counts them. Without `charged` another limit of the request refused.
-    pub(super) fn held(&self, cost: Cost, charged: bool) -> u32 {
-        match self.wait {
-            Wait::Micros(0) if !charged => self.span.part.saturating_sub(cost.units()),
-            _ => self.span.part,
+    /// What it means for a limit whose units `part` counts. The reset is `taken` where something was charged, else the one that
+    /// was measured. Without `charged` another limit of the request refused.
+    pub(super) fn verdict(&self, limit: u32, cost: Cost, charged: bool, taken: u64) -> Verdict {
+        let admitted = self.wait == Wait::Micros(0);
+        let uncharged = if admitted && !charged {
+            cost.units()
+        } else {
+            0
+        };
+        let held = self.span.part.saturating_sub(uncharged);
+        let is_taken = admitted && charged && cost != Cost::ZERO;
+        Verdict {
+            outcome: self.wait.outcome(0),
+            remaining: u64::from(limit.saturating_sub(held)),
+            reset: if is_taken { taken } else { self.span.whole },
         }
     }
 }
@@ -168,24 +181,14 @@ impl Decision {
     /// Any refusal refuses, the longest wait is named, the longest delay is waited.
     #[must_use]
     pub fn of(at: Timestamp, verdicts: SmallVec<[Verdict; INLINE_LIMITS]>) -> Self {
-        let mut ruling = Ruling::Admit { delay: 0 };
-        for (index, verdict) in verdicts.iter().enumerate() {
-            ruling = match (ruling, verdict.outcome) {
-                (Ruling::Admit { delay }, VerdictOutcome::Admit { delay: more }) => Ruling::Admit {
-                    delay: delay.max(more),
-                },
-                (Ruling::Admit { .. }, VerdictOutcome::Refuse(wait)) => {
-                    Ruling::Refuse { by: index, wait }
-                }
-                (Ruling::Refuse { wait, .. }, VerdictOutcome::Refuse(longer)) if longer > wait => {
-                    Ruling::Refuse {
-                        by: index,
-                        wait: longer,
-                    }
-                }
-                (refused @ Ruling::Refuse { .. }, _) => refused,
-            };
-        }
+        let badness = |(_, verdict): &(usize, &Verdict)| Reverse(verdict.outcome);
+        // Of several that are as bad the first.
+        let worst = verdicts.iter().enumerate().min_by_key(badness);
+        let ruling = match worst.map(|(by, verdict)| (by, verdict.outcome)) {
+            Some((by, VerdictOutcome::Refuse(wait))) => Ruling::Refuse { by, wait },
+            Some((_, VerdictOutcome::Admit { delay })) => Ruling::Admit { delay },
+            None => Ruling::Admit { delay: 0 },
+        };
         Self {
             at,
             verdicts,

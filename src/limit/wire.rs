@@ -13,11 +13,13 @@
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
 //! | record of an id | `ends` f64, what was granted u32, how many went free u32 |
 
-use super::bucket::BucketBounds;
+use super::bucket::Bucket;
 use super::clock_window::Anchor;
 use super::dedupe::Dedupe;
+use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Span};
 use super::sliding_window::MAX_PARTS;
+use super::token_bucket::TokenBucket;
 use super::{
     BucketState, History, LogState, PartsState, RecordState, Rule, SlotsState, State, WindowState,
 };
@@ -59,9 +61,9 @@ impl State {
     pub fn encode(&self) -> StateBytes {
         let mut bytes = StateBytes::new();
         match self {
-            Self::Bucket(state) => put_bucket(&mut bytes, *state),
+            Self::Bucket(state) => put_bucket_state(&mut bytes, *state),
             Self::History(state) => {
-                put_bucket(&mut bytes, state.bucket);
+                put_bucket_state(&mut bytes, state.bucket);
                 put(&mut bytes, state.history.found);
                 put(&mut bytes, state.history.back);
             }
@@ -153,7 +155,7 @@ fn bucket(bytes: &[u8]) -> Option<State> {
     Some(State::of_bucket(BucketState { at, part, den }, history))
 }
 
-fn put_bucket(bytes: &mut StateBytes, state: BucketState) {
+fn put_bucket_state(bytes: &mut StateBytes, state: BucketState) {
     put(bytes, state.at);
     if state.part > 0 {
         bytes.extend_from_slice(&state.part.to_be_bytes());
@@ -173,25 +175,8 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     let mut bytes = Block::new();
     let units = u64::from(cost.units());
     match rule {
-        Rule::TokenBucket(rule) if rule.debt_ceiling > rule.capacity => {
-            bucket_with_debt(&mut bytes, rule.interval.times(units), rule.bounds());
-        }
-        Rule::LeakyBucket(rule) if rule.debt_ceiling > rule.capacity => {
-            bucket_with_debt(&mut bytes, rule.interval.times(units), rule.bounds());
-        }
-        Rule::TokenBucket(rule) => {
-            bytes.push(TOKEN_BUCKET);
-            put_span(&mut bytes, rule.interval.times(units));
-            put_span(&mut bytes, rule.capacity);
-            put(&mut bytes, u64::from(rule.interval.den.get()));
-        }
-        Rule::LeakyBucket(rule) => {
-            bytes.push(LEAKY_BUCKET);
-            put_span(&mut bytes, rule.interval.times(units));
-            put_span(&mut bytes, rule.capacity);
-            put(&mut bytes, u64::from(rule.interval.den.get()));
-            put_span(&mut bytes, rule.latest);
-        }
+        Rule::TokenBucket(TokenBucket { bucket, .. })
+        | Rule::LeakyBucket(LeakyBucket { bucket, .. }) => put_bucket(&mut bytes, bucket, units),
         Rule::FixedWindow(rule) => {
             let numbers = [rule.window, u64::from(rule.limit), units];
             put_all(&mut bytes, FIXED_WINDOW, &numbers);
@@ -230,39 +215,44 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
 
 /// A bucket that may hold a debt is a queue up to its debt ceiling. No charge is let in while the level leaves no room for
 /// it below the capacity.
-fn bucket_with_debt(bytes: &mut Block, charge: Span, bounds: BucketBounds) {
-    let BucketBounds {
-        interval, capacity, ..
-    } = bounds;
-    let (ceiling, latest) = match interval.sub(capacity, charge) {
-        Some(latest) => (bounds.debt_ceiling, latest),
-        None => (capacity, capacity),
+fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
+    let (interval, charge) = (bucket.interval, bucket.interval.times(units));
+    let has_debt = bucket.debt_ceiling > bucket.capacity;
+    let (ceiling, latest) = match interval.sub(bucket.capacity, charge) {
+        _ if !has_debt => (bucket.capacity, bucket.latest),
+        Some(latest) => (bucket.debt_ceiling, Some(latest)),
+        None => (bucket.capacity, Some(bucket.capacity)),
     };
-    bytes.push(LEAKY_BUCKET);
+    bytes.push(match latest {
+        Some(_) => LEAKY_BUCKET,
+        None => TOKEN_BUCKET,
+    });
     put_span(bytes, charge);
     put_span(bytes, ceiling);
     put(bytes, u64::from(interval.den.get()));
-    put_span(bytes, latest);
+    if let Some(latest) = latest {
+        put_span(bytes, latest);
+    }
 }
 
 /// `own`, the block of `rule` at `cost`, where less may be granted.
 #[must_use]
 pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
-    // Where the cost stands in the limit's own block, the time of one unit, and what the bucket holds.
-    let (at, bucket) = match rule {
-        Rule::TokenBucket(rule) => (1, Some((rule.interval, rule.capacity))),
-        Rule::LeakyBucket(rule) => (1, Some((rule.interval, rule.capacity))),
-        Rule::ClockWindow(_) => (9, None),
-        Rule::FixedWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => (17, None),
-        Rule::SlidingWindow(_) => (26, None),
+    // Where the cost stands in the limit's own block.
+    let at = match rule {
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 1,
+        Rule::ClockWindow(_) => 9,
+        Rule::FixedWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => 17,
+        Rule::SlidingWindow(_) => 26,
     };
     let mut bytes = Block::new();
     bytes.push(PARTIAL);
     put(&mut bytes, u64::from(cost.units()));
     put(&mut bytes, rule.most());
     put(&mut bytes, at);
-    let (unit, den, capacity) = bucket.map_or_else(Default::default, |(one, capacity)| {
-        (one.span, u64::from(one.den.get()), capacity)
+    let (unit, den, capacity) = rule.bucket().map_or_else(Default::default, |bucket| {
+        let one = bucket.interval;
+        (one.span, u64::from(one.den.get()), bucket.capacity)
     });
     put_span(&mut bytes, unit);
     put(&mut bytes, den);

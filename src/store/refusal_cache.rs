@@ -240,17 +240,17 @@ impl Refusal {
     /// The measurement, had no request been admitted since.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let state = match &self.limit.rule {
-            Rule::TokenBucket(TokenBucket { interval, .. })
-            | Rule::LeakyBucket(LeakyBucket { interval, .. }) => {
+            Rule::TokenBucket(TokenBucket { bucket, .. })
+            | Rule::LeakyBucket(LeakyBucket { bucket, .. }) => {
                 let level = self.measured.span;
-                State::Bucket(BucketState::at_level(self.at, level, *interval))
+                State::Bucket(BucketState::at_level(self.at, level, bucket.interval))
             }
             Rule::FixedWindow(rule) => {
                 let end = self.at.plus(self.measured.span.whole).micros();
                 self.window(end.checked_sub(rule.window)?)
             }
             Rule::ClockWindow(rule) => {
-                self.window(rule.counted(self.at, self.measured.span.whole).0)
+                self.window(rule.window_of(self.at, self.measured.span.whole).0)
             }
             Rule::SlidingWindow(_) | Rule::SlidingLog(_) if cost == self.cost => {
                 return self.nearer(at);

@@ -3,8 +3,9 @@
 use super::explanation::{AppliedLimit, CounterState, Explanation, KeyResult, LiveVerdict};
 use crate::admin::PEEK;
 use crate::cli::admin_client;
+use crate::limit::bucket::Bucket;
 use crate::limit::concurrency::HINT;
-use crate::limit::rate::{Interval, Span};
+use crate::limit::rate::Span;
 use crate::limit::verdict::{VerdictOutcome, Wait};
 use crate::limit::{Limit, Mode, Rule};
 use serde_json::{Value, json};
@@ -72,8 +73,8 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
         _ if takes == 0 => (VerdictOutcome::Admit { delay: 0 }, true),
         _ if u64::from(takes) > of => (VerdictOutcome::Refuse(Wait::Never), true),
         Rule::LeakyBucket(rule) => {
-            let full = overflow(rule.interval, takes, reset, rule.capacity);
-            let late = reset.saturating_sub(rule.latest.ceil());
+            let full = overflow(&rule.bucket, takes, reset);
+            let late = reset.saturating_sub(rule.bucket.latest.map_or(0, Span::ceil));
             let outcome = match full.max(late) {
                 0 => VerdictOutcome::Admit {
                     delay: reset.saturating_sub(rule.free.whole),
@@ -84,7 +85,7 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
         }
         _ if fits => (VerdictOutcome::Admit { delay: 0 }, true),
         Rule::TokenBucket(rule) => {
-            let wait = overflow(rule.interval, takes, reset, rule.capacity);
+            let wait = overflow(&rule.bucket, takes, reset);
             (VerdictOutcome::Refuse(Wait::Micros(wait.max(1))), true)
         }
         Rule::FixedWindow(_) | Rule::ClockWindow(_) => {
@@ -107,13 +108,11 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
 }
 
 /// The microseconds by which `units` more would overfill a bucket that is empty in `reset`.
-fn overflow(interval: Interval, units: u32, reset: u64, capacity: Span) -> u64 {
-    let level = Span {
-        whole: reset,
-        part: 0,
-    };
-    let next = interval.add(level, interval.times(u64::from(units)));
-    interval.sub(next, capacity).map_or(0, |over| over.whole)
+fn overflow(bucket: &Bucket, units: u32, reset: u64) -> u64 {
+    let interval = bucket.interval;
+    let next = interval.add(Span::micros(reset), interval.times(u64::from(units)));
+    let over = interval.sub(next, bucket.capacity);
+    over.map_or(0, |over| over.whole)
 }
 
 fn state_of(answer: &Value) -> CounterState {

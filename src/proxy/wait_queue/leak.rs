@@ -25,7 +25,7 @@ pub(super) struct LeakShare {
 
 impl LeakShare {
     pub(super) fn of(limit: &Limit, cost: Cost) -> Self {
-        let Rule::LeakyBucket(bucket) = &limit.rule else {
+        let Rule::LeakyBucket(rule) = &limit.rule else {
             return Self {
                 takes: Duration::ZERO,
                 free: Duration::ZERO,
@@ -33,14 +33,15 @@ impl LeakShare {
             };
         };
         let time = |units: u32| {
-            let span = bucket.interval.times(u64::from(units));
-            let part = u64::from(span.part) * 1_000 / u64::from(bucket.interval.den.get());
+            let interval = rule.bucket.interval;
+            let span = interval.times(u64::from(units));
+            let part = u64::from(span.part) * 1_000 / u64::from(interval.den.get());
             Duration::from_micros(span.whole) + Duration::from_nanos(part)
         };
         Self {
             takes: time(cost.units()),
-            free: time(bucket.burst.get() - 1),
-            max_wait: Duration::from_micros(bucket.max_wait),
+            free: time(rule.burst.get() - 1),
+            max_wait: Duration::from_micros(rule.max_wait),
         }
     }
 

@@ -6,11 +6,9 @@ mod tests;
 use super::{LeaseOrder, TAIL, demand};
 use crate::clock::Timestamp;
 use crate::limit::BucketState;
-use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
-use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
-use crate::limit::{LeaseTerms, Limit, Rule, State, Ticket};
+use crate::limit::{LeaseTerms, Limit, State, Ticket};
 use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
@@ -256,9 +254,7 @@ impl KeyLease {
 
     /// When there is room for one more, as of `now`, if nothing is taken or refunded.
     fn next(&self, last: &LeaseCall, now: Timestamp) -> u64 {
-        let (Rule::TokenBucket(TokenBucket { interval, .. })
-        | Rule::LeakyBucket(LeakyBucket { interval, .. })) = &self.limit.rule
-        else {
+        let Some(bucket) = self.limit.rule.bucket() else {
             // The store's answer says how long a window stays full. That is remembered as well, but for refusals while something
             // may be on its way back.
             return match last.measured.wait {
@@ -266,7 +262,7 @@ impl KeyLease {
                 Wait::Never => 0,
             };
         };
-        let state = BucketState::at_level(last.at, last.measured.span, *interval);
+        let state = BucketState::at_level(last.at, last.measured.span, bucket.interval);
         let at = last.at.plus(now.since(last.told));
         let (measured, _) = self.limit.check(Some(&State::Bucket(state)), at, Cost::ONE);
         match measured.wait {

@@ -3,9 +3,7 @@
 use super::layout;
 use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, REFUND};
 use crate::clock::{self, Timestamp};
-use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
-use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
 use crate::store::check::{Check, Intent};
 use bb8_redis::redis::Cmd;
@@ -295,9 +293,8 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     };
     let cost = u64::from(ticket.cost.units());
     match (&limit.rule, ticket.mark) {
-        (Rule::LeakyBucket(LeakyBucket { interval, .. }), Mark::Bucket(was))
-            if limit.rule.queues() =>
-        {
+        (Rule::LeakyBucket(rule), Mark::Bucket(was)) if rule.queue > 0 => {
+            let interval = rule.bucket.interval;
             let den = interval.den.get();
             if was.part > 0 && was.den != den {
                 return None;
@@ -307,15 +304,9 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             let numbers = [was.at, was_part, charge.whole, part, u64::from(den)];
             put(QUEUE, &numbers);
         }
-        (
-            Rule::TokenBucket(TokenBucket { interval, .. })
-            | Rule::LeakyBucket(LeakyBucket {
-                interval, queue: 0, ..
-            }),
-            Mark::History(mark),
-        ) => {
-            let was = mark.was;
-            if !bucket::is_comparable(was, *interval) {
+        (rule, Mark::History(mark)) => {
+            let (was, interval) = (mark.was, rule.open_bucket()?.interval);
+            if !bucket::is_comparable(was, interval) {
                 return None;
             }
             let full = interval.times(u64::from(mark.cost.units()));

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::key::{KeyTemplate, MissingKey};
-use crate::limit::Policy;
 use crate::limit::rate::{Rate, Span};
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::VerdictOutcome;
+use crate::limit::{Policy, Rule};
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// When the answer is here.

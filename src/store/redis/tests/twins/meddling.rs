@@ -67,8 +67,12 @@ impl History {
     /// A fraction beside the possible: of what is stored, or of the limit's brim.
     pub(super) fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
         let (interval, brim) = match &limit.rule {
-            Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
-            Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
+            Rule::TokenBucket(rule) => (rule.bucket.interval, rule.bucket.capacity),
+            Rule::LeakyBucket(rule) => {
+                let bucket = rule.bucket;
+                let latest = bucket.latest.unwrap_or(bucket.capacity);
+                (bucket.interval, latest.min(bucket.capacity))
+            }
             Rule::SlidingWindow(rule) => return self.parts(rule),
             _ => return self.garbage(),
         };
