@@ -33,11 +33,11 @@ enum ExpectedField {
 /// Which addresses the lines have.
 #[derive(Debug, Default)]
 struct ClientSpread {
-    /// The first, and how many lines have a client at all; nothing before the first.
+    /// The first address, and how many lines have a client; nothing before the first.
     first: Option<(IpAddr, u64)>,
-    /// Some line has another.
+    /// A later line has another address.
     differ: bool,
-    /// Some of them, and so all that come, are not known to be trusted.
+    /// `trust` does not name one of the addresses.
     is_distrusted: bool,
 }
 

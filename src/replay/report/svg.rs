@@ -42,7 +42,7 @@ const PANELS: [Panel; 2] = [
 ];
 
 impl Panel {
-    /// How tall the column of a stretch is up to, and without, outcome number `end` of the panel.
+    /// The height of a column below outcome number `end` of the panel.
     fn below(&self, interval: &Interval, end: usize) -> u64 {
         self.kinds[..end]
             .iter()
