@@ -202,12 +202,9 @@ impl Reservations {
             let cost = ResponseCost::in_head(&charge.limit, meter, fields);
             return self.correct(&charge, cost);
         }
-        match BodyMeter::begin(charge, fields) {
-            Ok(meter) => self.meters.borrow_mut().push(meter),
-            Err(charge) => {
-                let cost = ResponseCost::unreadable(&charge.limit);
-                self.correct(&charge, cost);
-            }
+        match BodyMeter::begin(&charge, fields) {
+            Some(meter) => self.meters.borrow_mut().push(meter),
+            None => self.correct(&charge, ResponseCost::unreadable(&charge.limit)),
         }
     }
 

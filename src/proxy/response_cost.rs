@@ -79,16 +79,12 @@ fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
 }
 
 impl BodyMeter {
-    /// Reads the body of a response with `fields` for `charge`, whose limit reads its cost there.
-    ///
-    /// # Errors
-    /// The charge, when the body cannot be read: it is encoded, or neither JSON nor a stream of events.
-    pub(super) fn begin(charge: Reservation, fields: &HeaderMap) -> Result<Self, Reservation> {
-        let Some(meter) = &charge.limit.meter else {
-            return Err(charge);
-        };
+    /// Reads the body of a response with `fields` for `charge`, whose limit reads its cost there; nothing where the body
+    /// cannot be read: it is encoded, or neither JSON nor a stream of events.
+    pub(super) fn begin(charge: &Reservation, fields: &HeaderMap) -> Option<Self> {
+        let meter = charge.limit.meter.as_ref()?;
         let MeterPlace::Json(names) = &meter.place else {
-            return Err(charge);
+            return None;
         };
         let encoded = fields
             .get_all(header::CONTENT_ENCODING)
@@ -100,16 +96,16 @@ impl BodyMeter {
         let kind = kind.to_ascii_lowercase();
         let member = JsonProbe::at(names);
         let text = match &*kind {
-            _ if encoded => return Err(charge),
+            _ if encoded => return None,
             "text/event-stream" => BodyFormat::EventProbe(EventProbe::with(member)),
             "application/x-ndjson" | "application/jsonl" => BodyFormat::Json(member.in_lines()),
             "application/json" => BodyFormat::Json(member),
             other if other.ends_with("+json") => BodyFormat::Json(member),
-            _ => return Err(charge),
+            _ => return None,
         };
-        Ok(Self {
+        Some(Self {
             max: meter.max,
-            charge,
+            charge: charge.clone(),
             text,
         })
     }

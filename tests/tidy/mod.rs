@@ -35,7 +35,15 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("snapshot", &["route", "upstream", "key", "limit"]),
     (
         "admission",
-        &["telemetry", "route", "key", "limit", "store", "snapshot"],
+        &[
+            "client",
+            "telemetry",
+            "route",
+            "key",
+            "limit",
+            "store",
+            "snapshot",
+        ],
     ),
     (
         "proxy",
