@@ -4,6 +4,7 @@
 //! ones, and `explain` says what it would make of one.
 
 pub mod destination;
+mod held_requests;
 mod open_charges;
 mod plan;
 mod refusal_cause;
@@ -11,6 +12,7 @@ mod report;
 mod request_cost;
 pub mod stripped_fields;
 
+pub use held_requests::HeldRequests;
 pub use open_charges::{OpenCharges, RequestEnd};
 pub use plan::{LoggedValues, Plan};
 pub use refusal_cause::RefusalCause;

@@ -5,7 +5,7 @@
 //! refunded as far as nothing was forwarded.
 
 use super::error::ProxyError;
-use super::response_cost::{self, BodyMeter, ResponseCost};
+use super::response_cost::{BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
 use crate::key::{MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
@@ -177,13 +177,14 @@ impl Reservations {
     pub(super) fn over(&self, left: bool) {
         let left = left && self.begun.get();
         for meter in self.meters.take() {
-            let (charge, told, units) = meter.end();
-            match (told, units) {
-                (CostReport::Nothing, None) if left && let Some(most) = most(&charge) => {
-                    self.correct(&charge, CostReport::Left, Some(most));
-                }
-                _ => self.correct(&charge, told, units),
+            let mut cost = meter.end();
+            if left
+                && cost.told == CostReport::Nothing
+                && let Some(most) = most(&meter.charge)
+            {
+                (cost.told, cost.units) = (CostReport::Left, Some(most));
             }
+            self.correct(&meter.charge, cost);
         }
     }
 
@@ -198,25 +199,24 @@ impl Reservations {
             return;
         };
         if let MeterPlace::Header(_) = meter.place {
-            let (told, units) = response_cost::in_head(&charge.limit, meter, fields);
-            return self.correct(&charge, told, units);
+            let cost = ResponseCost::in_head(&charge.limit, meter, fields);
+            return self.correct(&charge, cost);
         }
         match BodyMeter::begin(charge, fields) {
             Ok(meter) => self.meters.borrow_mut().push(meter),
-            Err(charge) => self.correct(&charge, CostReport::Unreadable, None),
+            Err(charge) => {
+                let cost = ResponseCost::unreadable(&charge.limit);
+                self.correct(&charge, cost);
+            }
         }
     }
 
-    fn correct(&self, charge: &Reservation, told: CostReport, units: Option<u32>) {
-        if let Some(units) = units {
+    fn correct(&self, charge: &Reservation, cost: ResponseCost) {
+        if let Some(units) = cost.units {
             let truth = Amendment::Settlement(Cost::new(units));
             self.store.amend(charge, truth);
         }
-        self.costs.borrow_mut().push(ResponseCost {
-            limit: charge.limit.clone(),
-            told,
-            units,
-        });
+        self.costs.borrow_mut().push(cost);
     }
 }
 

@@ -16,7 +16,7 @@ static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
 /// A body that is read as it passes, for the charge that waits for its number.
 #[derive(Debug)]
 pub(super) struct BodyMeter {
-    charge: Reservation,
+    pub(super) charge: Reservation,
     max: u32,
     text: BodyFormat,
 }
@@ -38,25 +38,43 @@ pub(super) struct ResponseCost {
     pub(super) units: Option<u32>,
 }
 
-/// What the response's head says of the cost of `limit`.
-pub(super) fn in_head(
-    limit: &Limit,
-    meter: &Meter,
-    fields: &HeaderMap,
-) -> (CostReport, Option<u32>) {
-    match meter.of(fields) {
-        Ok(Some(units)) => (CostReport::Number, Some(units)),
-        Ok(None) => (CostReport::Nothing, None),
-        Err(wrong) => {
-            if let Some(more) = NONSENSE.pass() {
-                let (what, name) = (wrong.as_str(), &limit.name);
-                let field = meter.name();
-                tracing::warn!(
-                    "{field} of a response is {what}; limit {name} stays at its estimate{more}"
-                );
+impl ResponseCost {
+    /// What the response's head says of the cost of `limit`.
+    pub(super) fn in_head(limit: &Arc<Limit>, meter: &Meter, fields: &HeaderMap) -> Self {
+        match meter.of(fields) {
+            Ok(units) => Self::of(limit, units),
+            Err(wrong) => {
+                warn(limit, meter, wrong);
+                Self::unreadable(limit)
             }
-            (CostReport::Unreadable, None)
         }
+    }
+
+    /// The response named these units, or none.
+    fn of(limit: &Arc<Limit>, units: Option<u32>) -> Self {
+        let told = match units {
+            Some(_) => CostReport::Number,
+            None => CostReport::Nothing,
+        };
+        let limit = Arc::clone(limit);
+        Self { limit, told, units }
+    }
+
+    /// What stands in place of a number is none.
+    pub(super) fn unreadable(limit: &Arc<Limit>) -> Self {
+        Self {
+            told: CostReport::Unreadable,
+            ..Self::of(limit, None)
+        }
+    }
+}
+
+/// Warns of what is no number: the limit stays at its estimate.
+fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
+    if let Some(more) = NONSENSE.pass() {
+        let (what, name) = (wrong.as_str(), &limit.name);
+        let place = meter.name();
+        tracing::warn!("{place} of a response is {what}; limit {name} stays at its estimate{more}");
     }
 }
 
@@ -104,28 +122,21 @@ impl BodyMeter {
         }
     }
 
-    /// The body is over: its charge, whether the body named a cost, and the number.
+    /// The body is over: what it named as the cost of its charge.
     #[must_use]
-    pub(super) fn end(self) -> (Reservation, CostReport, Option<u32>) {
+    pub(super) fn end(&self) -> ResponseCost {
+        let limit = &self.charge.limit;
         let member = match &self.text {
             BodyFormat::Json(member) => member,
             BodyFormat::EventProbe(events) => events.member(),
         };
-        let told = match member.found() {
-            Some(_) => CostReport::Number,
-            None if member.is_odd() => {
-                if let (Some(more), Some(meter)) = (NONSENSE.pass(), &self.charge.limit.meter) {
-                    let (what, name) = (PriceError::Malformed.as_str(), &self.charge.limit.name);
-                    let member = meter.name();
-                    tracing::warn!(
-                        "{member} of a response is {what}; limit {name} stays at its estimate{more}"
-                    );
-                }
-                CostReport::Unreadable
-            }
-            None => CostReport::Nothing,
-        };
         let units = member.found().map(|units| units.min(self.max));
-        (self.charge, told, units)
+        if units.is_none() && member.is_odd() {
+            if let Some(meter) = &limit.meter {
+                warn(limit, meter, PriceError::Malformed);
+            }
+            return ResponseCost::unreadable(limit);
+        }
+        ResponseCost::of(limit, units)
     }
 }

@@ -224,13 +224,14 @@ impl RefundDesk {
         self.all.forget_empty(&mut shard, name, now);
     }
 
-    /// Has something done to a line, if there is such a line.
-    fn with<T>(&self, name: &QueueKey, work: impl FnOnce(&mut WaitQueue) -> T) -> Option<T> {
+    /// Has something done to a line, if there is such a line, and gives back what is free then.
+    fn with(&self, name: &QueueKey, work: impl FnOnce(&mut WaitQueue)) {
         let mut shard = self.all.shard(name);
-        let line = shard.get_mut(name)?;
-        let done = work(line);
-        self.all.forget_empty(&mut shard, name, clock::now());
-        Some(done)
+        if let Some(line) = shard.get_mut(name) {
+            work(line);
+            self.give_back(name, line);
+            self.all.forget_empty(&mut shard, name, clock::now());
+        }
     }
 
     /// Gives back what is free at the end of a line, the last place first. One answer is awaited at a time, or a place
@@ -293,10 +294,7 @@ impl RefundDesk {
             }
         }
         group.told = true;
-        self.with(&group.name, |line| {
-            line.returned(kept, any, clock::now());
-            self.give_back(&group.name, line);
-        });
+        self.with(&group.name, |line| line.returned(kept, any, clock::now()));
     }
 }
 

@@ -1,17 +1,18 @@
 //! Requests that wait at this moment of the trace: the gateway bounds them in all and for each client.
 
+use crate::admission::HeldRequests;
 use crate::client::Client;
 use crate::clock::Timestamp;
 use crate::snapshot::HoldCaps;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
 /// Which clients have requests that wait, and until when.
 #[derive(Debug, Default)]
 pub(super) struct WaitingRequests {
     until: BinaryHeap<Reverse<(Timestamp, Client)>>,
-    clients: HashMap<Client, usize>,
+    held: HeldRequests,
 }
 
 impl WaitingRequests {
@@ -25,13 +26,11 @@ impl WaitingRequests {
     ) -> bool {
         let client = Client::of(client);
         self.leave(now);
-        let here = self.clients.get(&client).copied().unwrap_or(0);
-        if self.until.len() >= caps.total || here >= caps.per_client {
-            return false;
+        let is_held = self.held.enter(client, caps);
+        if is_held {
+            self.until.push(Reverse((until, client)));
         }
-        self.until.push(Reverse((until, client)));
-        self.clients.insert(client, here + 1);
-        true
+        is_held
     }
 
     /// Lets requests go on whose wait has ended.
@@ -41,12 +40,7 @@ impl WaitingRequests {
                 return;
             }
             self.until.pop();
-            if let Some(here) = self.clients.get_mut(&client) {
-                *here -= 1;
-                if *here == 0 {
-                    self.clients.remove(&client);
-                }
-            }
+            self.held.leave(client);
         }
     }
 }
@@ -73,6 +67,6 @@ mod tests {
         assert!(!enter(other, 9, 15), "three are held in all");
         assert!(enter(one, 10, 30), "the first has gone on");
         assert!(!enter(one, 15, 30) && enter(other, 15, 30));
-        assert!(held.clients.len() == 2 && held.until.len() == 3);
+        assert_eq!(held.until.len(), 3);
     }
 }

@@ -66,33 +66,6 @@ pub struct Answers {
 }
 
 impl LimitAnswer {
-    /// The counter of `check` was measured.
-    #[must_use]
-    pub fn measurement(
-        check: &Check<'_>,
-        by: Decider,
-        at: Timestamp,
-        measured: Measurement,
-    ) -> Self {
-        Self {
-            limit: check.limit.id,
-            by,
-            at,
-            evidence: Evidence::Measured(measured),
-        }
-    }
-
-    /// Nothing is known of the limit of `check`.
-    #[must_use]
-    pub fn unknown(check: &Check<'_>, by: Decider, cause: UnknownCause) -> Self {
-        Self {
-            limit: check.limit.id,
-            by,
-            at: Timestamp::default(),
-            evidence: Evidence::Unknown(cause),
-        }
-    }
-
     /// The measurement, if the counter was measured.
     #[must_use]
     pub fn measured(&self) -> Option<&Measurement> {
@@ -161,14 +134,8 @@ impl Answers {
         at: Timestamp,
         measured: impl IntoIterator<Item = Measurement>,
     ) -> Self {
-        let each = checks.iter().zip(measured);
-        let each = each.map(|(check, measured)| LimitAnswer::measurement(check, by, at, measured));
-        Self {
-            at,
-            by,
-            each: each.collect(),
-            outage: None,
-        }
+        let evidence = measured.into_iter().map(Evidence::Measured);
+        Self::of(checks, by, at, evidence)
     }
 
     /// Does every limit admit, those included that do not decide?
@@ -179,11 +146,25 @@ impl Answers {
 
     /// Nothing is known of any of `checks`.
     pub(super) fn unknown(checks: &[Check<'_>], by: Decider, cause: UnknownCause) -> Self {
-        let each = checks
-            .iter()
-            .map(|check| LimitAnswer::unknown(check, by, cause));
+        let evidence = std::iter::repeat(Evidence::Unknown(cause));
+        Self::of(checks, by, Timestamp::default(), evidence)
+    }
+
+    fn of(
+        checks: &[Check<'_>],
+        by: Decider,
+        at: Timestamp,
+        evidence: impl Iterator<Item = Evidence>,
+    ) -> Self {
+        let each = checks.iter().zip(evidence);
+        let each = each.map(|(check, evidence)| LimitAnswer {
+            limit: check.limit.id,
+            by,
+            at,
+            evidence,
+        });
         Self {
-            at: Timestamp::default(),
+            at,
             by,
             each: each.collect(),
             outage: None,

@@ -50,8 +50,7 @@ use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::error::StoreError;
-use super::refund::{PendingRefund, RefundOutcome};
-use super::reservation::{Amendment, Reservation};
+use super::reservation::{Amendment, PendingRefund, RefundOutcome, Reservation};
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
@@ -186,11 +185,10 @@ impl RedisStore {
         outcome
     }
 
-    /// Cancels charges of a request that does not go on. Places in queues go back in their order.
+    /// Cancels charges of a request that does not go on.
     pub(super) fn cancel(&self, charged: &[Reservation]) {
         for reservation in charged {
-            self.router
-                .take_back(self.clock, reservation, Amendment::Cancellation);
+            self.amend(reservation, Amendment::Cancellation);
         }
     }
 
@@ -260,7 +258,7 @@ impl RedisStore {
     /// Is the node asked at present that serves a counter?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
         match self.router.lone() {
-            Some(lone) => lone.node.health.is_up(),
+            Some(lone) => lone.is_up(),
             None => self.router.serves(slot_of(limit, key)),
         }
     }

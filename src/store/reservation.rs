@@ -1,12 +1,14 @@
 //! Charges that are not final: each stays as it is, or is amended once its request's end is known.
 
 use super::decider::Decider;
+use super::error::StoreError;
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Mark, Ticket};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// What one limit charged a request: units of a bucket, a window or a log, slots, a place in a queue, or a repeat that went
 /// free.
@@ -103,5 +105,34 @@ impl Reservation {
     /// Is it a place in a queue, which requests behind it move up into?
     pub(super) fn is_place(&self) -> bool {
         self.limit.rule.queues() && self.ticket.mark != Mark::Repeat
+    }
+}
+
+/// What has become of a charge that was to be refunded.
+#[derive(Debug)]
+pub enum RefundOutcome {
+    /// It has been refunded, whole or in part.
+    Refunded,
+    /// Nothing was refunded: another charge counts on it, or it has passed. It can be tried again.
+    Declined,
+    /// The store did not answer, or it can never be refunded.
+    Lost,
+    /// The store has not answered yet.
+    Pending(PendingRefund),
+}
+
+/// A store's answer that is to come.
+#[derive(Debug)]
+pub struct PendingRefund(pub(super) oneshot::Receiver<Result<u8, StoreError>>);
+
+impl PendingRefund {
+    /// Waits for it: as long as the store's calls may take.
+    pub async fn outcome(self) -> RefundOutcome {
+        match self.0.await {
+            Ok(Ok(0)) => RefundOutcome::Declined,
+            Ok(Ok(1 | 2)) => RefundOutcome::Refunded,
+            // What may have been done is not tried again.
+            Ok(Ok(_) | Err(_)) | Err(_) => RefundOutcome::Lost,
+        }
     }
 }

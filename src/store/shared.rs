@@ -2,6 +2,7 @@
 
 mod charges;
 mod early_refusal;
+mod fallback;
 mod lease_call;
 mod mixed_scope;
 mod multi_limit;
@@ -11,7 +12,6 @@ use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
 use super::error::StoreError;
-use super::fallback::Fallback;
 use super::fleet::Fleet;
 use super::lease;
 use super::memory::MemoryStore;
@@ -102,7 +102,6 @@ impl SharedStore {
 
     /// Asks Redis; what it cannot answer, the fallback does.
     async fn call(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
-        let fallback = self.fallback();
         let sent = self.cache.clock.now();
         let mut answer = self.redis.measure(checks, intent).await;
         if let Err(why) = &answer
@@ -111,7 +110,7 @@ impl SharedStore {
         {
             let took = Duration::from_micros(self.cache.clock.now().since(sent));
             // On the heap: hardly any request has to have room for it.
-            let asked = fallback.ask_without(&self.redis, checks, intent, took, why.clone());
+            let asked = self.ask_without(checks, intent, took, why.clone());
             answer = Box::pin(asked).await;
         }
         let call = CallTimes {
@@ -123,11 +122,11 @@ impl SharedStore {
             Ok(answers) => {
                 warn_of_unreadable(checks, &answers);
                 self.remember(checks, &answers, call);
-                fallback.fill(checks, answers, intent, &self.redis)
+                self.fill(checks, answers, intent)
             }
             Err(error) => {
                 error.warn();
-                fallback.decide(checks, intent, error)
+                self.fall_back(checks, intent, error)
             }
         }
     }
@@ -159,15 +158,6 @@ impl SharedStore {
                 self.cache.refusals.flight(check, now, patience)
             }
             _ => Flight::Solo,
-        }
-    }
-
-    fn fallback(&self) -> Fallback<'_> {
-        Fallback {
-            memory: &self.local,
-            on_down: self.on_down,
-            gateways: self.fleet.gateways(),
-            metrics: &self.metrics,
         }
     }
 

@@ -4,8 +4,7 @@ use super::{MemoryStore, OVERFLOW, record_key, shelf};
 use crate::limit::{Limit, Refund, State, Ticket};
 use crate::store::check::{Check, Intent};
 use crate::store::decider::Decider;
-use crate::store::refund::RefundOutcome;
-use crate::store::reservation::{Amendment, Correction, Reservation};
+use crate::store::reservation::{Amendment, Correction, RefundOutcome, Reservation};
 
 impl MemoryStore {
     /// Amends a charge, as far as no other charge counts on it. In this process no slot lapses, and none is renewed.

@@ -9,7 +9,7 @@ use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::store::check::Check;
-use crate::store::reservation::{Amendment, Reservation};
+use crate::store::reservation::Reservation;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -40,15 +40,12 @@ impl Abandonments {
         self.arrived.notify_one();
     }
 
-    /// Has `give_back` amend what abandoned requests were charged, until the worker ends.
-    pub(super) async fn serve(
-        &self,
-        give_back: impl Fn(Option<Timestamp>, &Reservation, Amendment),
-    ) {
+    /// Has `cancel` take back what abandoned requests were charged and cannot use, until the worker ends.
+    pub(super) async fn serve(&self, cancel: impl Fn(Option<Timestamp>, &Reservation)) {
         loop {
             self.arrived.notified().await;
             for request in self.requests.take() {
-                request.conclude(&give_back).await;
+                request.conclude(&cancel).await;
                 self.open.set(self.open.get() - 1);
             }
         }
@@ -78,8 +75,8 @@ struct AbandonedRequest {
 }
 
 impl AbandonedRequest {
-    /// Waits for the answers, and gives back what the request cannot use: all of it where it was refused.
-    async fn conclude(mut self, give_back: &impl Fn(Option<Timestamp>, &Reservation, Amendment)) {
+    /// Waits for the answers, and cancels what the request cannot use: all of it where it was refused.
+    async fn conclude(mut self, cancel: &impl Fn(Option<Timestamp>, &Reservation)) {
         let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
         for question in &mut self.questions {
             question.conclude(&checks).await;
@@ -89,12 +86,8 @@ impl AbandonedRequest {
         };
         let is_admitted = answers.admit(&checks) && answers.outage.is_none();
         let charged = self.questions.iter().flat_map(|one| one.charged(&checks));
-        for reservation in charged {
-            if !is_admitted {
-                give_back(self.clock, &reservation, Amendment::Cancellation);
-            } else if comes_back(&reservation.limit) {
-                give_back(self.clock, &reservation, Amendment::Refund);
-            }
+        for charge in charged.filter(|charge| !is_admitted || comes_back(&charge.limit)) {
+            cancel(self.clock, &charge);
         }
     }
 }

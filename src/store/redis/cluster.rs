@@ -21,6 +21,7 @@ use crate::store::answers::Answers;
 use crate::store::check::apart;
 use crate::store::endpoint::RedisEndpoint;
 use crate::store::error::StoreError;
+use crate::store::reservation::{Amendment, Reservation};
 use discovery::Discovery;
 pub(super) use discovery::map_of;
 use std::rc::{Rc, Weak};
@@ -34,7 +35,7 @@ pub(super) fn start(context: &Rc<StoreContext>) -> (Rc<Router>, Rc<Tasks>) {
         let make = maker(Rc::clone(context), router.clone());
         Router::new(Rc::clone(context), make)
     });
-    let mut tasks = vec![spawn_local(take_back(Rc::clone(&router)))];
+    let mut tasks = vec![spawn_local(cancel_abandoned(Rc::clone(&router)))];
     if let RedisEndpoint::Cluster { seeds } = &context.target.place {
         let asker = Discovery::new(Rc::clone(&router), context.target.clone(), seeds);
         tasks.push(spawn_local(asker.run()));
@@ -44,12 +45,12 @@ pub(super) fn start(context: &Rc<StoreContext>) -> (Rc<Router>, Rc<Tasks>) {
     (router, Rc::new(Tasks(tasks)))
 }
 
-/// Takes back what abandoned requests cannot use, until the worker ends.
-async fn take_back(router: Rc<Router>) {
-    let abandonments = &router.context.abandonments;
-    abandonments
-        .serve(|clock, reservation, amendment| router.take_back(clock, reservation, amendment))
-        .await;
+/// Cancels what abandoned requests cannot use, until the worker ends.
+async fn cancel_abandoned(router: Rc<Router>) {
+    let cancel = |clock, charge: &Reservation| {
+        router.amend(clock, charge, Amendment::Cancellation, None);
+    };
+    router.context.abandonments.serve(cancel).await;
 }
 
 impl RedisStore {
@@ -102,7 +103,7 @@ impl RedisStore {
     pub(super) async fn masters(&self) -> Result<Vec<NodeHandle>, StoreError> {
         let known = self.known().await;
         known.map_err(|error| self.router.why().unwrap_or(error))?;
-        Ok(self.router.masters())
+        Ok(self.router.map().masters().cloned().collect())
     }
 }
 

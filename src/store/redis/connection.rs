@@ -37,6 +37,15 @@ pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T
     }
 }
 
+/// What comes within that time; else the error that nothing did.
+pub(super) async fn within<T>(
+    after: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let done = timeout(after, work).await;
+    done.unwrap_or(Err(StoreError::Timeout { after }))
+}
+
 /// Scripts may be forgotten again before they are called: an operator flushes them at every turn, or a master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
 

@@ -1,14 +1,13 @@
 //! Reports to Redis that this gateway lives, and learns how many do.
 
 use super::RedisStore;
-use super::connection::{CONNECT_WITHIN, in_time};
+use super::connection::{CONNECT_WITHIN, in_time, within};
 use super::layout::gateways_key;
 use super::node::Node;
 use super::reply;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Value, cmd};
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
 const BEAT: &str = include_str!("../../../lua/heartbeat.lua");
@@ -59,10 +58,7 @@ impl RedisStore {
 
 impl Node {
     async fn beat(&self, command: &Cmd) -> Result<u32, StoreError> {
-        let taken = timeout(CONNECT_WITHIN, self.connections.take()).await;
-        let mut connection = taken.unwrap_or(Err(StoreError::Timeout {
-            after: CONNECT_WITHIN,
-        }))?;
+        let mut connection = within(CONNECT_WITHIN, self.connections.take()).await?;
         let window = &self.lanes.window;
         let start = window.send(self.lanes.busy());
         let answer = in_time(window.patience(start), connection.send(command)).await;

@@ -59,6 +59,11 @@ impl NodeHandle {
             _tasks: Rc::new(Tasks(tasks)),
         }
     }
+
+    /// Is it asked at present?
+    pub(super) fn is_up(&self) -> bool {
+        self.node.health.is_up()
+    }
 }
 
 impl Node {

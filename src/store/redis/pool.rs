@@ -1,6 +1,6 @@
 //! The connections of one worker to one Redis, through bb8 with an own manager.
 
-use super::connection::{CONNECT_WITHIN, Connection};
+use super::connection::{CONNECT_WITHIN, Connection, within};
 use super::login::{self, Peer, connect};
 use super::reply;
 use super::sentinel::{MasterWatch, Sentinels};
@@ -13,7 +13,7 @@ use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{ManageConnection, Pool, RunError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
 /// Connections of one worker.
 pub(super) const CONNECTIONS: u32 = 2;
@@ -91,11 +91,7 @@ impl ManageConnection for Manager {
         if let Some(last) = last {
             sleep_until(last + KNOCK_EVERY).await;
         }
-        let made = timeout(CONNECT_WITHIN, self.open())
-            .await
-            .unwrap_or(Err(StoreError::Timeout {
-                after: CONNECT_WITHIN,
-            }));
+        let made = within(CONNECT_WITHIN, self.open()).await;
         let failure = made.as_ref().err();
         *self.signals.last_failure() = failure.map(|error| (clock::now(), error.clone()));
         if failure.is_some() {

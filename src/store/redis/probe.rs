@@ -1,7 +1,7 @@
 //! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
 
 use super::cluster;
-use super::connection::{CONNECT_WITHIN, Connection, first_word};
+use super::connection::{CONNECT_WITHIN, Connection, first_word, within};
 use super::login::{self, Peer, connect};
 use super::pool::Manager;
 use super::slot::SLOTS;
@@ -81,10 +81,7 @@ pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 async fn open(destination: Destination<'_>) -> Result<Connection, StoreError> {
     let Destination { target, node } = destination;
     let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
-    let opened = timeout(CONNECT_WITHIN, manager.open()).await;
-    opened.unwrap_or(Err(StoreError::Timeout {
-        after: CONNECT_WITHIN,
-    }))
+    within(CONNECT_WITHIN, manager.open()).await
 }
 
 async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<SlotRange>, StoreError> {

@@ -15,7 +15,7 @@ use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use crate::store::reservation::{Amendment, Reservation};
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -154,7 +154,7 @@ impl Router {
     /// # Errors
     /// When no node does.
     pub(super) fn at(&self, slot: Slot) -> Result<NodeHandle, StoreError> {
-        let node = self.map.borrow().at(slot).cloned();
+        let node = self.map().at(slot).cloned();
         node.ok_or_else(|| {
             self.context.stats.errors.add(1);
             self.stale.notify_one();
@@ -185,7 +185,8 @@ impl Router {
         }
     }
 
-    /// Amends a charge, soon. `answer` receives the script's byte.
+    /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue whose request does not go on goes back in
+    /// its order.
     pub(super) fn amend(
         &self,
         clock: Option<Timestamp>,
@@ -193,72 +194,43 @@ impl Router {
         amendment: Amendment,
         answer: Option<UpdateSender>,
     ) {
+        if amendment == Amendment::Cancellation
+            && self.context.abandonments.hand_over(clock, reservation)
+        {
+            return;
+        }
         if let Some(update) = self.context.amend(clock, reservation, amendment) {
             let Reservation { limit, key, .. } = reservation;
             self.update(limit, key, CounterUpdate { answer, ..update });
         }
     }
 
-    /// Amends a charge of a request that does not go on. A place in a queue goes back in its order.
-    pub(super) fn take_back(
-        &self,
-        clock: Option<Timestamp>,
-        reservation: &Reservation,
-        amendment: Amendment,
-    ) {
-        if !self.context.abandonments.hand_over(clock, reservation) {
-            self.amend(clock, reservation, amendment, None);
-        }
-    }
-
     /// Every node.
     pub(super) fn all(&self) -> Vec<NodeHandle> {
-        self.map.borrow().all().cloned().collect()
+        self.map().all().cloned().collect()
     }
 
-    /// Every master that serves a slot.
-    pub(super) fn masters(&self) -> Vec<NodeHandle> {
-        self.map.borrow().masters().cloned().collect()
-    }
-
-    /// Where the nodes are that are up.
-    pub(super) fn addresses(&self) -> Vec<Address> {
-        self.map.borrow().up()
-    }
-
-    /// How many slots no node serves.
-    pub(super) fn unserved(&self) -> usize {
-        self.map.borrow().unserved()
-    }
-
-    /// Is there a node that serves no slot?
-    pub(super) fn has_idle(&self) -> bool {
-        self.map.borrow().has_idle()
+    /// The map, to be looked at.
+    pub(super) fn map(&self) -> Ref<'_, SlotMap> {
+        self.map.borrow()
     }
 
     /// Is every master up?
     pub(super) fn is_up(&self) -> bool {
-        let is_up = |handle: &NodeHandle| handle.node.health.is_up();
-        self.is_known() && self.map.borrow().masters().all(is_up)
+        self.is_known() && self.map().masters().all(NodeHandle::is_up)
     }
 
     /// Is the master of this slot up?
     pub(super) fn serves(&self, slot: Slot) -> bool {
-        let map = self.map.borrow();
-        map.at(slot)
-            .is_some_and(|handle| handle.node.health.is_up())
+        self.map().at(slot).is_some_and(NodeHandle::is_up)
     }
 
     /// How much of the cluster is asked?
     pub(super) fn reach(&self) -> StoreReach {
-        if self.is_up() && self.unserved() == 0 {
+        let map = self.map();
+        if self.is_up() && map.unserved() == 0 {
             StoreReach::All
-        } else if self
-            .map
-            .borrow()
-            .masters()
-            .any(|handle| handle.node.health.is_up())
-        {
+        } else if map.masters().any(NodeHandle::is_up) {
             StoreReach::Part
         } else {
             StoreReach::None
@@ -325,8 +297,7 @@ impl Router {
 
 /// Updates for nodes that are away go to the nodes that serve their slots now.
 fn pass_on(map: &SlotMap) {
-    let is_away = |handle: &&NodeHandle| !handle.node.health.is_up();
-    for away in map.all().filter(is_away) {
+    for away in map.all().filter(|handle| !handle.is_up()) {
         let home = |route: CallRoute| &map.at(route.slot).unwrap_or(away).node;
         for update in away.node.updates.take_all() {
             home(update.route).updates.push(update);

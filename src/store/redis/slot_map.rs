@@ -162,9 +162,8 @@ impl SlotMap {
 
     /// Where the nodes are that can be asked: those that are up.
     pub(super) fn up(&self) -> Vec<Address> {
-        let up = self.homes.iter();
-        let up = up.filter(|home| home.node.node.health.is_up());
-        up.filter_map(|home| home.node.node.address.clone())
+        let up = self.all().filter(|handle| handle.is_up());
+        up.filter_map(|handle| handle.node.address.clone())
             .collect()
     }
 }

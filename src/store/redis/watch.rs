@@ -2,7 +2,7 @@
 
 use super::batcher::Lane;
 use super::call_window::NEAR;
-use super::connection::CONNECT_WITHIN;
+use super::connection::{CONNECT_WITHIN, within};
 use super::node::{Node, NodeHandle};
 use super::router::Router;
 use super::trial;
@@ -12,7 +12,7 @@ use crate::telemetry::log::Throttle;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Time between two attempts to bring a node up, in milliseconds; jittered, or all gateways would knock at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
@@ -83,14 +83,11 @@ async fn watch(lane: Lane) {
 /// A decision of our own, on a fresh connection if there is no other.
 async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
-    let late = |after| move |_| StoreError::Timeout { after };
-    let taken = timeout(CONNECT_WITHIN, node.connections.take()).await;
-    let mut connection = taken.map_err(late(CONNECT_WITHIN))??;
+    let mut connection = within(CONNECT_WITHIN, node.connections.take()).await?;
     let tag = node.probe_tag.borrow().clone();
     let start = node.lanes.window.send(0);
     let tried = trial::decide(&mut connection, &node.context.prefix, tag.as_deref());
-    let tried = timeout(node.context.timeout, tried).await;
-    match tried.map_err(late(node.context.timeout)).flatten() {
+    match within(node.context.timeout, tried).await {
         Ok(()) => {
             node.lanes.window.answer(start);
             Ok(())
@@ -118,9 +115,7 @@ async fn watch_over(node: &Node) {
             () = connections.signals.replaced.notified() => master_changed(node),
             () = connections.signals.lost.notified() => {
                 let era = node.health.era();
-                let renewed = timeout(CONNECT_WITHIN, connections.renew()).await;
-                let renewed = renewed.unwrap_or(Err(StoreError::Timeout { after: CONNECT_WITHIN }));
-                if let Err(error) = renewed {
+                if let Err(error) = within(CONNECT_WITHIN, connections.renew()).await {
                     node.go_down(era, &error);
                 }
             }

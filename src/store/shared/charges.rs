@@ -6,8 +6,7 @@ use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::decider::Decider;
 use crate::store::lease::Grants;
-use crate::store::refund::RefundOutcome;
-use crate::store::reservation::{Amendment, Reservation};
+use crate::store::reservation::{Amendment, RefundOutcome, Reservation};
 
 impl SharedStore {
     /// Amends a charge where it was made.
@@ -33,10 +32,6 @@ impl SharedStore {
 
     /// Cancels a charge. A place in a queue is handed over to the wait queue where other requests stand behind it.
     fn cancel(&self, reservation: &Reservation) {
-        let is_shared = reservation.by == Decider::Redis;
-        if is_shared && self.redis.hand_over(reservation) {
-            return;
-        }
         let outcome = self.amend(reservation, Amendment::Cancellation);
         if matches!(outcome, RefundOutcome::Declined) {
             self.redis.hand_over(reservation);

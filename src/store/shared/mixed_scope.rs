@@ -76,10 +76,7 @@ impl SharedStore {
         }
         // A question without the history would make the counter forget it.
         let with_history = apart(checks, Limit::with_history_if_asked);
-        let answers = self
-            .local
-            .measure(&with_history, Intent::Charge, Decider::Memory);
-        StoreDecision::of(checks, answers)
+        self.local.decide(&with_history)
     }
 
     /// The decision that a remembered refusal of the shared limits makes, beside the `own`, which are charged nothing.

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::redis::connection::CONNECT_WITHIN;
+use crate::store::redis::connection::{CONNECT_WITHIN, within};
 use crate::store::redis::outage::Outage;
 use crate::store::redis::pool::Manager;
 use crate::store::redis::router::Router;
@@ -70,8 +70,8 @@ impl Discovery {
                 Err(error) => router.set_unreachable(&error),
             }
             let now = MapState {
-                up: router.addresses().len(),
-                unserved: router.unserved(),
+                up: router.map().up().len(),
+                unserved: router.map().unserved(),
             };
             if std::mem::replace(&mut state, now) != now || !router.is_known() {
                 since = clock::now();
@@ -81,7 +81,7 @@ impl Discovery {
             sleep(if unserved { while_away } else { LEAST }).await;
             let pause = if !router.is_up() {
                 while_away
-            } else if unserved || router.has_idle() {
+            } else if unserved || router.map().has_idle() {
                 SOON
             } else {
                 NOW_AND_THEN
@@ -93,7 +93,7 @@ impl Discovery {
     /// Takes a map over. Returns how many slots it names no node for.
     fn adopt(&self, ranges: &[SlotRange]) -> usize {
         let router = &*self.router;
-        let was = (router.reach(), router.unserved());
+        let was = (router.reach(), router.map().unserved());
         router.adopt(ranges);
         let is = (router.reach(), self.log_change());
         // More slots may be away while a part is.
@@ -106,7 +106,7 @@ impl Discovery {
     /// The map, by the first node that answers: a node that is up, else one that the file names. The next is asked when one
     /// cannot tell, and beside one that does not answer at once: of many that are cut off none holds up the one that is not.
     async fn learn(&self) -> Result<Vec<SlotRange>, StoreError> {
-        let mut known = self.router.addresses();
+        let mut known = self.router.map().up();
         fastrand::shuffle(&mut known);
         let mut seeds = self.seeds.to_vec();
         fastrand::shuffle(&mut seeds);
@@ -135,7 +135,7 @@ impl Discovery {
 
     /// Logs what has come or gone by the map that was just taken over. Returns how many slots it names no node for.
     fn log_change(&self) -> usize {
-        let (target, unserved) = (&self.target, self.router.unserved());
+        let (target, unserved) = (&self.target, self.router.map().unserved());
         let is_back = self.router.is_back();
         match unserved {
             0 if self.gap.ends() => {
@@ -164,13 +164,9 @@ pub(in crate::store::redis) async fn map_of(
     target: RedisTarget,
     address: Address,
 ) -> Result<Vec<SlotRange>, StoreError> {
-    let late = |_| StoreError::Timeout {
-        after: CONNECT_WITHIN,
-    };
     let manager = Manager::new(target.clone(), Some(address.clone()), Arc::default());
     let asked = manager.open_for(async |connection| slot_map::ask(connection, &address).await);
-    let answer = timeout(CONNECT_WITHIN, asked).await;
-    let answer = answer.map_err(late).flatten().inspect_err(|error| {
+    let answer = within(CONNECT_WITHIN, asked).await.inspect_err(|error| {
         tracing::debug!("{address} of {target} does not answer with the map: {error}");
     });
     answer.map(|(_, ranges)| ranges)

@@ -4,36 +4,22 @@
 //! all of them together admit what one would have. A bucket that does not hold that much holds it, at its own rate. What
 //! such a cost leaves of a limit is divided again before a client sees it.
 
-mod partial;
 mod poisoned_key;
 
-use super::answers::{Answers, UnknownCause};
-use super::check::{Check, Checks, Intent};
-use super::decider::Decider;
-use super::error::StoreError;
-use super::memory::MemoryStore;
-use crate::limit::OnDown;
-use crate::telemetry::metrics::{self, StoreMetrics};
-use std::num::NonZeroU32;
+use super::SharedStore;
+use crate::limit::{Limit, OnDown};
+use crate::store::answers::{Answers, UnknownCause};
+use crate::store::check::{Check, Checks, Intent, apart};
+use crate::store::decider::Decider;
+use crate::store::error::StoreError;
+use crate::telemetry::metrics;
 
-/// The counters of this process and the rules by which they stand in.
-#[derive(Debug)]
-pub(super) struct Fallback<'a> {
-    /// This process's own counters.
-    pub(super) memory: &'a MemoryStore,
-    /// What limits do that do not say.
-    pub(super) on_down: OnDown,
-    /// How many gateways there were.
-    pub(super) gateways: NonZeroU32,
-    pub(super) metrics: &'a StoreMetrics,
-}
-
-impl Fallback<'_> {
+impl SharedStore {
     /// Decides `checks`, which Redis could not for `error`.
     ///
     /// # Errors
     /// When a limit that decides lets nothing pass.
-    pub(super) fn decide(
+    pub(super) fn fall_back(
         &self,
         checks: &[Check<'_>],
         intent: Intent,
@@ -53,16 +39,51 @@ impl Fallback<'_> {
             return Ok(answers);
         }
         self.metrics.fallback(metrics::DecidedBy::Local);
-        let gateways = self.gateways;
+        let gateways = self.fleet.gateways();
         let by = Decider::Local { gateways };
-        let local = self.memory.measure(&counted, intent, by);
+        let local = self.local.measure(&counted, intent, by);
         (answers.at, answers.by) = (local.at, local.by);
         answers.replace(&local);
         Ok(answers)
     }
 
+    /// Decides those of `checks` whose part of Redis is away, if one is: `on_down` answers for these alone, and what was decided
+    /// holds.
+    ///
+    /// # Errors
+    /// When one of them lets nothing pass.
+    pub(super) fn fill(
+        &self,
+        checks: &[Check<'_>],
+        mut answers: Answers,
+        intent: Intent,
+    ) -> Result<Answers, StoreError> {
+        let Some(why) = answers.outage.take() else {
+            return Ok(answers);
+        };
+        why.warn();
+        // The refusal of another limit is known, whatever these would say.
+        if !answers.admit(checks) {
+            return Ok(answers);
+        }
+        let all = checks.iter().zip(&answers.each);
+        let unknown: Checks<'_> = all
+            .filter(|(_, answer)| !answer.is_known())
+            .map(|(check, _)| *check)
+            .collect();
+        let local = self.fall_back(&unknown, intent, *why);
+        let is_admitted = local.as_ref().is_ok_and(|local| local.admit(&unknown));
+        if intent == Intent::Charge && !is_admitted {
+            // As they were asked.
+            let charged = apart(checks, Limit::with_history_if_asked);
+            self.redis.cancel(&answers.reservations(&charged));
+        }
+        answers.replace(&local?);
+        Ok(answers)
+    }
+
     /// Does `check` let nothing pass? A limit that does not decide keeps no request out.
-    pub(super) fn shuts(&self, check: &Check<'_>) -> bool {
+    fn shuts(&self, check: &Check<'_>) -> bool {
         check.limit.mode.decides() && self.on_down(check) == OnDown::Closed
     }
 

@@ -1,19 +1,18 @@
 //! A request of which one limit cannot be counted, for what lies at its key: the request is asked again without that limit,
 //! for nothing was charged. The others are decided where they live, and `on_down` answers for the one alone.
 
-use super::Fallback;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, UnknownCause};
 use crate::store::check::{Check, Checks, Intent};
 use crate::store::decider::Decider;
 use crate::store::error::StoreError;
-use crate::store::redis::RedisStore;
+use crate::store::shared::SharedStore;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-impl Fallback<'_> {
+impl SharedStore {
     /// Decides of `checks`, asked in vain for `why`, which `took` so long, those that can be decided: each limit that cannot falls out
     /// of the question once. All of it takes no longer than the settings' `timeout`.
     ///
@@ -21,21 +20,19 @@ impl Fallback<'_> {
     /// Where no limit can be decided, one that cannot lets nothing pass, or something may have been charged.
     pub(in crate::store) async fn ask_without(
         &self,
-        redis: &RedisStore,
         checks: &[Check<'_>],
         intent: Intent,
         took: Duration,
         why: StoreError,
     ) -> Result<Answers, StoreError> {
-        let after = redis.timeout();
-        let asked = self.ask_rest(redis, checks, intent, why);
+        let after = self.redis.timeout();
+        let asked = self.ask_rest(checks, intent, why);
         let answers = timeout(after.saturating_sub(took), asked).await;
         answers.unwrap_or(Err(StoreError::Timeout { after }))
     }
 
     async fn ask_rest(
         &self,
-        redis: &RedisStore,
         checks: &[Check<'_>],
         intent: Intent,
         why: StoreError,
@@ -61,7 +58,7 @@ impl Fallback<'_> {
             if rest.is_empty() {
                 return Err(why);
             }
-            match redis.measure(&rest, intent).await {
+            match self.redis.measure(&rest, intent).await {
                 Ok(answers) => return Ok(among(checks, answers, why)),
                 Err(error) => last = error,
             }
