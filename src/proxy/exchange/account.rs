@@ -421,9 +421,9 @@ impl Exchange {
     /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
-        self.admission
-            .as_ref()?
-            .granted(&self.plan, self.service()?)
+        let admission = self.admission.as_ref()?;
+        let granted = admission.granted(&self.plan, self.service()?)?;
+        Some(granted.units()).filter(|units| *units > 0)
     }
 
     /// Left of the limit that is tightest; for the log.
