@@ -4,7 +4,7 @@
 //! takes one descriptor of it, and a request that would need one is refused early when there is none, not by an error of
 //! the system half-way. Workers draw from the budget in pieces, so that a request looks only at its own worker's share.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
@@ -21,18 +21,13 @@ const SPARE: isize = 4;
 /// descriptor above 1023. Nothing here does.
 #[must_use]
 pub fn raise() -> Option<u64> {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum {
-        return current;
-    }
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => maximum,
+    let mut bound = getrlimit(Resource::Nofile);
+    let before = bound.current;
+    bound.current = bound.maximum;
+    match setrlimit(Resource::Nofile, bound) {
+        Ok(()) => bound.maximum,
         // Some systems allow less than they say.
-        Err(_) => current,
+        Err(_) => before,
     }
 }
 

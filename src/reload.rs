@@ -187,14 +187,15 @@ impl Watcher {
         }
     }
 
-    /// Logs why a reading is not taken: in one line where only an included file is at fault.
+    /// Logs why a reading is not taken: in one line where only an included file is at fault, else line by line, since a log
+    /// escapes line breaks.
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
                 tracing::error!("not reloaded: {line}; the configuration before stays in force");
             }
             None => {
-                for line in lines(report) {
+                for line in report.human(Colour::Off).lines() {
                     tracing::error!("{line}");
                 }
                 tracing::error!("not reloaded: the configuration before stays in force");
@@ -206,7 +207,7 @@ impl Watcher {
         match outcome {
             Ok(compiled) => {
                 if !compiled.warnings.is_empty() {
-                    for line in lines(&compiled.report()) {
+                    for line in compiled.report().human(Colour::Off).lines() {
                         tracing::warn!("{line}");
                     }
                 }
@@ -235,13 +236,4 @@ fn read_for(outcome: &LoadResult) -> &Files {
         Ok(compiled) => &compiled.files,
         Err(report) => &report.files,
     }
-}
-
-/// The report of `check`, line by line: a log escapes line breaks.
-fn lines(report: &Report) -> Vec<String> {
-    report
-        .human(Colour::Off)
-        .lines()
-        .map(str::to_owned)
-        .collect()
 }

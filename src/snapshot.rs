@@ -52,7 +52,7 @@ impl Snapshot {
 }
 
 /// What a route leads to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Service {
     /// The route's name; empty for what no route matches.
     pub name: Arc<str>,

@@ -142,15 +142,14 @@ impl Admission {
         open
     }
 
-    /// What the limit that may grant less has granted, if there is such a limit and it was asked for anything.
+    /// What the limit that may grant less has granted, if there is such a limit.
     #[must_use]
-    pub fn granted(&self, plan: &Plan, service: &Service) -> Option<u32> {
+    pub fn granted(&self, plan: &Plan, service: &Service) -> Option<Cost> {
         let partial = |limit: &Limit| limit.partial && limit.mode.decides();
         let mut asked = plan.costs().enumerate();
         let asked = asked.find(|(_, (limit, _))| partial(&service.limits[*limit]));
         let (index, (_, cost)) = asked?;
-        let granted = self.granted_by(index).unwrap_or(cost);
-        (granted != Cost::ZERO).then_some(granted.units())
+        Some(self.granted_by(index).unwrap_or(cost))
     }
 
     /// Position in the plan of the limit that delays the longest.

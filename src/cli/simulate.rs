@@ -95,12 +95,8 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
 fn run(
     replay: &mut Replay,
     mut lines: TraceLines,
-    decisions: Option<BufWriter<File>>,
+    mut decisions: Option<BufWriter<File>>,
 ) -> Result<(), Failure> {
-    let mut decisions = decisions.map(|out| EscapedLines {
-        out,
-        begun: Vec::new(),
-    });
     let mut bar = ProgressBar::new(clock::now());
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
     let ran = replay.run(&mut lines, out, &mut |lines, requests| {
@@ -179,17 +175,19 @@ fn no_requests(report: &Report, args: &SimulateArgs) -> String {
     } else {
         "look at what --fields names"
     };
-    if nameless == written {
-        return format!("{names}: {help}");
-    }
-    let first = report.unreadable.first.first();
-    let first = first.map_or(String::new(), |(line, why)| format!(": line {line}: {why}"));
-    let mut all = report.unreadable.first.iter();
-    let untimed = all.any(|(_, why)| *why == Fault::NoTime);
+    let unreadable = &report.unreadable.first;
+    let untimed = unreadable
+        .iter()
+        .any(|line| line.fault == Some(Fault::NoTime));
+    let first = unreadable
+        .first()
+        .map_or(String::new(), |line| format!(": line {line}"));
+    let none = format!("no line of {trace} is a request{first}");
     match nameless {
-        0 if untimed => format!("no line of {trace} is a request{first}; {help}"),
-        0 => format!("no line of {trace} is a request{first}"),
-        _ => format!("no line of {trace} is a request{first}; {names}: {help}"),
+        _ if nameless == written => format!("{names}: {help}"),
+        0 if untimed => format!("{none}; {help}"),
+        0 => none,
+        _ => format!("{none}; {names}: {help}"),
     }
 }
 
@@ -232,32 +230,6 @@ fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
     Failure::new(BAD, format!("cannot write {path}: {error}"))
-}
-
-/// A writer of JSON lines to a file that may be a terminal: control characters are escaped.
-struct EscapedLines<W> {
-    out: W,
-    /// The beginning of a line that is not complete.
-    begun: Vec<u8>,
-}
-
-impl<W: Write> Write for EscapedLines<W> {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let last = text.iter().rposition(|byte| *byte == b'\n');
-        let (whole, rest) = text.split_at(last.map_or(0, |last| last + 1));
-        if !whole.is_empty() {
-            self.begun.extend_from_slice(whole);
-            let lines = String::from_utf8_lossy(&self.begun);
-            self.out.write_all(printable_json(&lines).as_bytes())?;
-            self.begun.clear();
-        }
-        self.begun.extend_from_slice(rest);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }
 
 /// Are the two one file, whatever their names?

@@ -1,24 +1,16 @@
 //! Boot: the settings that are read once, at start. A reload can only say that they have changed.
 
-use super::diagnostic::Diagnostic;
 use super::document::Document;
-use super::files::Files;
 use super::masking::Secrets;
 use super::outline::Boot;
-use super::source;
+use super::side_files::SideFiles;
 use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Puts the settings together; secrets are fetched from where the file says, and `files` has what was read for
-/// them.
-pub(super) fn read(
-    document: &Document,
-    text: &source::Source,
-    files: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> Boot {
+/// Puts the settings together; secrets are fetched from where the file says.
+pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Boot {
     let (server, log) = (&document.server, &document.log);
     let addresses = match server.listen.written() {
         Some(written) => written.clone(),
@@ -31,7 +23,7 @@ pub(super) fn read(
             telemetry::AccessFormat::Json
         }
     };
-    let store = super::store::read(document, text, files, found);
+    let store = super::store::read(document, beside);
     Boot {
         secrets: Arc::new(secrets(document, &store)),
         listen: listen::ListenSettings {

@@ -10,15 +10,13 @@ use super::{Compiled, Report};
 use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Rule};
+use crate::route::Rule;
 use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
-use http::HeaderValue;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is compiled: a document without errors, and what has been read and made for it.
 pub(super) struct Compilation<'a> {
@@ -54,7 +52,7 @@ impl Compilation<'_> {
             groups: self.groups.all,
             limits: limits.clone(),
             defaults: each(&document.defaults.limits),
-            trust: server.trust.entries().iter().map(|at| at.value).collect(),
+            trust: server.trust.values(),
             trust_field: server.trust_field.get().copied(),
             fields: document.response.headers(),
             errors: self.errors.clone(),
@@ -171,10 +169,8 @@ fn each(names: &List<String>) -> Vec<Arc<str>> {
 fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
     let groups = document.groups.iter().map(|one| ("groups", &one.name));
     let limits = document.limits.iter().map(|one| ("limits", &one.name));
-    let upstreams = document
-        .upstreams
-        .iter()
-        .map(|one| ("upstreams", &one.name));
+    let upstreams = document.upstreams.iter();
+    let upstreams = upstreams.map(|one| ("upstreams", &one.name));
     let routes = document.routes.iter().map(|one| ("routes", &one.name));
     let all = groups.chain(limits).chain(upstreams).chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
@@ -184,28 +180,20 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
 fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
     Arc::new(upstream::Upstream {
         name: written.name.value.as_str().into(),
-        servers: written
-            .servers
-            .entries()
-            .iter()
-            .map(|at| at.value.clone())
-            .collect(),
+        servers: written.servers.values(),
         connect_timeout: written.connect_timeout(),
     })
 }
 
 /// The limits of these names, each once, in their order; of a list of rates all. Those that do not decide come last.
 fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) -> Vec<Arc<Limit>> {
-    let mut chosen: Vec<Arc<Limit>> = Vec::new();
     let mut seen = HashSet::new();
-    for name in names {
-        let named = limits
-            .get(name.value.as_str())
-            .expect("validate resolves every limit name");
-        if seen.insert(name.value.as_str()) {
-            chosen.extend(named.iter().map(|limit| Arc::clone(limit)));
-        }
-    }
+    let names = names.map(|at| at.value.as_str());
+    let named = names.filter(|name| seen.insert(*name)).flat_map(|name| {
+        let named = limits.get(name);
+        named.expect("validate resolves every limit name")
+    });
+    let mut chosen: Vec<Arc<Limit>> = named.map(|limit| Arc::clone(limit)).collect();
     chosen.sort_by_key(|limit| !limit.mode.decides());
     chosen
 }
@@ -219,35 +207,27 @@ fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
 fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
     (!limits.is_empty()).then(|| Service {
-        name: "".into(),
-        path: PathPattern::default(),
-        upstream: None,
-        own: None,
-        rewrite: None,
-        request_fields: None,
-        response_fields: None,
         compares_bodies: compare_bodies(&limits),
         limits,
-        timeout: Duration::ZERO,
+        ..Service::default()
     })
 }
 
 /// What a route answers itself.
 fn own(route: &document::Route) -> Option<StaticReply> {
     if let Some(redirect) = route.redirect.get() {
-        let to = redirected(route).ok().flatten()?;
         return Some(StaticReply::Redirect {
-            to,
-            status: redirect.status,
+            to: redirected(route).ok().flatten()?,
+            status: redirect.status(),
         });
     }
     let respond = route.respond.get()?;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    let usual = (!respond.body.is_empty()).then_some(plain);
+    let body = respond.body();
+    let has_type = !body.is_empty() || !respond.content_type.is_absent();
     Some(StaticReply::Respond {
-        status: respond.status,
-        body: respond.body.clone().into(),
-        content_type: respond.content_type.clone().or(usual),
+        status: respond.status(),
+        body: body.into(),
+        content_type: has_type.then(|| respond.content_type()),
     })
 }
 

@@ -4,12 +4,12 @@ mod amount;
 
 pub use amount::{amount, rounded_up};
 
-use super::value::{show_rate, show_span};
+pub use super::value::show_span;
+
+use super::value::{Quota, show_quota};
 use crate::key::{KeyPart, KeyTemplate, Mask, MissingKey, OnLeave, Sameness, UnknownKey};
 use crate::limit::dedupe::Dedupe;
-use crate::limit::rate::Rate;
-use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope};
-use std::borrow::Cow;
+use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
 
 /// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. What it does
 /// without Redis only where one is asked.
@@ -19,66 +19,60 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
         let amount = amount(limit);
         return format!("candidate: {amount}; counted beside it and reported, never refuses");
     }
-    let mut text = format!("{}, {}", amount(limit), per(&limit.by));
-    if limit.cost.units() > 1 || limit.price.is_some() || limit.meter.is_some() {
-        text.push_str(&format!("; a request counts {}", cost(limit)));
-    }
-    if limit.partial {
-        text.push_str("; grants what is left");
-    }
-    if let Some(dedupe) = &limit.dedupe {
-        text.push_str(&format!("; {}", repeats(dedupe)));
-    }
-    if let Some(exempt) = &limit.exempt {
-        text.push_str(&format!("; not for {exempt}"));
-    }
-    if limit.scope == Scope::Gateway {
-        text.push_str("; each gateway by itself");
-    }
-    let away = limit
-        .on_down
-        .filter(|_| asks_redis && limit.scope == Scope::Cluster);
-    if let Some(on_down) = away {
-        text.push_str(match on_down {
-            OnDown::Local => "; counted by each gateway while Redis is away",
-            OnDown::Open => "; not at all while Redis is away",
-            OnDown::Closed => "; 503 while Redis is away",
-        });
-    }
-    if limit.refund_on.ever() {
-        text.push_str(&format!("; given back after {}", refund(limit.refund_on)));
-    }
-    if let Some(missing) = without(limit) {
-        text.push_str("; ");
-        text.push_str(&missing);
-    }
-    if limit.answers.refusal != ResponsePolicy::default().refusal {
-        text.push_str(&format!("; {} beyond", limit.answers.refusal));
-    }
-    match limit.by.unknown.as_ref().map(|known| known.otherwise) {
-        None => {}
-        Some(UnknownKey::Ip) => text.push_str("; by client address where no group knows it"),
-        Some(UnknownKey::Refuse) => {
-            text.push_str(&format!(
-                "; {} where no group knows it",
-                limit.answers.keyless
-            ));
-        }
-    }
-    if limit.mode == Mode::Shadow {
-        text.push_str("; shadow: counts and reports, never refuses");
-    }
-    text
+    let away = limit.on_down;
+    let away = away.filter(|_| asks_redis && limit.scope == Scope::Cluster);
+    let unknown = limit.by.unknown.as_ref().map(|known| known.otherwise);
+    let answers = &limit.answers;
+    let clauses = [
+        Some(format!("{}, {}", amount(limit), per(&limit.by))),
+        (costs_more(limit) || limit.meter.is_some()).then(|| a_request(limit)),
+        limit.partial.then(|| "grants what is left".into()),
+        limit.dedupe.as_ref().map(repeats),
+        limit
+            .exempt
+            .as_ref()
+            .map(|exempt| format!("not for {exempt}")),
+        (limit.scope == Scope::Gateway).then(|| "each gateway by itself".into()),
+        away.map(|on_down| match on_down {
+            OnDown::Local => "counted by each gateway while Redis is away".into(),
+            OnDown::Open => "not at all while Redis is away".into(),
+            OnDown::Closed => "503 while Redis is away".into(),
+        }),
+        limit
+            .refund_on
+            .ever()
+            .then(|| format!("given back after {}", refund(limit.refund_on))),
+        limit.by.can_be_absent().then(|| without(limit)),
+        (answers.refusal != ResponsePolicy::default().refusal)
+            .then(|| format!("{} beyond", answers.refusal)),
+        unknown.map(|unknown| match unknown {
+            UnknownKey::Ip => "by client address where no group knows it".into(),
+            UnknownKey::Refuse => format!("{} where no group knows it", answers.keyless),
+        }),
+        (limit.mode == Mode::Shadow).then(|| "shadow: counts and reports, never refuses".into()),
+    ];
+    let clauses: Vec<String> = clauses.into_iter().flatten().collect();
+    clauses.join("; ")
+}
+
+/// May a request cost more than one?
+fn costs_more(limit: &Limit) -> bool {
+    limit.cost.units() > 1 || limit.price.is_some()
+}
+
+fn a_request(limit: &Limit) -> String {
+    format!("a request counts {}", cost(limit))
 }
 
 /// What a tier has otherwise than its limit: `at most 200 at once, 1200 in the first minute, 1000 in each later minute; a request counts 1`.
 #[must_use]
 pub fn tier(limit: &Limit) -> String {
-    let mut text = amount(limit);
-    if limit.cost.units() > 1 || limit.price.is_some() {
-        text.push_str(&format!("; a request counts {}", cost(limit)));
+    let amount = amount(limit);
+    if costs_more(limit) {
+        format!("{amount}; {}", a_request(limit))
+    } else {
+        amount
     }
-    text
 }
 
 /// The tiers of a limit: `group gold: at most 200 at once, ...`.
@@ -105,35 +99,30 @@ fn per(by: &KeyTemplate) -> String {
     if by.parts.is_empty() {
         return "for everyone together".into();
     }
-    let parts: Vec<String> = by
-        .parts
-        .iter()
-        .map(|part| match part {
-            KeyPart::Ip(mask) if *mask == Mask::DEFAULT => "client address".into(),
-            KeyPart::Ip(mask) => format!(
-                "client network (/{} of IPv4, /{} of IPv6)",
-                mask.v4, mask.v6
-            ),
-            KeyPart::Header { name, .. } => name.to_string(),
-            KeyPart::Cookie(name) => format!("cookie {name}"),
-            KeyPart::Query { name, .. } => format!("query parameter {name}"),
-            KeyPart::Path(name) => format!("{{{name}}} of the path"),
-            KeyPart::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
-            KeyPart::Method => "method".into(),
-            KeyPart::Host => "host".into(),
-            KeyPart::Route => "route".into(),
-        })
-        .collect();
+    let parts = by.parts.iter().map(|part| match part {
+        KeyPart::Ip(mask) if *mask == Mask::DEFAULT => "client address".into(),
+        KeyPart::Ip(Mask { v4, v6 }) => format!("client network (/{v4} of IPv4, /{v6} of IPv6)"),
+        KeyPart::Header { name, .. } => name.to_string(),
+        KeyPart::Cookie(name) => format!("cookie {name}"),
+        KeyPart::Query { name, .. } => format!("query parameter {name}"),
+        KeyPart::Path(name) => format!("{{{name}}} of the path"),
+        KeyPart::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
+        KeyPart::Method => "method".into(),
+        KeyPart::Host => "host".into(),
+        KeyPart::Route => "route".into(),
+    });
+    let parts: Vec<String> = parts.collect();
     format!("per {}", parts.join(" and "))
 }
 
-fn without(limit: &Limit) -> Option<Cow<'static, str>> {
-    limit.by.can_be_absent().then(|| match limit.by.missing {
-        MissingKey::Refuse => format!("{} without one", limit.answers.keyless).into(),
+/// What becomes of requests without the key.
+fn without(limit: &Limit) -> String {
+    match limit.by.missing {
+        MissingKey::Refuse => format!("{} without one", limit.answers.keyless),
         MissingKey::Ip => "by client address without one".into(),
         MissingKey::Skip => "not limited without one".into(),
         MissingKey::Shared => "all without one count together".into(),
-    })
+    }
 }
 
 /// `the same idempotency-key within 10min counts once, and 3 repeats go free`.
@@ -202,10 +191,8 @@ pub fn cost(limit: &Limit) -> String {
 /// `10.0.0.0/8, OPTIONS`, `nobody`.
 #[must_use]
 pub fn exempt(limit: &Limit) -> String {
-    limit
-        .exempt
-        .as_ref()
-        .map_or("nobody".into(), |exempt| exempt.to_string())
+    let exempt = limit.exempt.as_ref();
+    exempt.map_or("nobody".into(), ToString::to_string)
 }
 
 /// `5xx`, `5xx or cancel`, `nothing`.
@@ -235,23 +222,11 @@ pub fn rate(limit: &Limit) -> String {
     if let Some(rule) = limit.rule.holds() {
         return format!("{} at once", rule.max);
     }
-    match limit.months() {
-        None => show_rate(limit.rate),
-        Some(1) => format!("{}/month", limit.rate.count),
-        Some(many) => format!("{}/{many}month", limit.rate.count),
-    }
-}
-
-/// A rate as the file writes it.
-#[must_use]
-pub fn rate_as_written(rate: Rate) -> String {
-    show_rate(rate)
-}
-
-/// A span of microseconds as the file writes it.
-#[must_use]
-pub fn span_as_written(micros: u64) -> String {
-    show_span(micros)
+    let months = limit.months();
+    show_quota(Quota {
+        rate: limit.rate,
+        calendar: months.map(|many| (Unit::Month, many)),
+    })
 }
 
 #[cfg(test)]

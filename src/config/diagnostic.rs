@@ -1,7 +1,9 @@
 //! Diagnostics: the code, the message, the places and the help of a mistake.
 
 use super::span::Span;
+use std::borrow::BorrowMut;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 macro_rules! codes {
     ($($name:ident $text:literal $about:literal;)*) => {
@@ -144,6 +146,15 @@ pub struct Label {
     pub text: String,
 }
 
+impl Label {
+    fn new(span: &Span, text: impl Into<String>) -> Self {
+        Self {
+            span: span.clone(),
+            text: text.into(),
+        }
+    }
+}
+
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -190,46 +201,19 @@ impl Diagnostic {
         }
     }
 
-    /// An error about settings that contradict each other.
-    #[must_use]
-    pub fn conflict(message: impl Into<String>) -> Self {
-        Self::error(Code::Conflict, message)
+    /// The start of the place, where it has one.
+    pub(super) fn start(&self) -> Option<usize> {
+        self.primary.as_ref().map(|label| label.span.start)
     }
 
-    /// The place, and the words beside the caret.
-    #[must_use]
-    pub fn at(mut self, span: &Span, text: impl Into<String>) -> Self {
-        self.primary = Some(Label {
-            span: span.clone(),
-            text: text.into(),
-        });
-        self
+    /// Every place that a reader sees, the primary one first.
+    pub(super) fn labels(&self) -> impl Iterator<Item = &Label> {
+        self.primary.iter().chain(&self.others)
     }
 
-    /// Another place involved.
-    #[must_use]
-    pub fn and(mut self, span: &Span, text: impl Into<String>) -> Self {
-        self.others.push(Label {
-            span: span.clone(),
-            text: text.into(),
-        });
-        self
-    }
-
-    /// The other place, where there is one.
-    #[must_use]
-    pub fn and_if(self, span: Option<&Span>, text: impl Into<String>) -> Self {
-        match span {
-            Some(span) => self.and(span, text),
-            None => self,
-        }
-    }
-
-    /// A place that the diagnostic concerns and that is not shown: `ignore_warnings` there ignores the warning.
-    #[must_use]
-    pub fn about(mut self, span: &Span) -> Self {
-        self.concerns.push(span.clone());
-        self
+    /// Every place that a reader sees, to be changed.
+    pub(super) fn labels_mut(&mut self) -> impl Iterator<Item = &mut Label> {
+        self.primary.iter_mut().chain(&mut self.others)
     }
 
     /// Every text that a reader sees.
@@ -245,33 +229,109 @@ impl Diagnostic {
     /// The diagnostic with its places moved by `by`.
     #[must_use]
     pub(super) fn moved(mut self, by: usize) -> Self {
-        for label in self.primary.iter_mut().chain(&mut self.others) {
-            label.span = label.span.start + by..label.span.end + by;
-        }
-        for span in &mut self.concerns {
+        let labels = self.primary.iter_mut().chain(&mut self.others);
+        for span in labels
+            .map(|label| &mut label.span)
+            .chain(&mut self.concerns)
+        {
             *span = span.start + by..span.end + by;
         }
         self
     }
+}
 
-    /// What would be right.
-    #[must_use]
-    pub fn help(mut self, text: impl Into<String>) -> Self {
-        self.help = Some(text.into());
+/// The details of a diagnostic: places, help and note. They are added to one at hand, or to one in [`Findings`].
+pub(super) trait Details: BorrowMut<Diagnostic> + Sized {
+    /// The place, and the words beside the caret.
+    fn at(mut self, span: &Span, text: impl Into<String>) -> Self {
+        self.borrow_mut().primary = Some(Label::new(span, text));
         self
     }
 
+    /// Another place involved.
+    fn and(mut self, span: &Span, text: impl Into<String>) -> Self {
+        self.borrow_mut().others.push(Label::new(span, text));
+        self
+    }
+
+    /// The other place, where there is one.
+    fn and_if(self, span: Option<&Span>, text: impl Into<String>) -> Self {
+        match span {
+            Some(span) => self.and(span, text),
+            None => self,
+        }
+    }
+
+    /// A place that the diagnostic concerns and that is not shown: `ignore_warnings` there ignores the warning.
+    fn about(mut self, span: &Span) -> Self {
+        self.borrow_mut().concerns.push(span.clone());
+        self
+    }
+
+    /// What would be right.
+    fn help(self, text: impl Into<String>) -> Self {
+        self.help_if(Some(text.into()))
+    }
+
     /// What would be right, where something is known.
-    #[must_use]
-    pub fn help_if(mut self, text: Option<String>) -> Self {
-        self.help = text.or(self.help);
+    fn help_if(mut self, text: Option<String>) -> Self {
+        let help = &mut self.borrow_mut().help;
+        *help = text.or(help.take());
         self
     }
 
     /// What else to know.
-    #[must_use]
-    pub fn note(mut self, text: impl Into<String>) -> Self {
-        self.note = Some(text.into());
+    fn note(mut self, text: impl Into<String>) -> Self {
+        self.borrow_mut().note = Some(text.into());
         self
+    }
+}
+
+impl Details for Diagnostic {}
+impl Details for &mut Diagnostic {}
+
+/// The diagnostics that have been found so far.
+#[derive(Debug, Default)]
+pub(super) struct Findings(Vec<Diagnostic>);
+
+impl Findings {
+    /// Notes an error; the details are added to what is returned.
+    pub(super) fn error(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
+        self.0.push_mut(Diagnostic::error(code, message))
+    }
+
+    /// Notes a warning.
+    pub(super) fn warning(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
+        self.0.push_mut(Diagnostic::warning(code, message))
+    }
+
+    /// Notes settings that contradict each other.
+    pub(super) fn conflict(&mut self, message: impl Into<String>) -> &mut Diagnostic {
+        self.error(Code::Conflict, message)
+    }
+
+    /// Is there an error behind the first `before` diagnostics?
+    pub(super) fn has_error_since(&self, before: usize) -> bool {
+        let mut new = self.0[before..].iter();
+        new.any(|one| one.severity == Severity::Error)
+    }
+
+    /// The diagnostics as a list.
+    pub(super) fn into_inner(self) -> Vec<Diagnostic> {
+        self.0
+    }
+}
+
+impl Deref for Findings {
+    type Target = Vec<Diagnostic>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Findings {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }

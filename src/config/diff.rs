@@ -176,14 +176,13 @@ struct Collection<'a, T> {
 
 impl<'a, T> Collection<'a, T> {
     fn new(table: &'static str, old: &'a [T], new: &'a [T], name: fn(&T) -> String) -> Self {
-        let (gone, come) = ("removed", "added");
         Self {
             table,
             old,
             new,
             name,
-            gone,
-            come,
+            gone: "removed",
+            come: "added",
         }
     }
 

@@ -23,7 +23,7 @@ mod variables;
 mod warning_filter;
 mod words;
 
-pub(super) use group::{GROUPS, GroupTable};
+pub(super) use group::{GROUPS, GroupTable, are_keys};
 pub(super) use include::gather;
 pub(super) use jwt::{JWT, Jwt, KeyFile};
 pub(super) use limit::{
@@ -31,15 +31,15 @@ pub(super) use limit::{
 };
 pub(super) use route::{ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
-pub(super) use store::{SecretSource, Sentinel, Store, StoreTls};
+pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use upstream::{UPSTREAMS, Upstream};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
 pub(super) use words::Words;
 
-use super::diagnostic::{Code, Diagnostic};
-use super::files::Files;
+use super::diagnostic::{Code, Diagnostic, Findings};
 use super::masking::Numbering;
+use super::side_files::SideFiles;
 use super::source::{At, Source, Span};
 use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
 use fields::Fields;
@@ -66,6 +66,15 @@ impl<T> Setting<T> {
     /// What was read, or a mistake.
     fn of(value: Option<T>, span: Span) -> Self {
         value.map_or(Self::Invalid, |value| Self::Valid(At::new(value, span)))
+    }
+
+    /// What `read` makes of the value; nothing is a mistake that has been reported.
+    fn and_then<U>(self, read: impl FnOnce(T, &Span) -> Option<U>) -> Setting<U> {
+        match self {
+            Self::Absent => Setting::Absent,
+            Self::Invalid | Self::Partial(_) => Setting::Invalid,
+            Self::Valid(At { value, span }) => Setting::of(read(value, &span), span),
+        }
     }
 
     /// Another value in its place.
@@ -112,6 +121,19 @@ impl<T> Setting<T> {
     /// Is there nothing at all?
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+impl<T> Setting<Vec<T>> {
+    /// A list of `many` entries, of which these could be read.
+    fn list(entries: Vec<T>, many: usize, span: Span) -> Self {
+        let is_whole = entries.len() == many;
+        let entries = At::new(entries, span);
+        if is_whole {
+            Self::Valid(entries)
+        } else {
+            Self::Partial(entries)
+        }
     }
 }
 
@@ -163,6 +185,12 @@ pub(super) static TABLES: [&Table; 11] = [
     &upstream::UPSTREAMS,
     &route::ROUTES,
 ];
+
+/// The table of this name.
+fn table_named(name: &str) -> Option<&'static Table> {
+    let mut tables = TABLES.into_iter();
+    tables.find(|table| table.name == name)
+}
 
 /// The one key that stands in every table, and in none.
 pub(super) static IGNORE_WARNINGS: Key = Key {
@@ -231,12 +259,11 @@ pub(super) enum CounterStore {
 
 impl CounterStore {
     fn of(root: &DeTable<'_>) -> Self {
-        let store = root
-            .get("store")
-            .and_then(|store| store.get_ref().get("url"));
-        match store.map(|url| url.get_ref().as_str()) {
-            Some(Some(url)) if url.contains("${") => Self::Unknown,
-            Some(Some(url)) if !url.starts_with("memory:") => Self::Redis,
+        let store = root.get("store");
+        let url = store.and_then(|store| store.get_ref().get("url"));
+        match url.and_then(|url| url.get_ref().as_str()) {
+            Some(url) if url.contains("${") => Self::Unknown,
+            Some(url) if !url.starts_with("memory:") => Self::Redis,
             _ => Self::Memory,
         }
     }
@@ -253,9 +280,7 @@ impl Document {
         let dropped = own.iter().filter_map(|at| at.value.strip_prefix('!'));
         let dropped: HashSet<&str> = dropped.collect();
         let drops = move |name: &str| dropped.contains(name);
-        let to = route.upstream.get();
-        let upstream = to.and_then(|name| self.positions.get(name));
-        let upstream = upstream.and_then(|at| self.upstreams.get(*at));
+        let upstream = self.upstream_of(route);
         let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
         let kept = own.iter().filter(|at| !at.value.starts_with('!'));
         let defaults = self.defaults.limits.entries().iter();
@@ -263,15 +288,20 @@ impl Document {
             .chain(theirs)
     }
 
+    /// The upstream that a route leads to.
+    pub(super) fn upstream_of(&self, route: &Route) -> Option<&Upstream> {
+        let at = self.positions.get(route.upstream.get()?)?;
+        self.upstreams.get(*at)
+    }
+
     /// Is this mistake only the echo of a stretch that could not be read, and that has been reported?
     pub(super) fn is_echo(&self, source: &Source, diagnostic: &Diagnostic) -> bool {
         if self.torn.is_empty() || matches!(diagnostic.code, Code::Syntax | Code::Duplicate) {
             return false;
         }
-        let Some(place) = &diagnostic.primary else {
+        let Some(start) = diagnostic.start() else {
             return false;
         };
-        let start = place.span.start;
         let body = match diagnostic.code {
             Code::MissingKey | Code::MissingChoice => {
                 let text = &source.text()[..source.end(start)];
@@ -293,8 +323,9 @@ impl Document {
 /// After so many mistakes the rest of the file is not looked at: each takes time, and the first are what is mended.
 const ENOUGH: usize = 1_000;
 
-/// Reads `source` and adds every mistake of form to `found`.
-pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnostic>) -> Document {
+/// Reads the source and adds every mistake of form to what has been found.
+pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
+    let (source, found) = (beside.source, &mut *beside.found);
     let set_documents = set_values::documents(source);
     let (root, errors) = DeTable::parse_recoverable(source.file());
     let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
@@ -311,28 +342,22 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     if let Some(store) = store.flatten() {
         document.variables.learn(source, &store);
     }
-    document.fetched = secrets::fetch(source, &mut root, files, found);
+    document.fetched = secrets::fetch(&mut root, beside);
+    let found = &mut *beside.found;
     document.empty = root.is_empty();
     include::read(source, &mut root, &document.variables, found);
     document.ignored = warning_filter::read(&mut root, found);
-    let written = root
-        .iter()
-        .chain(strays.iter().map(|(key, value)| (key, value)));
-    for (key, value) in written {
-        if found.len() > ENOUGH {
+    let mut reader = TopReader {
+        source,
+        document: &mut document,
+        found,
+    };
+    let strays = strays.iter().map(|(key, value)| (key, value));
+    for (key, value) in root.iter().chain(strays) {
+        if reader.found.len() > ENOUGH {
             break;
         }
-        let (name, span) = (key.get_ref().as_ref(), key.span());
-        match TABLES.iter().find(|table| table.name == name) {
-            None => {
-                let meant = unknown_table::meant(name, value.get_ref());
-                found.push(unknown_table::table(name, &span, value.get_ref(), meant));
-                if let Some(meant) = meant {
-                    misnamed(source, &mut document, meant, key, value, found);
-                }
-            }
-            Some(vocabulary) => section(source, &mut document, vocabulary, &span, value, found),
-        }
+        reader.key(key, value);
     }
     for (at, upstream) in document.upstreams.iter().enumerate() {
         let name = upstream.name.value.clone();
@@ -348,117 +373,113 @@ pub(super) fn tree<'s>(
     series: &mut Numbering,
 ) -> (DeTable<'s>, HashMap<usize, String>) {
     let (root, _) = DeTable::parse_recoverable(source.file());
-    let (mut root, found) = (root.into_inner(), &mut Vec::new());
+    let (mut root, found) = (root.into_inner(), &mut Findings::default());
     include::merge(source, &mut root, &mut Document::default(), found);
     let variables = variables::fill(source, &mut root, found);
     let whole = variables.star(&mut root, series);
     (root, whole)
 }
 
-/// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
-fn misnamed(
-    source: &Source,
-    document: &mut Document,
-    meant: &'static Table,
-    key: &Spanned<DeString<'_>>,
-    value: &Spanned<DeValue<'_>>,
-    found: &mut Vec<Diagnostic>,
-) {
-    if !matches!(value.get_ref(), DeValue::Table(_)) {
-        document.lost.insert((meant.name, None));
-        return;
-    }
-    let mut apart = Document::default();
-    section(source, &mut apart, meant, &key.span(), value, found);
-    document.lost.extend(apart.lost);
-    document.groups.extend(apart.groups);
-    document.limits.extend(apart.limits);
-    document.upstreams.extend(apart.upstreams);
-    document.routes.extend(apart.routes);
+/// The reader of the top level.
+struct TopReader<'r> {
+    source: &'r Source,
+    document: &'r mut Document,
+    found: &'r mut Findings,
 }
 
-/// One table of the top level.
-fn section(
-    source: &Source,
-    document: &mut Document,
-    vocabulary: &'static Table,
-    key: &Span,
-    value: &Spanned<DeValue<'_>>,
-    found: &mut Vec<Diagnostic>,
-) {
-    let span = value.span();
-    let DeValue::Table(table) = value.get_ref() else {
-        document.lost.insert((vocabulary.name, None));
-        found.push(unknown_table::not_a_table(
-            vocabulary,
-            vocabulary.name,
-            value.get_ref(),
-            &span,
-        ));
-        return;
-    };
-    if vocabulary.named {
-        return entries(source, document, vocabulary, table, found);
-    }
-    let place = heading(source, &span, key);
-    let name = At::new(vocabulary.name.to_owned(), key.clone());
-    let fields = &mut Fields::new(vocabulary, name, place, table, found);
-    match vocabulary.name {
-        "server" => document.server = ServerTable::read(fields),
-        "log" => document.log = Log::read(fields),
-        "admin" => document.admin = Some(Admin::read(fields)),
-        "store" => document.store = Store::read(fields),
-        "jwt" => document.jwt = Some(Jwt::read(fields)),
-        "defaults" => document.defaults = Defaults::read(fields),
-        _ => document.response = ResponseTable::read(fields),
-    }
-}
-
-/// The tables with names of one table of the top level.
-fn entries(
-    source: &Source,
-    document: &mut Document,
-    vocabulary: &'static Table,
-    table: &DeTable<'_>,
-    found: &mut Vec<Diagnostic>,
-) {
-    let mut nameless = false;
-    for (name, entry) in table {
-        if found.len() > ENOUGH {
-            break;
+impl TopReader<'_> {
+    /// One key of the top level.
+    fn key(&mut self, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) {
+        let (name, span) = (key.get_ref(), key.span());
+        if let Some(vocabulary) = table_named(name) {
+            return self.section(vocabulary, &span, value);
         }
-        let at = At::new(name.get_ref().to_string(), name.span());
-        let DeValue::Table(fields) = entry.get_ref() else {
-            let is_key = vocabulary.key(&at.value).is_some();
-            // A table without a name has its keys here: one mistake, however many they are.
-            if !is_key || !std::mem::replace(&mut nameless, true) {
-                found.push(unknown_table::misplaced(vocabulary, &at, entry.get_ref()));
-            }
-            let name = (!is_key).then_some(at.value);
-            document.lost.insert((vocabulary.name, name));
-            continue;
+        let meant = unknown_table::meant(name, value.get_ref());
+        unknown_table::note(name, &span, value.get_ref(), meant, self.found);
+        if let Some(meant) = meant {
+            self.misnamed(meant, &span, value);
+        }
+    }
+
+    /// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
+    fn misnamed(&mut self, meant: &'static Table, key: &Span, value: &Spanned<DeValue<'_>>) {
+        if !value.get_ref().is_table() {
+            self.document.lost.insert((meant.name, None));
+            return;
+        }
+        let mut apart = Document::default();
+        let mut reader = TopReader {
+            source: self.source,
+            document: &mut apart,
+            found: self.found,
         };
-        unknown_table::check_name(vocabulary, &at, found);
-        let place = heading(source, &entry.span(), &at.span);
-        let mut fields = Fields::new(vocabulary, at, place, fields, found);
-        match vocabulary.name {
-            "groups" => document.groups.push(group::read(fields)),
-            "limits" => document.limits.push(limit::read(fields)),
-            "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
-            _ => document.routes.push(route::read(fields)),
+        reader.section(meant, key, value);
+        self.document.lost.extend(apart.lost);
+        self.document.groups.extend(apart.groups);
+        self.document.limits.extend(apart.limits);
+        self.document.upstreams.extend(apart.upstreams);
+        self.document.routes.extend(apart.routes);
+    }
+
+    /// One table.
+    fn section(&mut self, vocabulary: &'static Table, key: &Span, value: &Spanned<DeValue<'_>>) {
+        let (name, span, document) = (vocabulary.name, value.span(), &mut *self.document);
+        let DeValue::Table(table) = value.get_ref() else {
+            document.lost.insert((name, None));
+            let value = value.get_ref();
+            return unknown_table::note_other_type(vocabulary, name, value, &span, self.found);
+        };
+        if vocabulary.named {
+            return self.entries(vocabulary, table);
+        }
+        let place = heading(self.source, &span, key);
+        let title = At::new(name.to_owned(), key.clone());
+        let fields = &mut Fields::new(vocabulary, title, place, table, self.found);
+        match name {
+            "server" => document.server = ServerTable::read(fields),
+            "log" => document.log = Log::read(fields),
+            "admin" => document.admin = Some(Admin::read(fields)),
+            "store" => document.store = Store::read(fields),
+            "jwt" => document.jwt = Some(Jwt::read(fields)),
+            "defaults" => document.defaults = Defaults::read(fields),
+            _ => document.response = ResponseTable::read(fields),
+        }
+    }
+
+    /// The tables with names of one table.
+    fn entries(&mut self, vocabulary: &'static Table, table: &DeTable<'_>) {
+        let (document, found) = (&mut *self.document, &mut *self.found);
+        let mut nameless = false;
+        for (name, entry) in table {
+            if found.len() > ENOUGH {
+                break;
+            }
+            let at = At::new(name.get_ref().to_string(), name.span());
+            let DeValue::Table(fields) = entry.get_ref() else {
+                let is_key = vocabulary.key(&at.value).is_some();
+                // A table without a name has its keys here: one mistake, however many they are.
+                if !is_key || !std::mem::replace(&mut nameless, true) {
+                    unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
+                }
+                let name = (!is_key).then_some(at.value);
+                document.lost.insert((vocabulary.name, name));
+                continue;
+            };
+            unknown_table::check_name(vocabulary, &at, found);
+            let place = heading(self.source, &entry.span(), &at.span);
+            let mut fields = Fields::new(vocabulary, at, place, fields, found);
+            match vocabulary.name {
+                "groups" => document.groups.push(group::read(fields)),
+                "limits" => document.limits.push(limit::read(fields)),
+                "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),
+                _ => document.routes.push(route::read(fields)),
+            }
         }
     }
 }
 
 /// What to point at for a whole table: its header line; its key when it is written inline.
 fn heading(source: &Source, value: &Span, key: &Span) -> Span {
-    if source
-        .text()
-        .get(value.clone())
-        .is_some_and(|text| text.starts_with('['))
-    {
-        value.clone()
-    } else {
-        key.clone()
-    }
+    let is_header = source.written(value).starts_with('[');
+    if is_header { value } else { key }.clone()
 }

@@ -54,16 +54,15 @@ impl Files {
     /// One file with these bytes.
     #[must_use]
     pub fn with_content(path: &Path, bytes: &[u8]) -> Self {
-        let mut files = Self::default();
-        files.note(
-            path,
-            FileState {
-                most: super::MOST_BYTES,
-                fence: None,
-                found: Ok(Fingerprint::of(bytes)),
-            },
-        );
-        files
+        let state = FileState {
+            most: super::MOST_BYTES,
+            fence: None,
+            found: Ok(Fingerprint::of(bytes)),
+        };
+        Self {
+            seen: BTreeMap::from([(path.to_owned(), state)]),
+            ..Self::default()
+        }
     }
 
     /// The bytes of the file at `path`, at most `most`; the configuration depends on them from now on, also when they
@@ -94,13 +93,10 @@ impl Files {
         let whole = |seen: &FileState| seen.fence.is_none();
         if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
             let fence = fence.cloned();
-            self.note(path, FileState { most, fence, found });
+            let state = FileState { most, fence, found };
+            self.seen.insert(path.to_owned(), state);
         }
         read
-    }
-
-    fn note(&mut self, path: &Path, state: FileState) {
-        self.seen.insert(path.to_owned(), state);
     }
 
     /// What `pattern` leads to; the configuration depends on it from now on.

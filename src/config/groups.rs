@@ -1,11 +1,10 @@
 //! Groups as written → groups with their members: lists and files are read, and each member is kept as a digest. No message
 //! shows a member that may be a secret.
 
-use super::diagnostic::{Code, Diagnostic};
-use super::document::{self, Document};
-use super::files::Files;
-use super::grant::refusal::unread;
-use super::source::{At, Source, Span};
+use super::diagnostic::{Code, Details as _, Findings};
+use super::document::{Document, GroupTable};
+use super::side_files::{Reference, SideFiles};
+use super::source::{At, Span};
 use super::value::{network, quoted};
 use crate::key::{Digest, Group, KeyPart, cookie, credential};
 use ipnet::IpNet;
@@ -41,23 +40,18 @@ impl Groups {
     }
 }
 
-/// Reads the members of all groups; `seen` gets the files.
-pub(super) fn read(
-    document: &Document,
-    source: &Source,
-    seen: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> Groups {
+/// Reads the members of all groups.
+pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Groups {
     let mut groups = Groups::default();
     for written in &document.groups {
         let Some(by) = written.by.get() else { continue };
         let name: Arc<str> = written.name.value.as_str().into();
-        let (is_new, before) = (groups.find(&name).is_none(), found.len());
-        let files = written.file.entries();
+        let (is_new, before) = (groups.find(&name).is_none(), beside.found.len());
+        let files = written.file.entries().iter();
         let files: Vec<(&At<String>, Vec<u8>)> = files
-            .iter()
-            .filter_map(|file| content(written, file, source, seen, found))
+            .filter_map(|file| Some((file, content(written, file, beside)?)))
             .collect();
+        let found = &mut *beside.found;
         let group = match by {
             KeyPart::Ip(_) => {
                 let members = gather(written, &files, one_network, found);
@@ -85,30 +79,14 @@ pub(super) fn read(
 }
 
 /// The bytes of one file of the group.
-fn content<'a>(
-    written: &document::GroupTable,
-    file: &'a At<String>,
-    source: &Source,
-    seen: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> Option<(&'a At<String>, Vec<u8>)> {
-    match source.read(file.span.start, &file.value, MOST_BYTES, seen) {
-        Ok(content) => Some((file, content)),
-        Err(error) => {
-            let name = &written.name.value;
-            let message = format!(
-                "cannot read {}, the members of group {}: {error}",
-                quoted(&file.value),
-                quoted(name)
-            );
-            let unreadable = || {
-                Diagnostic::error(Code::Unreadable, message)
-                    .at(&file.span, "a file with one member on a line")
-            };
-            found.push(unread(source, &file.span, &file.value).unwrap_or_else(unreadable));
-            None
-        }
-    }
+fn content(written: &GroupTable, file: &At<String>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+    let shown = quoted(&file.value);
+    let at = Reference {
+        span: &file.span,
+        failure: &format!("cannot read {shown}, the members of {written}"),
+        label: "a file with one member on a line",
+    };
+    beside.bytes(&file.value, MOST_BYTES, at)
 }
 
 /// The place of a member: the list, or a line of a file.
@@ -146,21 +124,18 @@ struct Repeat<'a> {
 
 /// Reads the members of the list and of all files, each with `read`, whose error says why a text is no member.
 fn gather<'a, T: Hash + Eq + Copy>(
-    written: &'a document::GroupTable,
+    written: &'a GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
     read: impl Fn(&[u8]) -> Result<T, String>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> HashMap<T, MemberPlace<'a>> {
     let mut members: HashMap<T, MemberPlace<'_>> = HashMap::new();
     let mut repeat: Option<Repeat<'_>> = None;
     let mut wrong = 0;
-    let listed = written.members.entries().iter();
-    let by = written.by.get();
+    let (listed, by) = (written.members.entries().iter(), written.by.get());
     let listed = listed.map(|at| {
-        (
-            MemberPlace::Listed(&at.span),
-            as_listed(at.value.as_bytes(), by),
-        )
+        let text = as_listed(at.value.as_bytes(), by);
+        (MemberPlace::Listed(&at.span), text)
     });
     let lines = files.iter().flat_map(|(file, content)| {
         lines(content).map(|(line, text)| (MemberPlace::Line(file, line), text))
@@ -171,7 +146,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
             Err(why) => {
                 wrong += 1;
                 if wrong <= SHOWN {
-                    found.push(bad_member(written, place, &why));
+                    bad_member(written, place, &why, found);
                 }
                 continue;
             }
@@ -193,7 +168,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
         }
         if members.len() > MOST_MEMBERS {
             let why = format!("beyond the {MOST_MEMBERS} members that a group has at most");
-            found.push(bad_member(written, place, &why));
+            bad_member(written, place, &why, found);
             break;
         }
     }
@@ -201,7 +176,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
         last.note = Some(format!("and {more} more like this"));
     }
     if let Some(repeat) = repeat {
-        found.push(duplicate(written, &repeat));
+        warn_of_repeat(written, &repeat, found);
     }
     members
 }
@@ -263,7 +238,7 @@ fn one_network(text: &[u8]) -> Result<IpNet, String> {
 }
 
 /// Notes networks with bits beyond their prefix, as in `trust`.
-fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Vec<Diagnostic>) {
+fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings) {
     let mut odd: Vec<_> = members
         .iter()
         .filter(|(network, _)| network.addr() != network.network())
@@ -275,16 +250,13 @@ fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Vec<Diagn
             MemberPlace::Listed(_) => String::new(),
             MemberPlace::Line(..) => format!("{place}: "),
         };
-        found.push(
-            Diagnostic::warning(
-                Code::HostBits,
-                format!("{place_of}{network} is more than one address"),
-            )
+        let message = format!("{place_of}{network} is more than one address");
+        found
+            .warning(Code::HostBits, message)
             .at(place.span(), format!("all of {whole}"))
             .help(format!(
                 "write `{whole}` for the network, or `{one}` for the address alone"
-            )),
-        );
+            ));
     }
 }
 
@@ -312,65 +284,58 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
     Ok(Group::shortened(&sha256))
 }
 
-fn bad_member(written: &document::GroupTable, place: MemberPlace<'_>, why: &str) -> Diagnostic {
-    let name = quoted(&written.name.value);
-    let message = match place {
-        MemberPlace::Listed(_) => format!("group {name} lists a text that is no member"),
-        MemberPlace::Line(..) => format!("{place} is no member of group {name}: {why}"),
+fn bad_member(written: &GroupTable, place: MemberPlace<'_>, why: &str, found: &mut Findings) {
+    let (message, label) = match place {
+        MemberPlace::Listed(_) => (format!("{written} lists a text that is no member"), why),
+        MemberPlace::Line(..) => {
+            let message = format!("{place} is no member of {written}: {why}");
+            (message, "in this file")
+        }
     };
-    let label = match place {
-        MemberPlace::Listed(_) => why,
-        MemberPlace::Line(..) => "in this file",
-    };
-    Diagnostic::error(Code::BadMember, message).at(place.span(), label)
+    found
+        .error(Code::BadMember, message)
+        .at(place.span(), label);
 }
 
-fn duplicate(written: &document::GroupTable, repeat: &Repeat<'_>) -> Diagnostic {
-    let Repeat {
-        first,
-        second,
-        many,
-    } = repeat;
-    let name = quoted(&written.name.value);
-    let more = match many - 1 {
+fn warn_of_repeat(written: &GroupTable, repeat: &Repeat<'_>, found: &mut Findings) {
+    let Repeat { first, second, .. } = repeat;
+    let more = match repeat.many - 1 {
         0 => String::new(),
         more => format!(", and {more} more that are there already"),
     };
-    let warning = |message| Diagnostic::warning(Code::Duplicate, message);
-    match (first, second) {
-        (MemberPlace::Listed(one), MemberPlace::Listed(other)) => {
-            warning(format!("group {name} lists a member twice{more}"))
-                .at(other, "the second time")
-                .and(one, "the first time")
-        }
-        _ => warning(format!(
-            "group {name} has a member twice: {first} and {second}{more}"
-        ))
-        .at(second.span(), "it counts once"),
+    if let (MemberPlace::Listed(one), MemberPlace::Listed(other)) = (first, second) {
+        let message = format!("{written} lists a member twice{more}");
+        found
+            .warning(Code::Duplicate, message)
+            .at(other, "the second time")
+            .and(one, "the first time");
+    } else {
+        let message = format!("{written} has a member twice: {first} and {second}{more}");
+        found
+            .warning(Code::Duplicate, message)
+            .at(second.span(), "it counts once");
     }
 }
 
-fn warn_of_empty_group(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
-    let message = format!("group {} has no members", quoted(&written.name.value));
+fn warn_of_empty_group(written: &GroupTable, found: &mut Findings) {
     let place = match (written.file.entries(), written.members.at()) {
         ([file, ..], _) => &file.span,
         (_, Some(members)) => &members.span,
         _ => &written.place,
     };
-    found.push(
-        Diagnostic::warning(Code::EmptyGroup, message)
-            .at(place, "no members here")
-            .help("write one member on a line; lines that begin with `#` are comments"),
-    );
+    found
+        .warning(Code::EmptyGroup, format!("{written} has no members"))
+        .at(place, "no members here")
+        .help("write one member on a line; lines that begin with `#` are comments");
 }
 
 /// Notes a group by a field that any client may write, unless a proxy in front writes it.
 fn warn_of_say_so(
-    written: &document::GroupTable,
+    written: &GroupTable,
     by: &KeyPart,
     document: &Document,
     files: &[(&At<String>, Vec<u8>)],
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     let Some(at) = written.by.at() else { return };
     let open = match by {
@@ -384,15 +349,12 @@ fn warn_of_say_so(
     if !open || all_hashed || !document.server.trust.is_absent() {
         return;
     }
-    let message = format!(
-        "any client that knows the name of a member is in group {}",
-        quoted(&written.name.value)
-    );
-    found.push(
-        Diagnostic::warning(Code::SaySo, message)
-            .at(&at.span, "any client may write this")
-            .help("go by something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`"),
-    );
+    let message = format!("any client that knows the name of a member is in {written}");
+    let help = "go by something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`";
+    found
+        .warning(Code::SaySo, message)
+        .at(&at.span, "any client may write this")
+        .help(help);
 }
 
 #[cfg(test)]

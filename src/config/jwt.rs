@@ -3,11 +3,11 @@
 
 mod claims;
 
-use super::diagnostic::{Code, Diagnostic};
+use super::diagnostic::{Code, Details as _, Findings};
 use super::document::{self, Document, Jwt as Written, KeyFile};
-use super::files::Files;
 use super::outline::TokenOutline;
-use super::source::{At, Source};
+use super::side_files::{Reference, SideFiles};
+use super::source::At;
 use super::value::quoted;
 use crate::key::token::{MOST_TRIED, TokenKey, Verifier, is_shared};
 use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
@@ -32,21 +32,17 @@ pub struct TokenRules {
     pub outline: TokenOutline,
 }
 
-/// Reads the keys; `seen` gets the files. None without such a table, or when something about it is wrong.
-pub(super) fn read(
-    document: &Document,
-    source: &Source,
-    seen: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> Option<TokenRules> {
+/// Reads the keys. None without such a table, or when something about it is wrong.
+pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<TokenRules> {
     let Some(written) = &document.jwt else {
-        claims::unverified(document, found);
+        claims::unverified(document, beside.found);
         return None;
     };
-    let before = errors(found);
-    settings(written, found);
-    let algorithms = pinned(written);
-    if algorithms.is_empty() || written.algorithms.is_bad() || errors(found) > before {
+    let before = beside.found.len();
+    settings(written, beside.found);
+    let algorithms: Vec<Algorithm> = written.algorithms.values();
+    if algorithms.is_empty() || written.algorithms.is_bad() || beside.found.has_error_since(before)
+    {
         return None;
     }
     let mut reader = KeyReader {
@@ -54,21 +50,27 @@ pub(super) fn read(
         algorithms,
         keys: Vec::new(),
         digest: Sha256::new(),
-        found,
+        found: Findings::default(),
     };
-    reader.files(source, seen);
+    reader.files(beside);
     reader.count();
-    let KeyReader { keys, digest, .. } = reader;
-    let algorithms = pinned(written);
-    (errors(found) == before).then(|| TokenRules {
+    let KeyReader {
+        algorithms,
+        keys,
+        digest,
+        mut found,
+        ..
+    } = reader;
+    beside.found.append(&mut found);
+    (!beside.found.has_error_since(before)).then(|| TokenRules {
         outline: TokenOutline {
-            algorithms: algorithms.iter().map(|one| format!("{one:?}")).collect(),
-            issuer: texts(&written.issuer),
-            audience: texts(&written.audience),
+            algorithms: spelled(&algorithms),
+            issuer: written.issuer.values(),
+            audience: written.audience.values(),
             leeway: written.leeway(),
             require_exp: written.require_exp(),
             header: written.header(),
-            files: [names(&written.keys), texts(&written.jwks)].concat(),
+            files: [names(&written.keys), written.jwks.values()].concat(),
             digest: digest.finalize().into(),
         },
         verifier: Arc::new(Verifier::new(written.header(), keys)),
@@ -76,46 +78,33 @@ pub(super) fn read(
 }
 
 /// Notes mistakes of the table beside its keys.
-fn settings(written: &Written, found: &mut Vec<Diagnostic>) {
+fn settings(written: &Written, found: &mut Findings) {
     if written.keys.is_absent() && written.jwks.is_absent() {
         let message = "`[jwt]` names no keys to verify tokens with";
-        found.push(
-            Diagnostic::error(Code::MissingKey, message)
-                .at(&written.place, "neither `keys` nor `jwks`")
-                .help("add `keys = \"issuer.pem\"`, a public key or a shared secret, or `jwks = \"jwks.json\"`"),
-        );
+        found
+            .error(Code::MissingKey, message)
+            .at(&written.place, "neither `keys` nor `jwks`")
+            .help("add `keys = \"issuer.pem\"`, a public key or a shared secret, or `jwks = \"jwks.json\"`");
     }
     families(written, found);
     if let Some(leeway) = written.leeway.at().filter(|at| at.value > MOST_LEEWAY) {
-        found.push(
-            Diagnostic::error(Code::BadDuration, "`leeway` in `[jwt]` is out of range")
-                .at(&leeway.span, "must be 1h at most"),
-        );
+        found
+            .error(Code::BadDuration, "`leeway` in `[jwt]` is out of range")
+            .at(&leeway.span, "must be 1h at most");
     }
 }
 
-fn errors(found: &[Diagnostic]) -> usize {
-    let errors = found
-        .iter()
-        .filter(|one| one.severity == super::Severity::Error);
-    errors.count()
-}
-
 /// Notes algorithms for secrets beside algorithms for public keys: a key of one kind must never count as one of the other.
-fn families(written: &Written, found: &mut Vec<Diagnostic>) {
+fn families(written: &Written, found: &mut Findings) {
     let entries = written.algorithms.entries();
     let shared = entries.iter().find(|at| is_shared(at.value));
     let public = entries.iter().find(|at| !is_shared(at.value));
     if let (Some(shared), Some(public)) = (shared, public) {
-        found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                "`[jwt]` takes tokens signed by a shared secret and by a private key",
-            )
+        found
+            .conflict("`[jwt]` takes tokens signed by a shared secret and by a private key")
             .at(&public.span, "by a private key")
             .and(&shared.span, "by a shared secret")
-            .help("choose one kind: a public key is no secret, and must never count as one"),
-        );
+            .help("choose one kind: a public key is no secret, and must never count as one");
     }
 }
 
@@ -133,28 +122,27 @@ struct KeyReader<'a> {
     algorithms: Vec<Algorithm>,
     keys: Vec<TokenKey>,
     digest: Sha256,
-    found: &'a mut Vec<Diagnostic>,
+    found: Findings,
 }
 
 impl KeyReader<'_> {
     /// Reads every file of keys.
-    fn files(&mut self, source: &Source, seen: &mut Files) {
+    fn files(&mut self, beside: &mut SideFiles<'_>) {
         let own = self.written.keys.entries().iter();
-        let own = own.map(|at| (&at.value.file, KeySource::Own(at.value.kid.as_deref())));
+        let own = own.filter_map(|at| {
+            let kid = at.value.kid.get().map(String::as_str);
+            Some((at.value.file.at()?, KeySource::Own(kid)))
+        });
         let sets = self.written.jwks.entries().iter();
         let sets = sets.map(|file| (file, KeySource::Set));
         for (file, kind) in own.chain(sets) {
-            let path = source.beside(file.span.start, &file.value);
-            match seen.read(&path, MOST_BYTES) {
-                Ok(content) => self.file(file, &content, kind),
-                Err(error) => {
-                    let name = quoted(&file.value);
-                    let message = format!("cannot read {name}, the keys of `[jwt]`: {error}");
-                    self.found.push(
-                        Diagnostic::error(Code::Unreadable, message)
-                            .at(&file.span, "a file of keys"),
-                    );
-                }
+            let at = Reference {
+                span: &file.span,
+                failure: &format!("cannot read {}, the keys of `[jwt]`", quoted(&file.value)),
+                label: "a file of keys",
+            };
+            if let Some(content) = beside.bytes(&file.value, MOST_BYTES, at) {
+                self.file(file, &content, kind);
             }
         }
     }
@@ -171,26 +159,24 @@ impl KeyReader<'_> {
         };
         let why = match read {
             Err(why) => why,
-            Ok(()) if self.keys.len() == before => format!(
-                "no key for {}, or none that is long enough",
-                self.algorithms
-                    .iter()
-                    .map(|one| format!("{one:?}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
+            Ok(()) if self.keys.len() == before => {
+                let algorithms = spelled(&self.algorithms).join(", ");
+                format!("no key for {algorithms}, or none that is long enough")
+            }
             Ok(()) if self.keys.len() > MOST_KEYS => format!("more than {MOST_KEYS} keys"),
             Ok(()) => return,
         };
         let message = format!("{} cannot verify tokens: {why}", quoted(&file.value));
-        self.found.push(
-            Diagnostic::error(Code::BadJwtKey, message)
-                .at(&file.span, "in this file")
-                .help(match kind {
-                    KeySource::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it".to_owned(),
-                    KeySource::Own(_) => "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret".to_owned(),
-                }),
-        );
+        let help = match kind {
+            KeySource::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it",
+            KeySource::Own(_) => {
+                "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret"
+            }
+        };
+        self.found
+            .error(Code::BadJwtKey, message)
+            .at(&file.span, "in this file")
+            .help(help);
     }
 
     /// Notes more keys of one id, or without an id, than are tried: the last would never be believed.
@@ -204,12 +190,10 @@ impl KeyReader<'_> {
                 (keys.iter().filter(same).count(), key, algorithm)
             })
         });
-        let Some((many, key, algorithm)) = many.max_by_key(|(many, ..)| *many) else {
+        let most = many.max_by_key(|(many, ..)| *many);
+        let Some((many, key, algorithm)) = most.filter(|(many, ..)| *many > MOST_TRIED) else {
             return;
         };
-        if many <= MOST_TRIED {
-            return;
-        }
         let (whose, help) = match &key.id {
             None => (
                 "without an id".to_owned(),
@@ -220,17 +204,14 @@ impl KeyReader<'_> {
                 "give each an id of its own",
             ),
         };
-        let place = self.written.keys.at().map(|at| &at.span);
-        let place = place.or(self.written.jwks.at().map(|at| &at.span));
+        let place = self.written.keys.span().or(self.written.jwks.span());
+        let place = place.unwrap_or(&self.written.place);
         let message = format!("`[jwt]` has {many} keys {whose} for {algorithm:?}");
-        self.found.push(
-            Diagnostic::error(Code::BadJwtKey, message)
-                .at(
-                    place.unwrap_or(&self.written.place),
-                    format!("a token is tried with {MOST_TRIED} keys at most"),
-                )
-                .help(help),
-        );
+        let label = format!("a token is tried with {MOST_TRIED} keys at most");
+        self.found
+            .error(Code::BadJwtKey, message)
+            .at(place, label)
+            .help(help);
     }
 
     /// Reads a file that is one secret; a newline at its end does not count.
@@ -255,23 +236,13 @@ impl KeyReader<'_> {
         };
         let least = self.algorithms.iter().map(longest).max().unwrap_or(32);
         if secret.len() < least {
-            self.found.push(
-                Diagnostic::warning(
-                    Code::WeakSecret,
-                    format!(
-                        "the secret in {} is short enough to be guessed",
-                        quoted(&file.value)
-                    ),
-                )
-                .at(
-                    &file.span,
-                    format!(
-                        "{} bytes; {least} at least are wanted (RFC 7518)",
-                        secret.len()
-                    ),
-                )
-                .help("share a random one: `openssl rand -base64 48`"),
-            );
+            let (file_name, many) = (quoted(&file.value), secret.len());
+            let message = format!("the secret in {file_name} is short enough to be guessed");
+            let label = format!("{many} bytes; {least} at least are wanted (RFC 7518)");
+            self.found
+                .warning(Code::WeakSecret, message)
+                .at(&file.span, label)
+                .help("share a random one: `openssl rand -base64 48`");
         }
         self.keep(kid, DecodingKey::from_secret(secret), None);
         Ok(())
@@ -281,23 +252,19 @@ impl KeyReader<'_> {
     fn pem(&mut self, kid: Option<&str>, content: &[u8]) -> Result<(), String> {
         const BEGIN: &str = "-----BEGIN ";
         let text = std::str::from_utf8(content).map_err(|_| "not PEM")?;
-        let starts: Vec<usize> = text.match_indices(BEGIN).map(|(at, _)| at).collect();
-        if starts.is_empty() {
+        // What stands in front of the first block is a comment.
+        let mut blocks = text.split(BEGIN).skip(1).enumerate().peekable();
+        if blocks.peek().is_none() {
             return Err("not PEM".into());
         }
-        for (index, start) in starts.iter().enumerate() {
-            let end = starts.get(index + 1).copied().unwrap_or(text.len());
-            let block = text[*start..end].trim();
-            let label = block[BEGIN.len()..]
-                .split("-----")
-                .next()
-                .unwrap_or_default();
+        for (index, rest) in blocks {
+            let label = rest.split("-----").next().unwrap_or_default();
             if label.contains("PRIVATE") {
-                return Err(
-                    "a private key, which only the issuer should have; its public one is needed"
-                        .into(),
-                );
+                let why =
+                    "a private key, which only the issuer should have; its public one is needed";
+                return Err(why.into());
             }
+            let block = format!("{BEGIN}{}", rest.trim_end());
             let block = block.as_bytes();
             let key = DecodingKey::from_rsa_pem(block)
                 .or_else(|_| DecodingKey::from_ec_pem(block))
@@ -344,11 +311,11 @@ impl KeyReader<'_> {
         // Without `audience` a token may be for any audience.
         validation.validate_aud = !self.written.audience.is_absent();
         if validation.validate_aud {
-            validation.set_audience(&texts(&self.written.audience));
+            validation.set_audience(&self.written.audience.values::<Vec<_>>());
             validation.required_spec_claims.insert("aud".into());
         }
         if !self.written.issuer.is_absent() {
-            validation.set_issuer(&texts(&self.written.issuer));
+            validation.set_issuer(&self.written.issuer.values::<Vec<_>>());
             validation.required_spec_claims.insert("iss".into());
         }
         validation.algorithms = algorithms;
@@ -360,13 +327,9 @@ impl KeyReader<'_> {
     }
 }
 
-fn pinned(written: &Written) -> Vec<Algorithm> {
-    written
-        .algorithms
-        .entries()
-        .iter()
-        .map(|at| at.value)
-        .collect()
+/// The algorithms as tokens name them.
+fn spelled(algorithms: &[Algorithm]) -> Vec<String> {
+    algorithms.iter().map(|one| format!("{one:?}")).collect()
 }
 
 /// Can this key verify signatures of `algorithm`? A key that is too short cannot.
@@ -387,17 +350,14 @@ fn fits(algorithm: Algorithm, key: &DecodingKey) -> bool {
     right && algorithm.family() == key.family()
 }
 
-fn texts(list: &document::List<String>) -> Vec<String> {
-    list.entries().iter().map(|at| at.value.clone()).collect()
-}
-
 /// Files with keys, and the ids of these.
 fn names(list: &document::List<KeyFile>) -> Vec<String> {
-    let files = list.entries().iter().map(|at| &at.value);
-    files
-        .map(|KeyFile { file, kid }| match kid {
-            Some(kid) => format!("{} ({kid})", file.value),
-            None => file.value.clone(),
+    let files = list.entries().iter().filter_map(|at| {
+        let file = at.value.file.get()?;
+        Some(match at.value.kid.get() {
+            Some(kid) => format!("{file} ({kid})"),
+            None => file.clone(),
         })
-        .collect()
+    });
+    files.collect()
 }

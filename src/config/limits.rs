@@ -6,14 +6,11 @@ mod rates;
 mod rules;
 mod tiers;
 
-use super::Severity;
-use super::diagnostic::{Code, Diagnostic};
+use super::diagnostic::{Code, Details as _, Findings};
 use super::document::{CostSource, Limit, RefundCause, Setting};
 use super::groups::Groups;
 use super::span::{At, Span};
-use crate::key::{
-    Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, OnLeave, Price,
-};
+use crate::key::{Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePolicy, Scope};
@@ -40,7 +37,7 @@ pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
 pub(super) fn compile(
     written: &Limit,
     groups: &Groups,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<Arc<limit::Limit>> {
     let name: Arc<str> = written.name.value.as_str().into();
     let before = found.len();
@@ -48,10 +45,10 @@ pub(super) fn compile(
     let mut limits = tiers::add(limits, written, groups, found);
     if let Some(candidate) = written.with_candidate() {
         // A mistake of both is reported once.
-        let mut more = Vec::new();
+        let mut more = Findings::default();
         let candidates = untiered(&candidate, &name, groups, &mut more);
         more.retain(|one| !found[before..].contains(one));
-        found.extend(more);
+        found.append(&mut more);
         let candidates = candidates.into_iter();
         limits.extend(candidates.map(|limit| limit.edited(|policy| policy.mode = Mode::Candidate)));
     }
@@ -63,32 +60,30 @@ fn untiered(
     written: &Limit,
     name: &Arc<str>,
     groups: &Groups,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<limit::Limit> {
     let before = found.len();
     let by = template(written, groups, found);
     if written.algorithm.is_bad() {
         return Vec::new();
     }
-    let algorithm = written.algorithm();
-    contradictions::note(written, algorithm, found);
-    let rules = rules::all(written, algorithm, found);
-    let Some(rules) = rules.filter(|_| !has_errors(&found[before..])) else {
+    contradictions::note(written, found);
+    let rules = rules::all(written, found);
+    let Some(rules) = rules.filter(|_| !found.has_error_since(before)) else {
         return Vec::new();
     };
     rates::compare(written, &rules, found);
-    let Some(by) = by.filter(|_| !has_errors(&found[before..])) else {
+    let Some(by) = by.filter(|_| !found.has_error_since(before)) else {
         return Vec::new();
     };
-    let charge = charge(written);
-    let exempt = exempt(written, groups, found);
-    warn_of_cost(written, &rules, &charge, found);
+    let (cost, exempt) = (cost(written), exempt(written, groups, found));
+    warn_of_cost(written, &rules, cost, found);
     let is_list = rules.len() > 1;
     let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
         let policy = Policy {
             window: is_list.then(|| shown.into()),
             exempt: exempt.clone(),
-            ..policy(written, name, &by, rate, &charge)
+            ..policy(written, name, &by, rate)
         };
         limit::Limit::new(policy, rule)
     });
@@ -97,25 +92,15 @@ fn untiered(
     limits
 }
 
-fn has_errors(found: &[Diagnostic]) -> bool {
-    found.iter().any(|one| one.severity == Severity::Error)
-}
-
 /// What the file says of a limit, but for what is compiled with all limits or rates.
-fn policy(
-    written: &Limit,
-    name: &Arc<str>,
-    by: &KeyTemplate,
-    rate: Rate,
-    charge: &ChargeRule,
-) -> Policy {
+fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Policy {
     Policy {
         mode: written.mode(),
         scope: written.scope(),
         with: written.with.get().map(|tag| tag.as_str().into()),
-        cost: charge.cost,
-        price: charge.price.clone(),
-        meter: charge.meter.clone(),
+        cost: cost(written),
+        price: price(written),
+        meter: meter(written),
         partial: written.partial(),
         dedupe: dedupe(written),
         refund_on: refund_on(written),
@@ -128,43 +113,39 @@ fn policy(
 }
 
 /// `lease` of a limit that gives no leases. Of a list of rates some may be leased.
-fn warn_of_leases(written: &Limit, limits: &[limit::Limit], found: &mut Vec<Diagnostic>) {
-    let lease = written
-        .lease
-        .at()
-        .filter(|at| at.value != LeaseSetting::Off);
+fn warn_of_leases(written: &Limit, limits: &[limit::Limit], found: &mut Findings) {
+    let lease = written.lease.at();
     let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
-    if let (Some(lease), Some(why)) = (lease, whys.and_then(|whys| whys.first().copied())) {
-        let message = format!("limit `{}` gives no leases", written.name.value);
-        found.push(
-            Diagnostic::warning(Code::Conflict, message)
-                .at(&lease.span, why)
-                .help("leave `lease` out: every request asks Redis"),
-        );
+    let why = whys.and_then(|whys| whys.first().copied());
+    if let (Some(lease), Some(why)) = (lease, why)
+        && lease.value != LeaseSetting::Off
+    {
+        let name = &written.name.value;
+        found
+            .warning(Code::Conflict, format!("limit `{name}` gives no leases"))
+            .at(&lease.span, why)
+            .help("leave `lease` out: every request asks Redis");
     }
 }
 
 /// The key template.
-fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate> {
+fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<KeyTemplate> {
     let name = &written.name.value;
     let by = written.by.at()?;
     let before = found.len();
     let everyone = by.value.iter().find(|part| part.value.is_none());
     if let Some(everyone) = everyone.filter(|_| by.value.len() > 1) {
-        found.push(
-            Diagnostic::conflict(format!(
-                "limit `{name}` counts by `everyone` and by something else"
-            ))
+        let message = format!("limit `{name}` counts by `everyone` and by something else");
+        found
+            .conflict(message)
             .at(&everyone.span, "one key for every request")
-            .help("leave `everyone` out"),
-        );
+            .help("leave `everyone` out");
     } else if let Some((first, second)) = repeated(&by.value) {
         let message = format!("limit `{name}` counts by the same thing twice");
-        found.push(
-            Diagnostic::error(Code::Duplicate, message)
-                .at(second, "the second time")
-                .and(first, "the first time"),
-        );
+        found
+            .error(Code::Duplicate, message)
+            .at(second, "the second time")
+            .and(first, "the first time");
     }
     let mut template = KeyTemplate {
         parts: by.value.iter().filter_map(|at| at.value.clone()).collect(),
@@ -181,41 +162,33 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     match written.missing.at() {
         Some(missing) if !absent => {
             let message = format!("limit `{name}` has `missing`, but every request has its key");
-            found.push(
-                Diagnostic::warning(Code::NeedlessMissing, message)
-                    .at(&missing.span, "has no effect")
-                    .and(&by.span, "in every request")
-                    .help("leave `missing` out"),
-            );
+            found
+                .warning(Code::NeedlessMissing, message)
+                .at(&missing.span, "has no effect")
+                .and(&by.span, "in every request")
+                .help("leave `missing` out");
         }
         None if absent && written.missing.is_absent() => {
-            found.push(missing_choice(written, by, &template));
+            missing_choice(name, &by.span, &template, found);
         }
         _ => {}
     }
-    (!has_errors(&found[before..])).then_some(template)
+    (!found.has_error_since(before)).then_some(template)
 }
 
+/// The places of two parts that are the same.
 fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
-    let same =
-        |a: &KeyPart, b: &KeyPart| matches!((a, b), (KeyPart::Ip(_), KeyPart::Ip(_))) || a == b;
+    let same = |a: &At<Option<KeyPart>>, b: &At<Option<KeyPart>>| match (&a.value, &b.value) {
+        (Some(KeyPart::Ip(_)), Some(KeyPart::Ip(_))) => true,
+        (a, b) => a.is_some() && a == b,
+    };
     parts.iter().enumerate().find_map(|(index, later)| {
-        let earlier =
-            parts[..index]
-                .iter()
-                .find(|earlier| match (&earlier.value, &later.value) {
-                    (Some(a), Some(b)) => same(a, b),
-                    _ => false,
-                })?;
+        let earlier = parts[..index].iter().find(|earlier| same(earlier, later))?;
         Some((&earlier.span, &later.span))
     })
 }
 
-fn missing_choice(
-    written: &Limit,
-    by: &At<Vec<At<Option<KeyPart>>>>,
-    template: &KeyTemplate,
-) -> Diagnostic {
+fn missing_choice(name: &str, by: &Span, template: &KeyTemplate, found: &mut Findings) {
     let absent = template.parts.iter().find(|part| part.can_be_absent());
     let what = match absent {
         Some(KeyPart::Cookie(name)) => format!("cookie `{name}`"),
@@ -224,21 +197,18 @@ fn missing_choice(
         Some(KeyPart::Jwt { claim, .. }) => format!("claim `{claim}`"),
         _ => "something".into(),
     };
-    Diagnostic::error(
-        Code::MissingChoice,
-        format!(
-            "limit `{}` counts by {what}, but does not say what to do without it",
-            written.name.value
-        ),
-    )
-    .at(&by.span, "a request may lack this")
-    .help(
-        "add one of\n\
-         missing = \"refuse\"  to answer 401\n\
-         missing = \"ip\"      to count by client address instead\n\
-         missing = \"skip\"    not to limit such requests\n\
-         missing = \"shared\"  to count all of them as one",
-    )
+    let message =
+        format!("limit `{name}` counts by {what}, but does not say what to do without it");
+    found
+        .error(Code::MissingChoice, message)
+        .at(by, "a request may lack this")
+        .help(
+            "add one of\n\
+             missing = \"refuse\"  to answer 401\n\
+             missing = \"ip\"      to count by client address instead\n\
+             missing = \"skip\"    not to limit such requests\n\
+             missing = \"shared\"  to count all of them as one",
+        );
 }
 
 /// What the limit answers to clients.
@@ -263,7 +233,7 @@ fn refund_on(written: &Limit) -> RefundCondition {
 }
 
 /// The requests that the limit does not count.
-fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exemption>> {
+fn exempt(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Arc<Exemption>> {
     let at = written.exempt.at()?;
     // A group that is not defined has been noted.
     let named = at.value.groups.entries().iter();
@@ -276,11 +246,10 @@ fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Opti
     };
     if exempt.is_everyone() {
         let message = format!("limit `{}` exempts every request", written.name.value);
-        found.push(
-            Diagnostic::warning(Code::ExemptsEveryone, message)
-                .at(&at.span, "covers every request")
-                .help("name a smaller network or path, or leave the limit out of the routes"),
-        );
+        found
+            .warning(Code::ExemptsEveryone, message)
+            .at(&at.span, "covers every request")
+            .help("name a smaller network or path, or leave the limit out of the routes");
     }
     Some(Arc::new(exempt))
 }
@@ -296,89 +265,66 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
     })
 }
 
-/// What a request takes, and where it, or its response, states that.
-struct ChargeRule {
-    cost: Cost,
-    price: Option<Price>,
-    meter: Option<Meter>,
+/// What a request takes where neither it nor its response states that.
+fn cost(written: &Limit) -> Cost {
+    match written.cost.get() {
+        None => Cost::ONE,
+        Some(CostSource::Fixed(units)) => Cost::new(*units),
+        Some(CostSource::Request(cost)) => Cost::new(cost.default()),
+        Some(CostSource::Response(cost)) => Cost::new(cost.estimate()),
+    }
 }
 
-fn charge(written: &Limit) -> ChargeRule {
-    let mut charge = ChargeRule {
-        cost: Cost::ONE,
-        price: None,
-        meter: None,
+/// Where a request states its cost.
+fn price(written: &Limit) -> Option<Price> {
+    let Some(CostSource::Request(cost)) = written.cost.get() else {
+        return None;
     };
-    match written.cost.get() {
-        None => {}
-        Some(CostSource::Fixed(units)) => charge.cost = Cost::new(*units),
-        Some(CostSource::Later {
-            place,
-            estimate,
-            max,
-            on_leave,
-        }) => {
-            charge.cost = Cost::new(estimate.or(1));
-            charge.meter = Some(Meter {
-                place: place.value.clone(),
-                max: max.or(u32::MAX),
-                on_leave: on_leave.or(OnLeave::Max),
-            });
-        }
-        Some(CostSource::Field {
-            header,
-            default,
-            max,
-            min,
-        }) => {
-            let default = default.or(1);
-            charge.cost = Cost::new(default);
-            charge.price = Some(Price {
-                header: header.value.clone(),
-                default,
-                max: max.value,
-                may_peek: min.or(1) == 0,
-            });
-        }
-    }
-    charge
+    Some(Price {
+        header: cost.header.get()?.clone(),
+        default: cost.default(),
+        max: *cost.max.get()?,
+        may_peek: cost.min() == 0,
+    })
+}
+
+/// Where a response states the cost of its request.
+fn meter(written: &Limit) -> Option<Meter> {
+    let Some(CostSource::Response(cost)) = written.cost.get() else {
+        return None;
+    };
+    Some(Meter {
+        place: cost.place()?.clone(),
+        max: cost.max.or(u32::MAX),
+        on_leave: cost.on_leave(),
+    })
 }
 
 /// A request that costs more than the whole limit never passes, unless it may be granted a part.
-fn warn_of_cost(
-    written: &Limit,
-    rules: &[RatedRule],
-    charge: &ChargeRule,
-    found: &mut Vec<Diagnostic>,
-) {
+fn warn_of_cost(written: &Limit, rules: &[RatedRule], cost: Cost, found: &mut Findings) {
     let whole = rules.iter().map(|rated| rated.rule.most()).min();
     let Some(whole) = whole.filter(|_| !written.partial()) else {
         return;
     };
-    let name = &written.name.value;
-    let cost = charge.cost.units();
-    let never = u64::from(cost) > whole;
-    let most = charge.price.as_ref().map(|price| u64::from(price.max));
-    let (message, label, help) = match most {
-        _ if never => (
-            format!("limit `{name}` never lets a request pass"),
-            format!("costs {cost}, and the limit never holds more than {whole}"),
-            "lower `cost`, or raise what the limit holds",
-        ),
-        Some(most) if most > whole => (
-            format!("limit `{name}` never lets the dearest requests pass"),
-            format!("costs up to {most}, and the limit never holds more than {whole}"),
-            "lower `max`, or raise what the limit holds",
-        ),
+    let (cost, span) = (cost.units(), written.cost.span());
+    let dearest = match written.cost.get() {
+        Some(CostSource::Request(cost)) => cost.max.at(),
+        _ => None,
+    };
+    let (passes, costs, span, key) = match dearest {
+        _ if u64::from(cost) > whole => ("a request pass", format!("{cost}"), span, "cost"),
+        Some(most) if u64::from(most.value) > whole => {
+            let costs = format!("up to {}", most.value);
+            ("the dearest requests pass", costs, Some(&most.span), "max")
+        }
         _ => return,
     };
-    let mut diagnostic = Diagnostic::warning(Code::NeverAdmits, message);
-    if let Some(at) = written.cost.at() {
-        let span = match &at.value {
-            CostSource::Field { max, .. } if !never => &max.span,
-            _ => &at.span,
-        };
-        diagnostic = diagnostic.at(span, label);
+    let name = &written.name.value;
+    let message = format!("limit `{name}` never lets {passes}");
+    let help = format!("lower `{key}`, or raise what the limit holds");
+    let warning = found.warning(Code::NeverAdmits, message).help(help);
+    if let Some(span) = span {
+        let label = format!("costs {costs}, and the limit never holds more than {whole}");
+        warning.at(span, label);
     }
-    found.push(diagnostic.help(help));
 }

@@ -33,6 +33,7 @@ pub mod render;
 pub mod report;
 mod secret;
 mod set;
+mod side_files;
 pub mod source;
 mod span;
 mod store;
@@ -57,7 +58,9 @@ pub use report::Report;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;
+use diagnostic::{Details as _, Findings};
 use diff::Outline;
+use side_files::SideFiles;
 use source::{Source, Span};
 use std::collections::HashMap;
 use std::io;
@@ -206,7 +209,7 @@ pub fn store(url: &str) -> Result<crate::store::Backend, Report> {
 }
 
 fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
-    let mut found = Vec::new();
+    let mut found = Findings::default();
     document::gather(&mut source, &mut files, &mut found);
     let source = Arc::new(source);
     if let Some(at) = source.text().find('\0') {
@@ -214,16 +217,21 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
             .at(&(at..at), "a zero byte stands here");
         return Err(Report::new(source, vec![binary]).from_files(files));
     }
-    let document = document::read(&source, &mut files, &mut found);
-    let groups = groups::read(&document, &source, &mut files, &mut found);
-    let jwt = jwt::read(&document, &source, &mut files, &mut found);
-    let checked = validate::check(&document, &groups, &source, &mut found);
-    let boot = boot::read(&document, &source, &mut files, &mut found);
-    let errors = error_bodies::read(&document, &source, &mut files, &mut found);
+    let beside = &mut SideFiles {
+        source: &source,
+        files: &mut files,
+        found: &mut found,
+    };
+    let document = document::read(beside);
+    let groups = groups::read(&document, beside);
+    let jwt = jwt::read(&document, beside);
+    let checked = validate::check(&document, &groups, &source, beside.found);
+    let boot = boot::read(&document, beside);
+    let errors = error_bodies::read(&document, beside);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &boot.secrets, &mut found);
     document::ignore(&document.ignored, &mut found, !source.is_without_store());
-    let mut report = Report::new(Arc::clone(&source), found).from_files(files);
+    let mut report = Report::new(Arc::clone(&source), found.into_inner()).from_files(files);
     if report.errors() > 0 {
         return Err(report);
     }

@@ -3,7 +3,7 @@
 
 mod toml;
 
-use super::diagnostic::Label;
+use super::diagnostic::{Findings, Label};
 use super::document::{IGNORE_WARNINGS, TABLES};
 use super::files::Files;
 use super::masking::Numbering;
@@ -36,7 +36,7 @@ pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
     let mut source = Source::new(name, text);
-    document::gather(&mut source, &mut files, &mut Vec::new());
+    document::gather(&mut source, &mut files, &mut Findings::default());
     let mut series = Numbering::default();
     let (root, whole) = document::tree(&source, &mut series);
     let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
@@ -73,12 +73,11 @@ pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
 }
 
 fn text_of(lines: &[PrintedLine]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        text.push_str(&line.text);
-        text.push_str(if line.added { " # default\n" } else { "\n" });
-    }
-    text
+    let lines = lines.iter().map(|line| {
+        let mark = if line.added { " # default" } else { "" };
+        format!("{}{mark}\n", line.text)
+    });
+    lines.collect()
 }
 
 /// Some defaults hold only beside other values: what the check would object to is taken out again.
@@ -104,19 +103,10 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
         if wrong.is_empty() {
             return lines;
         }
-        let mut number = 0;
-        lines.retain(|_| {
-            number += 1;
-            !wrong.contains(&(number - 1))
-        });
+        let kept = lines.into_iter().enumerate();
+        let kept = kept.filter(|(number, _)| !wrong.contains(number));
+        lines = kept.map(|(_, line)| line).collect();
     }
-}
-
-/// By which side values of fields and parameters are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sender {
-    Gateway,
-    Client,
 }
 
 struct Printer<'w> {
@@ -171,7 +161,9 @@ impl Printer<'_> {
         for (key, value) in fields.into_iter().flatten() {
             let (key, span) = (key.get_ref().as_ref(), value.span());
             let value = match value.get_ref() {
-                members if key == "members" && fields.is_some_and(are_keys) => digests(members),
+                members if key == "members" && fields.is_some_and(document::are_keys) => {
+                    digests(members)
+                }
                 value => self.shown(vocabulary, key, value, span.start),
             };
             self.line(format!("{} = {value}", toml::key(key)));
@@ -214,11 +206,8 @@ impl Printer<'_> {
         match (shape, value) {
             (Some(ValueShape::UserName), value) => self.user(value, offset),
             (Some(ValueShape::Secret), value) => self.starred(value, offset),
-            (Some(ValueShape::Lines), DeValue::Table(table)) => {
-                self.lines_of(table, Sender::Gateway)
-            }
-            (Some(ValueShape::Conditions), DeValue::Table(table)) => {
-                self.lines_of(table, Sender::Client)
+            (Some(shape @ (ValueShape::Lines | ValueShape::Conditions)), DeValue::Table(table)) => {
+                self.lines_of(table, shape)
             }
             (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
             (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
@@ -287,16 +276,18 @@ impl Printer<'_> {
 
     /// Names with values, some of which are secrets; values that the gateway sends and the environment gave may be secrets
     /// too.
-    fn lines_of(&mut self, table: &DeTable<'_>, sender: Sender) -> String {
+    fn lines_of(&mut self, table: &DeTable<'_>, shape: ValueShape) -> String {
+        let is_sent = matches!(shape, ValueShape::Lines);
         let lines = table.iter().map(|(name, value)| {
             let name = name.get_ref().as_ref();
-            let written = self.source.text().get(value.span());
-            let is_given =
-                sender == Sender::Gateway && written.is_some_and(|text| text.contains("${"));
+            let written = self.source.written(&value.span());
+            let is_given = is_sent && written.contains("${");
             let at = value.span().start;
             let value = match value.get_ref() {
                 value @ DeValue::String(_) if is_given => self.starred(value, at),
-                value @ DeValue::Table(table) if is_place(table) => self.starred(value, at),
+                value @ DeValue::Table(table) if SecretLocation::of(table).is_some() => {
+                    self.starred(value, at)
+                }
                 value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
                 value => toml::value(value),
             };
@@ -325,7 +316,7 @@ impl Printer<'_> {
     /// The stars for a value at this byte. One secret has one number of stars, wherever it stands or comes from.
     fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
         let fetched = match value {
-            DeValue::Table(table) => SecretLocation::of(table).ok(),
+            DeValue::Table(table) => SecretLocation::of(table),
             _ => None,
         };
         let fetched = fetched.and_then(|place| {
@@ -341,13 +332,6 @@ impl Printer<'_> {
         };
         toml::text(&self.series.stars(&secret))
     }
-}
-
-/// Are the members of this group what only they should know?
-fn are_keys(group: &DeTable<'_>) -> bool {
-    let by = group.get("by").map(|by| by.get_ref());
-    let kinds = ["header:", "cookie:", "query:"];
-    matches!(by, Some(DeValue::String(by)) if kinds.iter().any(|kind| by.starts_with(kind)))
 }
 
 /// Members as they may be shown: by their digests, which a file may have in their place.
@@ -376,11 +360,6 @@ fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
         }
         other => toml::value(other),
     }
-}
-
-/// `{ file = "..." }` or `{ env = "..." }`.
-fn is_place(table: &DeTable<'_>) -> bool {
-    table.len() == 1 && (table.contains_key("file") || table.contains_key("env"))
 }
 
 #[cfg(test)]

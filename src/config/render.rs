@@ -8,7 +8,7 @@ use super::report::Report;
 use super::source::{Source, Span};
 use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
@@ -56,10 +56,9 @@ impl Report {
             Colour::Off => Renderer::plain(),
         };
         let mut out = String::new();
-        let (ignored, shown): (Vec<_>, Vec<_>) = self
-            .diagnostics
-            .iter()
-            .partition(|one| one.severity == Severity::Ignored);
+        let all = self.diagnostics.iter();
+        let (ignored, shown): (Vec<_>, Vec<_>) =
+            all.partition(|one| one.severity == Severity::Ignored);
         for diagnostic in shown.iter().take(MOST_SHOWN) {
             out.push_str(&snippet(&renderer, &self.source, diagnostic));
             out.push_str("\n\n");
@@ -91,15 +90,18 @@ impl Report {
 /// `ignored[waits-longer] gateway.toml:12: limit ...`
 fn line(source: &Source, diagnostic: &Diagnostic) -> String {
     let (severity, code) = (diagnostic.severity.as_str(), diagnostic.code);
-    let place = match &diagnostic.primary {
-        Some(at) => {
-            let start = at.span.start;
-            format!("{}:{}", source.place(start), source.position(start).line)
-        }
-        None => source.name().to_owned(),
-    };
+    let mut place = file_of(source, diagnostic);
+    if let Some(start) = diagnostic.start() {
+        let _ = write!(place, ":{}", source.position(start).line);
+    }
     let message = printable(&diagnostic.message);
     format!("{severity}[{code}] {}: {message}\n", printable(&place))
+}
+
+/// The file that a diagnostic is about.
+fn file_of(source: &Source, diagnostic: &Diagnostic) -> String {
+    let start = diagnostic.start();
+    start.map_or_else(|| source.name().to_owned(), |start| source.place(start))
 }
 
 fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> String {
@@ -224,54 +226,52 @@ fn sentences(diagnostic: &Diagnostic) -> String {
 }
 
 fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
-    let mut out = Map::new();
-    out.insert("severity".into(), diagnostic.severity.as_str().into());
-    out.insert("code".into(), diagnostic.code.as_str().into());
-    out.insert("message".into(), diagnostic.message.as_str().into());
-    let file = diagnostic.primary.as_ref();
-    let file = file.map_or_else(
-        || source.name().to_owned(),
-        |at| source.place(at.span.start),
+    let here = diagnostic.start();
+    let other = |label: &Label| {
+        let start = label.span.start;
+        let mut other = place(source, label);
+        if here.is_some_and(|here| !source.is_one_place(here, start)) {
+            other.insert("file".into(), source.place(start).into());
+        }
+        Value::Object(other)
+    };
+    let others: Vec<Value> = diagnostic.others.iter().map(other).collect();
+    let texts = [
+        ("severity", Some(diagnostic.severity.as_str())),
+        ("code", Some(diagnostic.code.as_str())),
+        ("message", Some(diagnostic.message.as_str())),
+        ("file", Some(&file_of(source, diagnostic))),
+        ("help", diagnostic.help.as_deref()),
+        ("note", diagnostic.note.as_deref()),
+    ];
+    let primary = diagnostic.primary.as_ref();
+    let mut out = primary.map_or_else(Map::new, |primary| place(source, primary));
+    out.extend(
+        texts
+            .into_iter()
+            .filter_map(|(key, text)| Some((key.to_owned(), text?.into()))),
     );
-    out.insert("file".into(), file.into());
-    if let Some(primary) = &diagnostic.primary {
-        place(source, primary, &mut out);
-    }
-    if let Some(help) = &diagnostic.help {
-        out.insert("help".into(), help.as_str().into());
-    }
-    if let Some(note) = &diagnostic.note {
-        out.insert("note".into(), note.as_str().into());
-    }
-    let others: Vec<Value> = diagnostic
-        .others
-        .iter()
-        .map(|label| {
-            let mut other = Map::new();
-            let here = diagnostic.primary.as_ref();
-            if here.is_some_and(|here| !source.is_one_place(here.span.start, label.span.start)) {
-                other.insert("file".into(), source.place(label.span.start).into());
-            }
-            place(source, label, &mut other);
-            Value::Object(other)
-        })
-        .collect();
     if !others.is_empty() {
-        out.insert("others".into(), json!(others));
+        out.insert("others".into(), others.into());
     }
     Value::Object(out)
 }
 
-fn place(source: &Source, label: &Label, out: &mut Map<String, Value>) {
+fn place(source: &Source, label: &Label) -> Map<String, Value> {
     let (start, end) = (
         source.position(label.span.start),
         source.position(label.span.end),
     );
-    out.insert("line".into(), start.line.into());
-    out.insert("column".into(), start.column.into());
-    out.insert("end_line".into(), end.line.into());
-    out.insert("end_column".into(), end.column.into());
+    let numbers = [
+        ("line", start.line),
+        ("column", start.column),
+        ("end_line", end.line),
+        ("end_column", end.column),
+    ];
+    let numbers = numbers.map(|(key, number)| (key.to_owned(), number.into()));
+    let mut out = Map::from_iter(numbers);
     if !label.text.is_empty() {
         out.insert("label".into(), label.text.as_str().into());
     }
+    out
 }

@@ -20,10 +20,7 @@ impl Report {
     /// The mistakes of `source`, put in the order of the file.
     #[must_use]
     pub fn new(source: Arc<Source>, mut diagnostics: Vec<Diagnostic>) -> Self {
-        diagnostics.sort_by_key(|diagnostic| {
-            let start = diagnostic.primary.as_ref().map(|label| label.span.start);
-            start.unwrap_or(usize::MAX)
-        });
+        diagnostics.sort_by_key(|one| one.start().unwrap_or(usize::MAX));
         Self {
             source,
             diagnostics,
@@ -87,18 +84,15 @@ impl Report {
             1 => Some(format!("1 {word}")),
             _ => Some(format!("{number} {word}s")),
         };
-        let parts: Vec<_> = [
+        let parts = [
             count(self.errors(), "error"),
             count(self.warnings(), "warning"),
             count(self.ignored(), "ignored warning"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let found = if parts.is_empty() {
-            "nothing wrong".to_owned()
-        } else {
-            parts.join(", ")
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let found = match parts.as_slice() {
+            [] => "nothing wrong".to_owned(),
+            parts => parts.join(", "),
         };
         format!("{found} in {}", self.places())
     }
@@ -106,11 +100,8 @@ impl Report {
     /// The one file they are in, or how many.
     fn places(&self) -> String {
         let source = &self.source;
-        let labels = self
-            .diagnostics
-            .iter()
-            .filter_map(|one| one.primary.as_ref());
-        let mut places: Vec<String> = labels.map(|label| source.place(label.span.start)).collect();
+        let starts = self.diagnostics.iter().filter_map(Diagnostic::start);
+        let mut places: Vec<String> = starts.map(|start| source.place(start)).collect();
         places.sort();
         places.dedup();
         match (source.is_one_file(), places.as_slice()) {
@@ -121,9 +112,7 @@ impl Report {
     }
 
     fn count(&self, severity: Severity) -> usize {
-        self.diagnostics
-            .iter()
-            .filter(|diagnostic| diagnostic.severity == severity)
-            .count()
+        let all = self.diagnostics.iter();
+        all.filter(|one| one.severity == severity).count()
     }
 }

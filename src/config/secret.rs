@@ -1,12 +1,12 @@
 //! Places of secrets: `{ file = "..." }` and `{ env = "..." }` instead of a text.
 
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Code, Details as _, Diagnostic};
 use super::files::Files;
 use super::grant::refusal::{unasked, unread};
 use super::source::{Source, Span};
 use std::fmt;
 use std::io;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 /// The longest secret.
 const MOST: u64 = 64 * 1024;
@@ -20,31 +20,52 @@ pub(super) enum SecretLocation {
     Env(String),
 }
 
-/// The reason that a table names no place.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum SecretTableError {
-    /// No place, or more than one.
-    NotOne,
-    /// The value of `file` or `env` is no text.
-    NoText(&'static str, Span),
-    /// A key of another name.
-    Unknown(String, Span),
-}
-
 impl SecretLocation {
-    /// Reads such a table.
-    pub(super) fn of(table: &DeTable<'_>) -> Result<Self, SecretTableError> {
+    /// The place that a table names.
+    pub(super) fn of(table: &DeTable<'_>) -> Option<Self> {
         let mut entries = table.iter();
         let (Some((key, value)), None) = (entries.next(), entries.next()) else {
-            return Err(SecretTableError::NotOne);
+            return None;
         };
-        match (key.get_ref().as_ref(), value.get_ref()) {
-            ("file", DeValue::String(path)) => Ok(Self::File(path.to_string())),
-            ("env", DeValue::String(name)) => Ok(Self::Env(name.to_string())),
-            ("file", _) => Err(SecretTableError::NoText("file", value.span())),
-            ("env", _) => Err(SecretTableError::NoText("env", value.span())),
-            (name, _) => Err(SecretTableError::Unknown(name.to_owned(), key.span())),
+        let text = value.get_ref().as_str()?.to_owned();
+        match key.get_ref().as_ref() {
+            "file" => Some(Self::File(text)),
+            "env" => Some(Self::Env(text)),
+            _ => None,
         }
+    }
+
+    /// The place of the secret called `name` that the table at `whole` names.
+    ///
+    /// # Errors
+    /// The reason that it names none.
+    pub(super) fn read_table(
+        table: &DeTable<'_>,
+        name: &str,
+        whole: &Span,
+    ) -> Result<Self, Box<Diagnostic>> {
+        const WRITE: &str = "write `{ file = \"...\" }` or `{ env = \"...\" }`";
+        if let Some(place) = Self::of(table) {
+            return Ok(place);
+        }
+        let mut entries = table.iter();
+        let wrong = match (entries.next(), entries.next()) {
+            (Some((key, value)), None) => match key.get_ref().as_ref() {
+                key @ ("file" | "env") => {
+                    let message = format!("`{key}` of `{name}` takes a text");
+                    Diagnostic::error(Code::WrongType, message).at(&value.span(), "")
+                }
+                other => {
+                    let message = format!("unknown key `{other}` in `{name}`");
+                    let wrong = Diagnostic::error(Code::UnknownKey, message);
+                    wrong.at(&key.span(), "").help(WRITE)
+                }
+            },
+            _ => Diagnostic::error(Code::WrongType, format!("`{name}` is in one place"))
+                .at(whole, "`file` or `env`, one of them")
+                .help(WRITE),
+        };
+        Err(Box::new(wrong))
     }
 
     /// The secret; its place is written at the byte `offset` of `source`.
@@ -77,9 +98,7 @@ impl SecretLocation {
             Ok(text)
         }
     }
-}
 
-impl SecretLocation {
     /// The error of an included file that names a place at `span` which it may not read.
     pub(super) fn refused(&self, source: &Source, span: &Span) -> Option<Diagnostic> {
         match self {

@@ -43,17 +43,12 @@ pub struct Source {
 #[derive(Debug, Clone)]
 struct SourcePart {
     span: Span,
-    from: SourceOrigin,
+    /// What messages call it: the name of a file, or the option.
+    name: String,
+    /// An option that replaces a value of the file, if it is one.
+    set: Option<Set>,
     /// The grant of an included file; the main file and options may do everything.
     grant: Option<Arc<Grant>>,
-}
-
-#[derive(Debug, Clone)]
-enum SourceOrigin {
-    /// A file of this name.
-    File(String),
-    /// An option that replaces a value of the file.
-    Set(Set),
 }
 
 impl Source {
@@ -69,7 +64,7 @@ impl Source {
             without_store: false,
             torn: false,
         };
-        source.push(SourceOrigin::File(name.into()), text.as_ref(), None);
+        source.push(name.into(), text.as_ref(), None, None);
         source
     }
 
@@ -78,17 +73,18 @@ impl Source {
     pub fn with_sets(name: impl Into<String>, text: impl AsRef<str>, sets: &[Set]) -> Self {
         let mut source = Self::new(name, text);
         for set in sets {
-            source.push(SourceOrigin::Set(set.clone()), set.text(), None);
+            let name = format!("--set {}", set.key());
+            source.push(name, set.text(), Some(set.clone()), None);
         }
         source
     }
 
     /// Takes another file in, which may do what `grant` says.
     pub(super) fn include(&mut self, name: String, text: &str, grant: Arc<Grant>) {
-        self.push(SourceOrigin::File(name), text, Some(grant));
+        self.push(name, text, None, Some(grant));
     }
 
-    fn push(&mut self, from: SourceOrigin, text: &str, grant: Option<Arc<Grant>>) {
+    fn push(&mut self, name: String, text: &str, set: Option<Set>, grant: Option<Arc<Grant>>) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if !self.parts.is_empty() {
             self.text.push('\n');
@@ -102,7 +98,8 @@ impl Source {
         self.lines.extend(breaks.map(|(at, _)| start + at + 1));
         self.parts.push(SourcePart {
             span: start..self.text.len(),
-            from,
+            name,
+            set,
             grant,
         });
     }
@@ -132,10 +129,8 @@ impl Source {
 
     /// What replaces values of the file, and where it stands.
     pub(super) fn sets(&self) -> impl Iterator<Item = (usize, &Set)> {
-        self.parts.iter().filter_map(|part| match &part.from {
-            SourceOrigin::Set(set) => Some((part.span.start, set)),
-            SourceOrigin::File(_) => None,
-        })
+        let parts = self.parts.iter();
+        parts.filter_map(|part| Some((part.span.start, part.set.as_ref()?)))
     }
 
     /// The file alone.
@@ -146,13 +141,9 @@ impl Source {
 
     /// The files that belong to it, and where each begins.
     pub(super) fn included(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.parts
-            .iter()
-            .skip(1)
-            .filter_map(|part| match part.from {
-                SourceOrigin::File(_) => Some((part.span.start, &self.text[part.span.clone()])),
-                SourceOrigin::Set(_) => None,
-            })
+        let others = self.parts.iter().skip(1);
+        let files = others.filter(|part| part.set.is_none());
+        files.map(|part| (part.span.start, &self.text[part.span.clone()]))
     }
 
     /// Is there no other file in it?
@@ -163,10 +154,7 @@ impl Source {
     /// What messages call the place of a byte: the file, or the option that was given.
     #[must_use]
     pub fn place(&self, offset: usize) -> String {
-        match &self.part(offset).from {
-            SourceOrigin::Set(set) => format!("--set {}", set.key()),
-            SourceOrigin::File(name) => name.clone(),
-        }
+        self.part(offset).name.clone()
     }
 
     /// A path that is written at a byte: a relative one begins in the folder of its file.
@@ -176,9 +164,9 @@ impl Source {
     }
 
     fn folder<'p>(&'p self, part: &'p SourcePart) -> &'p Path {
-        let name = match &part.from {
-            SourceOrigin::File(name) => name,
-            SourceOrigin::Set(_) => self.name(),
+        let name = match part.set {
+            None => &part.name,
+            Some(_) => self.name(),
         };
         Path::new(name).parent().unwrap_or(Path::new(""))
     }
@@ -246,10 +234,7 @@ impl Source {
     /// What messages call it.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.parts[0].from {
-            SourceOrigin::File(name) => name,
-            SourceOrigin::Set(set) => set.text(),
-        }
+        &self.parts[0].name
     }
 
     /// What a count of its mistakes calls it.
@@ -265,6 +250,11 @@ impl Source {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// What is written at `span`.
+    pub(super) fn written(&self, span: &Span) -> &str {
+        self.text.get(span.clone()).unwrap_or_default()
     }
 
     /// The text as messages may show it.
@@ -286,7 +276,7 @@ impl Source {
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.floor(offset);
         let part = self.part(offset);
-        if let SourceOrigin::Set(_) = part.from {
+        if part.set.is_some() {
             return Position {
                 line: 1,
                 column: self.text[part.span.start..offset].chars().count() + 1,
@@ -309,7 +299,7 @@ impl Source {
     #[must_use]
     pub fn lines_around(&self, span: &Span) -> (usize, Span) {
         let part = self.part(span.start);
-        if let SourceOrigin::Set(_) = part.from {
+        if part.set.is_some() {
             return (1, part.span.clone());
         }
         let first = self.line(self.floor(span.start));
@@ -325,11 +315,7 @@ impl Source {
     /// The nearest character boundary at or before `offset`.
     #[must_use]
     pub fn floor(&self, offset: usize) -> usize {
-        let mut offset = offset.min(self.text.len());
-        while !self.text.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        offset
+        self.text.floor_char_boundary(offset)
     }
 }
 

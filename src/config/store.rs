@@ -1,40 +1,42 @@
 //! `[store]` as written → the settings of its connections: secrets and certificates are read from their places.
 
-use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, SecretSource, Sentinel, StoreTls};
-use super::files::Files;
-use super::source::{At, Source as Text};
+use super::diagnostic::{Code, Details as _};
+use super::document::{Document, SecretSource, Setting, StoreTls};
+use super::side_files::{Reference, SideFiles};
+use super::source::At;
 use super::value::quoted;
-use crate::store::{Backend, RedisEndpoint, RedisTarget, Secret, StoreSettings};
+use crate::store::{Backend, RedisEndpoint, Secret, StoreSettings};
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::sync::Arc;
 
 /// The largest file of certificates.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Puts the settings together; `files` gets the files.
-pub(super) fn read(
-    document: &Document,
-    text: &Text,
-    files: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> StoreSettings {
+/// Puts the settings together.
+pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> StoreSettings {
     let written = &document.store;
-    let mut source = written.url.get().cloned().unwrap_or(Backend::Memory);
-    let mut reader = SettingsReader { text, files, found };
+    let mut source = written.url();
     if let Backend::Redis(target) = &mut source {
         target.functions = written.functions();
-        if let Some(name) = written.username.at() {
-            let name = reader.secret("user", name);
-            target.username = name.map(|name| Arc::from(name.expose()));
+        target.username = user(&written.username, beside).or(target.username.take());
+        target.password = password(&written.password, beside).or(target.password.take());
+        if let (
+            Some(kept),
+            RedisEndpoint::Sentinel {
+                username,
+                password: word,
+                ..
+            },
+        ) = (written.sentinel.get(), &mut target.place)
+        {
+            *username = user(&kept.username, beside);
+            *word = password(&kept.password, beside);
         }
-        if let Some(password) = written.password.at() {
-            target.password = reader.secret("password", password);
+        if target.tls.is_some() {
+            let none = StoreTls::default();
+            let written_tls = written.tls.get().unwrap_or(&none);
+            target.tls = tls(written_tls, written.url.at(), beside).or(target.tls.take());
         }
-        if let Some(sentinel) = written.sentinel.get() {
-            reader.sentinel(sentinel, &mut target.place);
-        }
-        reader.tls(written.tls.get(), written.url.at(), target);
     }
     StoreSettings {
         source,
@@ -45,128 +47,94 @@ pub(super) fn read(
     }
 }
 
-struct SettingsReader<'r> {
-    text: &'r Text,
-    files: &'r mut Files,
-    found: &'r mut Vec<Diagnostic>,
+fn user(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Arc<str>> {
+    let name = secret("user", written.at()?, beside)?;
+    Some(Arc::from(name.expose()))
 }
 
-impl SettingsReader<'_> {
-    fn secret(&mut self, what: &str, kept: &At<SecretSource>) -> Option<Secret> {
-        let place = match &kept.value {
-            SecretSource::Literal(secret) => return Some(secret.clone()),
-            SecretSource::Elsewhere(place) => place,
-        };
-        match place.read(self.text, kept.span.start, self.files) {
-            Ok(secret) => Some(Secret::new(&secret)),
-            Err(error) => {
-                self.found.push(
-                    Diagnostic::error(Code::Unreadable, format!("no {what} in {place}: {error}"))
-                        .at(&kept.span, format!("the place of the {what}")),
-                );
-                None
+fn password(written: &Setting<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Secret> {
+    secret("password", written.at()?, beside)
+}
+
+fn secret(what: &str, kept: &At<SecretSource>, beside: &mut SideFiles<'_>) -> Option<Secret> {
+    let place = match &kept.value {
+        SecretSource::Literal(secret) => return Some(secret.clone()),
+        SecretSource::Elsewhere(place) => place,
+    };
+    let at = Reference {
+        span: &kept.span,
+        failure: &format!("no {what} in {place}"),
+        label: &format!("the place of the {what}"),
+    };
+    beside.secret(place, at).map(|secret| Secret::new(&secret))
+}
+
+/// The TLS of connections; none where something about it is wrong, which has been noted.
+fn tls(
+    written: &StoreTls,
+    url: Option<&At<Backend>>,
+    beside: &mut SideFiles<'_>,
+) -> Option<ClientTls> {
+    let before = beside.found.len();
+    let [ca, cert, key] =
+        [&written.ca, &written.cert, &written.key].map(|file| pem(file.at(), beside));
+    let made = ClientTls::new(PemFiles {
+        ca: ca.as_deref(),
+        identity: cert.as_deref().zip(key.as_deref()),
+        server_name: written.server_name.get().map(String::as_str),
+    });
+    match made {
+        Ok(tls) => (beside.found.len() == before).then_some(tls),
+        Err(mistakes) => {
+            for mistake in mistakes {
+                note(mistake, written, url, beside);
             }
+            None
         }
     }
+}
 
-    fn sentinel(&mut self, written: &Sentinel, place: &mut RedisEndpoint) {
-        let RedisEndpoint::Sentinel {
-            username, password, ..
-        } = place
-        else {
-            return;
-        };
-        if let Some(name) = written.username.at() {
-            let name = self.secret("user", name);
-            *username = name.map(|name| Arc::from(name.expose()));
-        }
-        if let Some(kept) = written.password.at() {
-            *password = self.secret("password", kept);
-        }
-    }
+fn pem(file: Option<&At<String>>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+    let file = file?;
+    let at = Reference {
+        span: &file.span,
+        failure: &format!("cannot read {}", quoted(&file.value)),
+        label: "a certificate or its key",
+    };
+    beside.bytes(&file.value, MOST_BYTES, at)
+}
 
-    /// Reads the TLS of connections, where the address is with TLS.
-    fn tls(
-        &mut self,
-        written: Option<&StoreTls>,
-        url: Option<&At<Backend>>,
-        target: &mut RedisTarget,
-    ) {
-        if target.tls.is_none() {
-            return;
-        }
-        let none = StoreTls::default();
-        let written = written.unwrap_or(&none);
-        let before = self.found.len();
-        let ca = self.file(written.ca.at());
-        let cert = self.file(written.cert.at());
-        let key = self.file(written.key.at());
-        let identity = cert.as_deref().zip(key.as_deref());
-        let server_name = written.server_name.get().map(String::as_str);
-        let made = ClientTls::new(PemFiles {
-            ca: ca.as_deref(),
-            identity,
-            server_name,
-        });
-        match made {
-            Ok(tls) if self.found.len() == before => target.tls = Some(tls),
-            Ok(_) => {}
-            Err(mistakes) => {
-                for mistake in mistakes {
-                    self.mistaken(mistake, written, url);
-                }
-            }
-        }
-    }
-
-    fn mistaken(&mut self, mistake: Mistake, written: &StoreTls, url: Option<&At<Backend>>) {
-        let (file, why) = match mistake {
-            Mistake::Ca(why) => (written.ca.at(), why),
-            Mistake::Cert(why) => (written.cert.at(), why),
-            Mistake::Key(why) => (written.key.at(), why),
-            // The name was checked when it was read.
-            Mistake::Name => return,
-            // `ca` names the authorities, or cannot be read, which has been noted.
-            Mistake::System(_) if !written.ca.is_absent() => return,
-            Mistake::System(why) => {
-                let wrong = Diagnostic::error(
-                    Code::BadCertificate,
-                    format!("this system has no certificate authorities: {why}"),
-                )
-                .help("name the authority of the store's certificate: `tls = { ca = \"redis-ca.pem\" }`");
-                self.found.push(match url {
-                    Some(url) => wrong.at(&url.span, "an address with TLS"),
-                    None => wrong,
-                });
-                return;
-            }
-        };
-        if let Some(file) = file {
-            self.found.push(
-                Diagnostic::error(
-                    Code::BadCertificate,
-                    format!("{} is of no use for TLS: {why}", quoted(&file.value)),
-                )
-                .at(&file.span, "in this file"),
+fn note(
+    mistake: Mistake,
+    written: &StoreTls,
+    url: Option<&At<Backend>>,
+    beside: &mut SideFiles<'_>,
+) {
+    let (file, why) = match mistake {
+        Mistake::Ca(why) => (written.ca.at(), why),
+        Mistake::Cert(why) => (written.cert.at(), why),
+        Mistake::Key(why) => (written.key.at(), why),
+        // The name was checked when it was read.
+        Mistake::Name => return,
+        // `ca` names the authorities, or cannot be read, which has been noted.
+        Mistake::System(_) if !written.ca.is_absent() => return,
+        Mistake::System(why) => {
+            let message = format!("this system has no certificate authorities: {why}");
+            let wrong = beside.found.error(Code::BadCertificate, message);
+            let wrong = wrong.help(
+                "name the authority of the store's certificate: `tls = { ca = \"redis-ca.pem\" }`",
             );
-        }
-    }
-
-    fn file(&mut self, file: Option<&At<String>>) -> Option<Vec<u8>> {
-        let file = file?;
-        let path = self.text.beside(file.span.start, &file.value);
-        match self.files.read(&path, MOST_BYTES) {
-            Ok(bytes) => Some(bytes),
-            Err(error) => {
-                self.found.push(
-                    Diagnostic::error(
-                        Code::Unreadable,
-                        format!("cannot read {}: {error}", quoted(&file.value)),
-                    )
-                    .at(&file.span, "a certificate or its key"),
-                );
-                None
+            if let Some(url) = url {
+                wrong.at(&url.span, "an address with TLS");
             }
+            return;
         }
+    };
+    if let Some(file) = file {
+        let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
+        beside
+            .found
+            .error(Code::BadCertificate, message)
+            .at(&file.span, "in this file");
     }
 }

@@ -1,5 +1,7 @@
 //! The nearest known name to a misspelt one.
 
+use std::fmt::Display;
+
 /// The known name that `word` most likely means: at most a third of its letters apart, one at least, but not all of them.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -29,16 +31,16 @@ fn fold(name: &str) -> String {
 }
 
 /// `a`, `b` or `c`.
-pub(super) fn one_of(names: &[&str]) -> String {
+pub(super) fn one_of<T: Display>(names: &[T]) -> String {
     join(names, "or")
 }
 
 /// `a`, `b` and `c`.
-pub(super) fn all_of(names: &[&str]) -> String {
+pub(super) fn all_of<T: Display>(names: &[T]) -> String {
     join(names, "and")
 }
 
-fn join(names: &[&str], word: &str) -> String {
+fn join<T: Display>(names: &[T], word: &str) -> String {
     match names {
         [] => String::new(),
         [only] => format!("`{only}`"),

@@ -16,7 +16,7 @@ pub(super) use rewrites::{redirected, template};
 pub(super) use stripped_fields::looks_at_method;
 
 use super::boot::admin_address;
-use super::diagnostic::{Code, Diagnostic};
+use super::diagnostic::{Code, Details as _, Findings};
 use super::document::{Document, List};
 use super::groups::Groups;
 use super::limits;
@@ -24,8 +24,11 @@ use super::source::{self, At};
 use super::value::quoted;
 use crate::limit::Limit;
 use crate::route::{Rule, Table};
+use crate::upstream::Server;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What validation yields, complete when it found no error.
@@ -44,7 +47,7 @@ pub(super) fn check(
     document: &Document,
     groups: &Groups,
     source: &source::Source,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Validation {
     if emptiness(document, found) {
         return Validation::default();
@@ -58,13 +61,9 @@ pub(super) fn check(
         .flat_map(|limit| limits::compile(&limit, groups, found))
         .collect();
     for upstream in &document.upstreams {
-        let title = format!("upstream {}", quoted(&upstream.name.value));
-        repeated(
-            &upstream.servers,
-            |server| format!("{title} has {server} twice"),
-            found,
-        );
-        repeated_limit(&upstream.limits, &title, found);
+        let message = |server: &Server| format!("{upstream} has {server} twice");
+        repeated(&upstream.servers, message, found);
+        repeated_limit(&upstream.limits, upstream, found);
     }
     let file = names::WholeFile { document, source };
     names::check(file, found);
@@ -88,7 +87,7 @@ pub(super) fn check(
 }
 
 /// A file without routes.
-fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
+fn emptiness(document: &Document, found: &mut Findings) -> bool {
     const SMALLEST: &str = "the smallest file is\n\
         [upstreams.api]\n\
         servers = \"http://127.0.0.1:3000\"\n\
@@ -105,120 +104,87 @@ fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
         matches!(one.code, Code::UnknownKey | Code::WrongType) && one.message.contains("route")
     });
     if nothing {
-        found.push(Diagnostic::error(Code::EmptyFile, "the file is empty").help(SMALLEST));
+        found
+            .error(Code::EmptyFile, "the file is empty")
+            .help(SMALLEST);
     } else if !reported {
-        found.push(
-            Diagnostic::error(Code::NoRoutes, "no route says where to send requests").help(
-                match document.upstreams.first() {
-                    Some(upstream) => {
-                        format!("add\n[routes.{0}]\nupstream = \"{0}\"", upstream.name.value)
-                    }
-                    None => SMALLEST.to_owned(),
-                },
-            ),
-        );
+        let help = match document.upstreams.first() {
+            Some(upstream) => {
+                format!("add\n[routes.{0}]\nupstream = \"{0}\"", upstream.name.value)
+            }
+            None => SMALLEST.to_owned(),
+        };
+        found
+            .error(Code::NoRoutes, "no route says where to send requests")
+            .help(help);
     }
     nothing
 }
 
-fn server(document: &Document, found: &mut Vec<Diagnostic>) {
+fn server(document: &Document, found: &mut Findings) {
     let listen = &document.server.listen;
-    if let Some(at) = listen.at().filter(|at| at.value.is_empty()) {
-        found.push(
-            Diagnostic::error(Code::EmptyList, "`listen` in `[server]` names no address")
-                .at(&at.span, "at least one address")
-                .help("leave it out for `\":8080\"`"),
-        );
-    }
-    repeated(
-        listen,
-        |address| format!("`listen` has {address} twice"),
-        found,
-    );
-    if let (Some(admin), Some(table)) = (admin_address(document), &document.admin)
-        && let Some(taken) = listen
-            .entries()
-            .iter()
-            .find(|at| at.value == admin && admin.port() != 0)
-    {
-        let place = table.listen.at().map_or(&taken.span, |at| &at.span);
-        let mut diagnostic = Diagnostic::error(
-            Code::Conflict,
-            format!("the admin listener and the server are both to listen on {admin}"),
-        )
-        .at(place, "")
-        .help("give `[admin]` an address of its own");
-        if place != &taken.span {
-            diagnostic = diagnostic.and(&taken.span, "taken here");
+    let message = |address: &SocketAddr| format!("`listen` has {address} twice");
+    repeated(listen, message, found);
+    if let (Some(admin), Some(table)) = (admin_address(document), &document.admin) {
+        let mut taken = listen.entries().iter();
+        if let Some(taken) = taken.find(|at| at.value == admin && admin.port() != 0) {
+            let place = table.listen.span().unwrap_or(&taken.span);
+            let other = (place != &taken.span).then_some(&taken.span);
+            let message =
+                format!("the admin listener and the server are both to listen on {admin}");
+            found
+                .conflict(message)
+                .at(place, "")
+                .help("give `[admin]` an address of its own")
+                .and_if(other, "taken here");
         }
-        found.push(diagnostic);
     }
-    for network in document.server.trust.entries() {
-        if network.value.prefix_len() == 0 {
-            found.push(
-                Diagnostic::warning(
-                    Code::TrustsEveryone,
-                    "every client is trusted to state the address that it comes from",
-                )
-                .at(&network.span, "every address")
-                .help("name the networks of your own proxies only"),
-            );
-        } else if network.value.addr() != network.value.network() {
-            found.push(
-                Diagnostic::warning(
-                    Code::HostBits,
-                    format!("{} is more than one address", network.value),
-                )
-                .at(&network.span, format!("all of {}", network.value.trunc()))
+    for At { value, span } in document.server.trust.entries() {
+        if value.prefix_len() == 0 {
+            let message = "every client is trusted to state the address that it comes from";
+            found
+                .warning(Code::TrustsEveryone, message)
+                .at(span, "every address")
+                .help("name the networks of your own proxies only");
+        } else if value.addr() != value.network() {
+            let (whole, one) = (value.trunc(), value.addr());
+            found
+                .warning(Code::HostBits, format!("{value} is more than one address"))
+                .at(span, format!("all of {whole}"))
                 .help(format!(
-                    "write `\"{}\"` for the network, or `\"{}\"` for the address alone",
-                    network.value.trunc(),
-                    network.value.addr()
-                )),
-            );
+                    "write `\"{whole}\"` for the network, or `\"{one}\"` for the address alone"
+                ));
         }
     }
 }
 
 /// An entry that a list has twice is an error: one of the two was probably meant to be another.
-fn repeated<T: Eq + Hash + Display>(
-    list: &List<T>,
-    message: impl Fn(&T) -> String,
-    found: &mut Vec<Diagnostic>,
-) {
+fn repeated<T: Eq + Hash>(list: &List<T>, message: impl Fn(&T) -> String, found: &mut Findings) {
     for (first, second) in pairs(list) {
-        found.push(
-            Diagnostic::error(Code::Duplicate, message(&second.value))
-                .at(&second.span, "the second time")
-                .and(&first.span, "the first time"),
-        );
+        found
+            .error(Code::Duplicate, message(&second.value))
+            .at(&second.span, "the second time")
+            .and(&first.span, "the first time");
     }
 }
 
 /// A limit that a list names twice counts once. The list may have meant another.
-fn repeated_limit(list: &List<String>, title: &str, found: &mut Vec<Diagnostic>) {
+fn repeated_limit(list: &List<String>, owner: impl Display, found: &mut Findings) {
     for (first, second) in pairs(list) {
-        found.push(
-            Diagnostic::warning(
-                Code::Duplicate,
-                format!("{title} names limit {} twice", quoted(&second.value)),
-            )
+        let message = format!("{owner} names limit {} twice", quoted(&second.value));
+        found
+            .warning(Code::Duplicate, message)
             .at(&second.span, "the second time; it counts once")
-            .and(&first.span, "the first time"),
-        );
+            .and(&first.span, "the first time");
     }
 }
 
+/// The entries that a list has before, each with the first of its kind.
 fn pairs<T: Eq + Hash>(list: &List<T>) -> Vec<(&At<T>, &At<T>)> {
-    let mut seen = std::collections::HashMap::new();
-    let mut pairs = Vec::new();
-    for entry in list.entries() {
-        match seen.get(&entry.value) {
-            Some(first) => pairs.push((*first, entry)),
-            None => {
-                seen.insert(&entry.value, entry);
-            }
-        }
-    }
-    pairs
+    let mut seen = HashMap::new();
+    let pairs = list.entries().iter().filter_map(|entry| {
+        let first = *seen.entry(&entry.value).or_insert(entry);
+        (!std::ptr::eq(first, entry)).then_some((first, entry))
+    });
+    pairs.collect()
 }

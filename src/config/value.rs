@@ -21,13 +21,16 @@ pub(super) use field_change::{Direction, editable_field, field_value};
 pub(super) use key::{field, members, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
-pub(super) use response::{ErrorText, error_text, percent, public_name, tag};
+pub(super) use response::{
+    ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,
+};
 pub(super) use server::server;
 pub(super) use store::{server_name, store};
-pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
+pub use time::show_span;
+pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate};
 pub(super) use zone::zone;
 
-use super::diagnostic::{Code, Diagnostic};
+use super::diagnostic::{Code, Details as _, Diagnostic};
 use super::span::Span;
 
 /// The mistake in a written value.
@@ -110,12 +113,8 @@ impl ValueError {
         if self.offers.is_empty() {
             return self.help.clone();
         }
-        let offers: Vec<String> = self
-            .offers
-            .iter()
-            .map(|text| format!("\"{text}\""))
-            .collect();
-        let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
+        let offers = self.offers.iter().map(|text| format!("\"{text}\""));
+        let offers: Vec<String> = offers.collect();
         Some(format!("write {}", super::suggest::one_of(&offers)))
     }
 

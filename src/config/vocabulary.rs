@@ -248,10 +248,7 @@ impl ValueShape {
             Self::Choices(words) => format!("a list of {}", all_of(words)),
             Self::Whole { least, most: u32::MAX } => format!("a whole number from {least}"),
             Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
-            Self::Numbers(numbers) => {
-                let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
-                one_of(&numbers.iter().map(String::as_str).collect::<Vec<_>>())
-            }
+            Self::Numbers(numbers) => one_of(numbers),
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
             Self::ByteRate => "bytes in a second, as `\"256B/s\"` or `\"4KiB/s\"`, or 0".into(),
             Self::Rate(_) => "a rate, as `\"100/min\"`, or a list of rates".into(),

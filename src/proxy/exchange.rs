@@ -367,11 +367,8 @@ impl Exchange {
 
     fn stamp_limits(&self, fields: &mut HeaderMap) {
         let style = self.local.snapshot.fields;
-        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
-            return;
-        };
-        // No store counted: no number is better than a guessed one.
-        let Some(decided) = &admission.decided else {
+        // Where no store counted, no number is better than a guessed one.
+        let (Some(route), Some(decided)) = (self.route, self.store_decision()) else {
             return;
         };
         if style == FieldStyle::None || decided.decision.verdicts.is_empty() {

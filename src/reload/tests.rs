@@ -13,7 +13,7 @@ struct Record(mpsc::Sender<Taken>);
 
 impl ReloadTarget for Record {
     async fn apply(&mut self, compiled: Compiled) {
-        let rate = config::describe::rate_as_written(compiled.outline.limits[0].rate);
+        let rate = config::describe::rate(&compiled.outline.limits[0]);
         self.0.send(Some(rate)).await.unwrap();
     }
 

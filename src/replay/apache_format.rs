@@ -1,42 +1,37 @@
 //! A line of the common or combined log, as Apache, nginx, Traefik and this gateway's `access = "combined"` write it.
 
-use super::request::{LogFormat, LoggedRequest, ProxyFields};
+use super::request::{LogFormat, LoggedRequest, ProxyFields, read_method};
 use super::{Fault, address, instant};
+use http::Method;
 use std::borrow::Cow;
 
 /// `203.0.113.9 - - [20/Nov/2026:17:48:50 +0000] "GET /x HTTP/1.1" 200 212 "-" "curl/8.7"`
-pub(super) fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
+pub(super) fn read<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result<(), Fault> {
     let (client, rest) = split(line, b' ').ok_or(Fault::Unknown)?;
     let (_, rest) = split(rest, b'[').ok_or(Fault::Unknown)?;
     let (time, rest) = split(rest, b']').ok_or(Fault::Unknown)?;
     let mut rest = rest;
-    let request = quoted(&mut rest).ok_or(Fault::Unknown)?;
-    let (method, target) = asked(request)?;
-    let status = rest.split_ascii_whitespace().next();
+    let asked = quoted(&mut rest).ok_or(Fault::Unknown)?;
+    take_request_line(request, asked.into())?;
+    let client = match client {
+        "-" => None,
+        client => Some(address::read(client)?),
+    };
+    request.ts = Some(instant::apache(time).ok_or(Fault::BadTime)?);
+    request.client = client;
+    request.put_status(rest.split_ascii_whitespace().next());
     // The size stands between.
-    let referer = quoted(&mut rest).filter(|text| *text != "-");
+    request.referer = said(&mut rest);
     let agent = quoted(&mut rest);
-    let mut request = LoggedRequest {
-        client: match client {
-            "-" => None,
-            client => Some(address::read(client)?),
-        },
-        method,
-        target,
-        referer: referer.map(worded),
-        user_agent: agent.filter(|text| *text != "-").map(worded),
-        status: status.and_then(|status| status.parse().ok()).unwrap_or(0),
-        names_path: true,
-        format: match agent {
-            Some(_) => LogFormat::Combined,
-            None => LogFormat::Common,
-        },
-        ..LoggedRequest::at(instant::apache(time).ok_or(Fault::BadTime)?)
+    request.user_agent = agent.filter(|text| *text != "-").map(worded);
+    request.format = match agent {
+        Some(_) => LogFormat::Combined,
+        None => LogFormat::Common,
     };
     if agent.is_some() && !rest.is_empty() {
-        more(&mut request, rest);
+        more(request, rest);
     }
-    Ok(request)
+    Ok(())
 }
 
 /// What stands behind a combined line: nginx's `main` has the addresses that a request came through, Traefik the time
@@ -64,18 +59,31 @@ fn more<'a>(request: &mut LoggedRequest<'a>, line: &'a str) {
     }
 }
 
-/// Method and target.
-pub(super) type PathAndQuery<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+/// Takes method and target of a request's first line.
+pub(super) fn take_request_line<'a>(
+    request: &mut LoggedRequest<'a>,
+    line: Cow<'a, str>,
+) -> Result<(), Fault> {
+    let (method, target) = match line {
+        Cow::Borrowed(line) => asked(line)?,
+        Cow::Owned(line) => {
+            let (method, target) = asked(&line)?;
+            (method, Cow::Owned(target.into_owned()))
+        }
+    };
+    request.method = method;
+    request.put_target(target);
+    Ok(())
+}
 
-/// What a request's first line asks for.
-pub(super) fn asked(line: &str) -> Result<PathAndQuery<'_>, Fault> {
+fn asked(line: &str) -> Result<(Method, Cow<'_, str>), Fault> {
     let (method, words) = split(line, b' ').ok_or(Fault::NoRequest)?;
     let (target, protocol) = split(words, b' ').unwrap_or((words, ""));
     let is_nothing = |word: &str| word.is_empty() || word == "-";
     if is_nothing(method) || is_nothing(target) || protocol.contains(' ') {
         return Err(Fault::NoRequest);
     }
-    Ok((bytes(plain(method)), bytes(plain(target))))
+    Ok((read_method(&plain(method))?, plain(target)))
 }
 
 /// What stands before the first `mark`, which is ASCII, and behind it.
@@ -97,86 +105,82 @@ pub(super) fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
     Some(&behind[..end])
 }
 
-fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }
+/// The value of a field in the next quotes; nothing for `-`.
+pub(super) fn said<'a>(rest: &mut &'a str) -> Option<Cow<'a, str>> {
+    quoted(rest).filter(|text| *text != "-").map(worded)
 }
 
 /// The value of a field, whose bytes are not written by percents. One that is no text afterwards stays as paths do.
 pub(super) fn worded(text: &str) -> Cow<'_, str> {
-    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some(at) = memchr::memchr(b'\\', rest) {
-        out.extend_from_slice(&rest[..at]);
-        let (byte, taken) = match &rest[at + 1..] {
-            [b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                let digit = |hex: &u8| char::from(*hex).to_digit(16).unwrap_or_default();
-                (
-                    u8::try_from(digit(high) * 16 + digit(low)).unwrap_or_default(),
-                    4,
-                )
-            }
-            [b't', ..] => (b'\t', 2),
-            [b'n', ..] => (b'\n', 2),
-            [b'r', ..] => (b'\r', 2),
-            [mark, ..] => (*mark, 2),
-            [] => break,
-        };
-        out.push(byte);
-        rest = &rest[at + taken..];
-    }
-    out.extend_from_slice(rest);
-    String::from_utf8(out).map_or_else(|_| plain(text), Cow::Owned)
+    let byte = |out: &mut Vec<u8>, hex: &str| out.extend(u8::from_str_radix(hex, 16));
+    unescaped(text, byte).unwrap_or_else(|| plain(text))
 }
 
 /// Without the escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
 fn plain(text: &str) -> Cow<'_, str> {
-    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
-        return Cow::Borrowed(text);
+    let percents = |out: &mut Vec<u8>, hex: &str| {
+        out.push(b'%');
+        out.extend_from_slice(hex.as_bytes());
+    };
+    unescaped(text, percents).unwrap_or_default()
+}
+
+/// Without the escapes; `byte` writes one that stands there as two hexadecimal digits. Nothing where that is no text.
+fn unescaped(text: &str, byte: impl Fn(&mut Vec<u8>, &str)) -> Option<Cow<'_, str>> {
+    if !text.contains('\\') {
+        return Some(Cow::Borrowed(text));
     }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some((before, behind)) = rest.split_once('\\') {
-        out.push_str(before);
-        let code = behind
-            .strip_prefix('x')
-            .and_then(|hex| hex.get(..2))
-            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        rest = match (code, behind.chars().next()) {
-            (Some(hex), _) => {
-                out.push('%');
-                out.push_str(hex);
-                &behind[3..]
-            }
-            (None, Some(mark)) => {
-                out.push(mark);
-                &behind[mark.len_utf8()..]
-            }
-            (None, None) => "",
+        out.extend_from_slice(before.as_bytes());
+        let is_hex = |hex: &&str| hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hex = behind.strip_prefix('x').and_then(|hex| hex.get(..2));
+        let mark = behind.chars().next();
+        let taken = if let Some(hex) = hex.filter(is_hex) {
+            byte(&mut out, hex);
+            3
+        } else {
+            out.extend(
+                mark.map(control)
+                    .map(String::from)
+                    .unwrap_or_default()
+                    .bytes(),
+            );
+            mark.map_or(0, char::len_utf8)
         };
+        rest = &behind[taken..];
     }
-    out.push_str(rest);
-    Cow::Owned(out)
+    out.extend_from_slice(rest.as_bytes());
+    String::from_utf8(out).ok().map(Cow::Owned)
+}
+
+/// The character that stands for itself behind a backslash, or the control character that it names.
+fn control(mark: char) -> char {
+    match mark {
+        't' => '\t',
+        'n' => '\n',
+        'r' => '\r',
+        _ => mark,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
+        let mut request = LoggedRequest::default();
+        super::read(&mut request, line).map(|()| request)
+    }
+
     #[test]
     fn a_combined_line() {
         let line = r#"203.0.113.9 - joe [20/Nov/2026:17:48:50 +0000] "POST /v1/\"x\"\xc3\xa9?q=1 HTTP/1.1" 200 212 "http://a/" "curl \"8\"""#;
         let request = read(line).unwrap();
         assert_eq!(request.client, Some("203.0.113.9".parse().unwrap()));
-        assert_eq!(
-            (&*request.method, &*request.target),
-            (&b"POST"[..], &b"/v1/\"x\"%c3%a9?q=1"[..])
-        );
-        assert_eq!(request.ts.micros(), 1_795_196_930_000_000);
+        assert_eq!(request.method, Method::POST);
+        assert_eq!(request.target, "/v1/\"x\"%c3%a9?q=1");
+        assert_eq!(request.ts.unwrap().micros(), 1_795_196_930_000_000);
         assert_eq!(request.user_agent.as_deref(), Some("curl \"8\""));
         assert_eq!(request.referer.as_deref(), Some("http://a/"));
     }

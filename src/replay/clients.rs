@@ -3,6 +3,7 @@
 
 use super::sketch::Sketch;
 use hashbrown::HashTable;
+use std::cmp::Reverse;
 
 /// Clients that are kept.
 const MOST: usize = 1 << 17;
@@ -73,20 +74,22 @@ struct RefusalCounts {
     count: [u64; SIDES],
 }
 
-/// A client as a report shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ClientRecord<'a> {
-    pub(super) name: &'a str,
-    pub(super) requests: u64,
-    /// Under each file.
-    pub(super) refused: [u64; SIDES],
+/// A client that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardestClient {
+    /// Its address, or the key it counts under.
+    pub client: Box<str>,
+    /// Requests it made.
+    pub requests: u64,
+    /// Those refused, under each file.
+    pub refused: [u64; SIDES],
 }
 
 /// The position of clients that were never refused.
 const NEVER_REFUSED: usize = 0;
 
 /// How many clients, in all and refused; exact or about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientTotals {
     /// Different clients.
     pub all: u64,
@@ -168,26 +171,18 @@ impl Clients {
     }
 
     /// Those refused most under file `side`, the worst first, of equals the first by name.
-    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<ClientRecord<'_>> {
-        let mut worst: Vec<ClientRecord<'_>> = Vec::with_capacity(many + 1);
-        for seen in &self.table {
-            let refusals = &self.refusals[seen.refusals()];
-            let client = ClientRecord {
-                name: &refusals.name,
-                requests: seen.requests(),
-                refused: refusals.count,
-            };
-            let harder = |other: &ClientRecord<'_>| {
-                let (one, two) = (other.refused[side], client.refused[side]);
-                one > two || (one == two && other.name < client.name)
-            };
-            let at = worst.partition_point(harder);
-            if client.refused[side] > 0 && at < many {
-                worst.truncate(many - 1);
-                worst.insert(at, client);
-            }
-        }
-        worst
+    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<HardestClient> {
+        let rows = self.table.iter();
+        let rows = rows.map(|row| (row, &self.refusals[row.refusals()]));
+        let mut worst: Vec<_> = rows.filter(|(_, by)| by.count[side] > 0).collect();
+        worst.sort_unstable_by_key(|(_, by)| (Reverse(by.count[side]), &by.name));
+        let worst = worst.into_iter().take(many);
+        let worst = worst.map(|(row, by)| HardestClient {
+            client: by.name.clone(),
+            requests: row.requests(),
+            refused: by.count,
+        });
+        worst.collect()
     }
 
     /// How many there are.
@@ -269,7 +264,7 @@ mod tests {
         assert_eq!(client_totals.first_time, 100);
         let worst = clients.hardest(1, 3);
         assert_eq!(worst.len(), 3);
-        assert_eq!(worst[0].name, "0", "of equals the first by name");
+        assert_eq!(&*worst[0].client, "0", "of equals the first by name");
         assert_eq!(clients.hardest(0, 1_000).last().unwrap().refused[0], 5);
     }
 
@@ -293,6 +288,6 @@ mod tests {
         );
         assert!(near(client_totals.first_time, 100_000), "{client_totals:?}");
         let worst = clients.hardest(1, 1);
-        assert_eq!((worst[0].name, worst[0].refused[1]), ("worst", 400_000));
+        assert_eq!((&*worst[0].client, worst[0].refused[1]), ("worst", 400_000));
     }
 }

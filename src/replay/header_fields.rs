@@ -2,99 +2,100 @@
 
 use super::Fault;
 use super::json::{self, Value};
-use super::request::{LoggedRequest, ProxyFields};
+use super::request::LoggedRequest;
+use crate::admission::stripped_fields::{FieldTrust, tidy};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+/// Writes the fields of one line.
+struct FieldWriter<'a> {
+    fields: &'a mut HeaderMap,
+    /// The line is ours: a field that is none makes it unreadable. In another server's log it is passed over, and so is
+    /// what stands there instead of a secret.
+    is_own: bool,
+}
+
 impl LoggedRequest<'_> {
-    /// Puts its fields into `fields`, which is empty.
-    pub(super) fn fields(&self, fields: &mut HeaderMap) -> Result<(), Fault> {
-        const WRONG: Fault = Fault::BadMember("headers");
-        let mut add = |name: HeaderName, value: &str| {
-            let value = HeaderValue::from_str(value.trim_ascii())
-                .or_else(|_| HeaderValue::from_bytes(value.trim_ascii().as_bytes()));
-            fields.append(name, value.map_err(|_| WRONG)?);
-            Ok(())
+    /// Has its line any field?
+    #[inline]
+    pub(super) fn has_fields(&self) -> bool {
+        self.headers.len() > 2
+            || self.user_agent.is_some()
+            || self.referer.is_some()
+            || self.proxy_fields.is_some()
+    }
+
+    /// Fills its fields, which are empty, from its members.
+    #[inline(never)]
+    pub(super) fn fill_fields(&mut self) -> Result<(), Fault> {
+        let proxy = self.proxy_fields.as_deref();
+        let mut writer = FieldWriter {
+            fields: &mut self.fields,
+            is_own: proxy.is_none(),
         };
         if let Some(referer) = &self.referer {
-            add(header::REFERER, referer)?;
+            writer.add(header::REFERER, referer)?;
         }
-        if let Some(proxy) = &self.proxy_fields {
-            return proxy_fields(self, proxy, fields);
+        for member in json::members(self.headers) {
+            let (name, value) = member?;
+            match HeaderName::from_bytes(name.read()?.as_bytes()) {
+                Ok(name) => writer.take(name, value)?,
+                Err(_) => writer.pass_over()?,
+            }
         }
-        if !self.headers.is_empty() {
-            json::members(self.headers, |name, value| {
-                let name = HeaderName::from_bytes(&name.bytes()?).map_err(|_| WRONG)?;
-                match value {
-                    Value::Null => Ok(()),
-                    Value::Text(text) => add(name, &text.read()?),
-                    Value::Number(digits) => {
-                        add(name, std::str::from_utf8(digits).map_err(|_| WRONG)?)
-                    }
-                    Value::List(list) => json::entries(list, |value| match value {
-                        Value::Text(text) => add(name.clone(), &text.read()?),
-                        _ => Err(WRONG),
-                    }),
-                    Value::Bool(_) | Value::Object(_) => Err(WRONG),
-                }
-            })?;
+        for (name, value) in proxy.iter().flat_map(|proxy| &proxy.fields) {
+            writer.take(name.clone(), *value)?;
         }
-        if let Some(user_agent) = &self.user_agent
-            && !fields.contains_key(header::USER_AGENT)
-            && let Ok(value) = HeaderValue::from_str(user_agent)
-        {
-            fields.insert(header::USER_AGENT, value);
+        let forwarded_for = proxy.and_then(|proxy| proxy.forwarded_for.as_ref());
+        for (name, value) in [
+            (header::USER_AGENT, self.user_agent.as_ref()),
+            (HeaderName::from_static("x-forwarded-for"), forwarded_for),
+        ] {
+            if let Some(value) = value
+                && !writer.fields.contains_key(&name)
+                && let Ok(value) = HeaderValue::from_str(value)
+            {
+                writer.fields.insert(name, value);
+            }
+        }
+        if !self.fields.is_empty() {
+            tidy(&mut self.fields, &FieldTrust::all());
         }
         Ok(())
     }
 }
 
-/// The fields of a line that is not ours into `fields`. What a log has instead of a secret is none.
-fn proxy_fields(
-    request: &LoggedRequest<'_>,
-    proxy_fields: &ProxyFields<'_>,
-    fields: &mut HeaderMap,
-) -> Result<(), Fault> {
-    let mut add = |name: &[u8], value: &str| {
-        let value = value.trim_ascii();
-        let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name),
-            HeaderValue::from_bytes(value.as_bytes()),
-        ) else {
-            return;
-        };
-        if value != "REDACTED" && value != "[REDACTED]" {
-            fields.append(name, value);
+impl FieldWriter<'_> {
+    /// Adds all lines of a field.
+    fn take(&mut self, name: HeaderName, value: Value<'_>) -> Result<(), Fault> {
+        match value {
+            Value::Null => Ok(()),
+            Value::Text(text) => self.add(name, &text.read()?),
+            Value::Number(digits) => self.add(name, digits),
+            Value::List(list) => json::entries(list).try_for_each(|entry| match entry? {
+                Value::Text(text) => self.add(name.clone(), &text.read()?),
+                _ => self.pass_over(),
+            }),
+            Value::Bool(_) | Value::Object(_) => self.pass_over(),
         }
-    };
-    let mut take = |name: &[u8], value: Value<'_>| match value {
-        Value::Text(text) => text.read().map(|text| add(name, &text)),
-        Value::Number(digits) => {
-            add(name, str::from_utf8(digits).unwrap_or_default());
+    }
+
+    fn add(&mut self, name: HeaderName, value: &str) -> Result<(), Fault> {
+        let value = value.trim_ascii();
+        let is_secret = !self.is_own && matches!(value, "REDACTED" | "[REDACTED]");
+        match HeaderValue::from_bytes(value.as_bytes()) {
+            Ok(value) if !is_secret => {
+                self.fields.append(name, value);
+                Ok(())
+            }
+            _ => self.pass_over(),
+        }
+    }
+
+    fn pass_over(&self) -> Result<(), Fault> {
+        if self.is_own {
+            Err(Fault::BadMember("headers"))
+        } else {
             Ok(())
         }
-        Value::List(list) => json::entries(list, |value| match value {
-            Value::Text(text) => text.read().map(|text| add(name, &text)),
-            _ => Ok(()),
-        }),
-        Value::Null | Value::Bool(_) | Value::Object(_) => Ok(()),
-    };
-    if !request.headers.is_empty() {
-        json::members(request.headers, |name, value| take(&name.bytes()?, value))?;
     }
-    for (name, value) in &proxy_fields.fields {
-        take(name.as_bytes(), *value)?;
-    }
-    if let Some(agent) = &request.user_agent
-        && !fields.contains_key(header::USER_AGENT)
-        && let Ok(value) = HeaderValue::from_str(agent)
-    {
-        fields.insert(header::USER_AGENT, value);
-    }
-    if let Some(list) = &proxy_fields.forwarded_for
-        && !fields.contains_key("x-forwarded-for")
-        && let Ok(value) = HeaderValue::from_str(list)
-    {
-        fields.insert("x-forwarded-for", value);
-    }
-    Ok(())
 }

@@ -85,7 +85,7 @@ impl TraceLines {
         } else {
             Box::new(raw)
         };
-        if filled(&mut *reader)?.starts_with(BOM) {
+        if reader.fill_buf()?.starts_with(BOM) {
             reader.consume(BOM.len());
         }
         Ok(Self {
@@ -104,7 +104,12 @@ impl TraceLines {
     /// When reading fails: a broken disk, or gzip that is cut off.
     pub fn read(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.reader.consume(std::mem::take(&mut self.shown));
-        let Some(end) = memchr::memchr(b'\n', filled(&mut *self.reader)?) else {
+        let end = match self.reader.fill_buf() {
+            Ok(buffer) => memchr::memchr(b'\n', buffer),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+            Err(error) => return Err(error),
+        };
+        let Some(end) = end else {
             return self.read_across();
         };
         // It lies in the buffer, and is shown there.
@@ -143,16 +148,6 @@ impl TraceLines {
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.read.get(), self.size)
     }
-}
-
-/// What the buffer holds, filled again when that is nothing.
-fn filled(reader: &mut dyn BufRead) -> io::Result<&[u8]> {
-    while let Err(error) = reader.fill_buf() {
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    reader.fill_buf()
 }
 
 /// Counts what passes.

@@ -3,6 +3,8 @@
 //! RFC 3339 and the calendar are jiff's. The digits of a bracketed time are read here: 24 ns a line, where jiff's
 //! `strtime` takes 100.
 
+use super::Fault;
+use super::json::Value;
 use crate::clock::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::fmt::temporal::DateTimeParser;
@@ -11,9 +13,25 @@ use jiff::tz::Offset;
 /// Instants from here on leave no room for the spans limits reach over (`limit::rate::MAX_SPAN`); in the year 2112.
 const END: u64 = 1 << 52;
 
+/// The instant that a value says: a number, or a text with or without brackets.
+#[inline]
+pub(super) fn of(value: Value<'_>) -> Result<Timestamp, Fault> {
+    let at = match value {
+        Value::Number(digits) => read(digits),
+        Value::Text(text) => {
+            let text = text.read()?;
+            let text = text.trim_ascii();
+            let inside = text.strip_prefix('[').and_then(|at| at.strip_suffix(']'));
+            read(inside.unwrap_or(text))
+        }
+        _ => None,
+    };
+    at.ok_or(Fault::BadTime)
+}
+
 /// Seconds since the epoch with up to six decimals, or RFC 3339; else as [`other`] reads it.
-pub(super) fn read(text: &[u8]) -> Option<Timestamp> {
-    match text.get(4) {
+pub(super) fn read(text: &str) -> Option<Timestamp> {
+    match text.as_bytes().get(4) {
         Some(b'-') => rfc3339(text),
         _ => decimal(text, 6).and_then(within).or_else(|| other(text)),
     }
@@ -22,21 +40,19 @@ pub(super) fn read(text: &[u8]) -> Option<Timestamp> {
 /// Instants of other servers' logs: milli-, micro- and nanoseconds, by the number of their digits, and Apache's time. No
 /// number is an instant in two units: between them lie years without logs of HTTP.
 #[cold]
-fn other(text: &[u8]) -> Option<Timestamp> {
-    if text.get(2) == Some(&b'/') {
-        return bracketed(text);
-    }
-    let whole = text.iter().take_while(|byte| **byte != b'.').count();
+fn other(text: &str) -> Option<Timestamp> {
+    let whole = text.bytes().take_while(|byte| *byte != b'.').count();
     within(match whole {
         12..=13 => decimal(text, 3)?,
         15..=16 => decimal(text, 0)?,
         18..=19 => decimal(text, 0)? / 1_000,
-        _ => return None,
+        _ => return apache(text),
     })
 }
 
 /// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
-pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
+pub(super) fn decimal(text: &str, places: u32) -> Option<u64> {
+    let text = text.as_bytes();
     let dot = text.iter().position(|byte| *byte == b'.');
     let whole = &text[..dot.unwrap_or(text.len())];
     let fraction = dot.map_or(&b"0"[..], |dot| &text[dot + 1..]);
@@ -66,78 +82,56 @@ fn within(micros: u64) -> Option<Timestamp> {
 }
 
 /// `2026-11-20T17:48:50.123456Z`, or with an offset.
-fn rfc3339(text: &[u8]) -> Option<Timestamp> {
+fn rfc3339(text: &str) -> Option<Timestamp> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     of_epoch(PARSER.parse_timestamp(text).ok()?)
 }
 
 /// `20/Nov/2026:17:48:50 +0000`.
 pub(super) fn apache(text: &str) -> Option<Timestamp> {
-    bracketed(text.as_bytes())
-}
-
-/// `20/Nov/2026:17:48:50.123`, as HAProxy writes it: with milliseconds, and without a zone, for which it is taken as UTC.
-pub(super) fn haproxy(text: &str) -> Option<Timestamp> {
-    let bytes = text.as_bytes();
-    let (date, behind) = bytes.split_at_checked(20)?;
-    let millis = match behind {
-        [b'.', _, _, _] => number(behind, 1, 3)?,
-        [] => 0,
-        _ => return bracketed(bytes),
-    };
-    let at = bracketed(&[date, b" +0000"].concat())?;
-    Some(at.plus(u64::try_from(millis).ok()? * 1_000))
-}
-
-fn bracketed(bytes: &[u8]) -> Option<Timestamp> {
     const MONTHS: [&[u8]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",
     ];
-    let month = MONTHS
-        .iter()
-        .position(|name| bytes.get(3..6) == Some(name))?;
-    let [b'/', b'/', b':', b' '] = [2, 6, 11, 20].map(|at| bytes.get(at).copied().unwrap_or(0))
-    else {
-        return None;
-    };
-    let day = i8::try_from(number(bytes, 0, 2)?).ok()?;
-    let date = Date::new(number(bytes, 7, 4)?, i8::try_from(month + 1).ok()?, day);
-    let at = date.ok()?.to_datetime(time(bytes, 12)?);
-    of_epoch(offset(&bytes[21..])?.to_timestamp(at).ok()?)
-}
-
-/// The number that `length` digits from `at` on are.
-fn number(bytes: &[u8], at: usize, length: usize) -> Option<i16> {
-    i16::try_from(digits(bytes.get(at..at + length)?, 0)?).ok()
-}
-
-/// `17:48:50`. A leap second is the last second of its minute once more.
-fn time(bytes: &[u8], at: usize) -> Option<Time> {
-    if bytes.get(at + 2) != Some(&b':') || bytes.get(at + 5) != Some(&b':') {
+    let text = text.as_bytes();
+    let marks = [
+        (2, b'/'),
+        (6, b'/'),
+        (11, b':'),
+        (14, b':'),
+        (17, b':'),
+        (20, b' '),
+    ];
+    if text.len() != 26 || marks.iter().any(|(at, mark)| text[*at] != *mark) {
         return None;
     }
-    let parts = [
-        number(bytes, at, 2)?,
-        number(bytes, at + 3, 2)?,
-        number(bytes, at + 6, 2)?,
-    ];
-    let [hour, minute, second] = parts.map(|part| i8::try_from(part).unwrap_or(i8::MAX));
+    let number = |at: usize, length| i16::try_from(digits(&text[at..at + length], 0)?).ok();
+    let pair = |at| i8::try_from(number(at, 2)?).ok();
+    let month = MONTHS.iter().position(|name| **name == text[3..6])?;
+    let date = Date::new(number(7, 4)?, i8::try_from(month + 1).ok()?, pair(0)?).ok()?;
+    // A leap second is the last second of its minute once more.
+    let second = pair(18)?;
     let second = if second == 60 { 59 } else { second };
-    Time::new(hour, minute, second, 0).ok()
+    let time = Time::new(pair(12)?, pair(15)?, second, 0).ok()?;
+    let zone = Time::new(pair(22)?, pair(24)?, 0, 0).ok()?;
+    let east = (i32::from(zone.hour()) * 60 + i32::from(zone.minute())) * 60;
+    let offset = match text[21] {
+        b'+' => Offset::from_seconds(east),
+        b'-' => Offset::from_seconds(-east),
+        _ => return None,
+    };
+    of_epoch(offset.ok()?.to_timestamp(date.to_datetime(time)).ok()?)
 }
 
-/// `+0130`.
-fn offset(text: &[u8]) -> Option<Offset> {
-    let [sign @ (b'+' | b'-'), _, _, _, _] = text else {
-        return None;
+/// `20/Nov/2026:17:48:50.123`, as HAProxy writes it: with milliseconds, and without a zone, for which it is taken as UTC.
+pub(super) fn haproxy(text: &str) -> Option<Timestamp> {
+    let (date, behind) = text.split_at_checked(20)?;
+    let millis = match behind.strip_prefix('.') {
+        Some(millis) if millis.len() == 3 => digits(millis.as_bytes(), 0)?,
+        None if behind.is_empty() => 0,
+        _ => return apache(text),
     };
-    let [hours, minutes] = [number(text, 1, 2)?, number(text, 3, 2)?].map(i32::from);
-    let seconds = hours * 3_600 + minutes * 60;
-    let is_offset = hours < 24 && minutes < 60;
-    Offset::from_seconds(if *sign == b'-' { -seconds } else { seconds })
-        .ok()
-        .filter(|_| is_offset)
+    Some(apache(&format!("{date} +0000"))?.plus(millis * 1_000))
 }
 
 fn of_epoch(at: jiff::Timestamp) -> Option<Timestamp> {
@@ -149,7 +143,7 @@ mod tests {
     use super::*;
 
     fn micros(text: &str) -> Option<u64> {
-        read(text.as_bytes()).map(Timestamp::micros)
+        read(text).map(Timestamp::micros)
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use super::Fault;
 use std::borrow::Cow;
+use std::iter;
 
 /// Deeper values are not looked into: as deep as serde_json goes.
 const DEEPEST: usize = 126;
@@ -19,82 +20,81 @@ pub(super) enum Value<'a> {
     /// `true` or `false`.
     Bool(bool),
     /// Its digits.
-    Number(&'a [u8]),
+    Number(&'a str),
     /// Between its quotes.
     Text(JsonText<'a>),
     /// With its braces.
-    Object(&'a [u8]),
+    Object(&'a str),
     /// With its brackets.
-    List(&'a [u8]),
+    List(&'a str),
 }
 
 /// The inside of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JsonText<'a> {
     /// With its quotes.
-    quoted: &'a [u8],
+    quoted: &'a str,
     escaped: bool,
-    /// May not all be ASCII.
-    wide: bool,
 }
 
 impl<'a> JsonText<'a> {
-    fn raw(self) -> &'a [u8] {
-        &self.quoted[1..self.quoted.len() - 1]
-    }
-
-    /// What it stands for. A text that is not read need not be UTF-8.
+    /// What it stands for.
+    #[inline(always)]
     pub(super) fn read(self) -> Result<Cow<'a, str>, Fault> {
-        let text = std::str::from_utf8(self.raw()).map_err(|_| Fault::NotText)?;
-        if !self.escaped {
-            return Ok(Cow::Borrowed(text));
+        match self.plain() {
+            Some(text) => Ok(Cow::Borrowed(text)),
+            // The escapes are well-formed: half a pair of surrogates is what they may still be.
+            None => serde_json::from_str(self.quoted)
+                .map(Cow::Owned)
+                .map_err(|_| Fault::NotText),
         }
-        // The escapes are well-formed: half a pair of surrogates is what they may still be.
-        let text = serde_json::from_slice(self.quoted).map_err(|_| Fault::NotText)?;
-        Ok(Cow::Owned(text))
     }
 
-    /// The bytes of what it stands for; they are UTF-8.
-    pub(super) fn bytes(self) -> Result<Cow<'a, [u8]>, Fault> {
-        if !self.escaped && !self.wide {
-            return Ok(Cow::Borrowed(self.raw()));
-        }
-        Ok(match self.read()? {
-            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-        })
-    }
-
-    /// The bytes of one that has no escapes, whatever they are.
-    pub(super) fn plain(self) -> Option<&'a [u8]> {
-        (!self.escaped).then(|| self.raw())
+    /// What it stands for, where it has no escapes.
+    pub(super) fn plain(self) -> Option<&'a str> {
+        (!self.escaped).then(|| &self.quoted[1..self.quoted.len() - 1])
     }
 
     /// Does it stand for `text`?
     pub(super) fn is(self, text: &str) -> bool {
-        match self.plain() {
-            Some(raw) => raw == text.as_bytes(),
-            None => self.read().is_ok_and(|read| read == text),
-        }
+        self.read().is_ok_and(|read| read == text)
     }
 }
 
-/// Hands every member of `object` to `each`, in order.
-pub(super) fn members<'a>(
-    object: &'a [u8],
-    mut each: impl FnMut(JsonText<'a>, Value<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let end = walk(object, blank(object, 0), 0, &mut each)?;
-    over(object, end)
+/// A member of an object.
+pub(super) type Member<'a> = (JsonText<'a>, Value<'a>);
+
+/// The members of `object`, in order, up to the first mistake.
+pub(super) fn members(object: &str) -> impl Iterator<Item = Result<Member<'_>, Fault>> {
+    walk(|at| {
+        let Some((name, start)) = member(object, at)? else {
+            return Ok(None);
+        };
+        let (value, end) = value_at(object, start)?;
+        Ok(Some(((name, value), end)))
+    })
 }
 
-/// Hands every entry of `list` to `each`, in order.
-pub(super) fn entries<'a>(
-    list: &'a [u8],
-    mut each: impl FnMut(Value<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let end = pace(list, blank(list, 0), 0, &mut each)?;
-    over(list, end)
+/// The entries of `list`, in order, up to the first mistake.
+pub(super) fn entries(list: &str) -> impl Iterator<Item = Result<Value<'_>, Fault>> {
+    walk(|at| {
+        let start = element(list, at, b'[', b']')?;
+        start.map(|start| value_at(list, start)).transpose()
+    })
+}
+
+/// What `next` finds at 0, and then where the one before has ended.
+fn walk<T>(
+    next: impl Fn(usize) -> Result<Option<(T, usize)>, Fault>,
+) -> impl Iterator<Item = Result<T, Fault>> {
+    let mut at = Some(0);
+    iter::from_fn(move || {
+        let found = next(at.take()?).transpose()?;
+        Some(found.map(|(found, end)| {
+            at = Some(end);
+            found
+        }))
+    })
 }
 
 /// Eight bytes at once: a one in each, and the high bit of each.
@@ -103,10 +103,15 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 
 // Places are handed from step to step: they stay in registers.
 
+#[inline(always)]
+fn byte(text: &str, at: usize) -> Option<u8> {
+    text.as_bytes().get(at).copied()
+}
+
 /// The next byte that is no blank.
 #[inline(always)]
-fn blank(text: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\r' | b'\n') = text.get(at) {
+fn blank(text: &str, mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\r' | b'\n') = byte(text, at) {
         at += 1;
     }
     at
@@ -114,114 +119,92 @@ fn blank(text: &[u8], mut at: usize) -> usize {
 
 /// Behind `byte`, which must come next.
 #[inline(always)]
-fn behind(text: &[u8], at: usize, byte: u8) -> Result<usize, Fault> {
+fn behind(text: &str, at: usize, byte: u8) -> Result<usize, Fault> {
     let at = blank(text, at);
-    match text.get(at) {
-        Some(there) if *there == byte => Ok(at + 1),
-        _ => Err(Fault::NotJson),
-    }
-}
-
-fn over(text: &[u8], at: usize) -> Result<(), Fault> {
-    if blank(text, at) == text.len() {
-        Ok(())
+    if self::byte(text, at) == Some(byte) {
+        Ok(at + 1)
     } else {
         Err(Fault::NotJson)
     }
 }
 
-/// What comes next in an object.
-enum Next<'a> {
-    /// A member of this name, and where its value begins.
-    Member(JsonText<'a>, usize),
-    /// Its end, and what is behind it.
+/// What comes next in an object or a list.
+enum Step {
+    /// An element that begins here.
+    Element(usize),
+    /// The end, which is here.
     End(usize),
 }
 
-/// The next of an object's members: of the first, `at` is its brace, else the end of the value before.
-#[inline]
-fn next(text: &[u8], at: usize, is_first: bool) -> Result<Next<'_>, Fault> {
-    let at = if is_first {
-        behind(text, at, b'{')?
-    } else {
-        at
-    };
+/// The step from behind the opening bracket, where `is_first`, or from behind the element before. `close` is the closing
+/// bracket.
+#[inline(always)]
+fn step(text: &str, at: usize, is_first: bool, close: u8) -> Result<Step, Fault> {
     let at = blank(text, at);
-    let at = match text.get(at) {
-        Some(b'}') => return Ok(Next::End(at + 1)),
-        Some(b',') if !is_first => at + 1,
-        Some(_) if is_first => at,
-        _ => return Err(Fault::NotJson),
-    };
-    let (name, end) = string(text, behind(text, at, b'"')?)?;
-    let start = blank(text, behind(text, end, b':')?);
-    Ok(Next::Member(name, start))
+    match byte(text, at) {
+        Some(byte) if byte == close => Ok(Step::End(at + 1)),
+        Some(b',') if !is_first => Ok(Step::Element(at + 1)),
+        Some(_) if is_first => Ok(Step::Element(at)),
+        _ => Err(Fault::NotJson),
+    }
 }
 
-/// The next member of the object that the whole of `text` is: its name, and where its value begins. `at` is where the
-/// value before has ended, 0 before the first. Nothing at the end.
-pub(super) fn member(text: &[u8], at: usize) -> Result<Option<(JsonText<'_>, usize)>, Fault> {
-    match next(text, at, at == 0)? {
-        Next::Member(name, start) => Ok(Some((name, start))),
-        Next::End(end) => over(text, end).map(|()| None),
+/// A member's name, and where its value begins.
+#[inline(always)]
+fn name(text: &str, at: usize) -> Result<(JsonText<'_>, usize), Fault> {
+    let (name, end) = string(text, behind(text, at, b'"')?)?;
+    Ok((name, behind(text, end, b':')?))
+}
+
+/// Where the next element begins of the object or list that the whole of `text` is. `at` is where the value before has
+/// ended, 0 before the first. Nothing at the end.
+#[inline(always)]
+fn element(text: &str, at: usize, open: u8, close: u8) -> Result<Option<usize>, Fault> {
+    let step = match at {
+        0 => step(text, behind(text, 0, open)?, true, close)?,
+        _ => step(text, at, false, close)?,
+    };
+    match step {
+        Step::Element(start) => Ok(Some(start)),
+        Step::End(end) if blank(text, end) == text.len() => Ok(None),
+        Step::End(_) => Err(Fault::NotJson),
     }
+}
+
+/// The next member of such an object: its name, and where its value begins.
+#[inline]
+pub(super) fn member(text: &str, at: usize) -> Result<Option<(JsonText<'_>, usize)>, Fault> {
+    let start = element(text, at, b'{', b'}')?;
+    start.map(|start| name(text, start)).transpose()
 }
 
 /// The value of such a member and where it ends.
 #[inline(always)]
-pub(super) fn value_at(text: &[u8], at: usize) -> Result<(Value<'_>, usize), Fault> {
+pub(super) fn value_at(text: &str, at: usize) -> Result<(Value<'_>, usize), Fault> {
     value(text, at, 1)
 }
 
-/// An object, from its brace on; where it ends.
-#[inline]
-fn walk<'a>(
-    text: &'a [u8],
-    mut at: usize,
-    depth: usize,
-    each: &mut impl FnMut(JsonText<'a>, Value<'a>) -> Result<(), Fault>,
-) -> Result<usize, Fault> {
-    let mut is_first = true;
+/// Where the object or list ends whose opening bracket is at `start`. `close` is the closing bracket.
+fn end(text: &str, start: usize, close: u8, depth: usize) -> Result<usize, Fault> {
+    let (mut at, mut is_first) = (start + 1, true);
     loop {
-        match next(text, at, is_first)? {
-            Next::Member(name, start) => {
-                let (value, end) = value(text, start, depth + 1)?;
-                each(name, value)?;
-                (at, is_first) = (end, false);
-            }
-            Next::End(end) => return Ok(end),
+        let mut start = match step(text, at, is_first, close)? {
+            Step::Element(start) => start,
+            Step::End(end) => return Ok(end),
+        };
+        if close == b'}' {
+            (_, start) = name(text, start)?;
         }
-    }
-}
-
-/// A list, from its bracket on; where it ends.
-fn pace<'a>(
-    text: &'a [u8],
-    at: usize,
-    depth: usize,
-    each: &mut impl FnMut(Value<'a>) -> Result<(), Fault>,
-) -> Result<usize, Fault> {
-    let mut at = blank(text, behind(text, at, b'[')?);
-    if text.get(at) == Some(&b']') {
-        return Ok(at + 1);
-    }
-    loop {
-        let (value, end) = value(text, at, depth + 1)?;
-        each(value)?;
-        at = blank(text, end);
-        match text.get(at) {
-            Some(b',') => at += 1,
-            Some(b']') => return Ok(at + 1),
-            _ => return Err(Fault::NotJson),
-        }
+        (_, at) = value(text, start, depth + 1)?;
+        is_first = false;
     }
 }
 
 /// A value and where it ends.
 #[inline(always)]
-fn value(text: &[u8], at: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
+fn value(text: &str, at: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
     let start = blank(text, at);
-    match text.get(start).ok_or(Fault::NotJson)? {
+    match byte(text, start).ok_or(Fault::NotJson)? {
         b'"' => {
             let (text, end) = string(text, start + 1)?;
             Ok((Value::Text(text), end))
@@ -236,17 +219,17 @@ fn value(text: &[u8], at: usize, depth: usize) -> Result<(Value<'_>, usize), Fau
 
 /// A number from its first byte on; where it ends.
 #[inline]
-fn number(text: &[u8], start: usize) -> Result<usize, Fault> {
-    let whole = start + usize::from(text.get(start) == Some(&b'-'));
-    let mut at = match text.get(whole) {
+fn number(text: &str, start: usize) -> Result<usize, Fault> {
+    let whole = start + usize::from(byte(text, start) == Some(b'-'));
+    let mut at = match byte(text, whole) {
         Some(b'0') => whole + 1,
         _ => digits(text, whole)?,
     };
-    if text.get(at) == Some(&b'.') {
+    if byte(text, at) == Some(b'.') {
         at = digits(text, at + 1)?;
     }
-    if let Some(b'e' | b'E') = text.get(at) {
-        let sign = matches!(text.get(at + 1), Some(b'+' | b'-'));
+    if let Some(b'e' | b'E') = byte(text, at) {
+        let sign = matches!(byte(text, at + 1), Some(b'+' | b'-'));
         at = digits(text, at + 1 + usize::from(sign))?;
     }
     Ok(at)
@@ -254,9 +237,9 @@ fn number(text: &[u8], start: usize) -> Result<usize, Fault> {
 
 /// At least one digit; where they end.
 #[inline]
-fn digits(text: &[u8], start: usize) -> Result<usize, Fault> {
+fn digits(text: &str, start: usize) -> Result<usize, Fault> {
     let mut at = start;
-    while text.get(at).is_some_and(u8::is_ascii_digit) {
+    while byte(text, at).is_some_and(|byte| byte.is_ascii_digit()) {
         at += 1;
     }
     if at > start {
@@ -267,17 +250,17 @@ fn digits(text: &[u8], start: usize) -> Result<usize, Fault> {
 }
 
 /// What stands for itself, and what has values inside.
-fn other(text: &[u8], start: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
+fn other(text: &str, start: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
     if depth > DEEPEST {
         return Err(Fault::NotJson);
     }
-    match text[start] {
+    match text.as_bytes()[start] {
         b'{' => {
-            let end = walk(text, start, depth, &mut |_, _| Ok(()))?;
+            let end = end(text, start, b'}', depth)?;
             Ok((Value::Object(&text[start..end]), end))
         }
         b'[' => {
-            let end = pace(text, start, depth, &mut |_| Ok(()))?;
+            let end = end(text, start, b']', depth)?;
             Ok((Value::List(&text[start..end]), end))
         }
         _ => {
@@ -286,7 +269,7 @@ fn other(text: &[u8], start: usize, depth: usize) -> Result<(Value<'_>, usize), 
                 ("true", Value::Bool(true)),
                 ("false", Value::Bool(false)),
             ];
-            let is_there = |word: &str| text[start..].starts_with(word.as_bytes());
+            let is_there = |word: &str| text[start..].starts_with(word);
             let found = words.into_iter().find(|(word, _)| is_there(word));
             let (word, value) = found.ok_or(Fault::NotJson)?;
             Ok((value, start + word.len()))
@@ -296,18 +279,14 @@ fn other(text: &[u8], start: usize, depth: usize) -> Result<(Value<'_>, usize), 
 
 /// The rest of a string whose opening quote has been taken, and where it ends.
 #[inline(always)]
-fn string(text: &[u8], start: usize) -> Result<(JsonText<'_>, usize), Fault> {
-    let (mut at, mut escaped, mut wide) = (start, false, false);
+fn string(text: &str, start: usize) -> Result<(JsonText<'_>, usize), Fault> {
+    let (mut at, mut escaped) = (start, false);
     loop {
-        (at, wide) = plain(text, at, wide);
-        match text.get(at) {
+        at = plain(text, at);
+        match byte(text, at) {
             Some(b'"') => {
-                let text = JsonText {
-                    quoted: &text[start - 1..=at],
-                    escaped,
-                    wide,
-                };
-                return Ok((text, at + 1));
+                let quoted = &text[start - 1..=at];
+                return Ok((JsonText { quoted, escaped }, at + 1));
             }
             Some(b'\\') => {
                 escaped = true;
@@ -320,23 +299,21 @@ fn string(text: &[u8], start: usize) -> Result<(JsonText<'_>, usize), Fault> {
 
 /// An escape from behind its backslash on; where it ends. What it stands for is looked at when it is read.
 #[cold]
-fn escape(text: &[u8], at: usize) -> Result<usize, Fault> {
-    let digits = |text: &[u8]| text.iter().all(u8::is_ascii_hexdigit);
-    match text.get(at) {
+fn escape(text: &str, at: usize) -> Result<usize, Fault> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match byte(text, at) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
         Some(b'u') if text.get(at + 1..at + 5).is_some_and(digits) => Ok(at + 5),
         _ => Err(Fault::NotJson),
     }
 }
 
-/// The first byte from `at` on that is a quote, a backslash or a control character, and whether any before it, or near it,
-/// is not ASCII, or was before.
+/// The first byte from `at` on that is a quote, a backslash or a control character.
 #[inline]
-fn plain(text: &[u8], at: usize, mut wide: bool) -> (usize, bool) {
-    let mut rest = text.get(at..).unwrap_or_default();
+fn plain(text: &str, at: usize) -> usize {
+    let mut rest = text.as_bytes().get(at..).unwrap_or_default();
     while let Some((eight, behind)) = rest.split_first_chunk() {
         let word = u64::from_le_bytes(*eight);
-        wide |= word & HIGH != 0;
         // The usual trick: the high bit of each byte that is zero, or below 0x20; a borrow only marks bytes behind
         // the first that is.
         let (quote, slash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
@@ -344,15 +321,13 @@ fn plain(text: &[u8], at: usize, mut wide: bool) -> (usize, bool) {
             | (slash.wrapping_sub(ONES) & !slash)
             | (word.wrapping_sub(ONES * 0x20) & !word);
         if stops & HIGH != 0 {
-            let within = (stops & HIGH).trailing_zeros() as usize / 8;
-            return (text.len() - rest.len() + within, wide);
+            return text.len() - rest.len() + (stops & HIGH).trailing_zeros() as usize / 8;
         }
         rest = behind;
     }
     let stop = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
     let end = rest.iter().position(stop).unwrap_or(rest.len());
-    wide |= !rest[..end].is_ascii();
-    (text.len() - rest.len() + end, wide)
+    text.len() - rest.len() + end
 }
 
 #[cfg(test)]

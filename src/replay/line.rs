@@ -1,107 +1,192 @@
 //! One line of a trace: the access log's JSON, shorter JSON of that kind, or the log of another server.
 
+mod layout;
 mod members;
 
-use super::fields::Mapping;
-use super::line_layout::LineLayout;
+use super::json::{self, Value};
+use super::mapping::Mapping;
 use super::request::LoggedRequest;
 use super::{Fault, apache_format, proxy_formats};
+use layout::LineLayout;
+use std::borrow::Cow;
 
 /// Prefixes that are looked behind: of compose, of its time, of syslog.
 const DEEPEST: usize = 3;
 
-impl<'a> LoggedRequest<'a> {
-    /// Reads a line, whichever of the forms it has, into one of which nothing is known yet: it is too large to be handed
-    /// on for every line. JSON is read by `mapping`, where there is one.
-    pub(super) fn read(
-        &mut self,
-        line: &'a [u8],
-        line_layout: &mut LineLayout,
-        mapping: Option<&Mapping>,
-    ) -> Result<(), Fault> {
-        let line = line.trim_ascii();
-        if line.starts_with(b"{") {
-            return match mapping {
-                None => members::read(self, line, line_layout),
-                Some(mapping) => mapping.read(self, line),
-            };
-        }
-        match str::from_utf8(line).map_err(|_| Fault::NotText) {
-            Ok(text) => match apache_format::read(text) {
-                Ok(request) => *self = request,
-                Err(fault) => return read_proxy_format(self, text, fault, line_layout, mapping),
-            },
-            Err(fault) => return Err(fault),
-        }
-        Ok(())
+/// What reads the lines of one trace.
+#[derive(Debug)]
+pub(super) struct LineReader {
+    layout: LineLayout,
+    /// What `--fields` says of JSON.
+    pub(super) mapping: Option<Mapping>,
+    servers: [Mapping; 2],
+}
+
+/// The text of a line. A member that is not read need not be UTF-8: in JSON, bytes that are none become an escape that
+/// stands for no text.
+pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
+    let line = line.trim_ascii();
+    match str::from_utf8(line) {
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        Err(_) if line.starts_with(b"{") => Ok(Cow::Owned(mended(line))),
+        Err(_) => Err(Fault::NotText),
     }
 }
 
-/// A line of text that is no plain combined log, for `fault`.
 #[cold]
-fn read_proxy_format<'a>(
-    request: &mut LoggedRequest<'a>,
-    line: &'a str,
-    fault: Fault,
-    line_layout: &mut LineLayout,
-    mapping: Option<&Mapping>,
-) -> Result<(), Fault> {
-    let (mut line, mut fault) = (line, fault);
-    for _ in 0..DEEPEST {
-        if let Some(read) = proxy_formats::read(line) {
-            *request = read?;
-            return Ok(());
-        }
-        let Some(rest) = proxy_formats::strip_prefix(line) else {
-            return Err(fault);
-        };
-        line = rest;
-        if line.starts_with('{') {
-            return request.read(line.as_bytes(), line_layout, mapping);
-        }
-        match apache_format::read(line) {
-            Ok(read) => {
-                *request = read;
-                return Ok(());
-            }
-            Err(other) => fault = other,
+fn mended(line: &[u8]) -> String {
+    let parts = line.utf8_chunks().flat_map(|chunk| {
+        let is_whole = chunk.invalid().is_empty();
+        // The blank ends an escape that has begun.
+        [chunk.valid(), if is_whole { "" } else { r" \ud800" }]
+    });
+    parts.collect()
+}
+
+impl LineReader {
+    /// Has read nothing yet. JSON is read by `mapping`, where there is one.
+    pub(super) fn new(mapping: Option<Mapping>) -> Self {
+        Self {
+            layout: LineLayout::default(),
+            mapping,
+            servers: Mapping::of_servers(),
         }
     }
-    Err(fault)
+
+    /// Reads a line, whichever of the forms it has, into a request of which nothing is known yet: it is too large to be
+    /// handed on for every line.
+    pub(super) fn read<'a>(
+        &mut self,
+        request: &mut LoggedRequest<'a>,
+        line: &'a str,
+    ) -> Result<(), Fault> {
+        if line.starts_with('{') {
+            self.read_json(request, line)?;
+        } else {
+            self.read_text(request, line)?;
+        }
+        if request.ts.is_none() {
+            return Err(Fault::NoTime);
+        }
+        if !request.says_anything() {
+            return Err(Fault::Nameless);
+        }
+        if request.has_fields() {
+            return request.fill_fields();
+        }
+        Ok(())
+    }
+
+    /// Reads a line of text, or what stands behind the words of other programs.
+    #[inline(never)]
+    fn read_text<'a>(
+        &mut self,
+        request: &mut LoggedRequest<'a>,
+        line: &'a str,
+    ) -> Result<(), Fault> {
+        let mut line = line;
+        for depth in 0.. {
+            let Err(fault) = apache_format::read(request, line) else {
+                break;
+            };
+            if let Some(read) = proxy_formats::read(request, line) {
+                return read;
+            }
+            let rest = proxy_formats::strip_prefix(line).filter(|_| depth < DEEPEST);
+            line = rest.ok_or(fault)?;
+            if line.starts_with('{') {
+                return self.read_json(request, line);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_json<'a>(
+        &mut self,
+        request: &mut LoggedRequest<'a>,
+        line: &'a str,
+    ) -> Result<(), Fault> {
+        if let Some(mapping) = &self.mapping {
+            return mapping.read(request, line).map(drop);
+        }
+        self.read_members(request, line)?;
+        if request.ts.is_none() || (request.client.is_none() && !request.names_path) {
+            return self.read_server(request, line);
+        }
+        Ok(())
+    }
+
+    /// Reads a line in which our own members say too little, where it is another server's.
+    #[cold]
+    fn read_server<'a>(&self, request: &mut LoggedRequest<'a>, line: &'a str) -> Result<(), Fault> {
+        for server in &self.servers {
+            if server.read(request, line)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the members of our own log.
+    fn read_members<'a>(
+        &mut self,
+        request: &mut LoggedRequest<'a>,
+        line: &'a str,
+    ) -> Result<(), Fault> {
+        let mut at = 0;
+        for index in 0.. {
+            let (start, member) = match self.layout.next(index, &line.as_bytes()[at..]) {
+                Some(known) => (at + known.length, known.member),
+                None => {
+                    let Some((name, start)) = json::member(line, at)? else {
+                        break;
+                    };
+                    let member = name.read().ok().and_then(|name| members::find(&name));
+                    let prefix = &line.as_bytes()[at..start];
+                    self.layout.learn(index, prefix, member);
+                    (start, member)
+                }
+            };
+            let (value, end) = json::value_at(line, start)?;
+            at = end;
+            if let Some(member) = member
+                && (value != Value::Null || member.name == "ts")
+            {
+                (member.read)(request, value)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use http::HeaderMap;
-    use std::borrow::Cow;
+    use crate::replay::request::LoggedTarget;
 
-    fn read(line: &[u8]) -> Result<LoggedRequest<'_>, Fault> {
-        let mut request = LoggedRequest::at(Timestamp::default());
-        request
-            .read(line, &mut LineLayout::default(), None)
-            .map(|()| request)
+    fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
+        let mut request = LoggedRequest::default();
+        let read = LineReader::new(None).read(&mut request, line);
+        read.map(|()| request)
     }
 
     #[test]
     fn a_line_of_every_member() {
-        let line = br#" {"ts": 12.000001, "client": "203.0.113.9", "method": "GET", "host": "a", "path": "/x?q=1",
+        let line = r#"{"ts": 12.000001, "client": "203.0.113.9", "method": "GET", "host": "a", "path": "/x?q=1",
             "headers": {"x-api-key": "k", "accept": ["a", "b"], "x-n": 3, "x-none": null}, "cost": 4,
-            "duration_ms": 1.5, "keys": {"per-ip": "a\"b"}, "costs": {"per-ip": 2}, "repeated": 7} "#;
+            "duration_ms": 1.5, "keys": {"per-ip": "a\"b"}, "costs": {"per-ip": 2}, "repeated": 7}"#;
         let request = read(line).unwrap();
-        assert_eq!(request.ts.micros(), 12_000_001);
-        assert_eq!(request.path(), (&b"/x"[..], None));
+        assert_eq!(request.ts, Some(Timestamp::from_micros(12_000_001)));
+        assert_eq!(request.target().path, "/x");
         assert_eq!(
             (request.cost, request.duration, request.times),
             (Some(4), 1_500, 8)
         );
         assert_eq!(request.logged_key("per-ip").as_deref(), Some("a\"b"));
         assert_eq!(request.logged_key("other"), None);
-        let mut fields = HeaderMap::new();
-        request.fields(&mut fields).unwrap();
-        assert_eq!(fields.len(), 4);
-        assert_eq!(fields.get_all("accept").iter().count(), 2);
+        assert_eq!(request.fields.len(), 4);
+        assert_eq!(request.fields.get_all("accept").iter().count(), 2);
     }
 
     #[test]
@@ -115,7 +200,7 @@ mod tests {
             r#"{}"#,
         ];
         let mut random = fastrand::Rng::with_seed(6);
-        let mut line_layout = LineLayout::default();
+        let mut reader = LineReader::new(None);
         let (mut good, mut bad) = (0, 0);
         for _ in 0..50_000 {
             let mut line = LINES[random.usize(..LINES.len())].as_bytes().to_vec();
@@ -128,10 +213,12 @@ mod tests {
                 3 => line.truncate(at),
                 _ => {}
             }
-            let [mut first, mut next] = [0; 2].map(|_| LoggedRequest::at(Timestamp::default()));
-            let told = first.read(&line, &mut LineLayout::default(), None);
-            assert_eq!(next.read(&line, &mut line_layout, None), told);
-            assert_eq!(next, first, "{}", String::from_utf8_lossy(&line));
+            let line = String::from_utf8(line).unwrap();
+            let line = line.trim_ascii();
+            let [mut first, mut next] = [0; 2].map(|_| LoggedRequest::default());
+            let told = LineReader::new(None).read(&mut first, line);
+            assert_eq!(reader.read(&mut next, line), told);
+            assert_eq!(next, first, "{line}");
             *if told.is_ok() { &mut good } else { &mut bad } += 1;
         }
         assert!(good > 10_000 && bad > 10_000, "{good} {bad}");
@@ -139,26 +226,26 @@ mod tests {
 
     #[test]
     fn a_line_says_when_and_who_or_what() {
-        let at = |ts| LoggedRequest::at(Timestamp::from_micros(ts));
         let asked = LoggedRequest {
-            target: Cow::Borrowed(b"/x"),
+            ts: Some(Timestamp::from_micros(1_000_000)),
+            target: Cow::Borrowed("/x"),
             names_path: true,
-            ..at(1_000_000)
+            ..LoggedRequest::default()
         };
-        assert_eq!(read(br#"{"ts":1,"path":"/x"}"#), Ok(asked.clone()));
-        let nulls = br#"{"client":null,"host":null,"ts":"1970-01-01T00:00:01Z","upstream_ms":null,"x":[{}],"path":"/x"}"#;
+        assert_eq!(read(r#"{"ts":1,"path":"/x"}"#), Ok(asked.clone()));
+        let nulls = r#"{"client":null,"host":null,"ts":"1970-01-01T00:00:01Z","upstream_ms":null,"x":[{}],"path":"/x"}"#;
         assert_eq!(read(nulls), Ok(asked));
         for line in [
-            &br#"{"ts":1}"#[..],
-            br#"{"ts":1,"host":"web-1","level":"info","client":null}"#,
-            br#"{"ts":1,"duration_ms":2,"headers":{}}"#,
+            r#"{"ts":1}"#,
+            r#"{"ts":1,"host":"web-1","level":"info","client":null}"#,
+            r#"{"ts":1,"duration_ms":2,"headers":{}}"#,
         ] {
             assert_eq!(read(line), Err(Fault::Nameless));
         }
         for line in [
-            &br#"{"ts":1,"headers":{"x-api-key":"k"}}"#[..],
-            br#"{"ts":1,"keys":{"a":"k"}}"#,
-            br#"{"ts":1,"cost":2}"#,
+            r#"{"ts":1,"headers":{"x-api-key":"k"}}"#,
+            r#"{"ts":1,"keys":{"a":"k"}}"#,
+            r#"{"ts":1,"cost":2}"#,
         ] {
             assert!(read(line).is_ok());
         }
@@ -167,47 +254,53 @@ mod tests {
     #[test]
     fn a_whole_uri_names_its_host() {
         let path = |target: &'static str| {
-            let mut request = LoggedRequest::at(Timestamp::default());
-            request.target = Cow::Borrowed(target.as_bytes());
-            let (path, host) = request.path();
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-            (text(path), host.map(text))
+            let request = LoggedRequest {
+                target: Cow::Borrowed(target),
+                ..LoggedRequest::default()
+            };
+            let LoggedTarget { host, path, query } = request.target();
+            [host, path, query.unwrap_or("none")].map(str::to_owned)
         };
-        assert_eq!(
-            path("http://a.b/x?y"),
-            ("/x".to_owned(), Some("a.b".to_owned()))
-        );
-        assert_eq!(
-            path("https://a.b?y"),
-            ("/".to_owned(), Some("a.b".to_owned()))
-        );
-        assert_eq!(path("/x#y?z"), ("/x".to_owned(), None));
+        assert_eq!(path("http://a.b/x?y"), ["a.b", "/x", "y"]);
+        assert_eq!(path("https://a.b?y"), ["a.b", "/", "y"]);
+        assert_eq!(path("/x#y?z"), ["", "/x", "none"]);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         for (line, fault) in [
-            (&b"{"[..], Fault::NotJson),
-            (b"{}", Fault::NoTime),
-            (b"\xff", Fault::NotText),
-            (b"hello", Fault::Unknown),
-            (br#"{"ts":1e3}"#, Fault::BadTime),
-            (br#"{"ts":-1}"#, Fault::BadTime),
-            (br#"{"ts":true}"#, Fault::BadTime),
-            (br#"{"ts":9795196930}"#, Fault::BadTime),
-            (br#"{"ts":1,"client":"nobody"}"#, Fault::BadClient),
-            (br#"{"ts":1,"cost":1.5}"#, Fault::BadMember("cost")),
-            (br#"{"ts":1,"cost":-1}"#, Fault::BadMember("cost")),
-            (br#"{"ts":1,"path":5}"#, Fault::BadMember("path")),
-            (br#"{"ts":1,"headers":[]}"#, Fault::BadMember("headers")),
+            ("{", Fault::NotJson),
+            ("{}", Fault::NoTime),
+            ("hello", Fault::Unknown),
+            (r#"{"ts":1e3}"#, Fault::BadTime),
+            (r#"{"ts":-1}"#, Fault::BadTime),
+            (r#"{"ts":true}"#, Fault::BadTime),
+            (r#"{"ts":9795196930}"#, Fault::BadTime),
+            (r#"{"ts":1,"client":"nobody"}"#, Fault::BadClient),
+            (r#"{"ts":1,"cost":1.5}"#, Fault::BadMember("cost")),
+            (r#"{"ts":1,"cost":-1}"#, Fault::BadMember("cost")),
+            (r#"{"ts":1,"path":5}"#, Fault::BadMember("path")),
+            (r#"{"ts":1,"headers":[]}"#, Fault::BadMember("headers")),
+            (
+                r#"{"ts":1,"path":"/","headers":{"a b":"c"}}"#,
+                Fault::BadMember("headers"),
+            ),
         ] {
-            let text = String::from_utf8_lossy(line);
-            assert_eq!(read(line), Err(fault), "{text}");
+            assert_eq!(read(line), Err(fault), "{line}");
         }
-        let odd = read(br#"{"ts":1,"path":"/","headers":{"a b":"c"}}"#).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_read_need_not_be_text() {
+        let whole = |line: &[u8]| read(&text(line)?).map(|request| request.target.into_owned());
+        assert_eq!(whole(b"\xff"), Err(Fault::NotText));
         assert_eq!(
-            odd.fields(&mut HeaderMap::new()),
-            Err(Fault::BadMember("headers"))
+            whole(b"{\"ts\":1,\"x\":\"\xff\",\"path\":\"/\xc3\xa9\"}"),
+            Ok("/\u{e9}".to_owned())
         );
+        let path = b" {\"ts\":1,\"path\":\"/\xff\"}\n";
+        assert_eq!(whole(path), Err(Fault::NotText));
+        let escape = b"{\"ts\":1,\"x\":\"\\\xff\",\"path\":\"/\"}";
+        assert_eq!(whole(escape), Err(Fault::NotJson));
     }
 }

@@ -1,7 +1,7 @@
 //! What the lines of a trace lack, though answers depend on it: clients, paths, and what limits count by.
 
-use super::policy_side::{LoggedHead, PolicySide};
-use super::report::{LineSample, Note};
+use super::policy_side::PolicySide;
+use super::report::{Note, Report};
 use super::request::{LogFormat, LoggedRequest};
 use crate::key::KeyPart;
 use crate::key::client_ip::Trust;
@@ -12,19 +12,11 @@ use std::sync::Arc;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// What has been seen so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MissingFields {
-    /// Lines by how they are written.
-    pub(super) formats: [u64; LogFormat::ALL.len()],
-    /// Lines without a client and without a path: they are no requests.
-    pub(super) nameless: LineSample<()>,
-    /// Requests without a client.
-    pub(super) clientless: LineSample<()>,
-    /// Requests without a path.
-    pub(super) pathless: LineSample<()>,
     /// What no line has had yet, of all that an answer needs.
     expected: Vec<ExpectedField>,
-    spread: ClientSpread,
+    clients: ClientSpread,
     has_nameless_fields: bool,
     /// A private peer with a list of addresses that `trust` does not believe.
     untrusted: Option<IpAddr>,
@@ -39,16 +31,14 @@ enum ExpectedField {
 }
 
 /// Which addresses the lines have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ClientSpread {
-    /// None yet.
-    Empty,
-    /// One address, and how many lines have it.
-    Single(IpAddr, u64),
-    /// Several, all of them trusted.
-    Trusted,
-    /// Several, not all of them trusted.
-    Mixed,
+#[derive(Debug, Default)]
+struct ClientSpread {
+    /// The first address, and how many lines have a client; nothing before the first.
+    first: Option<(IpAddr, u64)>,
+    /// A later line has another address.
+    differ: bool,
+    /// `trust` does not name one of the addresses.
+    is_distrusted: bool,
 }
 
 impl MissingFields {
@@ -73,14 +63,8 @@ impl MissingFields {
             }
         }
         Self {
-            formats: Default::default(),
-            nameless: LineSample::default(),
-            clientless: LineSample::default(),
-            pathless: LineSample::default(),
             expected,
-            spread: ClientSpread::Empty,
-            has_nameless_fields: false,
-            untrusted: None,
+            ..Self::default()
         }
     }
 
@@ -88,80 +72,96 @@ impl MissingFields {
     #[inline]
     pub(super) fn look(
         &mut self,
-        number: u64,
         request: &LoggedRequest<'_>,
-        head: &LoggedHead,
         address: Option<IpAddr>,
         side: &PolicySide,
     ) {
-        self.formats[request.format as usize] += 1;
-        if address.is_none() || !request.names_path {
-            self.count_missing(number, request);
-        }
         if !self.expected.is_empty() {
-            self.expected.retain(|want| !want.is_met(request, head));
+            self.expected.retain(|want| !want.is_met(request));
         }
-        if let (Some(address), true) = (address, self.spread != ClientSpread::Mixed) {
-            self.spread = self.spread.and(address, side.trust());
+        if let Some(address) = address {
+            self.clients.add(address, side.trust());
         }
         if let Some(proxy_fields) = &request.proxy_fields {
             self.has_nameless_fields |= proxy_fields.has_nameless_fields;
-            self.look_back(head, address, side);
+            self.look_back(request, address, side);
         }
     }
 
     #[cold]
-    fn look_back(&mut self, head: &LoggedHead, address: Option<IpAddr>, side: &PolicySide) {
+    fn look_back(
+        &mut self,
+        request: &LoggedRequest<'_>,
+        address: Option<IpAddr>,
+        side: &PolicySide,
+    ) {
         let is_strange =
             |address: &IpAddr| is_private(*address) && !side.trust().believes(*address);
-        if self.untrusted.is_none() && head.has(&X_FORWARDED_FOR) {
+        if self.untrusted.is_none() && request.fields.contains_key(X_FORWARDED_FOR) {
             self.untrusted = address.filter(is_strange);
         }
     }
 
-    #[cold]
-    fn count_missing(&mut self, number: u64, request: &LoggedRequest<'_>) {
-        if request.client.is_none() {
-            self.clientless.add(number, ());
-        }
-        if !request.names_path {
-            self.pathless.add(number, ());
-        }
-    }
-
     /// Notes for the reader of the report.
-    pub(super) fn notes(&self, trust: &Trust) -> Vec<Note> {
+    pub(super) fn notes(&self, report: &Report) -> Vec<Note> {
         let mut notes = Vec::new();
-        match self.spread {
-            ClientSpread::Trusted => notes.push(Note::TrustedClientsOnly),
-            ClientSpread::Single(address, _) if trust.believes(address) => {
-                notes.push(Note::TrustedClientsOnly)
-            }
-            _ if self.untrusted.is_some() => {
-                notes.extend(self.untrusted.map(Note::UntrustedPeer));
-            }
-            ClientSpread::Single(address, 2..) if is_private(address) => {
-                notes.push(Note::SinglePrivateClient(address))
-            }
-            _ => {}
+        let mut note = |code, text| notes.push(Note { code, text });
+        if let Some(text) = self.proxy_note() {
+            note("proxy-log", text);
         }
-        let has_requests = self.formats.iter().any(|count| *count > 0);
+        let has_requests = report.requests > 0;
         for want in self.expected.iter().filter(|_| has_requests) {
-            notes.push(match want {
-                ExpectedField::Part { limit, part } => Note::MissingPart {
-                    limit: Arc::clone(limit),
-                    part: part.to_string(),
-                },
-                ExpectedField::Host => Note::NoHost,
-            });
+            match want {
+                ExpectedField::Part { limit, part } => note(
+                    "not-replayable",
+                    format!(
+                        "limit `{limit}` counts by {part}, which no line says: what it would have done cannot be replayed \
+                         from this log"
+                    ),
+                ),
+                ExpectedField::Host => {
+                    let text = "no line names a host: routes that ask for one matched nothing; log it, for example with \
+                                `host` in JSON";
+                    note("no-host", text.to_owned());
+                }
+            }
         }
-        if self.formats[LogFormat::Haproxy as usize] > 0 {
-            notes.push(Note::NoZone);
+        if report.formats[LogFormat::Haproxy as usize] > 0 {
+            let text = "HAProxy writes times without a zone: they were taken as UTC";
+            note("no-zone", text.to_owned());
         }
         if self.has_nameless_fields {
-            notes.push(Note::NamelessFields);
+            let text = "what HAProxy captured stands in braces without names, and was passed over: limits by these fields \
+                        cannot be replayed from this log";
+            note("nameless-fields", text.to_owned());
         }
         notes
+    }
+
+    /// The signs that the trace is the log of a server behind a proxy: it has the proxy for all clients.
+    fn proxy_note(&self) -> Option<String> {
+        const INSTEAD: &str = "log the list that it gets in X-Forwarded-For, too, as nginx's main format does with \
+                               \"$http_x_forwarded_for\" at the end";
+        const COUNTED: &str =
+            "this is a log of what a proxy passed on, and limits by ip counted the proxy";
+        let ClientSpread { first, differ, .. } = self.clients;
+        if self.clients.are_trusted() {
+            return Some(format!(
+                "every client is in a network of `trust`: {COUNTED}; {INSTEAD}"
+            ));
+        }
+        if let Some(peer) = self.untrusted {
+            return Some(format!(
+                "lines of {peer} name the clients behind it in X-Forwarded-For, and are not believed: limits by ip counted \
+                 the proxy; name its network in `[server]` `trust`, for example with --set server.trust={peer}"
+            ));
+        }
+        let (address, _) = first.filter(|(address, lines)| *lines > 1 && is_private(*address))?;
+        (!differ).then(|| {
+            format!(
+                "every client is {address}: {COUNTED}; {INSTEAD}, and name the proxy's network in `[server]` `trust`"
+            )
+        })
     }
 }
 
@@ -178,16 +178,16 @@ fn may_be_unsaid(part: &KeyPart) -> bool {
 }
 
 impl ExpectedField {
-    fn is_met(&self, request: &LoggedRequest<'_>, head: &LoggedHead) -> bool {
+    fn is_met(&self, request: &LoggedRequest<'_>) -> bool {
         match self {
-            Self::Host => head.names_host(request),
+            Self::Host => !request.target().host.is_empty(),
             Self::Part { limit, part } => {
                 request.logged_key(limit).is_some()
                     || match part {
-                        KeyPart::Header { name, .. } => head.has(name),
-                        KeyPart::Cookie(_) => head.has(&http::header::COOKIE),
-                        KeyPart::Query { .. } => request.query().is_some(),
-                        KeyPart::Host => head.names_host(request),
+                        KeyPart::Header { name, .. } => request.fields.contains_key(name),
+                        KeyPart::Cookie(_) => request.fields.contains_key(http::header::COOKIE),
+                        KeyPart::Query { .. } => request.target().query.is_some(),
+                        KeyPart::Host => !request.target().host.is_empty(),
                         // A replay verifies no token.
                         _ => false,
                     }
@@ -197,14 +197,16 @@ impl ExpectedField {
 }
 
 impl ClientSpread {
-    fn and(self, address: IpAddr, trust: &Trust) -> Self {
-        match self {
-            Self::Empty => Self::Single(address, 1),
-            Self::Single(one, many) if one == address => Self::Single(one, many + 1),
-            Self::Single(one, _) if !trust.believes(one) => Self::Mixed,
-            Self::Single(..) | Self::Trusted if trust.believes(address) => Self::Trusted,
-            _ => Self::Mixed,
-        }
+    fn add(&mut self, address: IpAddr, trust: &Trust) {
+        let (first, lines) = self.first.get_or_insert((address, 0));
+        self.differ |= *first != address;
+        *lines += 1;
+        let is_known = *lines > 1 && *first == address;
+        self.is_distrusted |= !is_known && !self.is_distrusted && !trust.believes(address);
+    }
+
+    fn are_trusted(&self) -> bool {
+        self.first.is_some() && !self.is_distrusted
     }
 }
 
@@ -228,24 +230,22 @@ mod tests {
     fn a_proxys_log_is_known_by_its_addresses() {
         let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]);
         let spread = |addresses: &[&str]| {
-            let all = addresses.iter().map(|at| at.parse().unwrap());
-            all.fold(ClientSpread::Empty, |spread, at| spread.and(at, &trust))
+            let mut clients = ClientSpread::default();
+            for address in addresses {
+                clients.add(address.parse().unwrap(), &trust);
+            }
+            (clients.are_trusted(), clients.differ)
         };
-        assert_eq!(
-            spread(&["10.0.0.1", "10.0.0.2", "10.0.0.1"]),
-            ClientSpread::Trusted
-        );
+        assert_eq!(spread(&[]), (false, false));
+        assert_eq!(spread(&["10.0.0.1", "10.0.0.1"]), (true, false));
+        assert_eq!(spread(&["10.0.0.1", "10.0.0.2", "10.0.0.1"]), (true, true));
         assert_eq!(
             spread(&["10.0.0.1", "10.0.0.2", "192.0.2.1"]),
-            ClientSpread::Mixed
+            (false, true)
         );
-        assert_eq!(spread(&["10.0.0.1", "192.0.2.1"]), ClientSpread::Mixed);
-        assert_eq!(spread(&["192.168.0.1", "10.0.0.1"]), ClientSpread::Mixed);
-        let one = "192.168.0.1";
-        assert_eq!(
-            spread(&[one, one]),
-            ClientSpread::Single(one.parse().unwrap(), 2)
-        );
+        assert_eq!(spread(&["10.0.0.1", "192.0.2.1"]), (false, true));
+        assert_eq!(spread(&["192.168.0.1", "10.0.0.1"]), (false, true));
+        assert_eq!(spread(&["192.168.0.1", "192.168.0.1"]), (false, false));
         for (address, private) in [
             ("192.168.1.1", true),
             ("172.31.0.1", true),

@@ -5,8 +5,7 @@
 //! input            lines of a file, of standard input, of gzip
 //! line             a line → a request     (json, apache_format, instant, address: how it is written)
 //! request          the request            (header_fields: its fields)
-//! proxy_formats    lines of other servers (fields: JSON that --fields explains)
-//! line_layout      the members that lines have in common, found at a glance
+//! proxy_formats    lines of other servers (mapping: their JSON, and what --fields explains)
 //! policy_side      a request → its answer (one for the file, one for the file as --set changes it)
 //! route_cache      routes that were found a moment ago
 //! reservations     slots and charges of requests under way, until the trace says that they ended
@@ -27,7 +26,6 @@ mod clients;
 mod counters;
 mod decisions;
 mod fault;
-mod fields;
 #[doc(hidden)]
 pub mod fuzz;
 mod header_fields;
@@ -35,7 +33,7 @@ mod input;
 mod instant;
 mod json;
 mod line;
-mod line_layout;
+mod mapping;
 mod missing_fields;
 mod policy_side;
 mod proxy_formats;
@@ -49,32 +47,33 @@ mod timeline;
 mod wait_histogram;
 mod waiting_requests;
 
-pub use clients::ClientTotals;
+pub use clients::{ClientTotals, HardestClient};
 pub use fault::Fault;
-pub use fields::{Mapping, NearestName};
+
 pub use input::{TraceLine, TraceLines};
+pub use mapping::{Mapping, NearestName};
 pub use report::Report;
 pub use request::LogFormat;
 pub use tally::{ByLimit, Minute, Tally, WaitQuantiles};
-pub use timeline::{Interval, Timeline};
+pub use timeline::{Interval, OutcomeKind, Timeline};
 
 use crate::clock::Timestamp;
 use crate::snapshot::Snapshot;
 use crate::store::{RedisTarget, StoreError};
+use crate::telemetry::printable_json;
 use clients::{Clients, SIDES};
 use counters::{Counters, Detail, ReplayRedis};
-use line_layout::LineLayout;
+use http::HeaderMap;
+use line::LineReader;
 use missing_fields::MissingFields;
-use policy_side::{LoggedHead, PolicySide, ReplayOutcome};
-use report::{HardestClient, LineSample, Note};
+use policy_side::PolicySide;
+use report::Note;
 use request::LoggedRequest;
+use std::borrow::Cow;
 use std::hash::BuildHasher as _;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
-
-/// Odd lines that a report lists one by one.
-const SAMPLE: usize = 20;
 
 /// Clients that a report lists as the hardest hit.
 const HARDEST: usize = 5;
@@ -87,21 +86,15 @@ const LOOK: u64 = 256;
 pub struct Replay {
     sides: Vec<PolicySide>,
     server: Option<Rc<ReplayRedis>>,
-    head: LoggedHead,
-    line_layout: LineLayout,
-    mapping: Option<Mapping>,
+    reader: LineReader,
+    /// The room of the last request's fields.
+    fields: Option<HeaderMap>,
     missing_fields: MissingFields,
     /// The estimates need every bit of a hash to be a good one.
     hasher: foldhash::quality::FixedState,
     clients: Clients,
-    timeline: Timeline,
-    tallies: Vec<Tally>,
-    lines: u64,
-    blank: u64,
-    requests: u64,
-    unreadable: LineSample<Fault>,
-    late: LineSample<()>,
-    first: Option<Timestamp>,
+    /// What has been counted so far.
+    report: Report,
     now: Timestamp,
 }
 
@@ -152,23 +145,18 @@ impl Replay {
             sides.push(other);
         }
         Ok(Self {
-            tallies: sides.iter().map(Tally::of_side).collect(),
             missing_fields: MissingFields::new(&sides),
+            report: Report {
+                tallies: sides.iter().map(Tally::of_side).collect(),
+                ..Report::default()
+            },
             sides,
             server,
-            head: LoggedHead::default(),
-            line_layout: LineLayout::default(),
-            mapping: None,
+            reader: LineReader::new(None),
+            fields: None,
             // One trace has one summary, estimates included.
             hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
-            timeline: Timeline::default(),
-            lines: 0,
-            blank: 0,
-            requests: 0,
-            unreadable: LineSample::default(),
-            late: LineSample::default(),
-            first: None,
             now: Timestamp::default(),
         })
     }
@@ -176,7 +164,8 @@ impl Replay {
     /// Reads JSON by `mapping`, where there is one.
     #[must_use]
     pub fn reading(self, mapping: Option<Mapping>) -> Self {
-        Self { mapping, ..self }
+        let reader = LineReader::new(mapping);
+        Self { reader, ..self }
     }
 
     /// Replays `lines` to their end. Each decision, of the changed file where there is one, goes to `decisions`, and
@@ -195,18 +184,19 @@ impl Replay {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(error) => {
-                    let line = self.lines;
+                    let line = self.report.lines;
                     return Err(ReplayError::Trace { line, error });
                 }
             };
-            self.lines = number;
-            if line.is_ok_and(|line| line.trim_ascii().is_empty()) {
-                self.blank += 1;
+            self.report.lines = number;
+            let text = line.and_then(line::text);
+            if text.as_ref().is_ok_and(|text| text.is_empty()) {
                 continue;
             }
-            self.line(number, line, &mut decisions)?;
+            self.report.written += 1;
+            self.line(number, &text, &mut decisions)?;
             if number.is_multiple_of(LOOK) {
-                watch(lines, self.requests);
+                watch(lines, self.report.requests);
             }
             if self
                 .server
@@ -232,18 +222,23 @@ impl Replay {
     fn line(
         &mut self,
         number: u64,
-        line: Result<&[u8], Fault>,
+        line: &Result<Cow<'_, str>, Fault>,
         decisions: &mut Option<&mut dyn Write>,
     ) -> Result<(), ReplayError> {
-        let mut request = LoggedRequest::at(Timestamp::default());
-        let read = line
-            .and_then(|line| request.read(line, &mut self.line_layout, self.mapping.as_ref()))
-            .and_then(|()| self.head.read(&request));
+        let mut request = LoggedRequest::with_room(self.fields.take().unwrap_or_default());
+        let read = match line {
+            Ok(line) => self.reader.read(&mut request, line),
+            Err(fault) => Err(*fault),
+        };
         match read {
-            Ok(()) => return self.request(number, &request, decisions),
-            Err(Fault::Nameless) => self.missing_fields.nameless.add(number, ()),
-            Err(fault) => self.unreadable.add(number, fault),
+            Ok(()) => self.request(number, &request, decisions)?,
+            Err(Fault::Nameless) => self.report.nameless.add(number, None),
+            Err(fault) => self.report.unreadable.add(number, Some(fault)),
         }
+        if !request.fields.is_empty() {
+            request.fields.clear();
+        }
+        self.fields = Some(request.fields);
         Ok(())
     }
 
@@ -254,15 +249,22 @@ impl Replay {
         request: &LoggedRequest<'_>,
         decisions: &mut Option<&mut dyn Write>,
     ) -> Result<(), ReplayError> {
-        if request.ts < self.now {
-            self.late.add(number, ());
+        let (ts, report) = (request.ts.unwrap_or_default(), &mut self.report);
+        self.now = self.now.max(ts);
+        report.span.get_or_insert((self.now, self.now)).1 = self.now;
+        report.formats[request.format as usize] += 1;
+        if ts < self.now {
+            report.late.add(number, None);
         }
-        self.now = self.now.max(request.ts);
-        self.first.get_or_insert(self.now);
+        if request.client.is_none() {
+            report.clientless.add(number, None);
+        }
+        if !request.names_path {
+            report.pathless.add(number, None);
+        }
         let side = &self.sides[self.sides.len() - 1];
-        let address = side.address(request, &self.head);
-        self.missing_fields
-            .look(number, request, &self.head, address, side);
+        let address = side.address(request);
+        self.missing_fields.look(request, address, side);
         for _ in 0..request.times {
             self.decide(number, request, address, decisions)?;
         }
@@ -276,8 +278,7 @@ impl Replay {
         address: Option<IpAddr>,
         decisions: &mut Option<&mut dyn Write>,
     ) -> Result<(), ReplayError> {
-        let mut refused = [false; SIDES];
-        let mut intervals = [Interval::default(); SIDES];
+        let mut kinds = [OutcomeKind::Admitted; SIDES];
         let sought =
             address.map(|address| (address, self.clients.seek(self.hasher.hash_one(address))));
         let last = self.sides.len() - 1;
@@ -288,23 +289,28 @@ impl Replay {
         };
         for (index, side) in self.sides.iter_mut().enumerate() {
             let outcome = side
-                .judge(request, &self.head, self.now, detail)
+                .judge(request, self.now, detail)
                 .map_err(ReplayError::Store)?;
-            refused[index] = matches!(
-                outcome,
-                ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld
-            );
-            intervals[index] = self.tallies[index].add(self.now.micros(), &outcome);
-            self.tallies[index].add_shadows(side);
+            kinds[index] = outcome.kind();
+            let tally = &mut self.report.tallies[index];
+            tally.add(self.now.micros(), &outcome);
+            tally.add_shadows(side);
             if index == last
                 && let Some(out) = decisions
             {
-                decisions::write(out, number, self.now, side, &outcome)
+                let mut line = Vec::with_capacity(512);
+                decisions::write(&mut line, number, self.now, side, &outcome)
+                    .and_then(|()| {
+                        // Where the file is a terminal, it would obey control characters.
+                        let line = String::from_utf8_lossy(&line);
+                        out.write_all(printable_json(&line).as_bytes())
+                    })
                     .map_err(ReplayError::Decisions)?;
             }
         }
-        self.requests += 1;
-        self.timeline.add(self.now.micros(), intervals);
+        self.report.requests += 1;
+        self.report.timeline.add(self.now.micros(), kinds);
+        let refused = kinds.map(|kind| kind == OutcomeKind::Refused);
         // Clients without an address are counted by the first key of their requests.
         let key = || self.sides[0].keys().next().map_or("", |(_, key)| key);
         match sought {
@@ -323,7 +329,7 @@ impl Replay {
 
     /// All that there is to tell.
     #[must_use]
-    pub fn report(self) -> Report {
+    pub fn report(mut self) -> Report {
         let side = self.sides.len() - 1;
         let client_totals = self.clients.client_totals();
         // Under the changed file, unless that refuses no client.
@@ -332,35 +338,15 @@ impl Replay {
         } else {
             0
         };
-        let hardest = self.clients.hardest(shown, HARDEST).into_iter();
-        let hardest = hardest.map(|client| HardestClient {
-            client: client.name.to_owned(),
-            requests: client.requests,
-            refused: client.refused,
-        });
-        let mut notes = self.missing_fields.notes(self.sides[side].trust());
-        let unseen = self.mapping.iter().flat_map(Mapping::unseen);
-        notes.extend(unseen.map(|(name, member)| Note::NoMember {
-            name: name.to_owned(),
-            member: member.to_owned(),
+        let mut notes = self.missing_fields.notes(&self.report);
+        let unseen = self.reader.mapping.iter().flat_map(Mapping::unseen);
+        notes.extend(unseen.map(|(name, member)| Note {
+            code: "no-member",
+            text: format!("no line has `{member}`, which --fields says is the {name}"),
         }));
-        let formats = LogFormat::ALL.into_iter().zip(self.missing_fields.formats);
-        Report {
-            lines: self.lines,
-            written: self.lines - self.blank,
-            formats: formats.filter(|(_, lines)| *lines > 0).collect(),
-            nameless: self.missing_fields.nameless,
-            clientless: self.missing_fields.clientless,
-            pathless: self.missing_fields.pathless,
-            notes,
-            requests: self.requests,
-            unreadable: self.unreadable,
-            late: self.late,
-            span: self.first.map(|first| (first, self.now)),
-            client_totals,
-            hardest: hardest.collect(),
-            tallies: self.tallies,
-            timeline: self.timeline,
-        }
+        self.report.hardest = self.clients.hardest(shown, HARDEST);
+        self.report.client_totals = client_totals;
+        self.report.notes = notes;
+        self.report
     }
 }

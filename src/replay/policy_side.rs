@@ -9,25 +9,21 @@ use identity::write_logged;
 use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
-use super::Fault;
 use super::counters::{Counters, Detail};
-use super::request::LoggedRequest;
+use super::request::{LoggedRequest, LoggedTarget};
 use super::reservations::OpenReservations;
 use super::route_cache::{RouteCache, RouteMatch};
+use super::timeline::OutcomeKind;
 use super::waiting_requests::WaitingRequests;
 use crate::admission::destination::Destination;
-use crate::admission::stripped_fields::{FieldTrust, tidy};
 use crate::admission::{Admission, LoggedValues, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
-use crate::key::{Caller, Content, Location};
+use crate::key::{Caller, Content};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::route::{RequestView, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Amendment, Decider, StoreDecision, StoreError};
-use http::{HeaderMap, Method};
-use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -80,55 +76,29 @@ pub(super) enum ReplayOutcome {
     NoRoute,
 }
 
-/// What of a request both files look at, read once.
-#[derive(Debug, Default)]
-pub(super) struct LoggedHead {
-    method: Method,
-    fields: HeaderMap,
-}
-
-impl LoggedHead {
-    /// Reads what is not plain text in the line.
-    pub(super) fn read(&mut self, request: &LoggedRequest<'_>) -> Result<(), Fault> {
-        if *self.method.as_str().as_bytes() != *request.method {
-            self.method =
-                Method::from_bytes(&request.method).map_err(|_| Fault::BadMember("method"))?;
+impl ReplayOutcome {
+    pub(super) fn kind(&self) -> OutcomeKind {
+        match self {
+            Self::Admit | Self::NoRoute => OutcomeKind::Admitted,
+            Self::Delay { .. } => OutcomeKind::Delayed,
+            Self::Refuse { .. } | Self::TooManyHeld => OutcomeKind::Refused,
         }
-        if !self.fields.is_empty() {
-            self.fields.clear();
-        }
-        request.fields(&mut self.fields)?;
-        if !self.fields.is_empty() {
-            tidy(&mut self.fields, &FieldTrust::all());
-        }
-        Ok(())
     }
 }
 
 impl PolicySide {
     /// The side of a file. `before` is the side of the file whose traffic the log shows, if that is another file.
     pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
-        let limits = |snapshot: &Snapshot| -> Vec<_> {
-            let services = snapshot.services.iter();
-            services
-                .flat_map(|service| service.limits.clone())
-                .collect()
+        // Keys of no group are in the log, too.
+        let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
+        let is_moved = |limit: &&Arc<Limit>| {
+            let mut then = before.into_iter().flat_map(|side| limits(&side.snapshot));
+            let same = then.find(|other| other.name == limit.name);
+            same.is_some_and(|other| by(other) != by(limit))
         };
-        let then = before
-            .map(|side| limits(&side.snapshot))
-            .unwrap_or_default();
-        let moved = limits(&snapshot)
-            .into_iter()
-            .filter(|limit| {
-                let same = then.iter().find(|other| other.name == limit.name);
-                // Keys of no group are in the log, too.
-                let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
-                same.is_some_and(|other| by(other) != by(limit))
-            })
-            .map(|limit| Arc::clone(&limit.name))
-            .collect();
+        let moved = limits(&snapshot).filter(is_moved);
+        let moved = moved.map(|limit| Arc::clone(&limit.name)).collect();
         let holds = limits(&snapshot)
-            .iter()
             .any(|limit| limit.rule.holds().is_some() || limit.holds_back() || limit.may_correct());
         Self {
             snapshot,
@@ -152,7 +122,6 @@ impl PolicySide {
     pub(super) fn judge(
         &mut self,
         request: &LoggedRequest<'_>,
-        head: &LoggedHead,
         now: Timestamp,
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
@@ -161,7 +130,10 @@ impl PolicySide {
         }
         self.admission.decided = None;
         self.asked = false;
-        self.route = match self.find(request, head) {
+        let target = request.target();
+        let (table, method) = (&self.snapshot.table, &request.method);
+        let found = self.route_cache.find(table, method, &target, request);
+        self.route = match found {
             RouteMatch::Found(route) => Some(route),
             RouteMatch::Missing => self.snapshot.unrouted,
             RouteMatch::BadRequest => None,
@@ -169,7 +141,7 @@ impl PolicySide {
         let Some(route) = self.route else {
             return Ok(ReplayOutcome::NoRoute);
         };
-        let outcome = self.ask(route, request, head, now, detail)?;
+        let outcome = self.ask(route, request, &target, now, detail)?;
         let is_routed = self.snapshot.services[route].has_end();
         Ok(match outcome {
             // The limits that hold everywhere have been asked.
@@ -185,22 +157,23 @@ impl PolicySide {
         &mut self,
         route: usize,
         request: &LoggedRequest<'_>,
-        head: &LoggedHead,
+        target: &LoggedTarget<'_>,
         now: Timestamp,
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
-            address: self.address(request, head).unwrap_or(NO_CLIENT),
+            address: self.address(request).unwrap_or(NO_CLIENT),
             route: &service.name,
-            method: &head.method,
-            fields: &head.fields,
-            location: &LoggedLocation {
-                request,
-                head,
-                service,
+            method: &request.method,
+            fields: &request.fields,
+            location: &Destination {
+                authority: target.host,
+                path: target.path,
+                query: target.query,
+                pattern: &service.path,
             },
-            cookies: &Cookies::of(&head.fields),
+            cookies: &Cookies::of(&request.fields),
             identity: request,
             // No log has the body.
             content: Content::Absent,
@@ -219,46 +192,47 @@ impl PolicySide {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
         self.asked = true;
-        let checks = self.plan.checks(service);
         // Reservations are made of the verdicts.
         let detail = self
             .reservations
             .as_ref()
             .map_or(detail, |_| Detail::Verdicts);
+        let decided = &mut self.admission.decided;
         self.counters
-            .decide(&checks, now, detail, &mut self.admission.decided)?;
+            .decide(&self.plan.checks(service), now, detail, decided)?;
         if self.admission.decided.is_none() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
         let outcome = outcome(&self.admission, &self.plan, service);
-        let stay = Stay::of(request, now, &outcome);
-        let open = |queues_exist| {
-            self.admission
-                .open_charges(&self.plan, service, queues_exist)
-        };
-        if stay.wait > 0 {
-            let (client, bounds) = (caller.address, self.snapshot.holds);
-            if !self.waiting.enter(client, now, stay.wait_ends(), bounds) {
-                refund_wait(&mut self.counters, &open(true), now)?;
-                return Ok(ReplayOutcome::TooManyHeld);
-            }
-        }
-        if let Some(reservations) = &mut self.reservations {
-            reserve(reservations, open(false), &stay);
-        }
+        let (client, stay) = (caller.address, Stay::of(request, now, &outcome));
         Ok(match outcome {
+            _ if !self.keep(route, client, &stay)? => ReplayOutcome::TooManyHeld,
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => otherwise.unwrap_or(outcome),
             outcome => outcome,
         })
     }
 
-    fn find(&mut self, request: &LoggedRequest<'_>, head: &LoggedHead) -> RouteMatch {
-        let (raw, named) = request.path();
-        let host = host(request, head, named);
-        let table = &self.snapshot.table;
-        let asked = LoggedRouteInput { request, head };
-        self.route_cache
-            .find(table, &head.method, host, raw, &asked)
+    /// Keeps what a request may give back. False where it would have to wait, and too many do: then its charges go back.
+    fn keep(
+        &mut self,
+        route: usize,
+        client: IpAddr,
+        stay: &Stay<'_, '_>,
+    ) -> Result<bool, StoreError> {
+        let service = &self.snapshot.services[route];
+        let open = |queues_exist| {
+            self.admission
+                .open_charges(&self.plan, service, queues_exist)
+        };
+        let (begins, ends, bounds) = (stay.begins, stay.wait_ends(), self.snapshot.holds);
+        if stay.wait > 0 && !self.waiting.enter(client, begins, ends, bounds) {
+            refund_wait(&mut self.counters, &open(true), begins)?;
+            return Ok(false);
+        }
+        if let Some(reservations) = &mut self.reservations {
+            reserve(reservations, open(false), stay);
+        }
+        Ok(true)
     }
 
     /// The service that the request just judged leads to.
@@ -276,18 +250,12 @@ impl PolicySide {
     /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
     /// its limits took; 1 where it has none.
     pub(super) fn granted(&self) -> u32 {
-        let (Some(decided), Some(service)) = (&self.admission.decided, self.service()) else {
+        let (Some(_), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
         };
-        let of_those_that_decide = decided.answers.iter().zip(&decided.decision.verdicts);
-        let measured = of_those_that_decide.map(|(answer, _)| answer.measured());
-        let asked = || self.plan.keys().zip(measured.clone());
-        let partial = asked().find(|((at, ..), _)| service.limits[*at].partial);
-        let least = partial.map(|((.., cost), measured)| {
-            measured.and_then(|one| one.granted).unwrap_or(cost).units()
-        });
-        let greatest = || asked().map(|((.., cost), _)| cost.units()).max();
-        least.or_else(greatest).unwrap_or(1)
+        let most = || self.plan.keys().map(|(.., cost)| cost).max();
+        let granted = self.admission.granted(&self.plan, service).or_else(most);
+        granted.map_or(1, Cost::units)
     }
 
     /// The verdicts of the limits; nothing where none was asked.
@@ -299,6 +267,12 @@ impl PolicySide {
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
     }
+}
+
+/// The limits of all routes, some of them several times.
+fn limits(snapshot: &Snapshot) -> impl Iterator<Item = &Arc<Limit>> {
+    let services = snapshot.services.iter();
+    services.flat_map(|service| &service.limits)
 }
 
 /// The cost of a request for a limit that does not compute it, as far as the line has it.
@@ -385,87 +359,5 @@ fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &St
             let cost = Cost::new(cost.min(meter.max));
             hold(charge, Amendment::Settlement(cost));
         }
-    }
-}
-
-/// Where a request goes, by its line; read as text when a limit counts by it.
-#[derive(Debug)]
-struct LoggedLocation<'a, 'r> {
-    request: &'a LoggedRequest<'r>,
-    head: &'a LoggedHead,
-    service: &'a Service,
-}
-
-impl LoggedLocation<'_, '_> {
-    fn destination(&self) -> Destination<'_> {
-        let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
-        let (path, named) = self.request.path();
-        Destination {
-            authority: text(host(self.request, self.head, named)),
-            path: text(path),
-            query: self.query(),
-            pattern: &self.service.path,
-        }
-    }
-}
-
-impl Location for LoggedLocation<'_, '_> {
-    fn host(&self) -> Cow<'_, str> {
-        let (_, named) = self.request.path();
-        let host = host(self.request, self.head, named);
-        host_key(str::from_utf8(host).unwrap_or_default())
-    }
-
-    fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
-        let taken = self.destination().parameter(name)?.into_owned();
-        Some(Cow::Owned(taken))
-    }
-
-    fn path(&self) -> Option<Cow<'_, str>> {
-        let path = self.destination().path()?.into_owned();
-        Some(Cow::Owned(path))
-    }
-
-    fn query(&self) -> Option<&str> {
-        self.request.query()
-    }
-}
-
-/// A request as conditions of routes look at it. The scheme is known by the line's target alone.
-struct LoggedRouteInput<'a, 'r> {
-    request: &'a LoggedRequest<'r>,
-    head: &'a LoggedHead,
-}
-
-impl RequestView for LoggedRouteInput<'_, '_> {
-    fn fields(&self) -> &HeaderMap {
-        &self.head.fields
-    }
-
-    fn query(&self) -> Option<&str> {
-        self.request.query()
-    }
-
-    fn is_https(&self) -> bool {
-        let said = self
-            .request
-            .proxy_fields
-            .as_ref()
-            .is_some_and(|proxy_fields| proxy_fields.is_https);
-        said || self.request.target.starts_with(b"https://")
-    }
-}
-
-/// The host that a request is for; the one in its target goes first.
-fn host<'a>(
-    request: &'a LoggedRequest<'_>,
-    head: &'a LoggedHead,
-    named: Option<&'a [u8]>,
-) -> &'a [u8] {
-    let field = || Some(head.fields.get(http::header::HOST)?.as_bytes());
-    match named {
-        Some(host) => host,
-        None if request.host.is_empty() => field().unwrap_or_default(),
-        None => &request.host,
     }
 }

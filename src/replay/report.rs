@@ -1,46 +1,48 @@
 //! The result of a replay, and how its numbers are written for people.
 
 mod json;
-mod note;
 mod plot;
 mod svg;
 mod text;
 
 pub use json::json;
-pub use note::Note;
 pub use plot::Marks;
 pub use svg::svg;
 pub use text::text;
 
-use super::SAMPLE;
-use super::clients::{ClientTotals, SIDES};
+use super::clients::{ClientTotals, HardestClient};
 use super::tally::Tally;
 use super::timeline::Timeline;
+use super::{Fault, LogFormat};
 use crate::clock::Timestamp;
+use std::fmt;
+
+/// Odd lines that a report lists one by one.
+const SAMPLE: usize = 20;
 
 /// A replay in numbers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Report {
     /// Lines of the trace.
     pub lines: u64,
     /// Those with something in them.
     pub written: u64,
-    /// How the lines that are requests are written, and how many are.
-    pub formats: Vec<(super::LogFormat, u64)>,
+    /// How many of the lines that are requests are written in each form.
+    pub formats: [u64; LogFormat::COUNT],
     /// Lines without a client and without a path: they are no requests.
-    pub nameless: LineSample<()>,
+    pub nameless: LineSample,
     /// Requests without a client: all of them are one's.
-    pub clientless: LineSample<()>,
+    pub clientless: LineSample,
     /// Requests without a path: all of them are for `/`.
-    pub pathless: LineSample<()>,
+    pub pathless: LineSample,
     /// What to know before the numbers are believed.
     pub notes: Vec<Note>,
     /// Requests replayed.
     pub requests: u64,
     /// Lines that could not be read.
-    pub unreadable: LineSample<super::Fault>,
+    pub unreadable: LineSample,
     /// Lines that counted at a later time than they say.
-    pub late: LineSample<()>,
+    pub late: LineSample,
     /// From the first request to the last; nothing without requests.
     pub span: Option<(Timestamp, Timestamp)>,
     /// How many clients.
@@ -53,42 +55,57 @@ pub struct Report {
     pub timeline: Timeline,
 }
 
-/// Lines about which something is odd: how many, and which the first of them are.
+/// What to know about a trace before its numbers are believed.
 #[derive(Debug)]
-pub struct LineSample<T> {
+pub struct Note {
+    /// Its name, for programs.
+    pub code: &'static str,
+    /// A sentence, for people.
+    pub text: String,
+}
+
+/// Lines about which something is odd: how many, and which the first of them are.
+#[derive(Debug, Default)]
+pub struct LineSample {
     /// How many.
     pub count: u64,
-    /// The first of them, by number.
-    pub first: Vec<(u64, T)>,
+    /// The first of them.
+    pub first: Vec<OddLine>,
 }
 
-/// A client that was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HardestClient {
-    /// Its address, or the key it counts under.
-    pub client: String,
-    /// Requests it made.
-    pub requests: u64,
-    /// Those refused, under each file.
-    pub refused: [u64; SIDES],
+/// An odd line.
+#[derive(Debug)]
+pub struct OddLine {
+    /// Its number.
+    pub number: u64,
+    /// Why it cannot be read, where it cannot.
+    pub fault: Option<Fault>,
 }
 
-impl<T> Default for LineSample<T> {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            first: Vec::new(),
+/// `4`, or `4: no ts`.
+impl fmt::Display for OddLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)?;
+        self.fault.map_or(Ok(()), |fault| write!(f, ": {fault}"))
+    }
+}
+
+impl LineSample {
+    /// One more, at line `number`.
+    pub(super) fn add(&mut self, number: u64, fault: Option<Fault>) {
+        self.count += 1;
+        if self.first.len() < SAMPLE {
+            self.first.push(OddLine { number, fault });
         }
     }
 }
 
-impl<T> LineSample<T> {
-    /// One more, at line `number`.
-    pub(super) fn add(&mut self, number: u64, what: T) {
-        self.count += 1;
-        if self.first.len() < SAMPLE {
-            self.first.push((number, what));
-        }
+impl Report {
+    /// The forms that lines have, and how many have each.
+    fn formats(&self) -> impl Iterator<Item = (LogFormat, u64)> {
+        LogFormat::all()
+            .zip(self.formats)
+            .filter(|(_, lines)| *lines > 0)
     }
 }
 

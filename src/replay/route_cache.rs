@@ -1,6 +1,7 @@
 //! Routes that were found a moment ago: logged traffic has few paths and many requests for each, and finding a route costs
 //! a fifth of a replay. The cache is small and never grows.
 
+use super::request::LoggedTarget;
 use crate::route::{RequestView, Table, host_key, path};
 use http::Method;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -21,7 +22,7 @@ pub(super) struct RouteCache {
 #[derive(Debug, Clone, Default)]
 struct CachedRoute {
     /// Host, a blank, path.
-    text: Vec<u8>,
+    text: String,
     method: Method,
     found: RouteMatch,
 }
@@ -52,42 +53,42 @@ impl RouteCache {
         &mut self,
         table: &Table,
         method: &Method,
-        host: &[u8],
-        raw: &[u8],
+        target: &LoggedTarget<'_>,
         asked: &impl RequestView,
     ) -> RouteMatch {
-        if host.len() + raw.len() > LONGEST || table.has_conditions() {
-            return look(table, method, host, raw, asked);
+        let LoggedTarget { host, path, .. } = *target;
+        if host.len() + path.len() > LONGEST || table.has_conditions() {
+            return look(table, method, target, asked);
         }
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(host);
-        hasher.write(raw);
+        hasher.write(host.as_bytes());
+        hasher.write(path.as_bytes());
         let set = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or(0);
         let [first, second] = &mut self.places[set];
-        if first.is(method, host, raw) {
+        if first.is(method, host, path) {
             return first.found;
         }
         // The route of the last request stands first, and the second is the next to go.
         std::mem::swap(first, second);
-        if !first.is(method, host, raw) {
+        if !first.is(method, host, path) {
             first.text.clear();
-            first.text.extend_from_slice(host);
-            first.text.push(b' ');
-            first.text.extend_from_slice(raw);
+            first.text.push_str(host);
+            first.text.push(' ');
+            first.text.push_str(path);
             first.method.clone_from(method);
-            first.found = look(table, method, host, raw, asked);
+            first.found = look(table, method, target, asked);
         }
         first.found
     }
 }
 
 impl CachedRoute {
-    fn is(&self, method: &Method, host: &[u8], raw: &[u8]) -> bool {
+    fn is(&self, method: &Method, host: &str, path: &str) -> bool {
         let behind = self
             .text
             .strip_prefix(host)
-            .and_then(|rest| rest.strip_prefix(b" "));
-        behind == Some(raw) && self.method == *method
+            .and_then(|rest| rest.strip_prefix(' '));
+        behind == Some(path) && self.method == *method
     }
 }
 
@@ -95,17 +96,13 @@ impl CachedRoute {
 fn look(
     table: &Table,
     method: &Method,
-    host: &[u8],
-    raw: &[u8],
+    target: &LoggedTarget<'_>,
     asked: &impl RequestView,
 ) -> RouteMatch {
-    let (Ok(host), Ok(raw)) = (str::from_utf8(host), str::from_utf8(raw)) else {
+    let Ok(path) = path::normalize(target.path) else {
         return RouteMatch::BadRequest;
     };
-    let Ok(path) = path::normalize(raw) else {
-        return RouteMatch::BadRequest;
-    };
-    let route = table.find(&host_key(host), path.to_match(), method, asked);
+    let route = table.find(&host_key(target.host), path.to_match(), method, asked);
     route.map_or(RouteMatch::Missing, RouteMatch::Found)
 }
 
@@ -166,9 +163,13 @@ mod tests {
             };
             let host = ["", "a b", "h", "H:80"][random.usize(..4)];
             let method = [Method::GET, Method::POST, Method::HEAD][random.usize(..3)].clone();
-            let (host, path) = (host.as_bytes(), path.as_bytes());
-            let expected = look(&table, &method, host, path, &Nothing);
-            let found = route_cache.find(&table, &method, host, path, &Nothing);
+            let target = LoggedTarget {
+                host,
+                path: &path,
+                query: None,
+            };
+            let expected = look(&table, &method, &target, &Nothing);
+            let found = route_cache.find(&table, &method, &target, &Nothing);
             assert_eq!(found, expected, "{method} {host:?} {path:?}");
         }
     }

@@ -1,9 +1,8 @@
 //! What one file did to the requests of a trace, in numbers.
 
 use super::policy_side::{PolicySide, ReplayOutcome, ShadowAnswer};
-use super::timeline::Interval;
 use super::wait_histogram::WaitHistogram;
-use crate::limit::verdict;
+use crate::limit::verdict::VerdictOutcome;
 use std::sync::Arc;
 
 /// Microseconds in a minute.
@@ -72,40 +71,29 @@ impl Tally {
     }
 
     /// Adds a request at `at`.
-    pub(super) fn add(&mut self, at: u64, outcome: &ReplayOutcome) -> Interval {
+    pub(super) fn add(&mut self, at: u64, outcome: &ReplayOutcome) {
         match outcome {
             ReplayOutcome::Admit => {}
             ReplayOutcome::NoRoute => self.no_route += 1,
             ReplayOutcome::Delay { wait, limit } => {
                 self.delayed += 1;
-                self.of(limit).delayed += 1;
+                named(&mut self.limits, limit).delayed += 1;
                 self.waits.add(*wait);
-                return Interval {
-                    delayed: 1,
-                    ..Interval::default()
-                };
             }
-            ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld => {
-                self.refused += 1;
-                match outcome {
-                    ReplayOutcome::Refuse { limit, .. } => self.of(limit).refused += 1,
-                    _ => self.too_many_held += 1,
-                }
-                self.in_minute(at / MINUTE);
-                return Interval {
-                    refused: 1,
-                    ..Interval::default()
-                };
+            ReplayOutcome::Refuse { limit, .. } => {
+                named(&mut self.limits, limit).refused += 1;
+                self.refuse(at / MINUTE);
             }
-        }
-        Interval {
-            admitted: 1,
-            ..Interval::default()
+            ReplayOutcome::TooManyHeld => {
+                self.too_many_held += 1;
+                self.refuse(at / MINUTE);
+            }
         }
     }
 
     /// Time never runs back, so that one minute is counted at a time.
-    fn in_minute(&mut self, minute: u64) {
+    fn refuse(&mut self, minute: u64) {
+        self.refused += 1;
         if minute != self.minute {
             self.worst = self.worst();
             (self.minute, self.in_minute) = (minute, 0);
@@ -141,6 +129,9 @@ impl Tally {
     /// Adds the answers of limits that do not decide to the request just judged. Of several rates of one limit the worst
     /// counts.
     pub(super) fn add_shadows(&mut self, side: &PolicySide) {
+        if self.shadows.is_empty() {
+            return;
+        }
         let mut shadows = side.shadows().peekable();
         while let Some(ShadowAnswer {
             limit, mut outcome, ..
@@ -149,21 +140,13 @@ impl Tally {
             while let Some(other) = shadows.next_if(|other| limit.is_rate_beside(other.limit)) {
                 outcome = outcome.max(other.outcome);
             }
-            self.add_shadow(limit.shown(), outcome);
+            let by = named(&mut self.shadows, limit.shown());
+            match outcome {
+                VerdictOutcome::Admit { delay: 0 } => {}
+                VerdictOutcome::Admit { .. } => by.delayed += 1,
+                VerdictOutcome::Refuse(_) => by.refused += 1,
+            }
         }
-    }
-
-    fn add_shadow(&mut self, limit: &Arc<str>, outcome: verdict::VerdictOutcome) {
-        let by = named(&mut self.shadows, limit);
-        match outcome {
-            verdict::VerdictOutcome::Admit { delay: 0 } => {}
-            verdict::VerdictOutcome::Admit { .. } => by.delayed += 1,
-            verdict::VerdictOutcome::Refuse(_) => by.refused += 1,
-        }
-    }
-
-    fn of(&mut self, limit: &Arc<str>) -> &mut ByLimit {
-        named(&mut self.limits, limit)
     }
 }
 

@@ -28,28 +28,49 @@ const LENGTHS: [u64; 19] = [
     86_400_000_000,
 ];
 
-/// What became of the requests of a stretch.
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeKind {
+    /// It went on at once, or matched no route.
+    Admitted,
+    /// It was held first.
+    Delayed,
+    /// It was refused.
+    Refused,
+}
+
+impl OutcomeKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Admitted, Self::Delayed, Self::Refused];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        ["admitted", "delayed", "refused"][self as usize]
+    }
+}
+
+/// How many requests of a stretch were admitted, delayed and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Interval {
-    /// Went on at once, or matched no route.
-    pub admitted: u64,
-    /// Were held first.
-    pub delayed: u64,
-    /// Were refused.
-    pub refused: u64,
+    counts: [u64; OutcomeKind::ALL.len()],
 }
 
 impl Interval {
-    /// All of them.
+    /// The requests with this outcome.
     #[must_use]
-    pub fn all(self) -> u64 {
-        self.admitted + self.delayed + self.refused
+    pub fn of(&self, kind: OutcomeKind) -> u64 {
+        self.counts[kind as usize]
     }
 
-    pub(super) fn add(&mut self, other: Self) {
-        self.admitted += other.admitted;
-        self.delayed += other.delayed;
-        self.refused += other.refused;
+    fn count(&mut self, kind: OutcomeKind) {
+        self.counts[kind as usize] += 1;
+    }
+
+    fn add(&mut self, other: Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
     }
 }
 
@@ -67,13 +88,13 @@ pub struct Timeline {
 
 impl Timeline {
     /// Adds what became of requests at `at`, which is never before the last.
-    pub(super) fn add(&mut self, at: u64, outcome: [Interval; SIDES]) {
+    pub(super) fn add(&mut self, at: u64, kinds: [OutcomeKind; SIDES]) {
         if at >= self.until {
             self.reach(at);
         }
         if let Some(last) = self.intervals.last_mut() {
-            for (interval, more) in last.iter_mut().zip(outcome) {
-                interval.add(more);
+            for (interval, kind) in last.iter_mut().zip(kinds) {
+                interval.count(kind);
             }
         }
     }
@@ -159,9 +180,8 @@ mod tests {
         fn nothing_is_lost_and_nothing_moves_far(mut times in prop::collection::vec(0..1_u64 << 51, 1..300)) {
             times.sort_unstable();
             let mut timeline = Timeline::default();
-            let one = Interval { admitted: 1, ..Interval::default() };
             for at in &times {
-                timeline.add(*at, [one, Interval::default()]);
+                timeline.add(*at, [OutcomeKind::Admitted, OutcomeKind::Refused]);
                 prop_assert!(timeline.intervals.len() <= MOST);
             }
             let (intervals, length) = timeline.of(0, 60);
@@ -170,7 +190,7 @@ mod tests {
             for at in &times {
                 expected[((at - timeline.start()) / length) as usize] += 1;
             }
-            let told: Vec<u64> = intervals.iter().map(|interval| interval.all()).collect();
+            let told: Vec<u64> = intervals.iter().map(|interval| interval.of(OutcomeKind::Admitted)).collect();
             prop_assert_eq!(told, expected);
         }
     }

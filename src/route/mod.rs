@@ -17,7 +17,7 @@ use http::Method;
 use std::sync::Arc;
 
 /// A rule that recognises requests, as the file writes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// The route's name.
     pub name: Arc<str>,

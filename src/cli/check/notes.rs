@@ -9,19 +9,15 @@ use crate::store::{Backend, OnDown};
 /// All notes on the file.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
-    let mut notes: Vec<String> = known.map(str::to_owned).collect();
-    notes.extend(of_keys(compiled));
-    notes
+    let known = known.map(str::to_owned);
+    known.chain(of_keys(compiled)).collect()
 }
 
 /// The notes on the keys that limits count by.
 pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
-    let mut notes: Vec<String> = bytes(compiled)
-        .into_iter()
-        .chain(digests(compiled))
-        .collect();
-    notes.extend(guesses(compiled));
-    notes.iter().map(|note| compiled.hide(note)).collect()
+    let known = [bytes(compiled), digests(compiled)].into_iter().flatten();
+    let notes = known.chain(guesses(compiled));
+    notes.map(|note| compiled.hide(&note)).collect()
 }
 
 /// The fields that are counted byte for byte: their server may read several spellings as one.

@@ -143,7 +143,7 @@ impl AppliedLimit {
                     0 => format!("unused it admits this and has {left} left"),
                     delay => format!(
                         "even unused it holds this for {}",
-                        describe::span_as_written(delay)
+                        describe::show_span(delay)
                     ),
                 };
                 format!("{now}; used up, it {}", beyond(&self.limit, status))

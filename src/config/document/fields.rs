@@ -1,12 +1,13 @@
 //! The keys of one table: each is asked for once, by name and type; every mistake is noted with its place.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
 use super::super::value::{ValueError, address, duration, in_list, quoted, rate};
-use super::super::vocabulary::{Default, Table, ValueShape};
+use super::super::vocabulary::{Default, Emptiness, Key, Table, ValueShape};
 use super::words::Words;
 use super::{IGNORE_WARNINGS, INCLUDE, List, Setting, TABLES};
+use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Spanned;
@@ -24,7 +25,7 @@ pub(super) struct Fields<'a> {
     table: &'a DeTable<'a>,
     /// Unknown keys, each under the name it probably means.
     misspelt: Vec<(&'static str, &'a Spanned<DeValue<'a>>)>,
-    found: &'a mut Vec<Diagnostic>,
+    found: &'a mut Findings,
 }
 
 /// May a time be nothing?
@@ -43,7 +44,7 @@ impl<'a> Fields<'a> {
         name: At<String>,
         place: Span,
         table: &'a DeTable<'a>,
-        found: &'a mut Vec<Diagnostic>,
+        found: &'a mut Findings,
     ) -> Self {
         let mut fields = Self {
             title: vocabulary.title(&name.value),
@@ -59,7 +60,7 @@ impl<'a> Fields<'a> {
     pub(super) fn unchecked(
         vocabulary: &'static Table,
         table: &'a DeTable<'a>,
-        found: &'a mut Vec<Diagnostic>,
+        found: &'a mut Findings,
     ) -> Self {
         Self {
             vocabulary,
@@ -105,13 +106,11 @@ impl<'a> Fields<'a> {
             return;
         };
         if self.value(key.name).is_none() {
-            let missing = Diagnostic::error(
-                Code::MissingKey,
-                format!("`{}` does not say `{}`", self.title, key.name),
-            )
-            .at(&self.place, format!("`{}` has no default", key.name))
-            .help(format!("add `{} = {}`", key.name, key.example));
-            self.found.push(missing);
+            let message = format!("`{}` does not say `{}`", self.title, key.name);
+            self.found
+                .error(Code::MissingKey, message)
+                .at(&self.place, format!("`{}` has no default", key.name))
+                .help(format!("add `{} = {}`", key.name, key.example));
         }
     }
 
@@ -144,25 +143,53 @@ impl<'a> Fields<'a> {
         let outer = self.title.strip_suffix(&format!(".{key}]"));
         let outer = outer.unwrap_or(&self.title);
         let message = format!("`{key}` in `{outer}]` {}", empty.message);
-        self.found.push(
-            Diagnostic::error(Code::EmptyList, message)
-                .at(&self.name.span, empty.label)
-                .help(empty.help),
-        );
+        self.found
+            .error(Code::EmptyList, message)
+            .at(&self.name.span, empty.label)
+            .help(empty.help);
     }
 
-    /// Notes a mistake.
-    pub(super) fn note(&mut self, diagnostic: Diagnostic) {
-        self.found.push(diagnostic);
+    /// The list of `key`, which is a mistake where it is empty.
+    pub(super) fn filled<T>(&mut self, key: &str, list: List<T>, empty: &Emptiness) -> List<T> {
+        let Some(at) = list.at().filter(|at| at.value.is_empty()) else {
+            return list;
+        };
+        self.wrong(key, Code::EmptyList, empty.message)
+            .at(&at.span, empty.label)
+            .help(empty.help);
+        Setting::Invalid
+    }
+
+    /// Notes an error.
+    pub(super) fn error(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
+        self.found.error(code, message)
+    }
+
+    /// Notes an error about `key`: "`KEY` in `[TABLE]` is out of range".
+    pub(super) fn wrong(&mut self, key: &str, code: Code, what: &str) -> &mut Diagnostic {
+        let message = format!("`{key}` in `{}` {what}", self.title);
+        self.found.error(code, message)
     }
 
     /// A key's value as it stands; where there is none, that of a misspelling of it: one run reports every mistake in it.
-    pub(super) fn value(&self, key: &str) -> Option<(&'a DeValue<'a>, Span)> {
+    pub(super) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
             .get(key)
             .or_else(|| misspelt().map(|(_, value)| *value))
-            .map(|value| (value.get_ref(), value.span()))
+    }
+
+    /// A value in which `pick` finds what the key takes.
+    pub(super) fn typed<T>(
+        &mut self,
+        key: &'static str,
+        pick: impl FnOnce(&'a DeValue<'a>) -> Option<T>,
+    ) -> Setting<T> {
+        let Some(value) = self.value(key) else {
+            return Setting::Absent;
+        };
+        let picked = pick(value.get_ref());
+        Setting::of(picked.or_else(|| self.wrong_type(key, value)), value.span())
     }
 
     /// A text that `read` understands.
@@ -171,43 +198,42 @@ impl<'a> Fields<'a> {
         key: &'static str,
         read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Setting<T> {
-        let Some((value, span)) = self.value(key) else {
-            return Setting::Absent;
-        };
-        let DeValue::String(text) = value else {
-            return self.wrong_type(key, value, &span);
-        };
-        self.take(read(text), span)
+        let text = self.typed(key, DeValue::as_str);
+        text.and_then(|text, span| self.take(read(text), span))
     }
 
     /// A value or a list of values; `read` notes what is wrong with one.
     pub(super) fn items<T>(
         &mut self,
         key: &'static str,
-        mut read: impl FnMut(&mut Self, &DeValue<'a>, &Span) -> Option<T>,
+        mut read: impl FnMut(&mut Self, &'a Spanned<DeValue<'a>>) -> Option<T>,
     ) -> List<T> {
-        let Some((value, whole)) = self.value(key) else {
+        let Some(value) = self.value(key) else {
             return Setting::Absent;
         };
-        let (mut entries, mut good) = (Vec::new(), true);
-        let mut one = |item: &DeValue<'a>, span: Span| match read(self, item, &span) {
-            Some(value) => entries.push(At::new(value, span)),
-            None => good = false,
+        let items = one_or_all(value);
+        let entries = items
+            .iter()
+            .filter_map(|item| Some(At::new(read(self, item)?, item.span())));
+        Setting::list(entries.collect(), items.len(), value.span())
+    }
+
+    /// A table of names; `read` notes what is wrong with one.
+    pub(super) fn named<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Self, At<String>, &'a Spanned<DeValue<'a>>) -> Option<T>,
+    ) -> Setting<Vec<T>> {
+        let table = match self.typed(key, DeValue::as_table) {
+            Setting::Valid(table) => table,
+            Setting::Absent => return Setting::Absent,
+            Setting::Invalid | Setting::Partial(_) => return Setting::Invalid,
         };
-        match value {
-            DeValue::Array(items) => {
-                for item in items.iter() {
-                    one(item.get_ref(), item.span());
-                }
-            }
-            single => one(single, whole.clone()),
-        }
-        let entries = At::new(entries, whole);
-        if good {
-            Setting::Valid(entries)
-        } else {
-            Setting::Partial(entries)
-        }
+        let entries = table.value.iter().filter_map(|(name, value)| {
+            let name = At::new(name.get_ref().to_string(), name.span());
+            read(self, name, value)
+        });
+        Setting::list(entries.collect(), table.value.len(), table.span)
     }
 
     /// A text, or a list of them, each of which `read` understands. A list that is written is not empty.
@@ -216,78 +242,53 @@ impl<'a> Fields<'a> {
         key: &'static str,
         read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> List<T> {
-        let alone = matches!(self.value(key), Some((DeValue::String(_), _)));
-        self.items(key, |fields, item, span| {
-            let DeValue::String(text) = item else {
-                fields.wrong_type::<T>(key, item, span);
-                return None;
+        let alone = self
+            .value(key)
+            .is_some_and(|value| value.get_ref().is_str());
+        self.items(key, |fields, item| {
+            let Some(text) = item.get_ref().as_str() else {
+                return fields.wrong_type(key, item);
             };
             let list = || alone.then(|| as_list(text, &read)).flatten();
-            match read(text).map_err(|wrong| wrong.instead_if(list())) {
-                Ok(value) => Some(value),
-                Err(wrong) => {
-                    fields.found.push(wrong.at(span));
-                    None
-                }
-            }
+            let read = read(text).map_err(|wrong| wrong.instead_if(list()));
+            fields.take(read, &item.span())
         })
     }
 
     /// One of the words of a type.
     pub(super) fn choice<T: Words>(&mut self, key: &'static str) -> Setting<T> {
-        let Some((value, span)) = self.value(key) else {
-            return Setting::Absent;
-        };
-        let DeValue::String(text) = value else {
-            return self.wrong_type(key, value, &span);
-        };
-        if let Some(value) = T::of(text) {
-            return Setting::Valid(At::new(value, span));
-        }
-        let diagnostic = if T::LATER.contains(&text.as_ref()) {
-            Diagnostic::error(
-                Code::NotAvailable,
-                format!("`{key} = \"{text}\"` is not available in this version"),
-            )
-            .at(&span, format!("{} can be had", all_of(T::WORDS)))
-        } else {
-            let near = nearest(text, T::WORDS.iter().copied());
-            Diagnostic::error(
-                Code::BadChoice,
-                format!("{} is no choice for `{key}`", quoted(text)),
-            )
-            .at(&span, format!("must be {}", one_of(T::WORDS)))
-            .help_if(near.map(|near| format!("did you mean `{near}`?")))
-        };
-        self.found.push(diagnostic);
-        Setting::Invalid
+        let word = self.typed(key, DeValue::as_str);
+        word.and_then(|word, span| {
+            let value = T::of(word);
+            if value.is_none() && T::LATER.contains(&word) {
+                let message = format!("`{key} = \"{word}\"` is not available in this version");
+                let label = format!("{} can be had", all_of(T::WORDS));
+                self.error(Code::NotAvailable, message).at(span, label);
+            } else if value.is_none() {
+                let near = nearest(word, T::WORDS.iter().copied());
+                let message = format!("{} is no choice for `{key}`", quoted(word));
+                self.error(Code::BadChoice, message)
+                    .at(span, format!("must be {}", one_of(T::WORDS)))
+                    .help_if(near.map(|near| format!("did you mean `{near}`?")));
+            }
+            value
+        })
     }
 
     /// A whole number within this range.
     pub(super) fn whole(&mut self, key: &'static str, range: RangeInclusive<u32>) -> Setting<u32> {
-        let Some((value, span)) = self.value(key) else {
-            return Setting::Absent;
-        };
-        let DeValue::Integer(number) = value else {
-            return self.wrong_type(key, value, &span);
-        };
-        let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
-        let within = number.and_then(|number| u32::try_from(number).ok());
-        match within.filter(|number| range.contains(number)) {
-            Some(number) => Setting::Valid(At::new(number, span)),
-            None => {
-                let diagnostic = Diagnostic::error(
-                    Code::BadNumber,
-                    format!("`{key}` in `{}` is out of range", self.title),
-                )
-                .at(
-                    &span,
-                    format!("must be from {} to {}", range.start(), range.end()),
-                );
-                self.found.push(diagnostic);
-                Setting::Invalid
+        let number = self.typed(key, DeValue::as_integer);
+        number.and_then(|number, span| {
+            let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
+            let number = number.and_then(|number| u32::try_from(number).ok());
+            let within = number.filter(|number| range.contains(number));
+            if within.is_none() {
+                let label = format!("must be from {} to {}", range.start(), range.end());
+                self.wrong(key, Code::BadNumber, "is out of range")
+                    .at(span, label);
             }
-        }
+            within
+        })
     }
 
     /// Reads a table that stands inside this one, under `path`.
@@ -313,29 +314,54 @@ impl<'a> Fields<'a> {
     /// A time.
     pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Setting<Duration> {
         let time = self.text(key, duration);
-        match time.at() {
-            Some(at) if at.value.is_zero() && zero == Zero::Refused => {
-                let diagnostic = Diagnostic::error(
-                    Code::BadDuration,
-                    format!("`{key}` in `{}` leaves no time at all", self.title),
-                )
-                .at(&at.span, "must be longer than nothing")
-                .help("leave it out for the default");
-                self.found.push(diagnostic);
-                Setting::Invalid
+        time.and_then(|time, span| {
+            if time.is_zero() && zero == Zero::Refused {
+                self.wrong(key, Code::BadDuration, "leaves no time at all")
+                    .at(span, "must be longer than nothing")
+                    .help("leave it out for the default");
+                return None;
             }
-            _ => time,
-        }
+            Some(time)
+        })
+    }
+
+    /// Notes a mistake in place of a value.
+    pub(super) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
+        self.found.push(wrong);
+        None
+    }
+
+    /// A time from `least` to `most`, both as the file writes them; `why` follows the bound in the help.
+    pub(super) fn time_within(
+        &mut self,
+        key: &'static str,
+        bounds: RangeInclusive<&str>,
+        why: &str,
+    ) -> Setting<Duration> {
+        let time = self.time(key, Zero::Refused);
+        time.and_then(|time, span| {
+            let is_beyond =
+                |bound: &str, order| duration(bound).is_ok_and(|bound| time.cmp(&bound) == order);
+            let (least, most) = (*bounds.start(), *bounds.end());
+            let (bound, label) = if is_beyond(least, Ordering::Less) {
+                (least, format!("must be at least {least}"))
+            } else if is_beyond(most, Ordering::Greater) {
+                (most, format!("must be {most} at most"))
+            } else {
+                return Some(time);
+            };
+            self.wrong(key, Code::BadDuration, "is out of range")
+                .at(span, label)
+                .help(format!("write `{key} = \"{bound}\"`; {why}"));
+            None
+        })
     }
 
     /// Keeps a read value, or notes what is wrong with it.
-    pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: Span) -> Setting<T> {
+    pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: &Span) -> Option<T> {
         match read {
-            Ok(value) => Setting::Valid(At::new(value, span)),
-            Err(wrong) => {
-                self.found.push(wrong.at(&span));
-                Setting::Invalid
-            }
+            Ok(value) => Some(value),
+            Err(wrong) => self.refuse(wrong.at(span)),
         }
     }
 
@@ -343,66 +369,40 @@ impl<'a> Fields<'a> {
     pub(super) fn wrong_type<T>(
         &mut self,
         key: &'static str,
-        value: &DeValue<'_>,
-        span: &Span,
-    ) -> Setting<T> {
-        let shape = self
-            .vocabulary
-            .key(key)
-            .map_or(ValueShape::Text, |key| key.shape());
-        let diagnostic = match (shape, value) {
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<T> {
+        let (span, value) = (&value.span(), value.get_ref());
+        let known = self.vocabulary.key(key)?;
+        let shape = known.shape();
+        match (shape, value) {
             (ValueShape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
-                let number = number(value);
-                Diagnostic::error(
-                    Code::BadDuration,
-                    format!("`{key}` in `{}` is a number without its unit", self.title),
-                )
-                .at(span, "how long is that?")
-                .help_if(help_of(duration(&number)))
+                let help = help_of(duration(&number(value)));
+                self.wrong(key, Code::BadDuration, "is a number without its unit")
+                    .at(span, "how long is that?")
+                    .help_if(help);
             }
             (ValueShape::Rate(_), DeValue::Integer(_) | DeValue::Float(_)) => {
-                let number = number(value);
-                Diagnostic::error(
-                    Code::BadRate,
-                    format!("`{key}` in `{}` is a number without a time", self.title),
-                )
-                .at(span, "in how long?")
-                .help_if(help_of(rate(&number)))
+                let help = help_of(rate(&number(value)));
+                self.wrong(key, Code::BadRate, "is a number without a time")
+                    .at(span, "in how long?")
+                    .help_if(help);
             }
-            (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
-                if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
-            {
-                self.type_error(key, shape, value, span)
-                    .help(format!("write `{key} = {text}`, without quotes"))
+            _ => {
+                let help = match (shape, value) {
+                    (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
+                        if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
+                    {
+                        Some(format!("write `{key} = {text}`, without quotes"))
+                    }
+                    (_, DeValue::Integer(_)) if key == "listen" => help_of(address(&number(value))),
+                    _ => None,
+                };
+                let place = format!(" in `{}`", self.title);
+                let wrong = type_error(known, &place, value).at(span, "");
+                return self.refuse(wrong.help_if(help));
             }
-            (ValueShape::Texts | ValueShape::Text, DeValue::Integer(_)) if key == "listen" => self
-                .type_error(key, shape, value, span)
-                .help_if(help_of(address(&number(value)))),
-            _ => self.type_error(key, shape, value, span),
-        };
-        self.found.push(diagnostic);
-        Setting::Invalid
-    }
-
-    fn type_error(
-        &self,
-        key: &str,
-        shape: ValueShape,
-        value: &DeValue<'_>,
-        span: &Span,
-    ) -> Diagnostic {
-        let example = self.vocabulary.key(key).map_or("", |key| key.example);
-        Diagnostic::error(
-            Code::WrongType,
-            format!(
-                "`{key}` in `{}` takes {}, not {}",
-                self.title,
-                shape.describe(),
-                describe(value)
-            ),
-        )
-        .at(span, "")
-        .help(format!("for example `{key} = {example}`"))
+        }
+        None
     }
 
     /// Notes a key that does not exist, and which one it probably means.
@@ -412,15 +412,9 @@ impl<'a> Fields<'a> {
         } = self.vocabulary;
         let (name, span) = (key.get_ref().as_ref(), key.span());
         if later.contains(&name) {
-            let diagnostic = Diagnostic::error(
-                Code::NotAvailable,
-                format!(
-                    "`{name}` in `{}` is not available in this version",
-                    self.title
-                ),
-            )
-            .at(&span, "");
-            return self.found.push(diagnostic);
+            self.wrong(name, Code::NotAvailable, "is not available in this version")
+                .at(&span, "");
+            return;
         }
         let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
         let near = nearest(name, names.iter().copied()).and_then(|near| self.vocabulary.key(near));
@@ -431,23 +425,34 @@ impl<'a> Fields<'a> {
                 "`include` stands at the top of the file, before the first table".to_owned()
             }
             (None, None) if nearest(name, [IGNORE_WARNINGS.name]).is_some() => {
-                format!(
-                    "`{}` stands in tables of the top level, and at the top",
-                    IGNORE_WARNINGS.name
-                )
+                let name = IGNORE_WARNINGS.name;
+                format!("`{name}` stands in tables of the top level, and at the top")
             }
             (None, Some(owner)) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
             (None, None) => format!("{noun} has {}", all_of(&names)),
         };
         self.misspelt.extend(near.map(|key| (key.name, value)));
-        let diagnostic = Diagnostic::error(
-            Code::UnknownKey,
-            format!("unknown key {} in `{}`", quoted(name), self.title),
-        )
-        .at(&span, format!("not a setting of {noun}"))
-        .help(help);
-        self.found.push(diagnostic);
+        let message = format!("unknown key {} in `{}`", quoted(name), self.title);
+        self.error(Code::UnknownKey, message)
+            .at(&span, format!("not a setting of {noun}"))
+            .help(help);
     }
+}
+
+/// A value, or those of a list.
+pub(super) fn one_or_all<'v, 'a>(value: &'v Spanned<DeValue<'a>>) -> &'v [Spanned<DeValue<'a>>] {
+    match value.get_ref() {
+        DeValue::Array(items) => items,
+        _ => std::slice::from_ref(value),
+    }
+}
+
+/// The error about a value of another type than `key`, which stands in `place`, takes.
+pub(super) fn type_error(key: &Key, place: &str, value: &DeValue<'_>) -> Diagnostic {
+    let (name, takes) = (key.name, key.shape().describe());
+    let message = format!("`{name}`{place} takes {takes}, not {}", describe(value));
+    let example = format!("for example `{name} = {}`", key.example);
+    Diagnostic::error(Code::WrongType, message).help(example)
 }
 
 /// A value's type in plain words.

@@ -1,12 +1,12 @@
 //! The forms that values have: how each is read, and what messages, the reference and the schema say that a key takes.
 
-use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::At;
 use super::super::value::{ValueError, byte_rate};
-use super::super::vocabulary::{Table, ValueShape};
-use super::fields::{Fields, Zero, number};
+use super::super::vocabulary::{Emptiness, Table, ValueShape};
+use super::fields::{self, Fields, Zero};
 use super::words::Words;
 use super::{Items, Setting};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -34,211 +34,10 @@ pub(super) trait Section: Sized {
 /// How a text is read.
 pub(super) type TextReader<T> = fn(&str) -> Result<T, ValueError>;
 
-/// A text.
-pub(super) struct PlainText<T>(pub(super) TextReader<T>);
+/// A shape and its reader.
+struct ShapedReader<R>(ValueShape, R);
 
-/// A text of this shape.
-pub(super) struct TextAs<T>(pub(super) ValueShape, pub(super) TextReader<T>);
-
-/// A text or a list of them.
-pub(super) struct Texts<T>(pub(super) TextReader<T>);
-
-/// Texts of this shape.
-pub(super) struct TextsAs<T>(pub(super) ValueShape, pub(super) TextReader<T>);
-
-/// A text or a list of them, of which an empty one would mean nothing at all, or everything. Neither is guessed: the words
-/// are the help against it.
-pub(super) struct FilledTexts<T>(pub(super) TextReader<T>, pub(super) &'static str);
-
-/// One of the words of a type.
-pub(super) struct Word;
-
-/// One of the words of a type, or a list of them.
-pub(super) struct WordList;
-
-/// Yes or no.
-pub(super) struct Flag;
-
-/// A whole number, from and to.
-pub(super) struct Whole(pub(super) u32, pub(super) u32);
-
-/// A whole number from 1.
-pub(super) const COUNT: Whole = Whole(1, u32::MAX);
-
-/// A time.
-pub(super) struct Time(pub(super) Zero);
-
-/// Bytes in a second, or a bare 0.
-pub(super) struct ByteRate;
-
-/// A table, and what is made of it.
-pub(super) struct InnerTable<R, T>(pub(super) fn(R, &mut Fields<'_>) -> Option<T>);
-
-/// A shape with a reader of its own.
-pub(super) struct Custom<T>(
-    pub(super) ValueShape,
-    pub(super) fn(&'static str, &mut Fields<'_>) -> Setting<T>,
-);
-
-impl<T> Form<T> for PlainText<T> {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Text
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
-        fields.text(key, self.0)
-    }
-}
-
-impl<T> Form<T> for TextAs<T> {
-    fn shape(&self) -> ValueShape {
-        self.0
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
-        fields.text(key, self.1)
-    }
-}
-
-impl<T> Form<Items<T>> for Texts<T> {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Texts
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
-        fields.texts(key, self.0)
-    }
-}
-
-impl<T> Form<Items<T>> for TextsAs<T> {
-    fn shape(&self) -> ValueShape {
-        self.0
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
-        fields.texts(key, self.1)
-    }
-}
-
-impl<T> Form<Items<T>> for FilledTexts<T> {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Texts
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
-        let list = fields.texts(key, self.0);
-        let Some(at) = list.at().filter(|at| at.value.is_empty()) else {
-            return list;
-        };
-        let diagnostic = Diagnostic::error(
-            Code::EmptyList,
-            format!("`{key}` in `{}` is an empty list", fields.title()),
-        );
-        fields.note(diagnostic.at(&at.span, "at least one entry").help(self.1));
-        Setting::Invalid
-    }
-}
-
-impl<T: Words> Form<T> for Word {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Choice(T::WORDS)
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
-        fields.choice(key)
-    }
-}
-
-impl<T: Words> Form<Items<T>> for WordList {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Choices(T::WORDS)
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
-        let read = |text: &str| T::of(text).ok_or_else(|| ValueError::choice(key, text, T::WORDS));
-        fields.texts(key, read)
-    }
-}
-
-impl Form<bool> for Flag {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Flag
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<bool> {
-        match fields.value(key) {
-            None => Setting::Absent,
-            Some((DeValue::Boolean(flag), span)) => Setting::Valid(At::new(*flag, span)),
-            Some((other, span)) => fields.wrong_type(key, other, &span),
-        }
-    }
-}
-
-impl Form<u32> for Whole {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Whole {
-            least: self.0,
-            most: self.1,
-        }
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<u32> {
-        fields.whole(key, self.0..=self.1)
-    }
-}
-
-impl Form<Duration> for Time {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Duration
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Duration> {
-        fields.time(key, self.0)
-    }
-}
-
-impl Form<u64> for ByteRate {
-    fn shape(&self) -> ValueShape {
-        ValueShape::ByteRate
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<u64> {
-        match fields.value(key) {
-            Some((value @ DeValue::Integer(_), span)) => {
-                fields.take(byte_rate(&number(value)), span)
-            }
-            _ => fields.text(key, byte_rate),
-        }
-    }
-}
-
-impl<R: Section, T> Form<T> for InnerTable<R, T> {
-    fn shape(&self) -> ValueShape {
-        ValueShape::Inner(R::TABLE)
-    }
-
-    fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
-        let Some((value, whole)) = fields.value(key) else {
-            return Setting::Absent;
-        };
-        let DeValue::Table(table) = value else {
-            return fields.wrong_type(key, value, &whole);
-        };
-        let finish = self.0;
-        let name = At::new(key.to_owned(), whole.clone());
-        let read = fields.inner(R::TABLE, key, name, table, |inner| {
-            if table.is_empty() && R::TABLE.empty.is_some() {
-                inner.note_empty();
-                return None;
-            }
-            let read = R::read(inner);
-            finish(read, inner)
-        });
-        Setting::of(read, whole)
-    }
-}
-
-impl<T> Form<T> for Custom<T> {
+impl<T, R: Fn(&'static str, &mut Fields<'_>) -> Setting<T>> Form<T> for ShapedReader<R> {
     fn shape(&self) -> ValueShape {
         self.0
     }
@@ -246,6 +45,134 @@ impl<T> Form<T> for Custom<T> {
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
         (self.1)(key, fields)
     }
+}
+
+/// A shape with a reader of its own.
+pub(super) fn custom<T>(
+    shape: ValueShape,
+    read: impl Fn(&'static str, &mut Fields<'_>) -> Setting<T>,
+) -> impl Form<T> {
+    ShapedReader(shape, read)
+}
+
+/// A text.
+pub(super) fn text<T>(read: TextReader<T>) -> impl Form<T> {
+    text_as(ValueShape::Text, read)
+}
+
+/// A text of this shape.
+pub(super) fn text_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<T> {
+    custom(shape, move |key, fields| fields.text(key, read))
+}
+
+/// A text or a list of them.
+pub(super) fn texts<T>(read: TextReader<T>) -> impl Form<Items<T>> {
+    texts_as(ValueShape::Texts, read)
+}
+
+/// Texts of this shape.
+pub(super) fn texts_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<Items<T>> {
+    custom(shape, move |key, fields| fields.texts(key, read))
+}
+
+/// A text or a list of them, of which an empty one would mean nothing at all, or everything. Neither is guessed: it is
+/// reported.
+pub(super) fn filled_texts<T>(read: TextReader<T>, empty: Emptiness) -> impl Form<Items<T>> {
+    custom(ValueShape::Texts, move |key, fields| {
+        let list = fields.texts(key, read);
+        fields.filled(key, list, &empty)
+    })
+}
+
+/// The report on an empty list, with this help.
+pub(super) const fn empty_list(help: &'static str) -> Emptiness {
+    Emptiness {
+        message: "is an empty list",
+        label: "at least one entry",
+        help,
+    }
+}
+
+/// One of the words of a type.
+pub(super) fn word<T: Words>() -> impl Form<T> {
+    custom(ValueShape::Choice(T::WORDS), |key, fields| {
+        fields.choice(key)
+    })
+}
+
+/// One of the words of a type, or a list of them.
+pub(super) fn word_list<T: Words>() -> impl Form<Items<T>> {
+    custom(ValueShape::Choices(T::WORDS), |key, fields| {
+        let read = |text: &str| T::of(text).ok_or_else(|| ValueError::choice(key, text, T::WORDS));
+        fields.texts(key, read)
+    })
+}
+
+/// Yes or no.
+pub(super) fn flag() -> impl Form<bool> {
+    custom(ValueShape::Flag, |key, fields| {
+        fields.typed(key, DeValue::as_bool)
+    })
+}
+
+/// A whole number, from and to.
+pub(super) fn number(least: u32, most: u32) -> impl Form<u32> {
+    let shape = ValueShape::Whole { least, most };
+    custom(shape, move |key, fields| fields.whole(key, least..=most))
+}
+
+/// A whole number from 1.
+pub(super) fn count() -> impl Form<u32> {
+    number(1, u32::MAX)
+}
+
+/// A time.
+pub(super) fn time(zero: Zero) -> impl Form<Duration> {
+    custom(ValueShape::Duration, move |key, fields| {
+        fields.time(key, zero)
+    })
+}
+
+/// A time within bounds, both as the file writes them; `why` follows the bound in the help.
+pub(super) fn time_within(
+    bounds: RangeInclusive<&'static str>,
+    why: &'static str,
+) -> impl Form<Duration> {
+    custom(ValueShape::Duration, move |key, fields| {
+        fields.time_within(key, bounds.clone(), why)
+    })
+}
+
+/// Bytes in a second, or a bare 0.
+pub(super) fn bytes_in_a_second() -> impl Form<u64> {
+    custom(ValueShape::ByteRate, |key, fields| {
+        let text = fields.typed(key, |value| match value {
+            DeValue::String(text) => Some(text.clone()),
+            DeValue::Integer(_) => Some(fields::number(value).into()),
+            _ => None,
+        });
+        text.and_then(|text, span| fields.take(byte_rate(&text), span))
+    })
+}
+
+/// A table, and what `finish` makes of it.
+pub(super) fn inner_table<R: Section, T>(
+    finish: fn(R, &mut Fields<'_>) -> Option<T>,
+) -> impl Form<T> {
+    custom(ValueShape::Inner(R::TABLE), move |key, fields| {
+        let table = fields.typed(key, DeValue::as_table);
+        table.and_then(|table, span| {
+            let name = At::new(key.to_owned(), span.clone());
+            fields.inner(R::TABLE, key, name, table, |inner| {
+                if table.is_empty() && R::TABLE.empty.is_some() {
+                    inner.note_empty();
+                    return None;
+                }
+                let read = R::read(inner);
+                finish(read, inner)
+            })
+        })
+    })
 }
 
 /// A table that is taken as it is written, if nothing in it is a mistake.

@@ -1,14 +1,15 @@
 //! `[groups.NAME]`. What its members are is read by [`super::super::groups`], which knows what they are looked up by.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _};
 use super::super::outline::show;
 use super::super::value::part;
 use super::super::vocabulary::ValueShape;
 use super::fields::Fields;
-use super::form::{Custom, TextsAs, any};
+use super::form::{any, custom, texts_as};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
 use crate::key::{KeyPart, Mask};
+use toml::de::DeTable;
 
 table! {
     /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has
@@ -18,56 +19,57 @@ table! {
 
     /// What of a request is looked up among the members, as in a limit's `by`: `header:NAME`, `cookie:NAME`,
     /// `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
-    by: KeyPart = Custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
+    by: KeyPart = custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
     /// The members themselves: values, or `sha256:HEX` of one; blanks around a claim, a query's value, a cookie or a
     /// part of the path count. With `by = "ip"` addresses and networks.
-    members: Items<String> = TextsAs(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
+    members: Items<String> = texts_as(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
     /// Files with one member on a line, written as in `members`; empty lines, blanks at either end, and what follows a
     /// `#` at the start of a line or behind a blank, do not count. Paths start at this file's folder. They are watched
     /// as this file is, and a file that is gone or has a mistake changes nothing.
-    file: Items<String> = TextsAs(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
+    file: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 
 pub(super) fn read(mut fields: Fields<'_>) -> GroupTable {
     let group = GroupTable::read(&mut fields);
     if group.members.is_absent() && group.file.is_absent() {
-        fields.note(
-            Diagnostic::error(
-                Code::MissingKey,
-                format!("`{}` does not say who its members are", fields.title()),
-            )
+        let message = format!("`{}` does not say who its members are", fields.title());
+        fields
+            .error(Code::MissingKey, message)
             .at(&group.place, "neither `members` nor `file`")
-            .help("add `file = \"gold-keys.txt\"`, one member on a line, or `members = [\"...\"]`"),
-        );
+            .help("add `file = \"gold-keys.txt\"`, one member on a line, or `members = [\"...\"]`");
     }
     group
 }
 
 /// One part of a request, of which there can be members.
 fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
-    let by = match fields.text(key, part) {
-        Setting::Valid(by) => by,
-        Setting::Absent => return Setting::Absent,
-        Setting::Partial(_) | Setting::Invalid => return Setting::Invalid,
-    };
-    let (label, help) = match by.value {
-        Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
-            "a network is written as the member",
-            "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
-        ),
-        Some(KeyPart::Method | KeyPart::Route) | None => (
-            "tells no clients apart",
-            "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
-        ),
-        Some(part) => return Setting::of(Some(part), by.span),
-    };
-    let message = format!("no client is a member of `{}` by this", fields.title());
-    fields.note(
-        Diagnostic::error(Code::BadKey, message)
-            .at(&by.span, label)
-            .help(help),
-    );
-    Setting::Invalid
+    let by = fields.text(key, part);
+    by.and_then(|by, span| {
+        let (label, help) = match by {
+            Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
+                "a network is written as the member",
+                "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
+            ),
+            Some(KeyPart::Method | KeyPart::Route) | None => (
+                "tells no clients apart",
+                "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
+            ),
+            Some(part) => return Some(part),
+        };
+        let message = format!("no client is a member of `{}` by this", fields.title());
+        fields
+            .error(Code::BadKey, message)
+            .at(span, label)
+            .help(help);
+        None
+    })
+}
+
+/// Are the members of a group what only they should know? Such members are shown by their digests.
+pub(in crate::config) fn are_keys(group: &DeTable<'_>) -> bool {
+    let by = group.get("by").and_then(|by| by.get_ref().as_str());
+    let kinds = ["header:", "cookie:", "query:"];
+    by.is_some_and(|by| kinds.iter().any(|kind| by.starts_with(kind)))
 }

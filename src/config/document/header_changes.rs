@@ -1,11 +1,11 @@
 //! `request_headers` and `response_headers` of a route.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _};
 use super::super::source::{At, Span};
 use super::super::value::{Direction, editable_field, field_value};
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
-use super::form::{Custom, Texts, any};
+use super::form::{any, custom, texts};
 use super::table::{Section as _, table};
 use super::{Items, Setting};
 use crate::snapshot::changes::Changes;
@@ -21,13 +21,13 @@ table! {
         });
 
     /// Fields with the one value they are to have; a value may be `{ file = "..." }` or `{ env = "..." }`.
-    set: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
+    set: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
 
     /// Fields that get a line more; values as under `set`.
-    add: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
+    add: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
 
     /// Fields that go.
-    remove: Items<String> = Texts(any), Words("none"), "[\"server\"]";
+    remove: Items<String> = texts(any), Words("none"), "[\"server\"]";
 }
 
 /// Names of fields with their values, as written.
@@ -42,14 +42,12 @@ pub(super) fn changes(
     let set = resolved("set", &read.set, direction, fields);
     let add = resolved("add", &read.add, direction, fields);
     let mut remove = Vec::new();
-    let mut good = !read.is_bad();
     for at in read.remove.entries() {
-        match fields.take(editable_field(direction, &at.value), at.span.clone()) {
-            Setting::Valid(name) => remove.push(name),
-            _ => good = false,
-        }
+        let name = fields.take(editable_field(direction, &at.value), &at.span);
+        remove.extend(name.map(|name| At::new(name, at.span.clone())));
     }
-    let (Some(set), Some(add), true) = (set, add, good) else {
+    let is_whole = !read.is_bad() && remove.len() == read.remove.entries().len();
+    let (Some(set), Some(add), true) = (set, add, is_whole) else {
         return None;
     };
     for (name, _) in set.iter().chain(&add) {
@@ -75,48 +73,25 @@ pub(super) fn changes(
 }
 
 fn contradiction(name: &At<HeaderName>, removed: &Span, fields: &mut Fields<'_>) {
-    let diagnostic = Diagnostic::error(
-        Code::Conflict,
-        format!(
-            "`{}` in `{}` is removed and written",
-            name.value,
-            fields.title()
-        ),
-    )
-    .at(&name.span, "written")
-    .and(removed, "removed")
-    .help("`set` alone replaces what is there");
-    fields.note(diagnostic);
+    let title = fields.title();
+    let message = format!("`{}` in `{title}` is removed and written", name.value);
+    fields
+        .error(Code::Conflict, message)
+        .at(&name.span, "written")
+        .and(removed, "removed")
+        .help("`set` alone replaces what is there");
 }
 
 /// Names with texts.
 fn lines(key: &'static str, fields: &mut Fields<'_>) -> Setting<HeaderLines> {
-    let Some((value, whole)) = fields.value(key) else {
-        return Setting::Absent;
-    };
-    let DeValue::Table(table) = value else {
-        return fields.wrong_type(key, value, &whole);
-    };
-    let (mut lines, mut good) = (Vec::new(), true);
-    for (name, value) in table {
-        let DeValue::String(text) = value.get_ref() else {
-            let wrong = Diagnostic::error(
-                Code::WrongType,
-                format!("a field under `{key}` in `{}` takes a text", fields.title()),
-            );
-            fields.note(wrong.at(&value.span(), ""));
-            good = false;
-            continue;
-        };
-        let name = At::new(name.get_ref().to_string(), name.span());
-        lines.push((name, At::new(text.to_string(), value.span())));
-    }
-    let lines = At::new(lines, whole);
-    if good {
-        Setting::Valid(lines)
-    } else {
-        Setting::Partial(lines)
-    }
+    fields.named(key, |fields, name, value| match value.get_ref() {
+        DeValue::String(text) => Some((name, At::new(text.to_string(), value.span()))),
+        _ => {
+            let message = format!("a field under `{key}` in `{}` takes a text", fields.title());
+            fields.error(Code::WrongType, message).at(&value.span(), "");
+            None
+        }
+    })
 }
 
 /// The fields and values that `lines` name, each field once; nothing where one of them is a mistake.
@@ -129,25 +104,21 @@ fn resolved(
     let mut resolved: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
     let mut good = true;
     for (name, value) in lines.written().into_iter().flatten() {
-        let field = editable_field(direction, &name.value);
-        let field = fields.take(field, name.span.clone());
+        let field = fields.take(editable_field(direction, &name.value), &name.span);
         let value_read = field_value(direction, &name.value, &value.value);
-        let value = fields.take(value_read, value.span.clone());
-        let (Setting::Valid(name), Setting::Valid(value)) = (field, value) else {
+        let value = fields.take(value_read, &value.span);
+        let (Some(field), Some(value)) = (field, value) else {
             good = false;
             continue;
         };
-        if let Some((first, _)) = resolved.iter().find(|(other, _)| other.value == name.value) {
-            let twice = Diagnostic::error(
-                Code::Duplicate,
-                format!("`{key}` in `{}` has `{}` twice", fields.title(), name.value),
-            )
-            .at(&name.span, "the same field, whatever the case")
-            .and(&first.span, "the first time");
-            fields.note(twice);
+        if let Some((first, _)) = resolved.iter().find(|(other, _)| other.value == field) {
+            fields
+                .wrong(key, Code::Duplicate, &format!("has `{field}` twice"))
+                .at(&name.span, "the same field, whatever the case")
+                .and(&first.span, "the first time");
             good = false;
         }
-        resolved.push((name, value.value));
+        resolved.push((At::new(field, name.span.clone()), value));
     }
     good.then_some(resolved)
 }

@@ -5,7 +5,7 @@ mod entry;
 
 pub(super) use entry::INCLUDE_ENTRY;
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::files::fence::real;
 use super::super::files::{Files, glob};
 use super::super::grant::Grant;
@@ -13,7 +13,8 @@ use super::super::source::{At, Source, Span};
 use super::super::vocabulary;
 use super::super::{MOST_BYTES, suggest};
 use super::{
-    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, unknown_table, variables,
+    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, table_named, unknown_table,
+    variables,
 };
 use entry::IncludeEntry;
 use std::path::{Path, PathBuf};
@@ -29,11 +30,7 @@ const MOST_TOGETHER: usize = 16 * 1024 * 1024;
 pub(super) type TopEntry<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
 
 /// Reads the files that `source` includes, and puts their texts behind its own.
-pub(in crate::config) fn gather(
-    source: &mut Source,
-    files: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) {
+pub(in crate::config) fn gather(source: &mut Source, files: &mut Files, found: &mut Findings) {
     if !source.file().contains(INCLUDE.name) {
         return;
     }
@@ -69,7 +66,7 @@ fn entries(source: &Source) -> Vec<IncludeEntry> {
     if let Some((key, value)) = root.into_inner().remove_entry(INCLUDE.name) {
         only.insert(key, value);
     }
-    let untold = &mut Vec::new();
+    let untold = &mut Findings::default();
     let variables = variables::fill(source, &mut only, untold);
     match only.get(INCLUDE.name) {
         Some(value) => entry::all(source, value, &variables, untold),
@@ -87,7 +84,7 @@ enum FoundBy {
 struct IncludeReader<'g> {
     source: &'g mut Source,
     files: &'g mut Files,
-    found: &'g mut Vec<Diagnostic>,
+    found: &'g mut Findings,
     /// Where the files are that have been taken in, the including one first, and what they may do.
     seen: Vec<(PathBuf, Option<Arc<Grant>>)>,
     bytes: usize,
@@ -99,42 +96,35 @@ impl IncludeReader<'_> {
             return self.wrong(entry, Code::BadPattern, "this is no pattern of files", why);
         }
         let path = self.source.beside(entry.span.start, &entry.value);
-        match self.files.matching(&path) {
-            Ok(matched) => {
-                let mut matched = matched;
-                let main = &self.seen[0].0;
-                matched.retain(|path| real(path) != *main);
-                if matched.is_empty() {
-                    let nothing = Diagnostic::warning(
-                        Code::MatchesNothing,
-                        format!("no file is called `{}`", entry.value),
-                    )
-                    .at(&entry.span, "nothing is included")
-                    .help("a relative path begins in the folder of this file; one that comes to match is taken in by then");
-                    self.found.push(nothing);
-                }
-                for path in matched {
-                    if is_described(&path, &entry.value) {
-                        self.take(&path, entry, grant, FoundBy::Pattern);
-                    } else {
-                        self.disguised(&path, entry);
-                    }
-                }
-            }
+        let mut matched = match self.files.matching(&path) {
+            Ok(matched) => matched,
             Err(error) => {
                 let message = format!("cannot look for `{}`: {error}", entry.value);
-                self.wrong(entry, Code::Unreadable, &message, "");
+                return self.wrong(entry, Code::Unreadable, &message, "");
+            }
+        };
+        let main = &self.seen[0].0;
+        matched.retain(|path| real(path) != *main);
+        if matched.is_empty() {
+            let message = format!("no file is called `{}`", entry.value);
+            self.found
+                .warning(Code::MatchesNothing, message)
+                .at(&entry.span, "nothing is included")
+                .help("a relative path begins in the folder of this file; one that comes to match is taken in by then");
+        }
+        for path in matched {
+            if is_described(&path, &entry.value) {
+                self.take(&path, entry, grant, FoundBy::Pattern);
+            } else {
+                self.disguised(&path, entry);
             }
         }
     }
 
     /// A link to a file whose name no pattern here describes. Messages about its text would show a file of any kind.
     fn disguised(&mut self, path: &Path, entry: &At<String>) {
-        let message = format!(
-            "`{}` leads to a file that `{}` does not describe",
-            path.display(),
-            entry.value
-        );
+        let (path, pattern) = (path.display(), &entry.value);
+        let message = format!("`{path}` leads to a file that `{pattern}` does not describe");
         self.wrong(entry, Code::NotGranted, &message, "it is not taken in");
     }
 
@@ -143,14 +133,12 @@ impl IncludeReader<'_> {
         if path.is_dir() {
             // It may become a file.
             let _ = self.files.read(&path, MOST_BYTES);
-            let folder =
-                Diagnostic::error(Code::Unreadable, format!("`{}` is a folder", entry.value))
-                    .at(&entry.span, "")
-                    .help(format!(
-                        "write `\"{}/*.toml\"` for the files in it",
-                        entry.value.trim_end_matches('/')
-                    ));
-            return self.found.push(folder);
+            let folder = entry.value.trim_end_matches('/');
+            self.found
+                .error(Code::Unreadable, format!("`{}` is a folder", entry.value))
+                .at(&entry.span, "")
+                .help(format!("write `\"{folder}/*.toml\"` for the files in it"));
+            return;
         }
         self.take(&path, entry, grant, FoundBy::Path);
     }
@@ -164,8 +152,7 @@ impl IncludeReader<'_> {
                 !(Arc::ptr_eq(first, grant) || first.is_plain() && grant.is_plain())
             });
             if let Some(first) = differs {
-                let twice = two_entries(&name, &grant.span, &first.span);
-                self.found.push(twice);
+                two_entries(&name, &grant.span, &first.span, self.found);
             } else if by == FoundBy::Path {
                 let message = match first {
                     None => "the file includes itself".to_owned(),
@@ -210,8 +197,7 @@ impl IncludeReader<'_> {
     }
 
     fn wrong(&mut self, entry: &At<String>, code: Code, message: &str, label: &str) {
-        let wrong = Diagnostic::error(code, message).at(&entry.span, label);
-        self.found.push(wrong);
+        self.found.error(code, message).at(&entry.span, label);
     }
 }
 
@@ -224,17 +210,18 @@ fn is_described(path: &Path, pattern: &str) -> bool {
 }
 
 /// What a file may do is not left to the order of entries.
-fn two_entries(name: &str, second: &Span, first: &Span) -> Diagnostic {
-    Diagnostic::error(
-        Code::Conflict,
-        format!(
-            "two entries of `{}` take `{name}` in, and let it do different things",
-            INCLUDE.name
-        ),
-    )
-    .at(second, "by this one")
-    .and(first, "and by this one")
-    .help("write them so that one alone finds it: a team's files stand in a folder of their own")
+fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
+    let message = format!(
+        "two entries of `{}` take `{name}` in, and let it do different things",
+        INCLUDE.name
+    );
+    found
+        .conflict(message)
+        .at(second, "by this one")
+        .and(first, "and by this one")
+        .help(
+            "write them so that one alone finds it: a team's files stand in a folder of their own",
+        );
 }
 
 /// Puts what the included files say into the tree of the file, and returns what is in none of the known tables.
@@ -242,7 +229,7 @@ pub(super) fn merge<'s>(
     source: &'s Source,
     root: &mut DeTable<'s>,
     document: &mut Document,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<TopEntry<'s>> {
     if source.is_torn() {
         let named = TABLES.iter().filter(|table| table.named);
@@ -251,20 +238,19 @@ pub(super) fn merge<'s>(
     let mut strays = Vec::new();
     for (start, text) in source.included() {
         let (tree, errors) = DeTable::parse_recoverable(text);
-        let mut slips = Vec::new();
+        let mut slips = Findings::default();
         let torn = syntax::report(text, tree.get_ref(), &errors, &mut slips);
         let torn = torn.into_iter().map(|span| moved(span, start));
         document.torn.extend(torn);
-        found.extend(slips.into_iter().map(|slip| slip.moved(start)));
+        found.extend(slips.into_inner().into_iter().map(|slip| slip.moved(start)));
         for (key, value) in shifted(tree.into_inner(), start) {
             let name = key.get_ref().as_ref();
-            let known = TABLES.iter().find(|table| table.name == name);
-            match known {
+            match table_named(name) {
                 Some(table) if table.named => join(table, root, (key, value), document, found),
                 None if ![INCLUDE.name, IGNORE_WARNINGS.name].contains(&name) => {
                     strays.push((key, value));
                 }
-                _ => found.push(only_in_main(source, name, &key.span())),
+                _ => only_in_main(source, name, &key.span(), found),
             }
         }
     }
@@ -277,40 +263,32 @@ fn join<'s>(
     root: &mut DeTable<'s>,
     (key, value): TopEntry<'s>,
     document: &mut Document,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
-    let span = value.span();
-    let entries = match (root.get_mut(vocabulary.name), value.into_inner()) {
-        (None, value) => {
-            root.insert(key, Spanned::new(span, value));
-            return;
-        }
-        (Some(_), value) if !matches!(value, DeValue::Table(_)) => {
-            let name = vocabulary.name;
-            document.lost.insert((name, None));
-            found.push(unknown_table::not_a_table(vocabulary, name, &value, &span));
-            return;
-        }
-        (Some(there), DeValue::Table(entries)) => match there.get_mut() {
-            DeValue::Table(there) => (there, entries),
-            // The mistake there has been reported, and these names are defined nowhere.
-            _ => return,
-        },
-        _ => return,
+    let Some(there) = root.get_mut(vocabulary.name) else {
+        root.insert(key, value);
+        return;
     };
-    let (there, entries) = entries;
+    let (span, value) = (value.span(), value.into_inner());
+    let DeValue::Table(entries) = value else {
+        let name = vocabulary.name;
+        document.lost.insert((name, None));
+        return unknown_table::note_other_type(vocabulary, name, &value, &span, found);
+    };
+    // A mistake there has been reported, and these names are defined nowhere.
+    let DeValue::Table(there) = there.get_mut() else {
+        return;
+    };
     for (name, entry) in entries {
         match there.get_key_value(name.get_ref().as_ref()) {
             Some((first, _)) => {
                 let title = vocabulary.title(name.get_ref());
-                let twice = Diagnostic::error(
-                    Code::Duplicate,
-                    format!("`{title}` is written in two files"),
-                )
-                .at(&name.span(), "the second time")
-                .and(&first.span(), "the first time")
-                .help("a name is one thing in all files: rename one of them, or take it out");
-                found.push(twice);
+                let message = format!("`{title}` is written in two files");
+                found
+                    .error(Code::Duplicate, message)
+                    .at(&name.span(), "the second time")
+                    .and(&first.span(), "the first time")
+                    .help("a name is one thing in all files: rename one of them, or take it out");
             }
             None => {
                 there.insert(name, entry);
@@ -319,23 +297,18 @@ fn join<'s>(
     }
 }
 
-fn only_in_main(source: &Source, name: &str, span: &Span) -> Diagnostic {
-    let named: Vec<String> = TABLES
-        .iter()
-        .filter(|table| table.named)
-        .map(|table| table.title("NAME"))
-        .collect();
-    let named: Vec<&str> = named.iter().map(String::as_str).collect();
-    Diagnostic::error(
-        Code::OnlyInMain,
-        format!("`{name}` stands in an included file"),
-    )
-    .at(span, "")
-    .help(format!(
-        "it belongs into {}; an included file has {}",
-        source.name(),
-        suggest::all_of(&named)
-    ))
+fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) {
+    let named = TABLES.iter().filter(|table| table.named);
+    let named: Vec<String> = named.map(|table| table.title("NAME")).collect();
+    let named = suggest::all_of(&named);
+    let main = source.name();
+    let message = format!("`{name}` stands in an included file");
+    found
+        .error(Code::OnlyInMain, message)
+        .at(span, "")
+        .help(format!(
+            "it belongs into {main}; an included file has {named}"
+        ));
 }
 
 /// `include` itself: its mistakes are reported, and it leaves the tree.
@@ -343,7 +316,7 @@ pub(super) fn read(
     source: &Source,
     root: &mut DeTable<'_>,
     variables: &Variables,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     if let Some(value) = root.remove(INCLUDE.name) {
         entry::all(source, &value, variables, found);

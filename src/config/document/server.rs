@@ -1,11 +1,13 @@
 //! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
 
 use super::super::outline::{ShownValue, show, show_list, show_time};
-use super::super::value::{ErrorText, address, error_text, network, percent};
-use super::super::vocabulary::ValueShape;
+use super::super::value::{ErrorText, address, error_text, error_word, network, percent};
+use super::super::vocabulary::{Emptiness, ValueShape};
 use super::Items;
 use super::fields::Zero;
-use super::form::{ByteRate, COUNT, PlainText, TextAs, Texts, Time, Whole, Word, any};
+use super::form::{
+    any, bytes_in_a_second, count, filled_texts, number, text, text_as, texts, time, word,
+};
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::key::client_ip::Field;
@@ -16,66 +18,73 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// The report on a list without addresses.
+const NO_ADDRESS: Emptiness = Emptiness {
+    message: "names no address",
+    label: "at least one address",
+    help: "leave it out for `\":8080\"`",
+};
+
 table! {
     /// Where requests come in, and how long a connection may dawdle.
     ServerTable = SERVER, "server", "the server", later &["tls", "include"];
 
     /// Addresses to listen on, for HTTP/1.1 and cleartext HTTP/2 alike; `:port` is every IPv4 address, port 0 any free
     /// port.
-    listen: Items<SocketAddr> = Texts(address), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
+    listen: Items<SocketAddr> = filled_texts(address, NO_ADDRESS), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
         Restart(|boot| show_list(&boot.listen.addresses));
 
     /// Networks of proxies in front of this one, whose `Forwarded` and `X-Forwarded-For` are believed, walked from the
     /// right.
-    trust: Items<IpNet> = Texts(network), Words("no peer"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
+    trust: Items<IpNet> = texts(network), Words("no peer"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
 
     /// The field in which those proxies name the client; the other is not read then, nor with `forwarded` any
     /// `X-Forwarded-*`. Without it both are, and where they name different clients `X-Forwarded-For` is believed, which
     /// also says by `X-Forwarded-Proto` and `-Host` what `Forwarded` else would: behind a proxy that writes `Forwarded`
     /// alone, and lets the other pass, it must be named.
-    trust_field: Field = Word, Words("either"), "\"forwarded\"",
+    trust_field: Field = word(), Words("either"), "\"forwarded\"",
         Gateway(|file| show(file.trust_field.map_or("either", Field::name)));
 
     /// Threads that serve requests; 0 is one for each core.
-    workers: u32 = Whole(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
+    workers: u32 = number(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
 
     /// Longest that requests under way may take to finish when the gateway is to stop.
-    drain: Duration = Time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
+    drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
 
     /// Longest a fresh connection may take to show which protocol it speaks.
-    first_byte: Duration = Time(Zero::Refused), Value("\"10s\""), "\"5s\"",
+    first_byte: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
         Restart(|boot| show_time(boot.listen.first_byte));
 
     /// Longest a request's head may take, from its first byte to its last, however they come, and never longer than
     /// `idle`: then 408 over HTTP/1.1, and the connection ends.
-    head: Duration = Time(Zero::Refused), Value("\"10s\""), "\"5s\"", Restart(|boot| show_time(boot.listen.head));
+    head: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"", Restart(|boot| show_time(boot.listen.head));
 
     /// Longest a connection may say nothing: between requests, between two chunks of a body in either direction.
-    idle: Duration = Time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
+    idle: Duration = time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
 
     /// Least that a client must send of a body, and take of an answer, over `idle`; over HTTP/2 of each stream. Only
     /// time counts in which it alone is waited for, never a server that writes or reads slowly, nor a held request.
     /// WebSockets and gRPC have `idle` alone; 0 is off.
-    min_rate: u64 = ByteRate, Value("\"256B/s\""), "\"1KiB/s\"",
+    min_rate: u64 = bytes_in_a_second(), Value("\"256B/s\""), "\"1KiB/s\"",
         Restart(|boot| show(format!("{}B/s", boot.listen.min_rate)));
 
     /// Connections held at once. Beyond it a new one takes the place of the one that has been idle longest between two
     /// requests, else of one that has sent nothing, else of one that has sent half a head; where all have a request
     /// under way it is closed. Never more than half of the open files that the system allows (`ulimit -Hn`; what it
     /// allows at least is raised to that), less 64, so that as many upstream connections fit beside them.
-    max_connections: u32 = COUNT, Value("100000"), "20000", Restart(|boot| show(boot.listen.max_connections));
+    max_connections: u32 = count(), Value("100000"), "20000", Restart(|boot| show(boot.listen.max_connections));
 
     /// Connections of one client, which is an address, in IPv6 a /64. Beyond it a new one takes the place of the
     /// client's own that has been idle longest between two requests; where none is, it is closed. Written, it holds
     /// always. Peers in `trust` stand for many clients, and it does not hold for them.
-    max_connections_per_client: u32 = COUNT, Words("a tenth of `max_connections`, while more than half of them are taken"), "100",
+    max_connections_per_client: u32 = count(), Words("a tenth of `max_connections`, while more than half of them are taken"), "100",
         Restart(|boot| show(shown_share(boot.listen.max_connections_per_client)));
 
     /// Requests held back by leaky buckets at once, in the whole gateway; beyond it the answer is 503.
-    max_held: u32 = COUNT, Value("10000"), "2000", Gateway(|file| show(file.holds.total));
+    max_held: u32 = count(), Value("10000"), "2000", Gateway(|file| show(file.holds.total));
 
     /// Requests held back at once for one client's address, of IPv6 for all of a /64; beyond it the answer is 503.
-    max_held_per_client: u32 = COUNT, Value("1000"), "100", Gateway(|file| show(file.holds.per_client));
+    max_held_per_client: u32 = count(), Value("1000"), "100", Gateway(|file| show(file.holds.per_client));
 }
 
 table! {
@@ -83,11 +92,11 @@ table! {
     Log = LOG, "log", "the log";
 
     /// Form of the line written for each request.
-    access: AccessFormat = Word, Words("`\"json\"`; `\"short\"` on a terminal"), "\"json\"",
+    access: AccessFormat = word(), Words("`\"json\"`; `\"short\"` on a terminal"), "\"json\"",
         Restart(|boot| show(boot.log.access.word()));
 
     /// Least severe message about the gateway itself.
-    level: Level = Word, Value("\"info\""), "\"warn\"", Restart(|boot| show(boot.log.level.word()));
+    level: Level = word(), Value("\"info\""), "\"warn\"", Restart(|boot| show(boot.log.level.word()));
 }
 
 table! {
@@ -95,7 +104,7 @@ table! {
     Admin = ADMIN, "admin", "the admin listener", later &["token"];
 
     /// Its address, apart from those of `[server]`; every client that reaches it can read all that it shows.
-    listen: SocketAddr = PlainText(address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
+    listen: SocketAddr = text(address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
         Restart(|boot| show(boot.admin.map_or("off".to_owned(), |admin| admin.listen.to_string())));
 }
 
@@ -109,18 +118,18 @@ table! {
     /// is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`; a limit on what is in flight has
     /// `qu="concurrent-requests"` and no times, and is in none of the older fields. What an upstream says of its own
     /// limits stays: its items of the lists behind ours, and its `X-RateLimit-*` where it has less left.
-    headers: FieldStyle = Word, Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
+    headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
 
     /// What errors of the gateway's own look like: `problem+json` (RFC 9457), `text`, `html`, or `accept`, which is the
     /// one of these that the request's `Accept` likes best. `file:PATH` (`.html`, `.json`, `.txt` or `.xml`, at most 64
     /// KiB) is sent to clients that a limit refuses, with `{status}`, `{limit}`, `{retry_after}` and `{request_id}`
     /// filled in; other errors stay problem documents.
-    body: ErrorText = TextAs(ValueShape::ErrorBody, error_text), Value("\"problem+json\""), "\"file:deny.json\"",
+    body: ErrorText = text_as(ValueShape::ErrorBody, error_text), Value("\"problem+json\""), "\"file:deny.json\"",
         Gateway(|file| error_body(Some(&file.errors.everywhere)));
 
     /// By how much longer a refusal may say to wait, each time another share of this: clients that were refused
     /// together do not come back together.
-    jitter: u8 = PlainText(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
+    jitter: u8 = text(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
 }
 
 table! {
@@ -129,7 +138,7 @@ table! {
 
     /// Names of the limits that every request is held to, also where no route matches; they follow the route's own in
     /// its one decision. A route drops one with `"!NAME"` in its `limits`.
-    limits: Items<String> = Texts(any), Words("none"), "[\"per-ip\"]", Gateway(|file| show_list(&file.defaults));
+    limits: Items<String> = texts(any), Words("none"), "[\"per-ip\"]", Gateway(|file| show_list(&file.defaults));
 }
 
 words! { Field: XForwardedFor "x-forwarded-for", Forwarded "forwarded" }
@@ -145,16 +154,12 @@ fn shown_share(most: Option<usize>) -> String {
 
 /// The form of error bodies; what a template says is compared and not shown.
 pub(super) fn error_body(body: Option<&ErrorBody>) -> Option<ShownValue> {
-    let (text, page) = match body {
-        None => ("as in [response]", None),
-        Some(ErrorBody::Problem) => ("problem+json", None),
-        Some(ErrorBody::Text) => ("text", None),
-        Some(ErrorBody::Html) => ("html", None),
-        Some(ErrorBody::ByAccept) => ("accept", None),
-        Some(ErrorBody::File(page)) => ("a file", Some(page)),
+    let Some(body) = body else {
+        return show("as in [response]");
     };
+    let whole = matches!(body, ErrorBody::File(_)).then(|| format!("{body:?}"));
     Some(ShownValue {
-        text: text.to_owned(),
-        whole: page.map(|page| format!("{page:?}")),
+        text: error_word(body).unwrap_or("a file").to_owned(),
+        whole,
     })
 }

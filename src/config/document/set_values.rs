@@ -1,10 +1,10 @@
 //! The file with some of its values replaced by `--set`; a mistake in one of them is shown as it was given.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::source::{Source, Span};
 use super::super::suggest::nearest;
 use super::super::value::quoted;
-use super::TABLES;
+use super::table_named;
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -21,7 +21,7 @@ pub(super) fn apply<'a>(
     source: &'a Source,
     documents: &'a [String],
     root: &mut DeTable<'a>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     for ((start, set), document) in source.sets().zip(documents) {
         let mut at = start;
@@ -77,9 +77,7 @@ fn slip(root: &DeTable<'_>, parts: &[(&str, Span)]) -> Option<Diagnostic> {
     let [(table, _), (name, span), _, ..] = parts else {
         return None;
     };
-    let known = TABLES
-        .iter()
-        .find(|known| known.named && known.name == *table)?;
+    let known = table_named(table).filter(|known| known.named)?;
     let DeValue::Table(there) = root.get(*table)?.get_ref() else {
         return None;
     };
@@ -88,9 +86,6 @@ fn slip(root: &DeTable<'_>, parts: &[(&str, Span)]) -> Option<Diagnostic> {
     }
     let near = nearest(name, there.keys().map(|key| key.get_ref().as_ref()))?;
     let message = format!("{} is not the name of {}", quoted(name), known.noun);
-    Some(
-        Diagnostic::error(Code::UnknownKey, message)
-            .at(span, "")
-            .help(format!("did you mean `{near}`?")),
-    )
+    let slip = Diagnostic::error(Code::UnknownKey, message).at(span, "");
+    Some(slip.help(format!("did you mean `{near}`?")))
 }

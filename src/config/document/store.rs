@@ -1,17 +1,14 @@
 //! `[store]` and the tables inside it. Secrets are only pointed at here; [`super::super::store`] fetches them.
 
-use super::super::diagnostic::{Code, Diagnostic};
 use super::super::outline::{show, show_time};
 use super::super::secret::SecretLocation;
-use super::super::source::At;
-use super::super::value::{server_name, store};
+use super::super::value::{key_prefix, server_name, store};
 use super::super::vocabulary::ValueShape;
 use super::Setting;
-use super::fields::{Fields, Zero};
+use super::fields::Fields;
 use super::form::{
-    COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Time, Word, any, as_written,
+    any, as_written, count, custom, flag, inner_table, text, text_as, time_within, word,
 };
-use super::secrets;
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::store::{Backend, OnDown, Secret};
@@ -25,45 +22,45 @@ table! {
     /// `memory:`, `redis://[user[:password]@]host[:port][/database]`, `unix:/path[?db=NUMBER]`,
     /// `redis+sentinel://h1,h2,h3/NAME[/database]` or `redis+cluster://h1,h2,h3`; `rediss` in place of `redis` is with
     /// TLS.
-    url: Backend = TextAs(ValueShape::StoreUrl, store), Value("\"memory:\""), "\"redis://cache:6379/0\"", StoreAddress;
+    url: Backend = text_as(ValueShape::StoreUrl, store), Value("\"memory:\""), "\"redis://cache:6379/0\"", StoreAddress;
 
     /// User of the Redis' access control list; `password` goes with it.
-    username: SecretSource = Custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
+    username: SecretSource = custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
 
     /// Password of the Redis user, best kept in a file or in the environment.
-    password: SecretSource = Custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
+    password: SecretSource = custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
 
     /// Which authorities to believe and what to present, where the `url` begins with `rediss`; a changed file is taken
     /// over by connections made from then on.
-    tls: StoreTls = InnerTable(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
+    tls: StoreTls = inner_table(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
 
     /// The credentials for the sentinels of a `redis+sentinel://`, which are not those for Redis.
-    sentinel: Sentinel = InnerTable(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
+    sentinel: Sentinel = inner_table(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
 
     /// Keep the scripts in Redis as a library of functions: it is written to disk and to replicas, so that it is there
     /// after a restart or a failover. Redis 7 or Valkey.
-    functions: bool = Flag, Value("false"), "true", StoreAddress;
+    functions: bool = flag(), Value("false"), "true", StoreAddress;
 
     /// Longest a decision takes before `on_down` answers, waiting for its turn and the call itself together, so more
     /// than twice the round trip to Redis: 1ms to 60s.
-    timeout: Duration = Time(Zero::Refused), Value("\"50ms\""), "\"25ms\"",
+    timeout: Duration = time_within("1ms"..="60s", "a request waits for that long where the store does not answer"), Value("\"50ms\""), "\"25ms\"",
         Restart(|boot| show_time(boot.store.timeout));
 
     /// What limits do while Redis is away, unless they say it themselves: count in each gateway, as one of the gateways
     /// that were there, let everything pass, or answer 503.
-    on_down: OnDown = Word, Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
+    on_down: OnDown = word(), Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
 
     /// First part of every key in Redis; gateways that share counters share it.
-    prefix: String = Custom(ValueShape::Text, prefix), Value("\"tollgate\""), "\"edge\"",
+    prefix: String = text(key_prefix), Value("\"tollgate\""), "\"edge\"",
         Restart(|boot| show(&boot.store.prefix));
 
     /// Live counters held in memory at most. A quarter is kept in equal parts for the limits; a new key of a limit that
     /// has used up its part, when the rest is full, shares one counter with the limit's others.
-    max_keys: u32 = COUNT, Value("1000000"), "200000", Restart(|boot| show(boot.store.max_keys));
+    max_keys: u32 = count(), Value("1000000"), "200000", Restart(|boot| show(boot.store.max_keys));
 
     /// Whether all counters of a Redis Cluster live in one slot, so that every request is one call on one master. A
     /// change starts the counters afresh.
-    together: bool = Flag, Value("false"), "true";
+    together: bool = flag(), Value("false"), "true";
 }
 
 table! {
@@ -71,16 +68,16 @@ table! {
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
     /// File with the certificates of the authorities to believe, instead of the system's.
-    ca: String = TextAs(ValueShape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
+    ca: String = text_as(ValueShape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
 
     /// File with the certificate to present, and those between it and its authority.
-    cert: String = TextAs(ValueShape::File, any), Words("none"), "\"gateway.pem\"";
+    cert: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.pem\"";
 
     /// File with the key of `cert`, without a passphrase.
-    key: String = TextAs(ValueShape::File, any), Words("none"), "\"gateway.key\"";
+    key: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.key\"";
 
     /// Name that the server's certificate has, where it is another than the one in the `url`.
-    server_name: String = PlainText(server_name), Words("what is connected to"), "\"redis.internal\"";
+    server_name: String = text(server_name), Words("what is connected to"), "\"redis.internal\"";
 }
 
 table! {
@@ -88,10 +85,10 @@ table! {
     Sentinel = STORE_SENTINEL, "store.sentinel", "the sentinels";
 
     /// User of the sentinels' access control list; `password` goes with it.
-    username: SecretSource = Custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
+    username: SecretSource = custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
 
     /// Password for the sentinels.
-    password: SecretSource = Custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/sentinel\" }";
+    password: SecretSource = custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/sentinel\" }";
 }
 
 words! { OnDown: Local "local", Open "open", Closed "closed" }
@@ -106,46 +103,19 @@ pub(in crate::config) enum SecretSource {
 }
 
 fn secret(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
-    let Some((value, span)) = fields.value(key) else {
-        return Setting::Absent;
-    };
-    let table = match value {
-        DeValue::String(text) => {
-            return Setting::of(Some(SecretSource::Literal(Secret::new(text))), span);
+    let value = fields.typed(key, |value| {
+        (value.is_str() || value.is_table()).then_some(value)
+    });
+    value.and_then(|value, span| match value {
+        DeValue::Table(table) => {
+            let place = SecretLocation::read_table(table, key, span);
+            match place {
+                Ok(place) => Some(SecretSource::Elsewhere(place)),
+                Err(wrong) => fields.refuse(*wrong),
+            }
         }
-        DeValue::Table(table) => table,
-        other => return fields.wrong_type(key, other, &span),
-    };
-    match SecretLocation::of(table) {
-        Ok(place) => Setting::Valid(At::new(SecretSource::Elsewhere(place), span)),
-        Err(error) => {
-            fields.note(secrets::mistake(error, key, &span));
-            Setting::Invalid
-        }
-    }
-}
-
-/// The prefix stands in front of a `:` in every key.
-fn prefix(key: &'static str, fields: &mut Fields<'_>) -> Setting<String> {
-    let prefix = fields.text(key, any);
-    let good = |text: &str| {
-        (1..=64).contains(&text.len())
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
-    };
-    let Some(at) = prefix.at().filter(|at| !good(&at.value)) else {
-        return prefix;
-    };
-    fields.note(
-        Diagnostic::error(
-            Code::BadName,
-            "this cannot stand in front of every Redis key",
-        )
-        .at(
-            &at.span,
-            "letters, digits, `_`, `-` and `.`, at most 64 of them",
-        ),
-    );
-    Setting::Invalid
+        text => text
+            .as_str()
+            .map(|text| SecretSource::Literal(Secret::new(text))),
+    })
 }

@@ -1,9 +1,9 @@
 //! What is not TOML: the parser's findings, without the echoes that one slip makes.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::source::Span;
 use super::super::value::quoted;
-use toml::de::{DeTable, DeValue, Error};
+use toml::de::{DeTable, Error};
 
 /// Notes what the parser found: of neighbouring errors the first, duplicates with both places. Returns the
 /// stretches of the file that could not be read as what they were meant to be.
@@ -11,7 +11,7 @@ pub(super) fn report(
     text: &str,
     root: &DeTable<'_>,
     errors: &[Error],
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<Span> {
     let mut errors: Vec<(Span, &str)> = errors
         .iter()
@@ -29,11 +29,9 @@ pub(super) fn report(
             break;
         }
         if message == "duplicate key" {
-            let (diagnostic, end) = duplicate(text, root, &span);
-            found.push(diagnostic);
-            quiet = end;
+            quiet = duplicate(text, root, &span, found);
         } else {
-            found.push(broken(text, &span, message));
+            note_broken(text, &span, message, found);
             quiet = end_of_tear(text, &span);
             torn.push(line_at(text, span.start).0..quiet);
         }
@@ -61,10 +59,7 @@ fn end_of_tear(text: &str, span: &Span) -> usize {
 
 /// The line that holds the byte `at`, and where it begins.
 fn line_at(text: &str, at: usize) -> (usize, &str) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
+    let at = text.floor_char_boundary(at);
     // The place of an error may be the break itself.
     let start = text[..at].rfind('\n').map_or(0, |before| before + 1);
     (start, text[start..].lines().next().unwrap_or_default())
@@ -79,7 +74,7 @@ pub(super) fn next_table(text: &str, from: usize) -> usize {
     }
 }
 
-fn broken(text: &str, span: &Span, message: &str) -> Diagnostic {
+fn note_broken(text: &str, span: &Span, message: &str, found: &mut Findings) {
     let (_, line) = line_at(text, span.start);
     let help = written_otherwise(line);
     let (what, expected) = match help {
@@ -107,9 +102,10 @@ fn broken(text: &str, span: &Span, message: &str) -> Diagnostic {
         _ => None,
     };
     let end = span.end.min(text.len());
-    Diagnostic::error(Code::Syntax, format!("this is not TOML: {what}"))
+    found
+        .error(Code::Syntax, format!("this is not TOML: {what}"))
         .at(&(span.start.min(end)..end), label)
-        .help_if(help.map(str::to_owned))
+        .help_if(help.map(str::to_owned));
 }
 
 const UNQUOTED: &str = "a text stands between double quotes, as in `rate = \"10/s\"`";
@@ -153,37 +149,25 @@ fn written_otherwise(line: &str) -> Option<&'static str> {
     (bare && !known).then_some(UNQUOTED)
 }
 
-/// A key or table that is written twice, and up to where the parser repeats itself about it.
-fn duplicate(text: &str, root: &DeTable<'_>, span: &Span) -> (Diagnostic, usize) {
+/// Notes a key or table that is written twice, and returns up to where the parser repeats itself about it.
+fn duplicate(text: &str, root: &DeTable<'_>, span: &Span, found: &mut Findings) -> usize {
     let name = text.get(span.clone()).unwrap_or_default();
-    let line_start = text[..text.floor_char_boundary(span.start)]
-        .rfind('\n')
-        .map_or(0, |at| at + 1);
-    let line = text[line_start..].lines().next().unwrap_or_default();
-    let header = line.trim_start().starts_with('[');
-    let (earlier, end) = if header {
-        (
-            earlier_header(text, line_start, line),
-            next_table(text, span.end),
-        )
+    let (start, line) = line_at(text, span.start);
+    let is_header = line.trim_start().starts_with('[');
+    let (what, shown, earlier, end) = if is_header {
+        let earlier = earlier_header(text, start, line);
+        let end = next_table(text, span.end);
+        ("table", quoted(header_of(line)), earlier, end)
     } else {
-        (
-            earlier_key(root, name.trim_matches(['"', '\'']), span.start),
-            span.end,
-        )
+        let earlier = earlier_key(root, name.trim_matches(['"', '\'']), span.start);
+        ("key", quoted(name), earlier, span.end)
     };
-    let (what, shown) = if header {
-        ("table", quoted(header_of(line)))
-    } else {
-        ("key", quoted(name))
-    };
-    let mut diagnostic =
-        Diagnostic::error(Code::Duplicate, format!("{what} {shown} is written twice"))
-            .at(span, "the second time");
-    if let Some(first) = earlier {
-        diagnostic = diagnostic.and(&first, "the first time");
-    }
-    (diagnostic.help("keep one of them"), end)
+    found
+        .error(Code::Duplicate, format!("{what} {shown} is written twice"))
+        .at(span, "the second time")
+        .and_if(earlier.as_ref(), "the first time")
+        .help("keep one of them");
+    end
 }
 
 /// A header line without its comment.
@@ -212,22 +196,11 @@ fn earlier_header(text: &str, before: usize, line: &str) -> Option<Span> {
 
 /// The nearest key of that name above: in the parsed file the first of two is kept.
 fn earlier_key(table: &DeTable<'_>, name: &str, before: usize) -> Option<Span> {
-    let mut best: Option<Span> = None;
-    for (key, value) in table {
-        let inner = match value.get_ref() {
-            DeValue::Table(inner) => earlier_key(inner, name, before),
-            _ => None,
-        };
-        let here =
-            (key.get_ref().as_ref() == name && key.span().start < before).then(|| key.span());
-        for candidate in [inner, here].into_iter().flatten() {
-            if best
-                .as_ref()
-                .is_none_or(|best| best.start < candidate.start)
-            {
-                best = Some(candidate);
-            }
-        }
-    }
-    best
+    let keys = table.iter().flat_map(|(key, value)| {
+        let inner = value.get_ref().as_table();
+        let inner = inner.and_then(|inner| earlier_key(inner, name, before));
+        let is_here = key.get_ref() == name && key.span().start < before;
+        inner.into_iter().chain(is_here.then(|| key.span()))
+    });
+    keys.max_by_key(|span| span.start)
 }

@@ -6,7 +6,7 @@
 //!     Log = LOG, "log", "the log";
 //!
 //!     /// What the key does.
-//!     level: Level = Word, Value("\"info\""), "\"warn\"", Restart(|boot| word(boot.log.level));
+//!     level: Level = word(), Value("\"info\""), "\"warn\"", Restart(|boot| word(boot.log.level));
 //! }
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! has the type of its value, the form that reads it ([`super::form`]), what holds without it, an example, and how two
 //! values are compared.
 
+use super::super::diagnostic::Findings;
 use super::super::vocabulary::{Default, Table};
 use super::Setting;
 use super::fields::Fields;
@@ -28,7 +29,7 @@ pub(super) fn default_of<T>(table: &'static Table, key: &'static str, form: &imp
     };
     let text = format!("{key} = {value}");
     let (root, _) = DeTable::parse_recoverable(&text);
-    let mut found = Vec::new();
+    let mut found = Findings::default();
     let mut fields = Fields::unchecked(table, root.get_ref(), &mut found);
     match form.read(key, &mut fields) {
         Setting::Valid(at) => at.value,
@@ -104,6 +105,8 @@ macro_rules! table {
         impl $struct {
             $($crate::config::document::table::value! { $default $static $key $type, $form })*
         }
+
+        $($($crate::config::document::table::subject! { $extra $struct $noun })+)?
     };
 }
 
@@ -126,6 +129,23 @@ macro_rules! value {
     ($default:ident $($key:tt)*) => {};
 }
 
+/// What messages call a table with a name of its own: "limit `per-ip`".
+macro_rules! subject {
+    (name $struct:ident $noun:literal) => {
+        impl std::fmt::Display for $struct {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let (_, noun) = $noun.split_once(' ').unwrap_or_default();
+                write!(
+                    f,
+                    "{noun} {}",
+                    $crate::config::value::quoted(&self.name.value)
+                )
+            }
+        }
+    };
+    ($extra:ident $($rest:tt)+) => {};
+}
+
 /// The type of what a table has beside its keys.
 macro_rules! extra {
     (name) => { $crate::config::source::At<String> };
@@ -142,4 +162,4 @@ macro_rules! compare {
 }
 
 pub(super) use super::form::Section;
-pub(super) use {compare, extra, table, value};
+pub(super) use {compare, extra, subject, table, value};

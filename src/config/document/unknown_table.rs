@@ -1,18 +1,17 @@
 //! Tables and names that are not what they should be: what is meant, and what to say.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest};
-use super::super::value::quoted;
+use super::super::value::{is_name, quoted};
 use super::super::vocabulary::{Default, Table};
-use super::{INCLUDE, TABLES, fields};
+use super::{INCLUDE, TABLES, fields, table_named};
 use toml::de::{DeTable, DeValue};
 
 /// The table that one of an unknown name stands for: the nearest by name, or else the one whose required keys it has.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
-    let table = |meant: &str| TABLES.iter().find(|table| table.name == meant).copied();
     if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
-        return table(near);
+        return table_named(near);
     }
     let DeValue::Table(entries) = value else {
         return None;
@@ -22,9 +21,8 @@ pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
         return None;
     };
     let known = |table: &Table| {
-        first
-            .keys()
-            .filter(|key| table.key(key.get_ref()).is_some())
+        let keys = first.keys();
+        keys.filter(|key| table.key(key.get_ref()).is_some())
             .count()
     };
     // Of equals the first.
@@ -42,21 +40,17 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
     required.any(|key| fields.contains_key(key.name))
 }
 
-/// A table or key at the top level that does not exist; `meant` is the one it probably stands for.
-pub(super) fn table(
+/// Notes a table or key at the top level that does not exist; `meant` is the one it probably stands for.
+pub(super) fn note(
     name: &str,
     span: &Span,
     value: &DeValue<'_>,
     meant: Option<&Table>,
-) -> Diagnostic {
-    let what = if matches!(value, DeValue::Table(_)) {
-        "table"
-    } else {
-        "key"
-    };
-    let owner = TABLES
-        .iter()
-        .find(|table| what == "key" && table.key(name).is_some());
+    found: &mut Findings,
+) {
+    let is_table = value.is_table();
+    let mut tables = TABLES.iter();
+    let owner = tables.find(|table| !is_table && table.key(name).is_some());
     let near_include = || nearest(name, [INCLUDE.name]).is_some();
     let help = match (owner, meant) {
         (None, _) if near_include() => format!("did you mean `{}`?", INCLUDE.name),
@@ -67,74 +61,57 @@ pub(super) fn table(
             format!("the tables are {}", all_of(&names))
         }
     };
-    Diagnostic::error(Code::UnknownKey, format!("unknown {what} {}", quoted(name)))
+    let what = if is_table { "table" } else { "key" };
+    found
+        .error(Code::UnknownKey, format!("unknown {what} {}", quoted(name)))
         .at(span, "")
-        .help(help)
+        .help(help);
 }
 
-/// `limits = 3`, `limits = []`, `[[limits]]`.
-pub(super) fn not_a_table(
+/// Notes `limits = 3`, `limits = []`, `[[limits]]`.
+pub(super) fn note_other_type(
     vocabulary: &Table,
     name: &str,
     value: &DeValue<'_>,
     span: &Span,
-) -> Diagnostic {
-    Diagnostic::error(
-        Code::WrongType,
-        format!(
-            "{} is a table, not {}",
-            quoted(name),
-            fields::describe(value)
-        ),
-    )
-    .at(span, "")
-    .help(format!(
-        "write `{}`, and its keys below it",
-        vocabulary.title("NAME")
-    ))
+    found: &mut Findings,
+) {
+    let (name, title) = (quoted(name), vocabulary.title("NAME"));
+    let message = format!("{name} is a table, not {}", fields::describe(value));
+    found
+        .error(Code::WrongType, message)
+        .at(span, "")
+        .help(format!("write `{title}`, and its keys below it"));
 }
 
-/// `[limits] rate = ...`: a key where a name belongs.
-pub(super) fn misplaced(vocabulary: &Table, name: &At<String>, value: &DeValue<'_>) -> Diagnostic {
+/// Notes `[limits] rate = ...`: a key where a name belongs.
+pub(super) fn note_misplaced(
+    vocabulary: &Table,
+    name: &At<String>,
+    value: &DeValue<'_>,
+    found: &mut Findings,
+) {
     if vocabulary.key(&name.value).is_none() {
-        return not_a_table(vocabulary, &name.value, value, &name.span);
+        return note_other_type(vocabulary, &name.value, value, &name.span, found);
     }
-    Diagnostic::error(
-        Code::WrongType,
-        format!("`{}` stands in `[{}]` itself", name.value, vocabulary.name),
-    )
-    .at(
-        &name.span,
-        format!(
-            "which {} is this about?",
-            vocabulary.name.trim_end_matches('s')
-        ),
-    )
-    .help(format!("give it a name: `{}`", vocabulary.title("NAME")))
+    let table = vocabulary.name;
+    let message = format!("`{}` stands in `[{table}]` itself", name.value);
+    let one = table.trim_end_matches('s');
+    found
+        .error(Code::WrongType, message)
+        .at(&name.span, format!("which {one} is this about?"))
+        .help(format!("give it a name: `{}`", vocabulary.title("NAME")));
 }
 
 /// Names go into response fields, metrics and Redis keys.
-pub(super) fn check_name(vocabulary: &Table, name: &At<String>, found: &mut Vec<Diagnostic>) {
-    let good = (1..=64).contains(&name.value.len())
-        && name
-            .value
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if !good {
-        found.push(
-            Diagnostic::error(
-                Code::BadName,
-                format!(
-                    "{} cannot be the name of {}",
-                    quoted(&name.value),
-                    vocabulary.noun
-                ),
-            )
-            .at(
-                &name.span,
-                "letters, digits, `_` and `-`, at most 64 of them",
-            )
-            .note("names appear in response fields, metrics and Redis keys"),
-        );
+pub(super) fn check_name(vocabulary: &Table, name: &At<String>, found: &mut Findings) {
+    if !is_name(&name.value, b"_-") {
+        let shown = quoted(&name.value);
+        let message = format!("{shown} cannot be the name of {}", vocabulary.noun);
+        let label = "letters, digits, `_` and `-`, at most 64 of them";
+        found
+            .error(Code::BadName, message)
+            .at(&name.span, label)
+            .note("names appear in response fields, metrics and Redis keys");
     }
 }

@@ -4,18 +4,20 @@
 mod masking;
 mod secret;
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::grant::refusal::unasked;
 use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
 use super::super::span::Spans;
 use super::super::value::quoted;
+use secret::is_path;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::env::VarError;
 use std::ops::Range;
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 /// The texts that had variables in them.
 #[derive(Debug, Default)]
@@ -62,11 +64,7 @@ struct Slip {
 type Environment<'e> = &'e dyn Fn(&str) -> Result<String, VarError>;
 
 /// Fills in the variables of all texts in `root`.
-pub(super) fn fill(
-    source: &Source,
-    root: &mut DeTable<'_>,
-    found: &mut Vec<Diagnostic>,
-) -> Variables {
+pub(super) fn fill(source: &Source, root: &mut DeTable<'_>, found: &mut Findings) -> Variables {
     fill_from(&|name| std::env::var(name), source, root, found)
 }
 
@@ -74,78 +72,95 @@ fn fill_from(
     environment: Environment<'_>,
     source: &Source,
     root: &mut DeTable<'_>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Variables {
     let mut variables = Variables::default();
     for (_, value) in root.iter() {
         variables.learn(source, value);
     }
-    variables.paths = secret::paths(root);
-    for (_, value) in root.iter_mut() {
-        let span = value.span();
-        variables.value(environment, source, value.get_mut(), &span, found);
-    }
+    each_text(root, &mut Vec::new(), &mut |trail, text, span| {
+        if is_path(trail) {
+            variables.paths.insert(span.start);
+        }
+        if text.contains('$') && found.len() <= super::ENOUGH {
+            variables.text(environment, source, text, span, found);
+        }
+    });
     variables
 }
 
+/// Shows each text below `table` to `look`, with the keys that lead to it.
+fn each_text<'t>(
+    table: &'t mut DeTable<'_>,
+    trail: &mut Vec<&'t str>,
+    look: &mut impl FnMut(&[&str], &mut DeString<'_>, &Span),
+) {
+    for (key, value) in table.iter_mut() {
+        trail.push(key.get_ref());
+        each_text_of(value, trail, look);
+        trail.pop();
+    }
+}
+
+fn each_text_of<'t>(
+    value: &'t mut Spanned<DeValue<'_>>,
+    trail: &mut Vec<&'t str>,
+    look: &mut impl FnMut(&[&str], &mut DeString<'_>, &Span),
+) {
+    let span = value.span();
+    match value.get_mut() {
+        DeValue::String(text) => look(trail, text, &span),
+        DeValue::Array(items) => {
+            let items = items.iter_mut();
+            items.for_each(|item| each_text_of(item, trail, look));
+        }
+        DeValue::Table(table) => each_text(table, trail, look),
+        _ => {}
+    }
+}
+
 impl Variables {
-    fn value(
+    fn text(
         &mut self,
         environment: Environment<'_>,
         source: &Source,
-        value: &mut DeValue<'_>,
+        text: &mut DeString<'_>,
         span: &Span,
-        found: &mut Vec<Diagnostic>,
+        found: &mut Findings,
     ) {
-        if found.len() > super::ENOUGH {
-            return;
+        // A variable that an included file may not read is not looked up, not even for whether it is set.
+        let refused = RefCell::new(Vec::new());
+        let guarded = |name: &str| match unasked(source, span, name) {
+            None => environment(name),
+            Some(told) => {
+                refused.borrow_mut().push(told);
+                Err(VarError::NotPresent)
+            }
+        };
+        let expanded = expand(&guarded, text);
+        let refused = refused.into_inner();
+        if !refused.is_empty() {
+            found.extend(refused);
+            return self.failed.push(span.clone());
         }
-        match value {
-            DeValue::String(text) if text.contains('$') => {
-                // A variable that an included file may not read is not looked up, not even for whether it is set.
-                let refused = RefCell::new(Vec::new());
-                let guarded = |name: &str| match unasked(source, span, name) {
-                    None => environment(name),
-                    Some(told) => {
-                        refused.borrow_mut().push(told);
-                        Err(VarError::NotPresent)
-                    }
-                };
-                let expanded = expand(&guarded, text);
-                let refused = refused.into_inner();
-                if !refused.is_empty() {
-                    found.extend(refused);
-                    return self.failed.push(span.clone());
-                }
-                match expanded {
-                    Ok((filled, used)) => {
-                        let template = std::mem::replace(text, Cow::Owned(filled));
-                        self.keep(source, span, &template, used);
-                    }
-                    Err(slips) => {
-                        let whole = text.as_ref();
-                        found.extend(
-                            slips
-                                .into_iter()
-                                .map(|slip| slip.diagnostic(source, whole, span)),
-                        );
-                        self.failed.push(span.clone());
-                    }
-                };
-            }
-            DeValue::Array(items) => {
-                for item in items.iter_mut() {
-                    let span = item.span();
-                    self.value(environment, source, item.get_mut(), &span, found);
+        match expanded {
+            Ok((filled, used)) => {
+                let template = std::mem::replace(text, Cow::Owned(filled));
+                if !used.is_empty() {
+                    self.filled.push(FilledText {
+                        starred: source.text().get(span.clone())
+                            != source.shown().get(span.clone()),
+                        span: span.clone(),
+                        template: template.into_owned(),
+                        used,
+                    });
                 }
             }
-            DeValue::Table(table) => {
-                for (_, value) in table.iter_mut() {
-                    let span = value.span();
-                    self.value(environment, source, value.get_mut(), &span, found);
-                }
+            Err(slips) => {
+                let slips = slips.into_iter();
+                found.extend(slips.map(|slip| slip.diagnostic(source, text, span)));
+                self.failed.push(span.clone());
             }
-            _ => {}
         }
     }
 
@@ -154,26 +169,9 @@ impl Variables {
         self.failed.contains(span)
     }
 
-    fn keep(&mut self, source: &Source, span: &Span, template: &str, used: Vec<VariableUse>) {
-        if used.is_empty() {
-            return;
-        }
-        self.filled.push(FilledText {
-            starred: source.text().get(span.clone()) != source.shown().get(span.clone()),
-            span: span.clone(),
-            template: template.to_owned(),
-            used,
-        });
-    }
-
     /// Drops what is only the echo of a variable that could not be filled in, and says beside the rest what the variables
     /// gave. What looks like a secret is shown nowhere.
-    pub(in crate::config) fn tell(
-        &self,
-        source: &Source,
-        secrets: &Secrets,
-        found: &mut Vec<Diagnostic>,
-    ) {
+    pub(in crate::config) fn tell(&self, source: &Source, secrets: &Secrets, found: &mut Findings) {
         let own = |diagnostic: &Diagnostic| {
             let code = diagnostic.code;
             matches!(
@@ -192,7 +190,7 @@ impl Variables {
                     .any(|at| self.filled[*at].is_all_of_the_secret(source));
             !echo && !from_outside
         });
-        for one in found {
+        for one in found.iter_mut() {
             for at in about(&filled, one) {
                 let filled = &self.filled[at];
                 filled.tell(one, self.is_hidden(filled));
@@ -204,8 +202,7 @@ impl Variables {
 
 /// Of which texts does the mistake stand there, or have to do with what does?
 fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
-    let labels = diagnostic.primary.iter().chain(&diagnostic.others);
-    let met = labels.flat_map(|label| {
+    let met = diagnostic.labels().flat_map(|label| {
         let at = &label.span;
         let near = texts.near(at);
         near.filter(|(span, _)| at.start < span.end && span.start < at.end)
@@ -222,8 +219,7 @@ impl FilledText {
             let names: Vec<String> = self.used.iter().map(VariableUse::spelled).collect();
             diagnostic.message = format!("this is wrong with {} filled in", names.join(" and "));
             diagnostic.help = None;
-            let labels = diagnostic.primary.iter_mut().chain(&mut diagnostic.others);
-            for label in labels {
+            for label in diagnostic.labels_mut() {
                 label.text.clear();
             }
             if let Some(primary) = &mut diagnostic.primary {
@@ -251,7 +247,7 @@ impl FilledText {
 
     /// Is nothing of the secret written in the file itself?
     fn is_all_of_the_secret(&self, source: &Source) -> bool {
-        let written = source.text().get(self.span.clone()).unwrap_or_default();
+        let written = source.written(&self.span);
         let part = match written.split_once("://") {
             Some((_, rest)) => {
                 let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
@@ -280,7 +276,7 @@ impl VariableUse {
 impl Slip {
     /// With its place: the variable itself where the text is written as it reads, else the whole text.
     fn diagnostic(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
-        let written = source.text().get(span.clone()).unwrap_or_default();
+        let written = source.written(span);
         let place = match written.find(text) {
             Some(at) => {
                 let start = span.start + at;
@@ -356,38 +352,29 @@ fn given(environment: Environment<'_>, inside: &str) -> Result<VariableUse, Slip
     let value = match environment(name) {
         Ok(value) => Some(value),
         Err(VarError::NotPresent) => None,
-        Err(VarError::NotUnicode(_)) => {
-            return Err(unset(name, &format!("`{name}` is not UTF-8 text"), ""));
-        }
+        Err(VarError::NotUnicode(_)) => return Err(unset(name, "is not UTF-8 text", "")),
     };
     if rest.is_empty() {
-        return match value {
-            Some(value) => Ok(used(value, false)),
-            None => Err(unset(
-                name,
-                &format!("`{name}` is not set in the environment"),
-                "",
-            )),
-        };
+        let value = value.ok_or_else(|| unset(name, "is not set in the environment", ""));
+        return value.map(|value| used(value, false));
     }
     let value = value.filter(|value| !value.is_empty());
     match (value, rest.strip_prefix(":-"), rest.strip_prefix(":?")) {
         (Some(value), Some(_), _) | (Some(value), _, Some(_)) => Ok(used(value, false)),
         (None, Some(default), _) => Ok(used(default.to_owned(), true)),
-        (None, _, Some(message)) => Err(unset(
-            name,
-            &format!("`{name}` is not set in the environment, or empty"),
-            message,
-        )),
+        (None, _, Some(message)) => {
+            let why = "is not set in the environment, or empty";
+            Err(unset(name, why, message))
+        }
         (_, None, None) => Err(misspelt("behind the name stands `}`, `:-` or `:?`")),
     }
 }
 
-fn unset(name: &str, message: &str, label: &str) -> Slip {
+fn unset(name: &str, why: &str, label: &str) -> Slip {
     Slip {
         at: 0..0,
         code: Code::UnsetVariable,
-        message: message.to_owned(),
+        message: format!("`{name}` {why}"),
         label: label.to_owned(),
         help: format!(
             "set it where the gateway is started, or write a default: `${{{name}:-...}}`"

@@ -1,11 +1,11 @@
 //! `ignore_warnings`: which warnings of a table are meant, so that a check reports them no more.
 
-use super::super::diagnostic::{Code, Diagnostic, Severity};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
 use super::super::source::{At, Span};
 use super::super::span::Spans;
-use super::super::suggest::nearest;
 use super::super::value::quoted;
-use super::{IGNORE_WARNINGS, TABLES, fields};
+use super::fields::{one_or_all, type_error};
+use super::{IGNORE_WARNINGS, TABLES};
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -21,7 +21,7 @@ pub(in crate::config) struct WarningFilter {
 }
 
 /// Reads all of them; that of the file leaves the tree.
-pub(super) fn read(root: &mut DeTable<'_>, found: &mut Vec<Diagnostic>) -> Vec<WarningFilter> {
+pub(super) fn read(root: &mut DeTable<'_>, found: &mut Findings) -> Vec<WarningFilter> {
     let mut all = Vec::new();
     if let Some(value) = root.remove(IGNORE_WARNINGS.name) {
         all.push(WarningFilter {
@@ -53,7 +53,7 @@ fn of(
     title: String,
     key: &Span,
     value: &Spanned<DeValue<'_>>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Option<WarningFilter> {
     let DeValue::Table(table) = value.get_ref() else {
         return None;
@@ -78,58 +78,33 @@ fn spread(key: &Span, value: &Spanned<DeValue<'_>>, places: &mut Vec<Span>) {
     }
 }
 
-fn codes(value: &Spanned<DeValue<'_>>, found: &mut Vec<Diagnostic>) -> Vec<At<Code>> {
-    let items: Vec<(&DeValue<'_>, Span)> = match value.get_ref() {
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| (item.get_ref(), item.span()))
-            .collect(),
-        single => vec![(single, value.span())],
-    };
-    let read = items.into_iter().filter_map(|(item, span)| {
-        let wrong = match item {
-            DeValue::String(text) => match Code::ALL.iter().find(|code| code.as_str() == text) {
-                Some(code) => return Some(At::new(*code, span)),
-                None => unknown(text, &span),
-            },
-            other => Diagnostic::error(
-                Code::WrongType,
-                format!(
-                    "`{}` takes {}, not {}",
-                    IGNORE_WARNINGS.name,
-                    IGNORE_WARNINGS.shape().describe(),
-                    fields::describe(other)
-                ),
-            )
-            .at(&span, "")
-            .help(format!(
-                "for example `{} = {}`",
-                IGNORE_WARNINGS.name, IGNORE_WARNINGS.example
-            )),
+fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
+    let read = one_or_all(value).iter().filter_map(|item| {
+        let (span, item) = (item.span(), item.get_ref());
+        let Some(text) = item.as_str() else {
+            found.push(type_error(&IGNORE_WARNINGS, "", item).at(&span, ""));
+            return None;
         };
-        found.push(wrong);
-        None
+        let code = Code::named(text);
+        if code.is_none() {
+            let help = match Code::nearest(text) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "a warning has its code in brackets: `warning[waits-longer]`".to_owned(),
+            };
+            let message = format!("{} is the code of no warning", quoted(text));
+            found
+                .error(Code::BadChoice, message)
+                .at(&span, "")
+                .help(help);
+        }
+        Some(At::new(code?, span))
     });
     read.collect()
 }
 
-fn unknown(text: &str, span: &Span) -> Diagnostic {
-    let near = nearest(text, Code::ALL.iter().map(|code| code.as_str()));
-    let help = match near {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "a warning has its code in brackets: `warning[waits-longer]`".to_owned(),
-    };
-    Diagnostic::error(
-        Code::BadChoice,
-        format!("{} is the code of no warning", quoted(text)),
-    )
-    .at(span, "")
-    .help(help)
-}
-
 /// Marks what is ignored among `found`, and tells what is not there to be ignored, where `may_tell`: what is wrong may hide
 /// a warning.
-pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Vec<Diagnostic>, may_tell: bool) {
+pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_tell: bool) {
     if all.is_empty() {
         return;
     }
@@ -159,8 +134,7 @@ fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
     let mut places: HashMap<Code, Vec<(Span, usize)>> = HashMap::new();
     let warnings = found.iter().enumerate();
     for (at, one) in warnings.filter(|(_, one)| one.severity != Severity::Error) {
-        let labels = one.primary.iter().chain(&one.others);
-        let spans = labels.map(|label| &label.span).chain(&one.concerns);
+        let spans = one.labels().map(|label| &label.span).chain(&one.concerns);
         let of_code = places.entry(one.code).or_default();
         let before = of_code.len();
         of_code.extend(spans.map(|span| (span.clone(), at)));
@@ -187,12 +161,10 @@ impl WarningFilter {
     }
 
     fn idle(&self, code: &At<Code>) -> Diagnostic {
-        Diagnostic::warning(
-            Code::IgnoresNothing,
-            format!("nothing in {} warns of `{}`", self.shown(), code.value),
-        )
-        .at(&code.span, "there is nothing to ignore")
-        .help("take it out: it would hide what comes later")
+        let message = format!("nothing in {} warns of `{}`", self.shown(), code.value);
+        Diagnostic::warning(Code::IgnoresNothing, message)
+            .at(&code.span, "there is nothing to ignore")
+            .help("take it out: it would hide what comes later")
     }
 
     fn shown(&self) -> String {

@@ -1,6 +1,6 @@
 //! What an included file may not do, with the entry of `include` that would let it.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic};
 use super::super::files::fence;
 use super::super::source::{Source, Span};
 use super::super::value::quoted;
@@ -8,14 +8,17 @@ use super::Grant;
 use std::path::Path;
 
 impl Grant {
-    /// `diagnostic`, with the entry that would have to say `instead`.
-    pub(in crate::config) fn shown(
+    /// The error of the included file at `span` which may not do `what`, with the entry that would have to say `instead`.
+    pub(in crate::config) fn refusal(
         &self,
-        diagnostic: Diagnostic,
         source: &Source,
+        span: &Span,
+        what: &str,
         instead: &str,
     ) -> Diagnostic {
-        diagnostic
+        let message = format!("{} may not {what}", source.place(span.start));
+        Diagnostic::error(Code::NotGranted, message)
+            .at(span, "")
             .and(&self.span, "the entry of `include` that it comes from")
             .help(self.help(source, instead))
     }
@@ -29,6 +32,8 @@ impl Grant {
     }
 }
 
+const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
+
 /// The error of an included file that names a file at `span` which it may not read.
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
@@ -36,19 +41,11 @@ pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Opt
     if fence.holds(&whole) {
         return None;
     }
-    let message = format!(
-        "{} may not read the file {}",
-        source.place(span.start),
-        quoted(path)
-    );
-    let refused = Diagnostic::error(Code::NotGranted, message)
-        .at(span, "outside its own folder")
-        .note(OWN_FOLDER);
+    let what = format!("read the file {}", quoted(path));
     let instead = grant.with("secrets", &to_write(source, &whole));
-    Some(grant.shown(refused, source, &instead))
+    let refusal = grant.refusal(source, span, &what, &instead);
+    Some(refusal.at(span, "outside its own folder").note(OWN_FOLDER))
 }
-
-const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
 
 /// The path as the main file would write it.
 fn to_write(source: &Source, path: &Path) -> String {
@@ -64,14 +61,8 @@ pub(in crate::config) fn unasked(source: &Source, span: &Span, name: &str) -> Op
     if grant.reads_variable(name) {
         return None;
     }
-    let message = format!(
-        "{} may not read the variable {}",
-        source.place(span.start),
-        quoted(name)
-    );
-    let refused = Diagnostic::error(Code::NotGranted, message).at(
-        span,
-        "an included file reads no variable that it is not granted",
-    );
-    Some(grant.shown(refused, source, &grant.with("variables", name)))
+    let what = format!("read the variable {}", quoted(name));
+    let refusal = grant.refusal(source, span, &what, &grant.with("variables", name));
+    let label = "an included file reads no variable that it is not granted";
+    Some(refusal.at(span, label))
 }

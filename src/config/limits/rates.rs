@@ -1,26 +1,25 @@
 //! The rates of one limit beside each other: no two over the same time, and none without effect.
 
 use super::rules::RatedRule;
-use crate::config::diagnostic::{Code, Diagnostic};
+use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::config::document::Limit;
 use crate::config::value::quoted;
 use crate::limit::Rule;
 use crate::limit::clock_window::{Anchor, ClockWindow};
 
 /// Notes what is wrong with a list of rates.
-pub(super) fn compare(written: &Limit, rated: &[RatedRule], found: &mut Vec<Diagnostic>) {
+pub(super) fn compare(written: &Limit, rated: &[RatedRule], found: &mut Findings) {
     let name = &written.name.value;
     for (index, entry) in written.rate.entries().iter().enumerate() {
         let entry_of = |at: usize| &written.rate.entries()[at];
         let same = |other: &RatedRule| other.rate.period == rated[index].rate.period;
         if let Some(first) = rated[..index].iter().position(same) {
             let message = format!("limit `{name}` has two rates over the same time");
-            found.push(
-                Diagnostic::error(Code::Duplicate, message)
-                    .at(&entry.span, "the second")
-                    .and(&entry_of(first).span, "the first")
-                    .help("keep the one that is meant"),
-            );
+            found
+                .error(Code::Duplicate, message)
+                .at(&entry.span, "the second")
+                .and(&entry_of(first).span, "the first")
+                .help("keep the one that is meant");
             continue;
         }
         let stronger = (0..rated.len())
@@ -30,12 +29,11 @@ pub(super) fn compare(written: &Limit, rated: &[RatedRule], found: &mut Vec<Diag
             let shown = |at: usize| quoted(&rated[at].shown);
             let message = format!("limit `{name}` never comes to its {}", shown(index));
             let reached = format!("{} is always reached before", shown(stronger));
-            found.push(
-                Diagnostic::warning(Code::NeverBinds, message)
-                    .at(&entry.span, "never binds")
-                    .and(&entry_of(stronger).span, reached)
-                    .help("leave it out, or lower it"),
-            );
+            found
+                .warning(Code::NeverBinds, message)
+                .at(&entry.span, "never binds")
+                .and(&entry_of(stronger).span, reached)
+                .help("leave it out, or lower it");
         }
     }
 }

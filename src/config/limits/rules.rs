@@ -1,7 +1,7 @@
 //! The rates of a limit → the rules that count by them.
 
-use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, Limit, Over, RateEntry};
+use crate::config::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use crate::config::document::{Algorithm, Anchor, Limit, RateEntry};
 use crate::config::span::{At, Span};
 use crate::config::value::{MICROS, quoted, show_quota, show_rate, show_span};
 use crate::limit::calendar::Calendar;
@@ -30,15 +30,12 @@ pub(super) struct RatedRule {
 /// A limit and the diagnostics about it.
 struct RuleReader<'a> {
     limit: &'a Limit,
-    found: &'a mut Vec<Diagnostic>,
+    found: &'a mut Findings,
 }
 
 /// The rules of all rates; none when the numbers of one do not fit each other, which has been noted then.
-pub(super) fn all(
-    limit: &Limit,
-    algorithm: Algorithm,
-    found: &mut Vec<Diagnostic>,
-) -> Option<Vec<RatedRule>> {
+pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
+    let algorithm = limit.algorithm();
     if algorithm == Algorithm::Concurrency {
         return concurrency(limit).map(|rule| vec![rule]);
     }
@@ -94,10 +91,11 @@ impl RuleReader<'_> {
         }
     }
 
-    /// An error of numbers that cannot be computed with.
-    fn out_of_range(&self, what: impl Display) -> Diagnostic {
+    /// Notes numbers that cannot be computed with.
+    fn out_of_range(&mut self, what: impl Display) -> &mut Diagnostic {
         let name = &self.limit.name.value;
-        Diagnostic::error(Code::OutOfRange, format!("limit `{name}` {what}"))
+        self.found
+            .error(Code::OutOfRange, format!("limit `{name}` {what}"))
     }
 
     fn months(&mut self, algorithm: Algorithm, entry: &At<RateEntry>) {
@@ -108,16 +106,14 @@ impl RuleReader<'_> {
             Algorithm::FixedWindow => "add `anchor = \"clock\"`",
             _ => "write `algorithm = \"fixed-window\"` and `anchor = \"clock\"`",
         };
+        let days = format!("count over days: `\"{count}/{days}d\"`");
         let name = &self.limit.name.value;
         let message =
             format!("limit `{name}` is over months, which only windows by the clock can be");
-        self.found.push(
-            Diagnostic::error(Code::BadRate, message)
-                .at(&quota.span, "months differ in length")
-                .help(format!(
-                    "{clock} to count by the calendar, or count over days: `\"{count}/{days}d\"`"
-                )),
-        );
+        self.found
+            .error(Code::BadRate, message)
+            .at(&quota.span, "months differ in length")
+            .help(format!("{clock} to count by the calendar, or {days}"));
     }
 
     fn token_bucket(&mut self, rate: &At<Rate>, burst: Option<&At<u32>>) -> Option<Rule> {
@@ -135,7 +131,7 @@ impl RuleReader<'_> {
         let place = burst.map_or(&rate.span, |at| &at.span);
         let burst = NonZeroU32::new(burst.map_or(1, |at| at.value))?;
         self.fits(u64::from(burst.get()), "burst", place, rate)?;
-        if limit.over.or(Over::Delay) == Over::Refuse {
+        if !limit.delays() {
             return Some(Rule::LeakyBucket(LeakyBucket::meter(rate.value, burst)));
         }
         let max_wait = u64::try_from(limit.max_wait().as_micros()).ok()?;
@@ -150,13 +146,11 @@ impl RuleReader<'_> {
         self.fits(all, "queue and burst", place, rate)?;
         let Ok(places) = u32::try_from(queue) else {
             let most = u32::MAX;
-            let wrong = self
-                .out_of_range(format!("would have a queue of {queue} places"))
+            self.out_of_range(format!("would have a queue of {queue} places"))
                 .at(place, "the requests that go on within the longest wait")
                 .help(format!(
                     "write a `queue` of your own; the largest is {most}"
                 ));
-            self.found.push(wrong);
             return None;
         };
         let bucket = LeakyBucket::new(rate.value, burst, places, max_wait);
@@ -172,12 +166,10 @@ impl RuleReader<'_> {
         let shown = quoted(&show_rate(rate.value));
         let label = format!("{what} of {units} at {shown} take more than 142 years");
         let other = (place != &rate.span).then_some(&rate.span);
-        let wrong = self
-            .out_of_range("reaches too far to be computed exactly")
+        self.out_of_range("reaches too far to be computed exactly")
             .at(place, label)
             .help(format!("the largest that fits is {most}"))
             .and_if(other, "");
-        self.found.push(wrong);
         None
     }
 
@@ -193,12 +185,11 @@ impl RuleReader<'_> {
             let name = &limit.name.value;
             let message =
                 format!("limit `{name}` has a time zone, but counts neither days nor months");
-            self.found.push(
-                Diagnostic::conflict(message)
-                    .at(zone, "means something for `d` and `month` only")
-                    .and(&entry.value.quota.span, "one length in every zone")
-                    .help("leave `timezone` out"),
-            );
+            self.found
+                .conflict(message)
+                .at(zone, "means something for `d` and `month` only")
+                .and(&entry.value.quota.span, "one length in every zone")
+                .help("leave `timezone` out");
             return None;
         }
         // The shortest window of the calendar. A day may be an hour shorter where clocks change.
@@ -236,15 +227,12 @@ impl RuleReader<'_> {
         let rest = offset % shortest;
         let equal = (rest > 0 && is_regular)
             .then(|| format!("an equal offset is `offset = \"{}\"`", show_span(rest)));
-        self.found.push(
-            Diagnostic::error(Code::OutOfRange, message)
-                .at(
-                    &at.span,
-                    format!("must be less than {}", show_span(shortest)),
-                )
-                .and(&entry.value.quota.span, "")
-                .help_if(equal),
-        );
+        let label = format!("must be less than {}", show_span(shortest));
+        self.found
+            .error(Code::OutOfRange, message)
+            .at(&at.span, label)
+            .and(&entry.value.quota.span, "")
+            .help_if(equal);
         None
     }
 
@@ -260,30 +248,29 @@ impl RuleReader<'_> {
                 .find(|parts| is_whole(*parts) && *parts <= u64::from(sliding_window::MAX_PARTS));
             let name = &self.limit.name.value;
             let message = format!("the parts of limit `{name}` are not whole milliseconds");
-            let wrong = Diagnostic::error(Code::OutOfRange, message).help(match near {
-                Some(1) => "leave `buckets` out".to_owned(),
-                Some(near) => format!("the nearest that divides it is `buckets = {near}`"),
-                None => "count over whole milliseconds".to_owned(),
-            });
+            let wrong = self
+                .found
+                .error(Code::OutOfRange, message)
+                .help(match near {
+                    Some(1) => "leave `buckets` out".to_owned(),
+                    Some(near) => format!("the nearest that divides it is `buckets = {near}`"),
+                    None => "count over whole milliseconds".to_owned(),
+                });
             let shown = show_span(period);
-            self.found.push(match self.limit.buckets.span() {
+            match self.limit.buckets.span() {
                 Some(span) => wrong
                     .at(span, format!("{written} parts"))
                     .and(&rate.span, format!("of {shown}")),
                 None => wrong.at(&rate.span, format!("one part of {shown}")),
-            });
+            };
             return None;
         }
         let most = SlidingWindow::most(period / 1000 / written);
         if u64::from(rate.value.count.get()) > most {
-            let wrong = self
-                .out_of_range("reaches too far to be computed exactly")
-                .at(
-                    &rate.span,
-                    "more than weights of whole milliseconds can count",
-                )
+            let label = "more than weights of whole milliseconds can count";
+            self.out_of_range("reaches too far to be computed exactly")
+                .at(&rate.span, label)
                 .help(format!("the largest count that fits is {most}"));
-            self.found.push(wrong);
             return None;
         }
         let strict = self.limit.strict();
@@ -296,13 +283,11 @@ impl RuleReader<'_> {
         if count <= most {
             return Some(Rule::SlidingLog(SlidingLog::new(rate.value)));
         }
-        let wrong = self
-            .out_of_range(format!("would remember {count} instants for each key"))
+        let help =
+            "write `algorithm = \"sliding-window\"` and `strict = true`: as strict, and small";
+        self.out_of_range(format!("would remember {count} instants for each key"))
             .at(&rate.span, format!("a log holds {most} at most"))
-            .help(
-                "write `algorithm = \"sliding-window\"` and `strict = true`: as strict, and small",
-            );
-        self.found.push(wrong);
+            .help(help);
         None
     }
 }

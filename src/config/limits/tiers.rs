@@ -1,7 +1,7 @@
 //! Tiers of a limit: the limit compiled with the numbers of a group; and the groups that know its keys.
 
-use super::{Groups, KnownValues, has_errors, untiered};
-use crate::config::diagnostic::Diagnostic;
+use super::{Groups, KnownValues, untiered};
+use crate::config::diagnostic::{Details as _, Diagnostic, Findings};
 use crate::config::document::{Limit, Setting, Tier as Written};
 use crate::config::span::At;
 use crate::key::{Group, KeyPart, UnknownKey};
@@ -14,7 +14,7 @@ pub(super) fn add(
     limits: Vec<limit::Limit>,
     written: &Limit,
     groups: &Groups,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<limit::Limit> {
     if limits.is_empty() || written.tiers.is_absent() {
         return limits;
@@ -57,14 +57,14 @@ fn compile(
     written: &Limit,
     tier: &At<Written>,
     groups: &Groups,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Option<Vec<limit::Limit>> {
     let whole = written.with_tier(&tier.value);
     if whole.rate.entries().len() != written.rate.entries().len() && !written.rate.is_absent() {
-        found.push(other_list(written, &tier.value));
+        other_list(written, &tier.value, found);
         return None;
     }
-    let mut mistakes = Vec::new();
+    let mut mistakes = Findings::default();
     let compiled = untiered(&whole, &limits[0].name, groups, &mut mistakes);
     // A mistake of the limit itself has been reported.
     mistakes.retain(|one| {
@@ -72,12 +72,12 @@ fn compile(
         let same = |other: &Diagnostic| other.code == one.code && span(other) == span(one);
         !found.iter().any(same)
     });
-    let is_wrong = has_errors(&mistakes);
+    let is_right = !mistakes.has_error_since(0);
     found.append(&mut mistakes);
-    (!is_wrong && compiled.len() == limits.len()).then_some(compiled)
+    (is_right && compiled.len() == limits.len()).then_some(compiled)
 }
 
-fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
+fn other_list(written: &Limit, tier: &Written, found: &mut Findings) {
     let (name, group) = (&written.name.value, &tier.name.value);
     let rates = |many: usize| match many {
         1 => "one rate".to_owned(),
@@ -87,10 +87,11 @@ fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
     let others = rates(tier.rate.entries().len());
     let place = tier.rate.span().unwrap_or(&tier.name.span);
     let message = format!("limit `{name}` has {own}, and its tier for `{group}` has {others}");
-    Diagnostic::conflict(message)
+    found
+        .conflict(message)
         .at(place, "a tier has as many rates as its limit, one for each")
         .and_if(written.rate.span(), own)
-        .help("write as many, in the same order")
+        .help("write as many, in the same order");
 }
 
 /// The groups that know the values of each of `parts`, for a limit with `unknown`.
@@ -98,7 +99,7 @@ pub(super) fn known(
     written: &Limit,
     parts: &[KeyPart],
     groups: &Groups,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
     unknown: &At<UnknownKey>,
 ) -> Option<KnownValues> {
     let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
@@ -125,13 +126,11 @@ pub(super) fn known(
         None => "leave `unknown` out: no client can invent the key of this limit".to_owned(),
     };
     let name = &written.name.value;
-    found.push(
-        Diagnostic::conflict(format!(
-            "limit `{name}` has `unknown`, but no group knows its keys"
-        ))
+    let message = format!("limit `{name}` has `unknown`, but no group knows its keys");
+    found
+        .conflict(message)
         .at(&unknown.span, "every key would be unknown")
         .and(&by.span, "the key")
-        .help(help),
-    );
+        .help(help);
     None
 }

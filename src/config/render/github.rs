@@ -26,13 +26,9 @@ fn command(source: &Source, diagnostic: &Diagnostic, out: &mut String) {
         Severity::Warning => "warning",
         Severity::Ignored => "notice",
     };
-    let primary = diagnostic.primary.as_ref();
-    let file = primary.map_or_else(
-        || source.name().to_owned(),
-        |at| source.place(at.span.start),
-    );
+    let file = super::file_of(source, diagnostic);
     let _ = write!(out, "::{level} file={}", property(&file));
-    if let Some(at) = primary {
+    if let Some(at) = &diagnostic.primary {
         let start = source.position(at.span.start);
         let end = source.position(at.span.end);
         let _ = write!(out, ",line={},endLine={}", start.line, end.line);

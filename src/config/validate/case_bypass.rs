@@ -1,7 +1,7 @@
 //! Routes that a path in another case bypasses: `/LOGIN` goes to a more general route with laxer limits, and the upstream may
 //! take it for `/login`.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Route};
 use super::super::value::quoted;
 use super::routes::place;
@@ -17,19 +17,21 @@ struct CaseBypass<'a> {
 }
 
 /// Notes the general routes that take the other spellings, each once.
-pub(super) fn note(
-    document: &Document,
-    rules: &[Rule],
-    table: &Table,
-    found: &mut Vec<Diagnostic>,
-) {
+pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &mut Findings) {
     let routes = document.routes.iter();
     let routes: HashMap<&str, &Route> = routes
         .map(|route| (route.name.value.as_str(), route))
         .collect();
-    let deciding = document.limits.iter().filter(|limit| decides(limit));
+    let limits = document.limits.iter();
+    let deciding = limits.filter(|limit| limit.mode().decides());
     let deciding: HashSet<&str> = deciding.map(|limit| limit.name.value.as_str()).collect();
-    let servers = ServerSet::of_all(document);
+    // Two upstreams may have one server.
+    let servers = |route: &Route| {
+        let servers = document.upstream_of(route)?.servers.entries().iter();
+        let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
+        servers.sort_unstable();
+        Some(servers)
+    };
     let mut general: BTreeMap<usize, Vec<CaseBypass<'_>>> = BTreeMap::new();
     for rule in rules {
         let Some(route) = routes.get(&*rule.name) else {
@@ -47,7 +49,7 @@ pub(super) fn note(
         let passed = other_spellings(rule).into_iter().find_map(|path| {
             let taken = table.find(&request.host, &path, &request.method, &request)?;
             let other = routes.get(&*rules.get(taken)?.name)?;
-            if servers.of(other) != servers.of(route) {
+            if servers(other) != servers(route) {
                 return None;
             }
             let theirs = document.limits_of(other).map(|at| at.value.as_str());
@@ -66,68 +68,35 @@ pub(super) fn note(
     }
     for (taken, passed) in general {
         let taken = rules.get(taken).and_then(|rule| routes.get(&*rule.name));
-        found.extend(taken.and_then(|taken| bypass(taken, &passed)));
+        if let (Some(taken), Some((first, others))) = (taken, passed.split_first()) {
+            warn(taken, first, others, found);
+        }
     }
 }
 
-/// The servers of each upstream: two upstreams may have one server.
-struct ServerSet<'a>(HashMap<&'a str, Vec<String>>);
-
-impl<'a> ServerSet<'a> {
-    fn of_all(document: &'a Document) -> Self {
-        let all = document.upstreams.iter().map(|upstream| {
-            let servers = upstream.servers.entries().iter();
-            let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
-            servers.sort_unstable();
-            (upstream.name.value.as_str(), servers)
-        });
-        Self(all.collect())
-    }
-
-    fn of(&self, route: &Route) -> Option<&[String]> {
-        let name = route.upstream.get()?;
-        self.0.get(name.as_str()).map(Vec::as_slice)
-    }
-}
-
-fn bypass(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
-    let (first, others) = passed.split_first()?;
+fn warn(taken: &Route, first: &CaseBypass<'_>, others: &[CaseBypass<'_>], found: &mut Findings) {
     let without: Vec<String> = first.without.iter().map(|name| quoted(name)).collect();
-    let (limits, name) = (without.join(" and "), quoted(&first.route.name.value));
-    let mut diagnostic = Diagnostic::warning(
-        Code::OtherCase,
-        format!(
-            "`{}` goes to route {} and past {limits} of route {name}",
-            first.path,
-            quoted(&taken.name.value),
-        ),
-    )
-    .at(
-        place(taken),
-        "this route takes the other spellings, and leads to the same upstream",
-    )
-    .and(place(first.route), "this route holds for one spelling alone")
-    .about(&taken.name.span)
-    .about(&first.route.name.span)
-    .help(format!(
-        "write `path_case = \"insensitive\"` into route {name} where the upstream takes both for the same path, and \
-         `\"sensitive\"` where it does not"
-    ));
-    if !others.is_empty() {
-        let names: Vec<String> = others
-            .iter()
-            .map(|other| quoted(&other.route.name.value).to_string())
-            .collect();
-        diagnostic = diagnostic.note(format!(
-            "it takes the other spellings of {} too",
-            names.join(", ")
+    let (path, limits, route) = (&first.path, without.join(" and "), first.route);
+    let message = format!("`{path}` goes to {taken} and past {limits} of {route}");
+    let label = "this route takes the other spellings, and leads to the same upstream";
+    let warning = found
+        .warning(Code::OtherCase, message)
+        .at(place(taken), label)
+        .and(place(route), "this route holds for one spelling alone")
+        .about(&taken.name.span)
+        .about(&route.name.span)
+        .help(format!(
+            "write `path_case = \"insensitive\"` into {route} where the upstream takes both for the same path, and \
+             `\"sensitive\"` where it does not"
         ));
+    if !others.is_empty() {
+        let others = others.iter();
+        let names: Vec<String> = others
+            .map(|other| quoted(&other.route.name.value))
+            .collect();
+        let names = names.join(", ");
+        warning.note(format!("it takes the other spellings of {names} too"));
     }
-    Some(diagnostic)
-}
-
-fn decides(limit: &super::super::document::Limit) -> bool {
-    limit.mode().decides()
 }
 
 /// A request that meets every condition of `rule`.

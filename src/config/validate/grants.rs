@@ -1,15 +1,17 @@
 //! Grants: included files claim and drop only what their entries of `include` let them.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Route};
+use super::super::files::glob;
 use super::super::grant::Grant;
-use super::super::source::{At, Source, Span};
+use super::super::source::{At, Source};
 use super::super::suggest::all_of;
 use super::super::value::quoted;
 use super::routes::any_path;
+use std::fmt::Display;
 
-/// Holds every route of an included file against its entry.
-pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
+/// Holds every route of an included file against its entry. A value that `--set` replaced is the operator's.
+pub(super) fn check(document: &Document, source: &Source, found: &mut Findings) {
     for route in &document.routes {
         hosts(route, source, found);
         path(route, source, found);
@@ -22,64 +24,45 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
     }
 }
 
-/// The grant of the included file that has `span`, and the file's name. A value that `--set` replaced is the operator's.
-fn bounded<'s>(source: &'s Source, span: &Span) -> Option<(&'s Grant, String)> {
-    let grant = source.grant(span.start)?;
-    Some((grant, source.place(span.start)))
-}
-
-fn hosts(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
-    let name = quoted(&route.name.value);
+fn hosts(route: &Route, source: &Source, found: &mut Findings) {
     if route.host.is_absent() {
-        let bounds = bounded(source, &route.name.span);
-        let Some((grant, file, bounds)) =
-            bounds.and_then(|(grant, file)| Some((grant, file, grant.hosts.as_ref()?)))
+        let grant = source.grant(route.name.span.start);
+        let Some((grant, bounds)) = grant.and_then(|grant| Some((grant, grant.hosts.as_ref()?)))
         else {
             return;
         };
-        let hosts: Vec<String> = bounds.iter().map(ToString::to_string).collect();
-        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-        let refused = Diagnostic::error(
-            Code::NotGranted,
-            format!("{file} may not have route {name} for every host"),
-        )
-        .at(&route.place, "it says no `host`")
-        .note(format!("its routes may be for {}", all_of(&hosts)));
+        let what = format!("have {route} for every host");
         let instead = grant.without("hosts");
-        found.push(grant.shown(refused, source, &instead).help(in_route(
-            "host",
-            &hosts,
-            &grant.help(source, &instead),
-        )));
+        let refusal = grant.refusal(source, &route.place, &what, &instead);
+        let help = in_route("host", bounds, &grant.help(source, &instead));
+        found.push(
+            refusal
+                .at(&route.place, "it says no `host`")
+                .note(format!("its routes may be for {}", all_of(bounds)))
+                .help(help),
+        );
         return;
     }
-    for host in route.host.entries() {
-        let Some((grant, file)) = bounded(source, &host.span) else {
+    for At { value: host, span } in route.host.entries() {
+        let Some(grant) = source.grant(span.start) else {
             continue;
         };
         let Some(bounds) = &grant.hosts else { continue };
-        if bounds.iter().any(|bound| host.value.is_within(bound)) {
-            continue;
+        if !bounds.iter().any(|bound| host.is_within(bound)) {
+            let what = format!("have {route} for the host `{host}`");
+            let instead = grant.with("hosts", &host.to_string());
+            let refusal = grant.refusal(source, span, &what, &instead);
+            found.push(refusal.at(span, "not among its `hosts`"));
         }
-        let refused = Diagnostic::error(
-            Code::NotGranted,
-            format!(
-                "{file} may not have route {name} for the host `{}`",
-                host.value
-            ),
-        )
-        .at(&host.span, "not among its `hosts`");
-        let instead = grant.with("hosts", &host.value.to_string());
-        found.push(grant.shown(refused, source, &instead));
     }
 }
 
-fn in_route(key: &str, values: &[&str], otherwise: &str) -> String {
-    let value = values.first().copied().unwrap_or_default();
+fn in_route<T: Display>(key: &str, values: &[T], otherwise: &str) -> String {
+    let value = values.first().map(T::to_string).unwrap_or_default();
     format!("write `{key} = \"{value}\"` in the route; {otherwise}")
 }
 
-fn path(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
+fn path(route: &Route, source: &Source, found: &mut Findings) {
     if route.path.is_bad() {
         return;
     }
@@ -88,87 +71,58 @@ fn path(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
         Some(At { value, span }) => (value, span),
         None => (&any, &route.place),
     };
-    let Some((grant, file)) = bounded(source, span) else {
+    let grant = source.grant(span.start);
+    let Some((grant, bounds)) = grant.and_then(|grant| Some((grant, grant.paths.as_ref()?))) else {
         return;
     };
-    let Some(bounds) = &grant.paths else { return };
     if bounds.iter().any(|bound| path.is_within(bound)) {
         return;
     }
-    let in_its_case = path.clone().in_its_case();
-    if bounds.iter().any(|bound| in_its_case.is_within(bound)) {
-        let message = format!(
-            "{file} may not have route {} for `{path}` in any case",
-            quoted(&route.name.value)
-        );
-        let refused = Diagnostic::error(Code::NotGranted, message)
-            .at(span, "in another case it is not within its `paths`")
-            .and(&grant.span, "the entry of `include` that it comes from")
-            .help("leave out `path_case`");
-        return found.push(refused);
-    }
-    let refused = Diagnostic::error(
-        Code::NotGranted,
-        format!(
-            "{file} may not have route {} for the path `{path}`",
-            quoted(&route.name.value)
-        ),
-    )
-    .at(span, "not within its `paths`");
     let instead = grant.with("paths", &path.to_string());
-    let refused = grant.shown(refused, source, &instead);
-    found.push(if route.path.is_absent() {
-        let paths: Vec<String> = bounds.iter().map(ToString::to_string).collect();
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let help = in_route("path", &paths, &grant.help(source, &instead));
-        refused.help(help)
+    let in_its_case = path.clone().in_its_case();
+    found.push(if bounds.iter().any(|bound| in_its_case.is_within(bound)) {
+        let what = format!("have {route} for `{path}` in any case");
+        let refusal = grant.refusal(source, span, &what, &instead);
+        let label = "in another case it is not within its `paths`";
+        refusal.at(span, label).help("leave out `path_case`")
     } else {
-        refused
+        let what = format!("have {route} for the path `{path}`");
+        let refusal = grant.refusal(source, span, &what, &instead);
+        let in_route = in_route("path", bounds, &grant.help(source, &instead));
+        refusal
+            .at(span, "not within its `paths`")
+            .help_if(route.path.is_absent().then_some(in_route))
     });
 }
 
-fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Vec<Diagnostic>) {
+fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findings) {
     let Some(name) = dropped.value.strip_prefix('!') else {
         return;
     };
-    let Some((grant, file)) = bounded(source, &dropped.span) else {
-        return;
-    };
-    if grant.drops(name) {
-        return;
+    let grant = source.grant(dropped.span.start);
+    if let Some(grant) = grant.filter(|grant| !grant.drops(name)) {
+        let what = format!("drop limit {} for {route}", quoted(name));
+        let instead = grant.with("drops", name);
+        let refusal = grant.refusal(source, &dropped.span, &what, &instead);
+        let label = "a limit of `[defaults]` holds for every team";
+        found.push(refusal.at(&dropped.span, label));
     }
-    let refused = Diagnostic::error(
-        Code::NotGranted,
-        format!(
-            "{file} may not drop limit {} for route {}",
-            quoted(name),
-            quoted(&route.name.value)
-        ),
-    )
-    .at(
-        &dropped.span,
-        "a limit of `[defaults]` holds for every team",
-    );
-    found.push(grant.shown(refused, source, &grant.with("drops", name)));
 }
 
 /// An entry that lets its files drop limits that `[defaults]` does not have.
-fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Vec<Diagnostic>) {
+fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
     let defaults = document.defaults.limits.entries();
     for name in &grant.drops {
-        let is_one = |at: &At<String>| super::super::files::glob::matches(&name.value, &at.value);
+        let is_one = |at: &At<String>| glob::matches(&name.value, &at.value);
         if defaults.iter().any(is_one) || document.defaults.limits.is_bad() {
             continue;
         }
-        let message = format!(
-            "`drops` names limit {}, which `[defaults]` does not have",
-            quoted(&name.value)
-        );
-        found.push(
-            Diagnostic::error(Code::UnknownLimit, message)
-                .at(&name.span, "nothing to drop")
-                .help("leave it out"),
-        );
+        let limit = quoted(&name.value);
+        let message = format!("`drops` names limit {limit}, which `[defaults]` does not have");
+        found
+            .error(Code::UnknownLimit, message)
+            .at(&name.span, "nothing to drop")
+            .help("leave it out");
     }
 }
 

@@ -1,11 +1,10 @@
 //! Groups: every one that is named is defined, and a limit refers to every one that is defined.
 
-use super::super::diagnostic::{Code, Diagnostic};
-use super::super::value::quoted;
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::names::{NameIndex, WholeFile};
 
 /// Notes groups that are named and not defined, and groups that change nothing.
-pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let mut groups = NameIndex::new(
         "groups",
@@ -15,15 +14,16 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
     let mut unread = !document.torn.is_empty() || !document.lost.is_empty();
     let mut known = Vec::new();
     for limit in &document.limits {
-        let title = format!("limit {}", quoted(&limit.name.value));
         for tier in limit.tiers.entries() {
-            let user = format!("{title} has a tier for group");
+            let user = format!("{limit} has a tier for group");
             groups.used(&user, &tier.value.name, file, found);
         }
-        let exempt = limit.exempt.get();
-        for name in exempt.map_or(&[][..], |exempt| exempt.groups.entries()) {
-            let user = format!("{title} exempts group");
-            groups.used(&user, name, file, found);
+        for name in limit
+            .exempt
+            .get()
+            .map_or(&[][..], |exempt| exempt.groups.entries())
+        {
+            groups.used(&format!("{limit} exempts group"), name, file, found);
         }
         unread |= limit.tiers.is_bad() || limit.exempt.is_bad() || limit.unknown.is_bad();
         if !limit.unknown.is_absent() {
@@ -37,16 +37,15 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
     for group in &document.groups {
         let knows = group.by.get().is_some_and(|by| known.contains(&by));
         if !knows && !group.by.is_bad() && !groups.is_used(&group.name) {
-            let name = &group.name.value;
-            let message = format!("group {} changes nothing", quoted(name));
-            found.push(
-                Diagnostic::warning(Code::UnusedGroup, message)
-                    .at(&group.place, "no limit names it")
-                    .help(format!(
-                        "give a limit a tier for it: `tiers.{} = {{ rate = \"1000/min\" }}`, or exempt it: `exempt = {{ groups = \"{}\" }}`",
-                        name.escape_debug(), name.escape_debug()
-                    )),
-            );
+            let name = group.name.value.escape_debug();
+            let tier = format!("`tiers.{name} = {{ rate = \"1000/min\" }}`");
+            let exempt = format!("`exempt = {{ groups = \"{name}\" }}`");
+            found
+                .warning(Code::UnusedGroup, format!("{group} changes nothing"))
+                .at(&group.place, "no limit names it")
+                .help(format!(
+                    "give a limit a tier for it: {tier}, or exempt it: {exempt}"
+                ));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Lints: settings that are allowed and hardly meant.
 
 use super::super::boot::admin_address;
-use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Algorithm, Document, Limit, Over, Route, Tier};
+use super::super::diagnostic::{Code, Details as _, Findings};
+use super::super::document::{Document, Limit, Route, Tier};
 use super::super::source::{At, Span};
 use super::super::value::{quoted, show_span};
 use crate::key::KeyPart;
@@ -22,14 +22,14 @@ struct LongestWait<'a> {
 }
 
 /// Notes every lint.
-pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn note(document: &Document, found: &mut Findings) {
     open_admin(document, found);
     more_than_all(document, found);
     one_for_all(document, found);
     let waits: HashMap<&str, LongestWait<'_>> = document
         .limits
         .iter()
-        .filter(|limit| delays(limit))
+        .filter(|limit| limit.mode().decides() && limit.delays())
         .map(|limit| (limit.name.value.as_str(), longest(limit)))
         .collect();
     for route in &document.routes {
@@ -42,11 +42,13 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
 }
 
 /// The admin listener authenticates no client.
-fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
-    let Some(address) = admin_address(document).filter(|at| !at.ip().is_loopback()) else {
-        return;
-    };
-    let Some(at) = document.admin.as_ref().and_then(|admin| admin.listen.at()) else {
+fn open_admin(document: &Document, found: &mut Findings) {
+    let address = admin_address(document).filter(|at| !at.ip().is_loopback());
+    let span = document
+        .admin
+        .as_ref()
+        .and_then(|admin| admin.listen.span());
+    let (Some(address), Some(span)) = (address, span) else {
         return;
     };
     let reach = if address.ip().is_unspecified() {
@@ -54,49 +56,40 @@ fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
     } else {
         "beyond this machine"
     };
-    found.push(
-        Diagnostic::warning(
-            Code::OpenAdmin,
-            format!("the admin listener can be reached {reach}"),
-        )
-        .at(
-            &at.span,
-            "any client that reaches it can read everything it shows",
-        )
+    let port = address.port();
+    let label = "any client that reaches it can read everything it shows";
+    let message = format!("the admin listener can be reached {reach}");
+    found
+        .warning(Code::OpenAdmin, message)
+        .at(span, label)
         .help(format!(
-            "write `\"127.0.0.1:{}\"`, or let only your own machines reach it",
-            address.port()
-        )),
-    );
+            "write `\"127.0.0.1:{port}\"`, or let only your own machines reach it"
+        ));
 }
 
 /// A bound for one client beyond the bound for all.
-fn more_than_all(document: &Document, found: &mut Vec<Diagnostic>) {
+fn more_than_all(document: &Document, found: &mut Findings) {
     let server = &document.server;
-    let (Some(own), Some(all)) = (
-        server.max_connections_per_client.at(),
-        server.max_connections.at(),
-    ) else {
-        return;
-    };
-    if own.value > all.value {
-        found.push(
-            Diagnostic::warning(
-                Code::Conflict,
-                format!(
-                    "one client may have {} connections, and all together {}",
-                    own.value, all.value
-                ),
-            )
+    let own = server.max_connections_per_client.at();
+    if let (Some(own), Some(all)) = (own, server.max_connections.at())
+        && own.value > all.value
+    {
+        let (one, together) = (own.value, all.value);
+        let message = format!("one client may have {one} connections, and all together {together}");
+        found
+            .warning(Code::Conflict, message)
             .at(&own.span, "has no effect")
             .and(&all.span, "reached before")
-            .help("write less, or leave it out for a tenth of `max_connections`"),
-        );
+            .help("write less, or leave it out for a tenth of `max_connections`");
     }
 }
 
+/// The help where proxies are to be named.
+const NAME_PROXIES: &str =
+    "name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`";
+
 /// Behind a proxy that is not trusted every client has the proxy's address.
-fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
+fn one_for_all(document: &Document, found: &mut Findings) {
     if !document.server.trust.is_absent() {
         return;
     }
@@ -105,24 +98,15 @@ fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
     };
     for limit in &document.limits {
         let mut parts = limit.by.entries().iter();
-        let Some(by) = parts.find(|at| matches!(at.value, Some(KeyPart::Ip(_)))) else {
-            continue;
-        };
-        found.push(
-            Diagnostic::warning(
-                Code::OneForAll,
-                format!(
-                    "limit {} may count every client as one",
-                    quoted(&limit.name.value)
-                ),
-            )
-            .at(
-                &by.span,
-                "the address of the peer, which is the proxy's behind a proxy",
-            )
-            .and(sign, "a field that a proxy in front writes")
-            .help("name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`"),
-        );
+        if let Some(by) = parts.find(|at| matches!(at.value, Some(KeyPart::Ip(_)))) {
+            let label = "the address of the peer, which is the proxy's behind a proxy";
+            let message = format!("{limit} may count every client as one");
+            found
+                .warning(Code::OneForAll, message)
+                .at(&by.span, label)
+                .and(sign, "a field that a proxy in front writes")
+                .help(NAME_PROXIES);
+        }
     }
 }
 
@@ -150,96 +134,68 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
 }
 
 /// Only a trusted proxy is believed that a request came by `https`.
-fn unreachable_by_https(document: &Document, route: &Route, found: &mut Vec<Diagnostic>) {
+fn unreachable_by_https(document: &Document, route: &Route, found: &mut Findings) {
     let mut all = route.conditions();
     let https = all.find(|at| at.value == Condition::Https(true));
-    let (Some(https), true) = (https, document.server.trust.is_absent()) else {
-        return;
-    };
-    found.push(
-        Diagnostic::warning(
-            Code::UnreachableRoute,
-            format!("no request reaches route {}", quoted(&route.name.value)),
-        )
-        .at(
-            &https.span,
-            "no proxy is trusted to state that a request came by `https`",
-        )
-        .help("name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`"),
-    );
+    if let Some(https) = https.filter(|_| document.server.trust.is_absent()) {
+        let label = "no proxy is trusted to state that a request came by `https`";
+        let message = format!("no request reaches {route}");
+        found
+            .warning(Code::UnreachableRoute, message)
+            .at(&https.span, label)
+            .help(NAME_PROXIES);
+    }
 }
 
 /// Routes for `http` and for `https` together take every request: none is left for the route without `scheme`.
-fn both_schemes(document: &Document, found: &mut Vec<Diagnostic>) {
-    let asks = |route: &Route| {
+fn both_schemes(document: &Document, found: &mut Findings) {
+    let scheme = |route: &Route| {
         let mut all = route.conditions();
-        all.any(|at| matches!(at.value, Condition::Https(_)))
+        all.find_map(|at| match at.value {
+            Condition::Https(https) => Some(https),
+            _ => None,
+        })
     };
-    if !document.routes.iter().any(asks) {
+    if !document.routes.iter().any(|route| scheme(route).is_some()) {
         return;
     }
-    let mut alike: HashMap<String, [Vec<&Route>; 3]> = HashMap::new();
+    let mut alike: HashMap<String, Vec<&Route>> = HashMap::new();
     for route in &document.routes {
-        let mut all = route.conditions();
-        let scheme = all.find_map(|at| match at.value {
-            Condition::Https(https) => Some(usize::from(https)),
-            _ => None,
-        });
-        alike.entry(apart_from_scheme(route)).or_default()[scheme.unwrap_or(2)].push(route);
+        alike
+            .entry(apart_from_scheme(route))
+            .or_default()
+            .push(route);
     }
-    for [http, https, neither] in alike.into_values() {
-        let (Some(http), Some(https)) = (http.first(), https.first()) else {
+    for routes in alike.into_values() {
+        let first = |https| routes.iter().find(|route| scheme(route) == Some(https));
+        let (Some(http), Some(https)) = (first(false), first(true)) else {
             continue;
         };
-        for route in neither {
-            found.push(
-                Diagnostic::warning(
-                    Code::UnreachableRoute,
-                    format!("no request reaches route {}", quoted(&route.name.value)),
-                )
-                .at(
-                    &route.name.span,
-                    "every request came by `http` or by `https`",
-                )
+        for route in routes.iter().filter(|route| scheme(route).is_none()) {
+            let label = "every request came by `http` or by `https`";
+            let message = format!("no request reaches {route}");
+            found
+                .warning(Code::UnreachableRoute, message)
+                .at(&route.name.span, label)
                 .and(&http.name.span, "takes those by `http`")
                 .and(&https.name.span, "takes those by `https`")
-                .help("take it out, or give it a path, a host or conditions of its own"),
-            );
+                .help("take it out, or give it a path, a host or conditions of its own");
         }
     }
 }
 
 /// The conditions of a route without the scheme.
 fn apart_from_scheme(route: &Route) -> String {
-    let hosts = route
-        .host
-        .entries()
-        .iter()
-        .map(|at| format!("{:?}", at.value));
-    let methods = route
-        .methods
-        .entries()
-        .iter()
-        .map(|at| at.value.to_string());
-    let all = route.conditions();
-    let others = all.filter(|at| !matches!(at.value, Condition::Https(_)));
-    let others = others.map(|at| format!("{:?}", at.value));
-    let mut lists = [
-        hosts.collect(),
-        methods.collect(),
-        others.collect::<Vec<String>>(),
-    ];
-    for list in &mut lists {
-        list.sort();
-    }
+    let mut hosts: Vec<_> = route.host.values();
+    hosts.sort_by_cached_key(|host| format!("{host:?}"));
+    let mut methods: Vec<_> = route.methods.values();
+    methods.sort_by_key(ToString::to_string);
+    let all = route.conditions().map(|at| &at.value);
+    let others = all.filter(|one| !matches!(one, Condition::Https(_)));
+    let mut others: Vec<String> = others.map(|one| format!("{one:?}")).collect();
+    others.sort();
     let segments = route.path.get().map(|path| &path.segments);
-    format!("{segments:?} {lists:?}")
-}
-
-fn delays(limit: &Limit) -> bool {
-    limit.mode().decides()
-        && limit.algorithm() == Algorithm::LeakyBucket
-        && limit.over.or(Over::Delay) == Over::Delay
+    format!("{segments:?} {hosts:?} {methods:?} {others:?}")
 }
 
 /// The longest hold of the limit and of its tiers.
@@ -286,7 +242,7 @@ fn waits_longer(
     document: &Document,
     route: &Route,
     waits: &HashMap<&str, LongestWait<'_>>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     let timeout = route.timeout();
     for name in document.limits_of(route) {
@@ -294,34 +250,30 @@ fn waits_longer(
             continue;
         };
         let (limit, wait) = (longest.limit, longest.wait);
-        let at = route.timeout.at().map(|at| &at.span).or(longest.place);
+        let at = route.timeout.span().or(longest.place);
         let Some(at) = at.filter(|_| wait > timeout) else {
             continue;
         };
-        let whose = longest.group.map_or(String::new(), |group| {
-            format!(" of group {}", quoted(group))
+        let whose = longest
+            .group
+            .map(|group| format!(" of group {}", quoted(group)));
+        let whose = whose.unwrap_or_default();
+        let [wait, timeout] = [wait, timeout].map(|time| {
+            let micros = u64::try_from(time.as_micros());
+            show_span(micros.unwrap_or(u64::MAX))
         });
-        let show = |time: Duration| show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        let beside = longest.place.unwrap_or(&limit.name.span);
-        let mut diagnostic = Diagnostic::warning(
-            Code::WaitsLonger,
-            format!(
-                "limit {} may hold a request{whose} for {}, and route {} gives its upstream {}",
-                quoted(&limit.name.value),
-                show(wait),
-                quoted(&route.name.value),
-                show(timeout)
-            ),
-        )
-        .at(at, "")
-        .about(&route.name.span)
-        .about(&limit.name.span)
-        .help(
-            "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`",
+        let message = format!(
+            "{limit} may hold a request{whose} for {wait}, and {route} gives its upstream {timeout}"
         );
-        if beside != at {
-            diagnostic = diagnostic.and(beside, "waits that long");
-        }
-        found.push(diagnostic);
+        let beside = longest.place.unwrap_or(&limit.name.span);
+        let help =
+            "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`";
+        found
+            .warning(Code::WaitsLonger, message)
+            .at(at, "")
+            .about(&route.name.span)
+            .about(&limit.name.span)
+            .help(help)
+            .and_if((beside != at).then_some(beside), "waits that long");
     }
 }

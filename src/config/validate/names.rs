@@ -1,6 +1,6 @@
 //! Names: every one that is used is defined, and every one that is defined is used.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::document::{Document, List};
 use super::super::source::Source;
 use super::super::span::{At, Span};
@@ -51,7 +51,7 @@ impl<'a> NameIndex<'a> {
         user: &str,
         name: &'a At<String>,
         file: WholeFile<'_>,
-        found: &mut Vec<Diagnostic>,
+        found: &mut Findings,
     ) {
         self.used.insert(&name.value);
         let WholeFile { document, source } = file;
@@ -65,24 +65,32 @@ impl<'a> NameIndex<'a> {
         let near = near(name, &self.defined, found);
         self.used.extend(near.map(|near| near.value.as_str()));
         self.used.extend(parts(&name.value));
-        found.push(self.undefined(user, name, near));
+        self.undefined(user, name, near, found);
     }
 
-    fn undefined(&self, user: &str, name: &At<String>, near: Option<&At<String>>) -> Diagnostic {
+    fn undefined(
+        &self,
+        user: &str,
+        name: &At<String>,
+        near: Option<&At<String>>,
+        found: &mut Findings,
+    ) {
         const MOST: usize = 8;
         let (table, shown) = (self.table, quoted(&name.value));
         let message = format!("{user} {shown}, which does not exist");
         let label = format!("there is no `[{table}.{}]`", shown.trim_matches('`'));
-        let diagnostic = Diagnostic::error(self.code, message).at(&name.span, label);
+        let error = found.error(self.code, message).at(&name.span, label);
         let several: Vec<&str> = parts(&name.value).collect();
         if several.len() > 1 && table == "limits" {
-            return diagnostic.help(in_list(&several));
+            error.help(in_list(&several));
+            return;
         }
         if let Some(near) = near {
             let shown = quoted(&near.value);
-            return diagnostic
+            error
                 .and(&near.span, format!("{shown} is defined here"))
                 .help(format!("did you mean {shown}?"));
+            return;
         }
         let names = self.defined.iter().take(MOST);
         let names: Vec<&str> = names.map(|name| name.value.as_str()).collect();
@@ -91,11 +99,11 @@ impl<'a> NameIndex<'a> {
         } else {
             ""
         };
-        diagnostic.help(match names.as_slice() {
+        error.help(match names.as_slice() {
             [] => format!("define it: `[{table}.{}]`", name.value.escape_debug()),
             [only] => format!("there is only {}", quoted(only)),
             names => format!("there are {}{more}", all_of(names)),
-        })
+        });
     }
 
     pub(super) fn is_used(&self, name: &At<String>) -> bool {
@@ -104,7 +112,7 @@ impl<'a> NameIndex<'a> {
 }
 
 /// Notes what is named and not defined, and what is defined and not named.
-pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.limits.iter().map(|limit| &limit.name);
     let mut limits = NameIndex::new("limits", Code::UnknownLimit, names);
@@ -125,11 +133,8 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
     for route in &document.routes {
         let is_answered = !(route.redirect.is_absent() && route.respond.is_absent());
         is_unread |= route.upstream.is_bad() || (route.upstream.is_absent() && !is_answered);
-        let user = format!(
-            "route {} sends requests to upstream",
-            quoted(&route.name.value)
-        );
         if let Some(name) = route.upstream.at() {
+            let user = format!("{route} sends requests to upstream");
             upstreams.used(&user, name, file, found);
         }
     }
@@ -156,12 +161,12 @@ impl<'a> LimitList<'a> {
     fn all(document: &'a Document) -> impl Iterator<Item = Self> {
         let routes = document.routes.iter().map(|route| Self {
             owner: ListOwner::Route,
-            title: format!("route {}", quoted(&route.name.value)),
+            title: route.to_string(),
             limits: &route.limits,
         });
         let upstreams = document.upstreams.iter().map(|upstream| Self {
             owner: ListOwner::Upstream,
-            title: format!("upstream {}", quoted(&upstream.name.value)),
+            title: upstream.to_string(),
             limits: &upstream.limits,
         });
         let defaults = Self {
@@ -181,43 +186,34 @@ impl<'a> LimitList<'a> {
     }
 
     /// `"!NAME"` in the limits of a route drops a default; anywhere else, and for any other name, it drops nothing.
-    fn drops(&self, document: &Document, dropped: &str, span: &Span, found: &mut Vec<Diagnostic>) {
+    fn drops(&self, document: &Document, dropped: &str, span: &Span, found: &mut Findings) {
         let title = &self.title;
         if self.owner != ListOwner::Route {
-            found.push(
-                Diagnostic::conflict(format!("{title} has no limits of `[defaults]` to drop"))
-                    .at(span, "only a route drops a limit of `[defaults]`")
-                    .help("leave it out"),
-            );
+            found
+                .conflict(format!("{title} has no limits of `[defaults]` to drop"))
+                .at(span, "only a route drops a limit of `[defaults]`")
+                .help("leave it out");
             return;
         }
-        let names: Vec<&str> = document
-            .defaults
-            .limits
-            .entries()
-            .iter()
-            .map(|at| at.value.as_str())
-            .collect();
+        let defaults = document.defaults.limits.entries().iter();
+        let names: Vec<&str> = defaults.map(|at| at.value.as_str()).collect();
         if names.contains(&dropped) {
             return;
         }
-        let message = format!(
-            "{title} drops limit {}, which `[defaults]` does not have",
-            quoted(dropped)
-        );
-        found.push(
-            Diagnostic::error(Code::UnknownLimit, message)
-                .at(span, "nothing to drop")
-                .help(match names.as_slice() {
-                    [] => "there are no `[defaults]` limits: leave it out".to_owned(),
-                    names => format!("the defaults are {}", all_of(names)),
-                }),
-        );
+        let dropped = quoted(dropped);
+        let message = format!("{title} drops limit {dropped}, which `[defaults]` does not have");
+        found
+            .error(Code::UnknownLimit, message)
+            .at(span, "nothing to drop")
+            .help(match names.as_slice() {
+                [] => "there are no `[defaults]` limits: leave it out".to_owned(),
+                names => format!("the defaults are {}", all_of(names)),
+            });
     }
 }
 
 /// A list that names a limit and drops it.
-fn held_and_dropped(list: &LimitList<'_>, found: &mut Vec<Diagnostic>) {
+fn held_and_dropped(list: &LimitList<'_>, found: &mut Findings) {
     if list.owner == ListOwner::Defaults {
         return;
     }
@@ -227,17 +223,12 @@ fn held_and_dropped(list: &LimitList<'_>, found: &mut Vec<Diagnostic>) {
             continue;
         };
         if let Some(held) = entries.iter().find(|at| at.value == name) {
-            let message = format!(
-                "{} is held to limit {} and drops it",
-                list.title,
-                quoted(name)
-            );
-            found.push(
-                Diagnostic::conflict(message)
-                    .at(&dropped.span, "dropped")
-                    .and(&held.span, "and named")
-                    .help("keep the one that is meant"),
-            );
+            let (title, name) = (&list.title, quoted(name));
+            found
+                .conflict(format!("{title} is held to limit {name} and drops it"))
+                .at(&dropped.span, "dropped")
+                .and(&held.span, "and named")
+                .help("keep the one that is meant");
         }
     }
 }
@@ -246,27 +237,22 @@ fn unused(
     document: &Document,
     limits: &NameIndex<'_>,
     upstreams: &NameIndex<'_>,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) {
     for limit in &document.limits {
         if !limits.is_used(&limit.name) {
-            let name = &limit.name.value;
-            let message = format!("limit {} limits nothing", quoted(name));
-            let help = format!("add it to the `limits` of a route: `limits = [\"{name}\"]`");
-            found.push(
-                Diagnostic::warning(Code::UnusedLimit, message)
-                    .at(&limit.place, "no route and no upstream names it")
-                    .help(help),
-            );
+            let list = format!("`limits = [\"{}\"]`", limit.name.value);
+            found
+                .warning(Code::UnusedLimit, format!("{limit} limits nothing"))
+                .at(&limit.place, "no route and no upstream names it")
+                .help(format!("add it to the `limits` of a route: {list}"));
         }
     }
     for upstream in &document.upstreams {
         if !upstreams.is_used(&upstream.name) {
-            let message = format!("upstream {} gets no requests", quoted(&upstream.name.value));
-            found.push(
-                Diagnostic::warning(Code::UnusedUpstream, message)
-                    .at(&upstream.place, "no route leads here"),
-            );
+            found
+                .warning(Code::UnusedUpstream, format!("{upstream} gets no requests"))
+                .at(&upstream.place, "no route leads here");
         }
     }
 }
@@ -298,50 +284,33 @@ fn near<'a>(
     if found.len() > ENOUGH {
         return None;
     }
-    let near = nearest(
-        &name.value,
-        defined.iter().map(|defined| defined.value.as_str()),
-    )?;
-    defined
-        .iter()
-        .find(|defined| defined.value == near)
-        .copied()
+    let names = defined.iter().map(|defined| defined.value.as_str());
+    let near = nearest(&name.value, names)?;
+    let mut defined = defined.iter().copied();
+    defined.find(|defined| defined.value == near)
 }
 
 /// A request is granted one number, which two limits with `partial` would contradict.
-pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
-    let partial: HashSet<&str> = document
-        .limits
-        .iter()
-        .filter(|limit| limit.partial() && limit.mode().decides())
-        .map(|limit| limit.name.value.as_str())
-        .collect();
+pub(super) fn one_partial(document: &Document, found: &mut Findings) {
+    let limits = document.limits.iter();
+    let partial = limits.filter(|limit| limit.partial() && limit.mode().decides());
+    let partial: HashSet<&str> = partial.map(|limit| limit.name.value.as_str()).collect();
     for route in &document.routes {
-        let mut named = document.limits_of(route);
-        let mut named = named
-            .by_ref()
-            .filter(|name| partial.contains(name.value.as_str()));
+        let named = document.limits_of(route);
+        let mut named = named.filter(|name| partial.contains(name.value.as_str()));
         let Some(first) = named.next() else { continue };
-        let Some(second) = named.find(|name| name.value != first.value) else {
-            continue;
-        };
-        found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                format!(
-                    "route {} has two limits that grant what is left",
-                    quoted(&route.name.value)
-                ),
-            )
-            .at(&second.span, "the second")
-            .and(&first.span, "the first")
-            .help("leave `partial` out of one of them"),
-        );
+        if let Some(second) = named.find(|name| name.value != first.value) {
+            found
+                .conflict(format!("{route} has two limits that grant what is left"))
+                .at(&second.span, "the second")
+                .and(&first.span, "the first")
+                .help("leave `partial` out of one of them");
+        }
     }
 }
 
 /// A limit that counts by a parameter of the path holds for routes whose path has it.
-pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn parameters(document: &Document, found: &mut Findings) {
     let mut wanted: HashMap<&str, Vec<(&str, &Span)>> = HashMap::new();
     for limit in &document.limits {
         let parts = limit.by.at().map_or(&[][..], |by| &by.value[..]);
@@ -368,20 +337,16 @@ pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
         {
             let names = wanted.get(limit.value.as_str()).into_iter().flatten();
             for (name, span) in names.filter(|(name, _)| !has(name)) {
-                let place = route.path.at().map_or(&route.place, |at| &at.span);
-                found.push(
-                    Diagnostic::error(
-                        Code::UnknownParameter,
-                        format!(
-                            "limit {} counts by `path:{name}`, but the path of route {} has no `{{{name}}}`",
-                            quoted(&limit.value),
-                            quoted(&route.name.value),
-                        ),
-                    )
+                let place = route.path.span().unwrap_or(&route.place);
+                let limit = quoted(&limit.value);
+                let message = format!(
+                    "limit {limit} counts by `path:{name}`, but the path of {route} has no `{{{name}}}`"
+                );
+                found
+                    .error(Code::UnknownParameter, message)
                     .at(place, format!("no `{{{name}}}`"))
                     .and(span, "counted by here")
-                    .help(has_instead(path)),
-                );
+                    .help(has_instead(path));
             }
         }
     }
@@ -396,7 +361,7 @@ pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
 }
 
 /// Clients tell limits by their names, which must differ.
-pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn public(document: &Document, found: &mut Findings) {
     // Names as clients see them: of limits without a public name, and the first of each public name.
     let mut plain: HashMap<&str, &Span> = HashMap::new();
     for limit in &document.limits {
@@ -414,11 +379,10 @@ pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
         earlier.entry(name).or_insert(&public.span);
         if let Some(taken) = taken {
             let message = format!("two limits have the public name {}", quoted(&public.value));
-            found.push(
-                Diagnostic::error(Code::Duplicate, message)
-                    .at(&public.span, "the name is taken")
-                    .and(taken, "by this limit"),
-            );
+            found
+                .error(Code::Duplicate, message)
+                .at(&public.span, "the name is taken")
+                .and(taken, "by this limit");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of Redis in a file without one: leases, and `on_down`.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{CounterStore, Document, Limit as Written};
 use super::super::source::Span;
 use crate::limit::{LeaseSetting, Limit, Scope};
@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Notes settings without effect. `compiled` are the document's limits.
-pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec<Diagnostic>) {
+pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Findings) {
+    if document.counted != CounterStore::Memory {
+        return;
+    }
     let mut by_name: HashMap<&str, &Limit> = HashMap::new();
     for limit in compiled {
         by_name.entry(&limit.name).or_insert(limit);
@@ -17,47 +20,35 @@ pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec
         let Some(limit) = by_name.get(written.name.value.as_str()).copied() else {
             continue;
         };
-        unleased(document, written, limit, found);
-        if document.counted == CounterStore::Memory && limit.scope == Scope::Cluster {
-            let says = format!(
-                "limit `{}` has `on_down`, but the file names no Redis",
-                written.name.value
-            );
-            never_away(written.on_down.at().map(|at| &at.span), says, found);
+        unleased(written, limit, found);
+        if limit.scope == Scope::Cluster {
+            let name = &written.name.value;
+            never_away(written.on_down.span(), &format!("limit `{name}`"), found);
         }
     }
-    if document.counted == CounterStore::Memory {
-        let says = "the store has `on_down`, but the file names no Redis".to_owned();
-        never_away(document.store.on_down.at().map(|at| &at.span), says, found);
-    }
+    never_away(document.store.on_down.span(), "the store", found);
 }
 
-fn never_away(on_down: Option<&Span>, says: String, found: &mut Vec<Diagnostic>) {
+fn never_away(on_down: Option<&Span>, owner: &str, found: &mut Findings) {
     if let Some(span) = on_down {
-        found.push(
-            Diagnostic::warning(Code::Conflict, says)
-                .at(span, "counters are in this process, which is never away")
-                .help("leave `on_down` out, or write a Redis as the `url` of `[store]`"),
-        );
+        let message = format!("{owner} has `on_down`, but the file names no Redis");
+        found
+            .warning(Code::Conflict, message)
+            .at(span, "counters are in this process, which is never away")
+            .help("leave `on_down` out, or write a Redis as the `url` of `[store]`");
     }
 }
 
 /// Leases without a Redis to take them from. A limit that rules leases out by itself has been noted.
-fn unleased(document: &Document, written: &Written, limit: &Limit, found: &mut Vec<Diagnostic>) {
-    let asked = written
-        .lease
-        .at()
-        .filter(|at| at.value != LeaseSetting::Off);
-    let Some(lease) = asked.filter(|_| limit.why_unleased().is_none()) else {
-        return;
-    };
-    let name = &written.name.value;
-    if document.counted == CounterStore::Memory {
-        let why = "counters are in this process, and cost no call";
-        found.push(
-            Diagnostic::warning(Code::Conflict, format!("limit `{name}` gives no leases"))
-                .at(&lease.span, why)
-                .help("leave `lease` out"),
-        );
+fn unleased(written: &Written, limit: &Limit, found: &mut Findings) {
+    let asked = written.lease.at();
+    let asked = asked.filter(|at| at.value != LeaseSetting::Off);
+    if let Some(lease) = asked.filter(|_| limit.why_unleased().is_none()) {
+        let name = &written.name.value;
+        let label = "counters are in this process, and cost no call";
+        found
+            .warning(Code::Conflict, format!("limit `{name}` gives no leases"))
+            .at(&lease.span, label)
+            .help("leave `lease` out");
     }
 }

@@ -1,38 +1,28 @@
 //! Rewrites, redirects and responses of a route: it has one end, and its path has every parameter that they name.
 
-use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Document, Route, Setting};
-use super::super::source::{At, Span};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use super::super::document::{Document, Route};
+use super::super::source::At;
 use super::super::value::{literal_path, quoted};
 use super::names::has_instead;
 use super::routes::any_path;
 use crate::route::{PathPattern, Segment, Template};
 
 /// Notes routes with two ends or two rewrites, and parameters that the path does not have.
-pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(document: &Document, found: &mut Findings) {
     for route in &document.routes {
-        if let (Setting::Valid(one), Setting::Valid(other)) = (&route.strip_prefix, &route.rewrite)
-        {
-            found.push(
-                Diagnostic::error(
-                    Code::Conflict,
-                    format!(
-                        "route {} rewrites the path twice",
-                        quoted(&route.name.value)
-                    ),
-                )
-                .at(&other.span, "a new path")
-                .and(&one.span, "the path without its prefix")
-                .help("keep one of the two"),
-            );
+        if let (Some(one), Some(other)) = (route.strip_prefix.span(), route.rewrite.span()) {
+            found
+                .conflict(format!("{route} rewrites the path twice"))
+                .at(other, "a new path")
+                .and(one, "the path without its prefix")
+                .help("keep one of the two");
         }
         one_end(route, found);
         if !route.path.is_bad() {
-            found.extend(
-                [stripped(route), rewritten(route), redirected(route)]
-                    .into_iter()
-                    .filter_map(|one| one.err().map(|wrong| *wrong)),
-            );
+            let rewrites = [stripped(route), rewritten(route), redirected(route)];
+            let wrong = rewrites.into_iter().filter_map(Result::err);
+            found.extend(wrong.map(|wrong| *wrong));
         }
     }
 }
@@ -62,20 +52,13 @@ fn stripped(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
         return Ok(Some(template));
     }
     let text = literal_path(&prefix.value);
-    let diagnostic = Diagnostic::error(
-        Code::Conflict,
-        format!(
-            "route {} takes paths that do not begin with {}",
-            quoted(&route.name.value),
-            quoted(&text)
-        ),
-    )
-    .at(&prefix.span, "no prefix to strip from those")
-    .help(format!("write `path = \"{text}/{{*rest}}\"`"));
-    Err(Box::new(match route.path.at() {
-        Some(path) => diagnostic.and(&path.span, "its path"),
-        None => diagnostic,
-    }))
+    let shown = quoted(&text);
+    let message = format!("{route} takes paths that do not begin with {shown}");
+    let wrong = Diagnostic::error(Code::Conflict, message)
+        .at(&prefix.span, "no prefix to strip from those")
+        .help(format!("write `path = \"{text}/{{*rest}}\"`"))
+        .and_if(route.path.span(), "its path");
+    Err(Box::new(wrong))
 }
 
 fn rewritten(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
@@ -90,61 +73,48 @@ fn rewritten(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
 /// # Errors
 /// What is wrong with it.
 pub(in crate::config) fn redirected(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
-    let Some(redirect) = route.redirect.get() else {
+    let Some(to) = route.redirect.get().and_then(|redirect| redirect.to.at()) else {
         return Ok(None);
     };
-    let (origin, path) = &redirect.to.value;
-    let path = At::new(path.clone(), redirect.to.span.clone());
+    let (origin, path) = &to.value;
+    let path = At::new(path.clone(), to.span.clone());
     made(route, "redirect.to", origin, &path).map(Some)
 }
 
 /// A request is forwarded or answered: a route has one of these ends, and keys for an upstream only with an `upstream`.
-fn one_end(route: &Route, found: &mut Vec<Diagnostic>) {
-    let span = |key: &'static str, span: Option<&Span>| span.map(|span| (key, span.clone()));
+fn one_end(route: &Route, found: &mut Findings) {
     let ends = [
-        span("upstream", route.upstream.at().map(|at| &at.span)),
-        span("redirect", route.redirect.at().map(|at| &at.span)),
-        span("respond", route.respond.at().map(|at| &at.span)),
+        ("upstream", route.upstream.span()),
+        ("redirect", route.redirect.span()),
+        ("respond", route.respond.span()),
     ];
-    let mut ends = ends.into_iter().flatten();
-    let Some((first, place)) = ends.next() else {
+    let mut ends = ends.into_iter().filter(|(_, span)| span.is_some());
+    let Some((first, Some(place))) = ends.next() else {
         return;
     };
-    let name = quoted(&route.name.value);
-    if let Some((second, also)) = ends.next() {
-        found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                format!("route {name} has both `{first}` and `{second}`"),
-            )
-            .at(&also, "one of the two is too many")
-            .and(&place, "the other one")
-            .help("keep one of them, or give each a route of its own"),
-        );
+    if let Some((second, Some(also))) = ends.next() {
+        found
+            .conflict(format!("{route} has both `{first}` and `{second}`"))
+            .at(also, "one of the two is too many")
+            .and(place, "the other one")
+            .help("keep one of them, or give each a route of its own");
         return;
     }
-    if first == "upstream" {
-        return;
-    }
-    let idle = [
-        span("timeout", route.timeout.at().map(|at| &at.span)),
-        span("strip_prefix", route.strip_prefix.at().map(|at| &at.span)),
-        span("rewrite", route.rewrite.at().map(|at| &at.span)),
-        span(
-            "request_headers",
-            route.request_headers.at().map(|at| &at.span),
-        ),
+    let of_upstreams = [
+        ("timeout", route.timeout.span()),
+        ("strip_prefix", route.strip_prefix.span()),
+        ("rewrite", route.rewrite.span()),
+        ("request_headers", route.request_headers.span()),
     ];
-    for (key, idle) in idle.into_iter().flatten() {
-        found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                format!("route {name} forwards nothing, so `{key}` has no meaning"),
-            )
-            .at(&idle, "for requests that are forwarded")
-            .and(&place, "answered here")
-            .help("leave it out"),
-        );
+    for (key, idle) in of_upstreams {
+        if let Some(idle) = idle.filter(|_| first != "upstream") {
+            let message = format!("{route} forwards nothing, so `{key}` has no meaning");
+            found
+                .conflict(message)
+                .at(idle, "for requests that are forwarded")
+                .and(place, "answered here")
+                .help("leave it out");
+        }
     }
 }
 
@@ -158,17 +128,13 @@ fn made(
     let any = any_path();
     let path = route.path.get().unwrap_or(&any);
     Template::read(origin, &text.value, path).map_err(|parameter| {
-        let name = quoted(&route.name.value);
-        let diagnostic = Diagnostic::error(
-            Code::UnknownParameter,
-            format!("`{key}` of route {name} names `{parameter}`, which its path does not have"),
-        )
-        .at(&text.span, format!("no `{parameter}`"))
-        .help(instead(path, &parameter));
-        Box::new(match route.path.at() {
-            Some(path) => diagnostic.and(&path.span, "its path"),
-            None => diagnostic,
-        })
+        let message =
+            format!("`{key}` of {route} names `{parameter}`, which its path does not have");
+        let wrong = Diagnostic::error(Code::UnknownParameter, message)
+            .at(&text.span, format!("no `{parameter}`"))
+            .help(instead(path, &parameter))
+            .and_if(route.path.span(), "its path");
+        Box::new(wrong)
     })
 }
 

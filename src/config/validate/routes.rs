@@ -1,17 +1,17 @@
 //! Routes: what each recognises, and that no two of equal rank recognise the same request.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, List, Route};
 use super::super::source::Span;
 use super::super::value::quoted;
 use super::{pairs, repeated_limit};
 use crate::key::is_secret;
-use crate::route::{Condition, HostPattern, Overlap, PathPattern, Rule, Segment, Table};
+use crate::route::{Condition, Overlap, PathPattern, Rule, Segment, Table};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Arranges the routes that could be read; overlaps are noted even when other things are wrong.
-pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<Rule>, Table) {
+pub(super) fn arrange(document: &Document, found: &mut Findings) -> (Vec<Rule>, Table) {
     let mut rules = Vec::with_capacity(document.routes.len());
     let mut readable = Vec::with_capacity(document.routes.len());
     let mut alike = HashMap::new();
@@ -35,7 +35,7 @@ pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<
                 if let (Some(first), Some(second)) = pair {
                     let rules = [rules.get(overlap.first), rules.get(overlap.second)];
                     let example = without_secrets(&overlap, rules.into_iter().flatten());
-                    found.push(claimed_twice(first, second, &example));
+                    claimed_twice(first, second, &example, found);
                 }
             }
             Table::default()
@@ -48,15 +48,8 @@ pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<
 /// already, and pairs grow with the square.
 const MOST_ALIKE: usize = 20;
 
-type RuleShape = (
-    Vec<HostPattern>,
-    Vec<Segment>,
-    Vec<http::Method>,
-    Vec<Condition>,
-);
-
-/// What makes two rules claim the very same requests.
-fn shape(rule: &Rule) -> RuleShape {
+/// The rule without its names: equal for two rules that claim the very same requests.
+fn shape(rule: &Rule) -> Rule {
     let blank = Arc::from("");
     let segments = rule.path.segments.iter().map(|segment| match segment {
         Segment::Literal(_) => segment.clone(),
@@ -64,12 +57,12 @@ fn shape(rule: &Rule) -> RuleShape {
         Segment::Parameter(_) => Segment::Parameter(Arc::clone(&blank)),
         Segment::Rest(_) => Segment::Rest(Arc::clone(&blank)),
     });
-    (
-        rule.hosts.clone(),
-        segments.collect(),
-        rule.methods.clone(),
-        rule.conditions.clone(),
-    )
+    let segments = segments.collect();
+    Rule {
+        name: Arc::clone(&blank),
+        path: PathPattern { segments },
+        ..rule.clone()
+    }
 }
 
 /// Every path there is.
@@ -88,38 +81,35 @@ fn rule(route: &Route) -> Option<Rule> {
     if conditions.into_iter().any(List::is_bad) {
         return None;
     }
-    let mut hosts: Vec<HostPattern> = Vec::new();
-    for host in route.host.entries() {
-        if !hosts.contains(&host.value) {
-            hosts.push(host.value.clone());
-        }
-    }
-    let mut methods = Vec::new();
-    for method in route.methods.entries() {
-        if !methods.contains(&method.value) {
-            methods.push(method.value.clone());
-        }
-    }
     let mut conditions: Vec<Condition> = route.conditions().map(|at| at.value.clone()).collect();
     // However they are written, the same conditions are the same.
     conditions.sort_by_cached_key(ToString::to_string);
     Some(Rule {
         name: route.name.value.as_str().into(),
-        hosts,
+        hosts: once(&route.host),
         path: route.path.get().cloned().unwrap_or_else(any_path),
-        methods,
+        methods: once(&route.methods),
         conditions,
     })
 }
 
-fn warn_of_repeats(route: &Route, found: &mut Vec<Diagnostic>) {
-    let title = format!("route {}", quoted(&route.name.value));
+/// The values of a list, each once.
+fn once<T: Clone + PartialEq>(list: &List<T>) -> Vec<T> {
+    let mut values = Vec::new();
+    for at in list.entries() {
+        if !values.contains(&at.value) {
+            values.push(at.value.clone());
+        }
+    }
+    values
+}
+
+fn warn_of_repeats(route: &Route, found: &mut Findings) {
     let mut warn = |what: String, first: &Span, second: &Span| {
-        found.push(
-            Diagnostic::warning(Code::Duplicate, format!("{title} names {what} twice"))
-                .at(second, "the second time")
-                .and(first, "the first time"),
-        );
+        found
+            .warning(Code::Duplicate, format!("{route} names {what} twice"))
+            .at(second, "the second time")
+            .and(first, "the first time");
     };
     for (first, second) in pairs(&route.methods) {
         warn(format!("`{}`", second.value), &first.span, &second.span);
@@ -127,7 +117,7 @@ fn warn_of_repeats(route: &Route, found: &mut Vec<Diagnostic>) {
     for (first, second) in pairs(&route.host) {
         warn("a host".into(), &first.span, &second.span);
     }
-    repeated_limit(&route.limits, &title, found);
+    repeated_limit(&route.limits, route, found);
 }
 
 /// The example of an overlap, without what conditions ask of fields and parameters that authenticate.
@@ -144,21 +134,19 @@ fn without_secrets<'a>(overlap: &Overlap, rules: impl Iterator<Item = &'a Rule>)
     example
 }
 
-fn claimed_twice(first: &Route, second: &Route, example: &str) -> Diagnostic {
-    Diagnostic::error(
-        Code::Overlap,
-        format!(
-            "routes {} and {} can match the same request, and neither is more specific",
-            quoted(&first.name.value),
-            quoted(&second.name.value)
-        ),
-    )
-    .at(place(second), "the other")
-    .and(place(first), "one")
-    .help("give one of them a `host`, `methods`, one more of `headers`, `query` and `scheme`, or a path that is fixed further to the left")
-    .note(format!("an example: {example}"))
+fn claimed_twice(first: &Route, second: &Route, example: &str, found: &mut Findings) {
+    let [one, other] = [first, second].map(|route| quoted(&route.name.value));
+    let message = format!(
+        "routes {one} and {other} can match the same request, and neither is more specific"
+    );
+    found
+        .error(Code::Overlap, message)
+        .at(place(second), "the other")
+        .and(place(first), "one")
+        .help("give one of them a `host`, `methods`, one more of `headers`, `query` and `scheme`, or a path that is fixed further to the left")
+        .note(format!("an example: {example}"));
 }
 
 pub(super) fn place(route: &Route) -> &Span {
-    route.path.at().map_or(&route.place, |at| &at.span)
+    route.path.span().unwrap_or(&route.place)
 }

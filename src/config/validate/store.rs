@@ -1,12 +1,11 @@
 //! `[store]`: settings that contradict the address, and secrets in the file.
 
-use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Document, SecretSource, StoreTls};
+use super::super::diagnostic::{Code, Details as _, Findings};
+use super::super::document::{Document, SecretSource, Setting, StoreTls};
 use super::super::source::{At, Span};
 use crate::store::{Backend, RedisEndpoint, RedisTarget};
-use std::time::Duration;
 
-pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn store(document: &Document, found: &mut Findings) {
     let written = &document.store;
     let target = match written.url.at() {
         Some(At {
@@ -18,35 +17,25 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
     let in_url = target.and_then(|(target, span)| target.password.as_ref().map(|_| span));
     let user_in_url = target.and_then(|(target, span)| target.username.as_ref().map(|_| span));
     for (what, key, url) in [
-        ("users", written.username.at(), user_in_url),
-        ("passwords", written.password.at(), in_url),
+        ("users", written.username.span(), user_in_url),
+        ("passwords", written.password.span(), in_url),
     ] {
         if let (Some(key), Some(url)) = (key, url) {
-            found.push(
-                Diagnostic::conflict(format!("the store has two {what}"))
-                    .at(&key.span, "one is here")
-                    .and(url, "the other is in the address")
-                    .help("take it out of the address"),
-            );
+            found
+                .conflict(format!("the store has two {what}"))
+                .at(key, "one is here")
+                .and(url, "the other is in the address")
+                .help("take it out of the address");
         }
-    }
-    if target.is_some() {
-        let named = written.username.at().map(|at| &at.span).or(user_in_url);
-        let is_given = !written.password.is_absent() || in_url.is_some();
-        without_password("[store]", named.filter(|_| !is_given), found);
-        if let Some(sentinel) = written.sentinel.get() {
-            let lonely = sentinel
-                .username
-                .at()
-                .filter(|_| sentinel.password.is_absent());
-            without_password("[store.sentinel]", lonely.map(|at| &at.span), found);
-        }
-    }
-    if let Some(at) = written.timeout.at() {
-        timeout(at, found);
     }
     match target {
-        Some((target, url)) => beside_redis(document, target, url, found),
+        Some((target, url)) => {
+            if in_url.is_none() {
+                let named = written.username.span().or(user_in_url);
+                without_password("[store]", named, &written.password, found);
+            }
+            beside_redis(document, target, url, found);
+        }
         None if !written.url.is_bad() => beside_memory(document, found),
         None => {}
     }
@@ -54,98 +43,63 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
         half_of_a_pair(tls, found);
     }
     let sentinel = written.sentinel.get();
-    let for_sentinel = sentinel.and_then(|sentinel| literal(sentinel.password.at()));
-    for span in [literal(written.password.at()).or(in_url), for_sentinel]
-        .into_iter()
-        .flatten()
-    {
-        found.push(
-            Diagnostic::warning(Code::SecretInFile, "a password is written into the file")
-                .at(span, "every reader of the file knows it")
-                .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
-        );
+    let for_sentinel = sentinel.and_then(|sentinel| literal(&sentinel.password));
+    let own = literal(&written.password).or(in_url);
+    for span in own.into_iter().chain(for_sentinel) {
+        found
+            .warning(Code::SecretInFile, "a password is written into the file")
+            .at(span, "every reader of the file knows it")
+            .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`");
     }
 }
 
 /// A user without a password.
-fn without_password(table: &str, named: Option<&Span>, found: &mut Vec<Diagnostic>) {
-    if let Some(span) = named {
-        found.push(
-            Diagnostic::error(
-                Code::MissingKey,
-                format!("`{table}` names a user, and no `password`"),
-            )
+fn without_password(
+    table: &str,
+    named: Option<&Span>,
+    password: &Setting<SecretSource>,
+    found: &mut Findings,
+) {
+    if let Some(span) = named.filter(|_| password.is_absent()) {
+        let message = format!("`{table}` names a user, and no `password`");
+        found
+            .error(Code::MissingKey, message)
             .at(span, "a name alone does not log in")
-            .help(
-                "add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none",
-            ),
-        );
+            .help("add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none");
     }
 }
 
-/// The longest that a decision may wait: more would be no deadline.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-fn timeout(at: &At<Duration>, found: &mut Vec<Diagnostic>) {
-    let (bound, label) = match at.value {
-        time if time < Duration::from_millis(1) => ("1ms", "must be at least 1ms"),
-        time if time > LONGEST_TIMEOUT => ("60s", "must be 60s at most"),
-        _ => return,
-    };
-    found.push(
-        Diagnostic::error(Code::BadDuration, "`timeout` in `[store]` is out of range")
-            .at(&at.span, label)
-            .help(format!(
-                "write `timeout = \"{bound}\"`; a request waits for that long where the store does not answer"
-            )),
-    );
-}
-
 /// The place of a password that stands in the file itself.
-fn literal(password: Option<&At<SecretSource>>) -> Option<&Span> {
-    let in_file = password.filter(|at| matches!(at.value, SecretSource::Literal(_)));
-    in_file.map(|at| &at.span)
+fn literal(password: &Setting<SecretSource>) -> Option<&Span> {
+    let is_literal = matches!(password.get(), Some(SecretSource::Literal(_)));
+    password.span().filter(|_| is_literal)
 }
 
 /// Settings that only a Redis has.
-fn beside_memory(document: &Document, found: &mut Vec<Diagnostic>) {
+fn beside_memory(document: &Document, found: &mut Findings) {
     let written = &document.store;
     let functions = written.functions.at().filter(|at| at.value);
-    for (what, span) in [
-        ("a user", written.username.at().map(|at| &at.span)),
-        ("a password", written.password.at().map(|at| &at.span)),
-        ("TLS", written.tls.at().map(|at| &at.span)),
-        ("sentinels", written.sentinel.at().map(|at| &at.span)),
-        ("functions", functions.map(|at| &at.span)),
+    for (what, pronoun, span) in [
+        ("a user", "it", written.username.span()),
+        ("a password", "it", written.password.span()),
+        ("TLS", "it", written.tls.span()),
+        ("sentinels", "them", written.sentinel.span()),
+        ("functions", "them", functions.map(|at| &at.span)),
     ] {
         if let Some(span) = span {
-            found.push(
-                Diagnostic::error(
-                    Code::Conflict,
-                    format!(
-                        "the store has {what}, but no Redis to give {} to",
-                        match what {
-                            "sentinels" | "functions" => "them",
-                            _ => "it",
-                        }
-                    ),
-                )
+            let message = format!("the store has {what}, but no Redis to give {pronoun} to");
+            found
+                .conflict(message)
                 .at(span, "")
-                .help("write the `url` of the Redis, as `url = \"redis://host:6379/0\"`"),
-            );
+                .help("write the `url` of the Redis, as `url = \"redis://host:6379/0\"`");
         }
     }
 }
 
 /// Settings that this Redis does not have.
-fn beside_redis(
-    document: &Document,
-    target: &RedisTarget,
-    url: &Span,
-    found: &mut Vec<Diagnostic>,
-) {
+fn beside_redis(document: &Document, target: &RedisTarget, url: &Span, found: &mut Findings) {
     let written = &document.store;
-    if let Some(tls) = written.tls.at().filter(|_| target.tls.is_none()) {
+    if let Some(tls) = written.tls.span().filter(|_| target.tls.is_none()) {
         let (why, help) = match &target.place {
             RedisEndpoint::Unix(_) => (
                 "a socket of this machine is not encrypted",
@@ -156,39 +110,36 @@ fn beside_redis(
                 "write `rediss` in place of `redis` in the address, or leave `tls` out",
             ),
         };
-        found.push(
-            Diagnostic::conflict("the store has `tls`, but its address is without TLS")
-                .at(&tls.span, "")
-                .and(url, why)
-                .help(help),
-        );
+        found
+            .conflict("the store has `tls`, but its address is without TLS")
+            .at(tls, "")
+            .and(url, why)
+            .help(help);
+    }
+    if let Some(sentinel) = written.sentinel.get() {
+        let user = sentinel.username.span();
+        without_password("[store.sentinel]", user, &sentinel.password, found);
     }
     let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
-    if let Some(sentinel) = written.sentinel.at().filter(|_| !by_sentinels) {
-        found.push(
-            Diagnostic::conflict("the store has `sentinel`, but its address names no sentinels")
-                .at(&sentinel.span, "settings for sentinels")
-                .and(url, "the address")
-                .help(
-                    "write `url = \"redis+sentinel://h1,h2,h3/NAME/0\"`, or leave `sentinel` out",
-                ),
-        );
+    if let Some(sentinel) = written.sentinel.span().filter(|_| !by_sentinels) {
+        found
+            .conflict("the store has `sentinel`, but its address names no sentinels")
+            .at(sentinel, "settings for sentinels")
+            .and(url, "the address")
+            .help("write `url = \"redis+sentinel://h1,h2,h3/NAME/0\"`, or leave `sentinel` out");
     }
 }
 
 /// A certificate without its key, or a key without its certificate.
-fn half_of_a_pair(tls: &StoreTls, found: &mut Vec<Diagnostic>) {
-    let (there, missing, example) = match (tls.cert.at(), tls.key.at()) {
+fn half_of_a_pair(tls: &StoreTls, found: &mut Findings) {
+    let (there, missing, example) = match (tls.cert.span(), tls.key.span()) {
         (Some(cert), None) if !tls.key.is_bad() => (cert, "key", "gateway.key"),
         (None, Some(key)) if !tls.cert.is_bad() => (key, "cert", "gateway.pem"),
         _ => return,
     };
-    found.push(
-        Diagnostic::error(
-            Code::MissingKey,
-            format!("`[store.tls]` does not say `{missing}`"),
-        )
-        .at(&there.span, "a certificate and its key go together")
-        .help(format!("add `{missing} = \"{example}\"`")),
-    );
+    let message = format!("`[store.tls]` does not say `{missing}`");
+    found
+        .error(Code::MissingKey, message)
+        .at(there, "a certificate and its key go together")
+        .help(format!("add `{missing} = \"{example}\"`"));
 }

@@ -1,10 +1,9 @@
 //! Fields that the file reads and the gateway drops before: limits that count nothing by them, groups without members,
 //! routes that no request reaches.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::document::{CostSource, Document, GroupTable, Limit};
 use super::super::source::{At, Span};
-use super::super::value::quoted;
 use crate::admission::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
 use crate::route::Condition;
@@ -35,7 +34,7 @@ fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
 }
 
 /// Notes every place that reads a dropped field.
-pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn note(document: &Document, found: &mut Findings) {
     // A `trust` that cannot be read may name a network.
     let trust = &document.server.trust;
     let trusted = trust.is_bad() || !trust.entries().is_empty();
@@ -59,17 +58,12 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
         found.extend(dropped.warning(Code::DroppedField, ReadField::of(header), message));
     }
     for route in &document.routes {
-        let message = || format!("no request reaches route {}", quoted(&route.name.value));
-        let all = route.conditions();
-        found.extend(all.into_iter().find_map(|at| match &at.value {
-            Condition::Field(name, _) => dropped.warning(
-                Code::UnreachableRoute,
-                ReadField {
-                    name,
-                    span: &at.span,
-                },
-                message,
-            ),
+        let message = || format!("no request reaches {route}");
+        found.extend(route.conditions().find_map(|at| match &at.value {
+            Condition::Field(name, _) => {
+                let span = &at.span;
+                dropped.warning(Code::UnreachableRoute, ReadField { name, span }, message)
+            }
             Condition::Query(..) | Condition::Https(_) => None,
         }));
     }
@@ -80,6 +74,17 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
 struct ReadField<'a> {
     name: &'a HeaderName,
     span: &'a Span,
+}
+
+/// The field that a part of a key is.
+fn header_of(at: &At<Option<KeyPart>>) -> Option<ReadField<'_>> {
+    match &at.value {
+        Some(KeyPart::Header { name, .. }) => Some(ReadField {
+            name,
+            span: &at.span,
+        }),
+        _ => None,
+    }
 }
 
 impl<'a> ReadField<'a> {
@@ -98,63 +103,44 @@ struct StrippedFields<'a, W> {
 }
 
 impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
-    fn of_limit(&self, limit: &Limit, found: &mut Vec<Diagnostic>) {
-        let title = || format!("limit {}", quoted(&limit.name.value));
-        let parts = limit.by.entries().iter();
-        found.extend(parts.filter_map(|at| self.part(at)).find_map(|field| {
-            let message = || format!("{} counts by a field that no request has", title());
-            self.warning(Code::DroppedField, field, message)
-        }));
-        if let Some(dedupe) = limit.dedupe.get() {
-            let Some(header) = dedupe.header.at() else {
-                return;
-            };
-            let field = ReadField::of(header);
-            let message = || {
-                format!(
-                    "{} knows no repeats: no request has the field of their id",
-                    title()
-                )
-            };
-            found.extend(self.warning(Code::DroppedField, field, message));
+    fn of_limit(&self, limit: &Limit, found: &mut Findings) {
+        let by = || format!("{limit} counts by a field that no request has");
+        let mut parts = limit.by.entries().iter().filter_map(header_of);
+        found.extend(parts.find_map(|field| self.warning(Code::DroppedField, field, by)));
+        let dedupe = limit.dedupe.get().and_then(|dedupe| dedupe.header.at());
+        if let Some(header) = dedupe {
+            let message =
+                || format!("{limit} knows no repeats: no request has the field of their id");
+            found.extend(self.warning(Code::DroppedField, ReadField::of(header), message));
         }
         let tiers = limit.tiers.entries().iter();
         let costs = tiers.filter_map(|tier| tier.value.cost.get());
         for cost in limit.cost.get().into_iter().chain(costs) {
-            let CostSource::Field { header, .. } = cost else {
-                continue;
-            };
-            let message = || {
-                format!(
-                    "{} charges every request `default`: none has the field of its cost",
-                    title()
-                )
-            };
-            let field = ReadField::of(header);
-            found.extend(self.warning(Code::DroppedField, field, message));
+            if let CostSource::Request(cost) = cost
+                && let Some(header) = cost.header.at()
+            {
+                let message = || {
+                    format!(
+                        "{limit} charges every request `default`: none has the field of its cost"
+                    )
+                };
+                found.extend(self.warning(Code::DroppedField, ReadField::of(header), message));
+            }
         }
     }
 
     /// A group without members, and the limits that name it.
-    fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
-        let Some(KeyPart::Header { name, .. }) = group.by.get() else {
+    fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Findings) {
+        let Some(At { value, span }) = group.by.at() else {
             return;
         };
-        let Some(at) = group.by.at() else { return };
-        let message = || {
-            format!(
-                "group {} has no members: no request has the field that it goes by",
-                quoted(&group.name.value)
-            )
+        let KeyPart::Header { name, .. } = value else {
+            return;
         };
-        let Some(mut warning) = self.warning(
-            Code::DroppedField,
-            ReadField {
-                name,
-                span: &at.span,
-            },
-            message,
-        ) else {
+        let message =
+            || format!("{group} has no members: no request has the field that it goes by");
+        let field = ReadField { name, span };
+        let Some(mut warning) = self.warning(Code::DroppedField, field, message) else {
             return;
         };
         for limit in &document.limits {
@@ -170,16 +156,6 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
             }
         }
         found.push(warning);
-    }
-
-    fn part<'p>(&self, at: &'p At<Option<KeyPart>>) -> Option<ReadField<'p>> {
-        match &at.value {
-            Some(KeyPart::Header { name, .. }) if (self.why)(name).is_some() => Some(ReadField {
-                name,
-                span: &at.span,
-            }),
-            _ => None,
-        }
     }
 
     /// The warning about a field, if it is dropped.

@@ -1,15 +1,14 @@
 //! Unreachable settings: limits that exempt every request of their routes, groups that no request can be in.
 
-use super::super::diagnostic::{Code, Diagnostic};
+use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Exempt, Route};
-use super::super::value::quoted;
 use crate::key::KeyPart;
 use crate::route::{PathPattern, Segment};
 use http::Method;
 use std::collections::HashMap;
 
 /// Notes limits and groups without effect.
-pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn note(document: &Document, found: &mut Findings) {
     if !document.torn.is_empty() || !document.lost.is_empty() {
         return;
     }
@@ -18,7 +17,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
 }
 
 /// A limit that exempts all methods or all paths of each route that names it.
-fn exempt(document: &Document, found: &mut Vec<Diagnostic>) {
+fn exempt(document: &Document, found: &mut Findings) {
     let exempting = document.limits.iter();
     let exempting = exempting.filter(|limit| limit.exempt.at().is_some());
     let mut users: HashMap<&str, Vec<&Route>> = exempting
@@ -47,12 +46,11 @@ fn exempt(document: &Document, found: &mut Vec<Diagnostic>) {
             continue;
         };
         if users.iter().all(|route| is_covered(route, &at.value)) {
-            let message = format!("limit {} exempts every request", quoted(name));
-            found.push(
-                Diagnostic::warning(Code::ExemptsEveryone, message)
-                    .at(&at.span, "covers every request of its routes")
-                    .help("exempt less, or leave the limit out of the routes"),
-            );
+            let message = format!("{limit} exempts every request");
+            found
+                .warning(Code::ExemptsEveryone, message)
+                .at(&at.span, "covers every request of its routes")
+                .help("exempt less, or leave the limit out of the routes");
         }
     }
 }
@@ -88,31 +86,30 @@ fn literal(path: Option<&PathPattern>) -> String {
 }
 
 /// A group by a parameter that no path has.
-fn unnamed_parameter(document: &Document, found: &mut Vec<Diagnostic>) {
+fn unnamed_parameter(document: &Document, found: &mut Findings) {
     let mut paths = document.routes.iter().map(|route| &route.path);
     if paths.any(|path| path.is_bad()) {
         return;
     }
     for group in &document.groups {
-        let Some((KeyPart::Path(name), at)) = group.by.at().map(|at| (&at.value, at)) else {
+        let Some(KeyPart::Path(name)) = group.by.get() else {
             continue;
         };
         let has = |route: &Route| match route.path.get() {
             Some(path) => path.has(name),
             None => **name == *"rest",
         };
-        if !document.routes.iter().any(has) {
-            let message = format!(
-                "group {} goes by `path:{name}`, and no route has `{{{name}}}` in its path",
-                quoted(&group.name.value)
-            );
-            found.push(
-                Diagnostic::warning(Code::UnknownParameter, message)
-                    .at(&at.span, "no request is in the group")
-                    .help(format!(
-                        "name a segment so: `path = \"/tenants/{{{name}}}\"`, or write the name that the paths have"
-                    )),
-            );
+        if let Some(span) = group.by.span()
+            && !document.routes.iter().any(has)
+        {
+            let message =
+                format!("{group} goes by `path:{name}`, and no route has `{{{name}}}` in its path");
+            found
+                .warning(Code::UnknownParameter, message)
+                .at(span, "no request is in the group")
+                .help(format!(
+                    "name a segment so: `path = \"/tenants/{{{name}}}\"`, or write the name that the paths have"
+                ));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Rates of bytes: `256B/s`, `4KiB/s`.
 
+use super::time::leading_digits;
 use super::{Code, ValueError, with_valid_offers};
 
 /// The units and their sizes in bytes.
@@ -25,12 +26,7 @@ fn read(text: &str) -> Result<u64, ValueError> {
         ValueError::of(Code::BadRate, text, "is not a rate of bytes", label)
         .help("write a whole number and its unit in a second, as `\"256B/s\"` or `\"4KiB/s\"`; 0 is off")
     };
-    let written = text.trim();
-    let digits = written.len()
-        - written
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .len();
-    let (number, unit) = written.split_at(digits);
+    let (number, unit) = leading_digits(text.trim());
     if number.is_empty() {
         return Err(wrong("a number should stand here"));
     }

@@ -1,6 +1,6 @@
 //! Fields that a route may change, and the values they may get.
 
-use super::{Code, ValueError, quoted, with_valid_offers};
+use super::{Code, ValueError, quoted};
 use crate::key::is_secret;
 use crate::proxy::hop;
 use http::{HeaderName, HeaderValue, header};
@@ -89,17 +89,15 @@ pub(in crate::config) fn field_value(
 }
 
 fn value(text: &str) -> Result<HeaderValue, ValueError> {
-    with_valid_offers(text, |text| {
-        let wrong =
-            |label: &str| ValueError::new(Code::BadField, "no field can have this value", label);
-        if text.contains("${") {
-            return Err(wrong("the value of a field has no variables"));
-        }
-        if text.trim_ascii() != text {
-            return Err(wrong("blanks around a value are no part of it"));
-        }
-        HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
-            wrong("a value has no line breaks and no control characters: what follows one would be another field")
-        })
+    let wrong =
+        |label: &str| ValueError::new(Code::BadField, "no field can have this value", label);
+    if text.contains("${") {
+        return Err(wrong("the value of a field has no variables"));
+    }
+    if text.trim_ascii() != text {
+        return Err(wrong("blanks around a value are no part of it"));
+    }
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
+        wrong("a value has no line breaks and no control characters: what follows one would be another field")
     })
 }

@@ -1,40 +1,45 @@
 //! Values for responses of the gateway: error bodies, percentages, public names.
 
-use super::{Code, ValueError, quoted, with_valid_offers};
-use crate::snapshot::errors::Page;
+use super::{Code, ValueError, with_valid_offers};
+use crate::snapshot::errors::{ErrorBody, Page};
 
 /// What the gateway's own responses look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum ErrorText {
-    Problem,
-    Text,
-    Html,
-    Accept,
+    /// A form that needs no file.
+    Ready(ErrorBody),
+    /// The file with the body.
     File(String),
+}
+
+/// The words for forms that need no file.
+static FORMS: [(&str, ErrorBody); 4] = [
+    ("problem+json", ErrorBody::Problem),
+    ("text", ErrorBody::Text),
+    ("html", ErrorBody::Html),
+    ("accept", ErrorBody::ByAccept),
+];
+
+/// The word for a body, unless it comes from a file.
+pub(in crate::config) fn error_word(body: &ErrorBody) -> Option<&'static str> {
+    let mut forms = FORMS.iter();
+    forms.find(|(_, form)| form == body).map(|(word, _)| *word)
 }
 
 /// Reads `problem+json`, `text`, `html`, `accept` or `file:PATH`.
 pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError> {
     const WORDS: [&str; 5] = ["problem+json", "text", "html", "accept", "file:PATH"];
-    match text {
-        "problem+json" => return Ok(ErrorText::Problem),
-        "text" => return Ok(ErrorText::Text),
-        "html" => return Ok(ErrorText::Html),
-        "accept" => return Ok(ErrorText::Accept),
-        _ => {}
+    if let Some((_, body)) = FORMS.iter().find(|(word, _)| *word == text) {
+        return Ok(ErrorText::Ready(body.clone()));
     }
     let Some(path) = text.strip_prefix("file:") else {
         return Err(ValueError::choice("body", text, &WORDS));
     };
     if path.is_empty() || !Page::ENDS.iter().any(|end| path.ends_with(end)) {
-        return Err(ValueError::new(
-            Code::BadChoice,
-            format!("{} does not say what kind of file it is", quoted(text)),
-            format!(
-                "its name must end with {}",
-                crate::config::suggest::one_of(&Page::ENDS)
-            ),
-        ));
+        let ends = crate::config::suggest::one_of(&Page::ENDS);
+        let label = format!("its name must end with {ends}");
+        let what = "does not say what kind of file it is";
+        return Err(ValueError::of(Code::BadChoice, text, what, label));
     }
     Ok(ErrorText::File(path.to_owned()))
 }
@@ -43,8 +48,12 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError>
 pub(in crate::config) fn percent(text: &str) -> Result<u8, ValueError> {
     with_valid_offers(text, |text| {
         let wrong = |label: &str| {
-            let message = format!("{} is not a share of the time to wait", quoted(text));
-            ValueError::new(Code::BadNumber, message, label)
+            ValueError::of(
+                Code::BadNumber,
+                text,
+                "is not a share of the time to wait",
+                label,
+            )
         };
         let Some(digits) = text.strip_suffix('%') else {
             let meant = text.parse::<u8>().ok().map(|number| format!("{number}%"));
@@ -67,12 +76,27 @@ pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
     name(text, "cannot be the name of a limit")
 }
 
+/// Reads the beginning of every key in Redis, which a `:` follows.
+pub(in crate::config) fn key_prefix(text: &str) -> Result<String, ValueError> {
+    if is_name(text, b"_-.") {
+        return Ok(text.to_owned());
+    }
+    let message = "this cannot stand in front of every Redis key";
+    let label = "letters, digits, `_`, `-` and `.`, at most 64 of them";
+    Err(ValueError::new(Code::BadName, message, label))
+}
+
 /// Reads a name of the characters that the name of a limit may have.
 fn name(text: &str, what: &str) -> Result<String, ValueError> {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    if (1..=64).contains(&text.len()) && text.bytes().all(is_good) {
+    if is_name(text, b"_-") {
         return Ok(text.to_owned());
     }
     let label = "1 to 64 letters, digits, `_` and `-`";
     Err(ValueError::of(Code::BadName, text, what, label))
+}
+
+/// Does `text` consist of 1 to 64 letters, digits and `others`?
+pub(in crate::config) fn is_name(text: &str, others: &[u8]) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
+    (1..=64).contains(&text.len()) && text.bytes().all(is_good)
 }

@@ -140,11 +140,10 @@ fn rate_time(
     time: &str,
     wrong: impl Fn(&str) -> ValueError,
 ) -> Result<(u64, &'static str), ValueError> {
-    let digits = time.len() - time.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, spelling) = time.split_at(digits);
+    let (number, spelling) = leading_digits(time);
     let spelling = spelling.trim();
     if spelling.is_empty() {
-        let label = if digits == 0 {
+        let label = if number.is_empty() {
             "no time after the `/`"
         } else {
             "the time has no unit"
@@ -160,7 +159,7 @@ fn rate_time(
         return Err(wrong("units are lower case").offer([format!("{count}/{number}{small}")]));
     }
     let number = match whole(number) {
-        _ if digits == 0 => 1,
+        _ if number.is_empty() => 1,
         Ok(0) => return Err(wrong("the time is zero")),
         Ok(number) => number,
         Err(_) => u64::MAX,
@@ -255,15 +254,14 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
     }
     let mut total: u64 = 0;
     while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = rest.split_at(digits);
+        let (number, after) = leading_digits(rest);
         let after = after.trim_start();
         let letters = after.len() - after.trim_start_matches(|c: char| c.is_alphabetic()).len();
         let (spelling, next) = after.split_at(letters);
         if let Some(positive) = rest.strip_prefix('-') {
             return Err(wrong("a time cannot be negative").offer([positive]));
         }
-        if digits == 0 {
+        if number.is_empty() {
             return Err(wrong("a number should stand here"));
         }
         if after.starts_with(['.', ',']) {
@@ -318,6 +316,12 @@ fn parts(text: &str) -> Option<u64> {
     (micros > 0).then_some(micros)
 }
 
+/// The digits that a text begins with, and what follows.
+pub(super) fn leading_digits(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    text.split_at(end.unwrap_or(text.len()))
+}
+
 enum CountError {
     NotDigits,
     Huge,
@@ -331,7 +335,8 @@ fn whole(text: &str) -> Result<u64, CountError> {
 }
 
 /// Microseconds as people write them: `1min30s` for 90 seconds, `1500ms` for one and a half.
-pub(in crate::config) fn show_span(micros: u64) -> String {
+#[must_use]
+pub fn show_span(micros: u64) -> String {
     let single = LENGTHS
         .iter()
         .find(|(_, length)| micros.is_multiple_of(*length) && micros > 0);

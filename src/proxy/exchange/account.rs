@@ -12,6 +12,7 @@ use crate::proxy::error::ProxyError;
 use crate::proxy::reply::Violations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
+use crate::store::StoreDecision;
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure};
 use http::{HeaderValue, Version};
@@ -119,14 +120,14 @@ impl Exchange {
         }
     }
 
+    /// The answer of the store about its limits, where one was asked.
+    pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
+        self.admission.as_ref()?.decided.as_ref()
+    }
+
     /// The limits that refuse it, and the one that is named.
     pub(super) fn violated(&self) -> Violations<'_> {
-        let (Some(service), Some(decided)) = (
-            self.service(),
-            self.admission
-                .as_ref()
-                .and_then(|admission| admission.decided.as_ref()),
-        ) else {
+        let (Some(service), Some(decided)) = (self.service(), self.store_decision()) else {
             return Violations::default();
         };
         let limits = self.plan.limits(service);
@@ -420,9 +421,9 @@ impl Exchange {
     /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
-        self.admission
-            .as_ref()?
-            .granted(&self.plan, self.service()?)
+        let admission = self.admission.as_ref()?;
+        let granted = admission.granted(&self.plan, self.service()?)?;
+        Some(granted.units()).filter(|units| *units > 0)
     }
 
     /// Left of the limit that is tightest; for the log.

@@ -1,21 +1,25 @@
 //! The client, the host and the fields of a line.
 
 use super::super::request::LoggedRequest;
-use super::{LoggedHead, PolicySide, host};
+use super::PolicySide;
 use crate::key::client_ip::Trust;
-use http::HeaderName;
+use crate::route::RequestView;
+use http::HeaderMap;
 use std::net::IpAddr;
 
-impl LoggedHead {
-    /// Does the line have this field?
-    pub(in crate::replay) fn has(&self, name: &HeaderName) -> bool {
-        self.fields.contains_key(name)
+/// A request as conditions of routes look at it.
+impl RequestView for LoggedRequest<'_> {
+    fn fields(&self) -> &HeaderMap {
+        &self.fields
     }
 
-    /// Does the line have a host, in one of its ways?
-    pub(in crate::replay) fn names_host(&self, request: &LoggedRequest<'_>) -> bool {
-        let (_, named) = request.path();
-        !host(request, self, named).is_empty()
+    fn query(&self) -> Option<&str> {
+        self.target().query
+    }
+
+    fn is_https(&self) -> bool {
+        let proxy_fields = self.proxy_fields.as_ref();
+        proxy_fields.is_some_and(|fields| fields.is_https) || self.target.starts_with("https://")
     }
 }
 
@@ -23,21 +27,17 @@ impl PolicySide {
     /// The client's address: the line's, or, where that is the peer of another server, the one behind it as this file's
     /// `trust` has it.
     #[inline]
-    pub(in crate::replay) fn address(
-        &self,
-        request: &LoggedRequest<'_>,
-        head: &LoggedHead,
-    ) -> Option<IpAddr> {
+    pub(in crate::replay) fn address(&self, request: &LoggedRequest<'_>) -> Option<IpAddr> {
         match &request.proxy_fields {
             None => request.client,
-            Some(_) => self.spoke_through(request, head),
+            Some(_) => self.spoke_through(request),
         }
     }
 
     #[cold]
-    fn spoke_through(&self, request: &LoggedRequest<'_>, head: &LoggedHead) -> Option<IpAddr> {
-        let client = request.client?;
-        Some(self.snapshot.trust.client(client, &head.fields))
+    fn spoke_through(&self, request: &LoggedRequest<'_>) -> Option<IpAddr> {
+        let trust = &self.snapshot.trust;
+        Some(trust.client(request.client?, &request.fields))
     }
 
     /// Which peers are believed about a client's address.

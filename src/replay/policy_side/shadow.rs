@@ -1,6 +1,6 @@
 //! Answers of limits that do not decide: shadows and candidates.
 
-use super::PolicySide;
+use super::{PolicySide, limits};
 use crate::limit::Limit;
 use crate::limit::verdict::{self, Wait};
 use std::sync::Arc;
@@ -47,7 +47,6 @@ impl PolicySide {
 
     /// The limits of all routes, some of them several times.
     pub(in crate::replay) fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
-        let services = self.snapshot.services.iter();
-        services.flat_map(|service| &service.limits)
+        limits(&self.snapshot)
     }
 }

@@ -1,9 +1,8 @@
 //! The log of an application load balancer of AWS.
 
-use super::super::Fault;
-use super::super::apache_format::{asked, quoted, worded};
-use super::super::instant;
+use super::super::apache_format::{quoted, said, take_request_line};
 use super::super::request::{LogFormat, LoggedRequest};
+use super::super::{Fault, instant};
 use super::with_port;
 use crate::clock::Timestamp;
 
@@ -11,48 +10,53 @@ const KINDS: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
 
 /// `https 2026-11-20T17:48:50.123456Z app/lb/50dc6c495c0c9188 203.0.113.9:2817 10.0.0.1:80 0.086 0.048 0.037 200 200 0 57
 /// "GET https://www.example.com:443/ HTTP/1.1" "curl/7.46.0" ..`
-pub(super) fn read(line: &str) -> Option<Result<LoggedRequest<'_>, Fault>> {
+pub(super) fn read<'a>(
+    request: &mut LoggedRequest<'a>,
+    line: &'a str,
+) -> Option<Result<(), Fault>> {
     let (kind, rest) = line.split_once(' ')?;
     let (time, rest) = rest.split_once(' ')?;
     let is_one = KINDS.contains(&kind) && time.as_bytes().get(10) == Some(&b'T');
-    is_one.then(|| take(kind, time, rest))
+    is_one.then(|| {
+        let end = instant::read(time).ok_or(Fault::BadTime)?;
+        take(request, kind, end, rest)
+    })
 }
 
-fn take<'a>(kind: &str, time: &str, line: &'a str) -> Result<LoggedRequest<'a>, Fault> {
-    let end = instant::read(time.as_bytes()).ok_or(Fault::BadTime)?;
+fn take<'a>(
+    request: &mut LoggedRequest<'a>,
+    kind: &str,
+    end: Timestamp,
+    line: &'a str,
+) -> Result<(), Fault> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let client = words.next().ok_or(Fault::Unknown)?;
     // Until the request went on, until the answer came, until the answer went on; -1 where it never did.
     let took = (words.by_ref().skip(1).take(3))
-        .filter_map(|seconds| instant::decimal(seconds.as_bytes(), 6))
+        .filter_map(|seconds| instant::decimal(seconds, 6))
         .sum();
-    let status = words.next().and_then(|status| status.parse().ok());
+    request.put_status(words.next());
     let mut rest = line;
-    let (method, target) = asked(quoted(&mut rest).ok_or(Fault::Unknown)?)?;
-    let agent = quoted(&mut rest).filter(|text| *text != "-");
+    let asked = quoted(&mut rest).ok_or(Fault::Unknown)?;
+    take_request_line(request, asked.into())?;
+    request.user_agent = said(&mut rest);
     // A WebSocket's line has the time of its end first, and of its beginning far behind.
     let began = match kind {
         "ws" | "wss" => rest
             .split_ascii_whitespace()
-            .find_map(|word| instant::read(word.as_bytes()).filter(|_| word.contains('T'))),
+            .find_map(|word| instant::read(word).filter(|_| word.contains('T'))),
         _ => None,
     };
     let began = began
         .unwrap_or_else(|| Timestamp::from_micros(end.micros().saturating_sub(took)))
         .min(end);
-    Ok(LoggedRequest {
-        client: match client {
-            "-" => None,
-            client => Some(with_port(client).ok_or(Fault::BadClient)?),
-        },
-        method,
-        target,
-        user_agent: agent.map(worded),
-        status: status.unwrap_or(0),
-        duration: end.since(began),
-        names_path: true,
-        format: LogFormat::Alb,
-        proxy_fields: Some(Box::default()),
-        ..LoggedRequest::at(began)
-    })
+    request.client = match client {
+        "-" => None,
+        client => Some(with_port(client).ok_or(Fault::BadClient)?),
+    };
+    request.ts = Some(began);
+    request.duration = end.since(began);
+    request.format = LogFormat::Alb;
+    request.proxy_fields = Some(Box::default());
+    Ok(())
 }

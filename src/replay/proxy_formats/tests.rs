@@ -1,12 +1,11 @@
 //! Lines as their makers document them, and lines that are nearly some.
 
 use super::*;
-use crate::clock::Timestamp;
-use crate::replay::line_layout::LineLayout;
+use crate::replay::line::LineReader;
 
 fn read(line: &str) -> Result<LoggedRequest<'_>, Fault> {
-    let mut request = LoggedRequest::at(Timestamp::default());
-    let read = request.read(line.as_bytes(), &mut LineLayout::default(), None);
+    let mut request = LoggedRequest::default();
+    let read = LineReader::new(None).read(&mut request, line);
     read.map(|()| request)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{LineSample, Report, share};
 use crate::replay::tally::Tally;
+use crate::replay::timeline::OutcomeKind;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -16,34 +17,20 @@ pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
             "refused_changed": (report.tallies.len() > 1).then(|| client.refused[1]),
         })
     });
-    let odd = |lines: Vec<Value>, count: u64| json!({ "count": count, "first": lines });
-    let unreadable = report.unreadable.first.iter();
-    let unreadable =
-        unreadable.map(|(line, why)| json!({ "line": line, "reason": why.to_string() }));
-    let late = report
-        .late
-        .first
-        .iter()
-        .map(|(line, ())| json!({ "line": line }));
-    let without = |lacking: &LineSample<()>| {
-        let first = lacking.first.iter();
-        let first = first.map(|(line, ())| json!({ "line": line }));
-        odd(first.collect(), lacking.count)
-    };
-    let formats = report.formats.iter();
+    let formats = report.formats();
     let formats = formats.map(|(format, lines)| (format.name().to_owned(), json!(lines)));
     let notes = report.notes.iter();
-    let notes = notes.map(|note| json!({ "code": note.code(), "text": note.to_string() }));
+    let notes = notes.map(|note| json!({ "code": note.code, "text": note.text }));
     json!({
         "lines": report.lines,
         "requests": report.requests,
         "read_as": formats.collect::<serde_json::Map<_, _>>(),
-        "without_client_and_path": without(&report.nameless),
-        "without_client": without(&report.clientless),
-        "without_path": without(&report.pathless),
+        "without_client_and_path": sample(&report.nameless),
+        "without_client": sample(&report.clientless),
+        "without_path": sample(&report.pathless),
         "notes": notes.collect::<Vec<_>>(),
-        "unreadable": odd(unreadable.collect(), report.unreadable.count),
-        "late": odd(late.collect(), report.late.count),
+        "unreadable": sample(&report.unreadable),
+        "late": sample(&report.late),
         "first_us": report.span.map(|(first, _)| first.micros()),
         "last_us": report.span.map(|(_, last)| last.micros()),
         "took_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
@@ -54,6 +41,14 @@ pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
         "changed": report.tallies.get(1).map(|tally| side(report, 1, tally)),
         "hardest_hit": hardest.collect::<Vec<_>>(),
     })
+}
+
+fn sample(lines: &LineSample) -> Value {
+    let first = lines.first.iter().map(|line| match line.fault {
+        None => json!({ "line": line.number }),
+        Some(fault) => json!({ "line": line.number, "reason": fault.to_string() }),
+    });
+    json!({ "count": lines.count, "first": first.collect::<Vec<_>>() })
 }
 
 /// The numbers of one file.
@@ -98,13 +93,9 @@ fn fraction(part: u64, whole: u64) -> f64 {
 
 fn timeline(report: &Report, side: usize) -> Value {
     let (intervals, length) = report.timeline.of(side, usize::MAX);
-    let of =
-        |part: fn(&super::super::Interval) -> u64| intervals.iter().map(part).collect::<Vec<_>>();
-    json!({
-        "start_us": report.timeline.start(),
-        "stretch_us": length,
-        "admitted": of(|interval| interval.admitted),
-        "delayed": of(|interval| interval.delayed),
-        "refused": of(|interval| interval.refused),
-    })
+    let mut timeline = json!({ "start_us": report.timeline.start(), "stretch_us": length });
+    for kind in OutcomeKind::ALL {
+        timeline[kind.name()] = intervals.iter().map(|interval| interval.of(kind)).collect();
+    }
+    timeline
 }

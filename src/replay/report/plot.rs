@@ -2,7 +2,7 @@
 //! other, each to a scale of its own: one refused request among a hundred is to be seen.
 
 use super::{grouped, stamp, time};
-use crate::replay::timeline::{Interval, Timeline};
+use crate::replay::timeline::{OutcomeKind, Timeline};
 use std::fmt::Write as _;
 
 const COLUMNS: usize = 64;
@@ -32,29 +32,11 @@ impl Marks {
     }
 }
 
-/// One part of all requests.
-struct PlotRow {
-    name: &'static str,
-    rows: u64,
-    of: fn(&Interval) -> u64,
-}
-
-const ROWS: [PlotRow; 3] = [
-    PlotRow {
-        name: "admitted",
-        rows: 5,
-        of: |interval| interval.admitted,
-    },
-    PlotRow {
-        name: "delayed",
-        rows: 3,
-        of: |interval| interval.delayed,
-    },
-    PlotRow {
-        name: "refused",
-        rows: 4,
-        of: |interval| interval.refused,
-    },
+/// What is drawn, and on how many rows.
+const ROWS: [(OutcomeKind, u64); 3] = [
+    (OutcomeKind::Admitted, 5),
+    (OutcomeKind::Delayed, 3),
+    (OutcomeKind::Refused, 4),
 ];
 
 /// Draws the course of one file, to the scales of all `sides`: two plots can be held beside each other.
@@ -72,20 +54,19 @@ pub(super) fn plot(
         .collect();
     // Writing into a string cannot fail.
     let _ = writeln!(out, "{title}; a column is {}", time(length));
-    for part in ROWS {
-        let most = all.iter().flatten().map(part.of).max().unwrap_or(0);
+    for (kind, rows) in ROWS {
+        let (name, counts) = (kind.name(), all.iter().flatten());
+        let most = counts.map(|interval| interval.of(kind)).max().unwrap_or(0);
         if most == 0 {
-            let _ = writeln!(out, "  {}: none", part.name);
+            let _ = writeln!(out, "  {name}: none");
             continue;
         }
-        let _ = writeln!(out, "  {}, {} at full height", part.name, grouped(most));
-        let heights: Vec<u64> = intervals
-            .iter()
-            .map(|interval| steps((part.of)(interval), most, part.rows))
-            .collect();
-        for row in (0..part.rows).rev() {
-            let cells = heights.iter();
-            let cells = cells.map(|steps| marks.filled(steps.saturating_sub(row * STEPS)));
+        let _ = writeln!(out, "  {name}, {} at full height", grouped(most));
+        for row in (0..rows).rev() {
+            let cells = intervals.iter().map(|interval| {
+                let steps = steps(interval.of(kind), most, rows);
+                marks.filled(steps.saturating_sub(row * STEPS))
+            });
             let line: String = cells.collect();
             let _ = writeln!(out, "  |{}", line.trim_end());
         }
@@ -113,16 +94,19 @@ fn steps(part: u64, most: u64, rows: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::clients::SIDES;
 
     fn drawn(parts: &[(u64, u64, u64)], marks: Marks) -> Vec<String> {
         let mut timeline = Timeline::default();
         for (at, (admitted, delayed, refused)) in (0..).zip(parts) {
-            let interval = Interval {
-                admitted: *admitted,
-                delayed: *delayed,
-                refused: *refused,
-            };
-            timeline.add(at * 1_000, [interval, Interval::default()]);
+            for (kind, count) in OutcomeKind::ALL
+                .into_iter()
+                .zip([admitted, delayed, refused])
+            {
+                for _ in 0..*count {
+                    timeline.add(at * 1_000, [kind; SIDES]);
+                }
+            }
         }
         let mut out = String::new();
         plot(&mut out, &timeline, 0, 1, "t", marks);

@@ -2,7 +2,7 @@
 //! stands below the rest, to a scale of its own.
 
 use super::{Report, grouped, percent, stamp, time};
-use crate::replay::timeline::Interval;
+use crate::replay::timeline::{Interval, OutcomeKind};
 use std::fmt::Write as _;
 
 /// Columns at most.
@@ -18,40 +18,38 @@ const GAP: u64 = 14;
 /// From one file's picture to the next one's.
 const STEP: u64 = TOP + HEIGHT + GAP + LOWER + 40;
 
-/// Admitted, delayed, refused: in colours that differ for colour-blind people, too.
-const COLOURS: [(&str, &str); 3] = [
-    ("#9ecae1", "admitted"),
-    ("#f0b429", "delayed"),
-    ("#c0392b", "refused"),
-];
+/// The colour of each outcome: they differ for colour-blind people, too.
+const COLOURS: [&str; OutcomeKind::ALL.len()] = ["#9ecae1", "#f0b429", "#c0392b"];
 
-/// Where a part of a stretch begins, and how tall it is.
-type Extent = fn(&Interval) -> (u64, u64);
-
-/// Parts that stand on one ground, with their colours.
+/// Outcomes that stand on one ground, upon each other.
 struct Panel {
     foot: u64,
     height: u64,
-    parts: &'static [(&'static str, Extent)],
+    kinds: &'static [OutcomeKind],
 }
 
 const PANELS: [Panel; 2] = [
     Panel {
         foot: TOP + HEIGHT,
         height: HEIGHT,
-        parts: &[
-            (COLOURS[0].0, |interval| (0, interval.admitted)),
-            (COLOURS[1].0, |interval| {
-                (interval.admitted, interval.delayed)
-            }),
-        ],
+        kinds: &[OutcomeKind::Admitted, OutcomeKind::Delayed],
     },
     Panel {
         foot: TOP + HEIGHT + GAP + LOWER,
         height: LOWER,
-        parts: &[(COLOURS[2].0, |interval| (0, interval.refused))],
+        kinds: &[OutcomeKind::Refused],
     },
 ];
+
+impl Panel {
+    /// The height of a column below outcome number `end` of the panel.
+    fn below(&self, interval: &Interval, end: usize) -> u64 {
+        self.kinds[..end]
+            .iter()
+            .map(|kind| interval.of(*kind))
+            .sum()
+    }
+}
 
 /// The picture of a report. `sets` is what changed the file.
 #[must_use]
@@ -109,9 +107,9 @@ fn chart(out: &mut String, report: &Report, side: usize, title: &str, top: u64) 
 
 /// One panel, to a scale that it has in the pictures of both files.
 fn panel(out: &mut String, report: &Report, intervals: &[Interval], panel: &Panel, top: u64) {
-    let tallest = |interval: &Interval| panel.parts.iter().map(|(_, part)| part(interval).1).sum();
     let all = (0..report.tallies.len()).flat_map(|side| report.timeline.of(side, MOST).0);
-    let most: u64 = all.map(|interval| tallest(&interval)).max().unwrap_or(0);
+    let tallest = all.map(|interval| panel.below(&interval, panel.kinds.len()));
+    let most = tallest.max().unwrap_or(0);
     let (ground, height, across) = (top + panel.foot, panel.height, WIDTH - LEFT - RIGHT);
     // In tenths, so that columns meet.
     let x = |index: usize| LEFT * 10 + across * 10 * index as u64 / intervals.len().max(1) as u64;
@@ -119,17 +117,18 @@ fn panel(out: &mut String, report: &Report, intervals: &[Interval], panel: &Pane
         let tall = u128::from(height) * 10 * u128::from(count) / u128::from(most.max(1));
         ground * 10 - u64::try_from(tall).unwrap_or(height * 10)
     };
-    for (colour, part) in panel.parts {
+    for (position, kind) in panel.kinds.iter().enumerate() {
         let mut path = String::new();
         for (index, interval) in intervals.iter().enumerate() {
-            let (foot, tall) = part(interval);
-            if tall > 0 {
+            if interval.of(*kind) > 0 {
                 let (left, right) = (tenths(x(index)), tenths(x(index + 1)));
-                let (upper, lower) = (tenths(y(foot + tall)), tenths(y(foot)));
+                let [lower, upper] =
+                    [0, 1].map(|end| tenths(y(panel.below(interval, position + end))));
                 let _ = write!(path, "M{left} {lower}V{upper}H{right}V{lower}z");
             }
         }
         if !path.is_empty() {
+            let colour = COLOURS[*kind as usize];
             let _ = writeln!(out, "<path fill=\"{colour}\" d=\"{path}\"/>");
         }
     }
@@ -150,8 +149,8 @@ fn panel(out: &mut String, report: &Report, intervals: &[Interval], panel: &Pane
 }
 
 fn legend(out: &mut String, y: u64) {
-    for (index, (colour, name)) in COLOURS.iter().enumerate() {
-        let x = LEFT + 90 * index as u64;
+    for kind in OutcomeKind::ALL {
+        let (x, colour, name) = (LEFT + 90 * kind as u64, COLOURS[kind as usize], kind.name());
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{colour}\"/><text x=\"{}\" y=\"{y}\">{name}</text>",

@@ -4,7 +4,8 @@ use super::plot::{self, Marks};
 use super::{LineSample, Report, grouped, percent, stamp, time};
 use crate::replay::LogFormat;
 use crate::replay::tally::{ByLimit, Tally};
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
+use std::iter;
 use std::time::Duration;
 
 /// The whole report. `sets` is what changed the file, `took` how long the replay lasted.
@@ -65,171 +66,181 @@ fn head(out: &mut String, report: &Report, took: Duration) {
     ] {
         if odd.count > 0 {
             let (count, all) = (grouped(odd.count), self::count(report.written, "line"));
-            let first = odd.first.first().map_or(0, |(number, ())| *number);
+            let first = odd.first.first().map_or(0, |line| line.number);
             let _ = writeln!(out, "{count} of {all} {what}; the first is line {first}");
         }
     }
     for note in &report.notes {
-        let _ = writeln!(out, "note: {note}");
+        let _ = writeln!(out, "note: {}", note.text);
     }
-    odd(out, &report.unreadable, "could not be read", |fault| {
-        fault.to_string()
-    });
+    odd(out, &report.unreadable, "could not be read");
     let late = "came earlier than one before and counted at the latest time seen";
-    odd(out, &report.late, late, |()| String::new());
+    odd(out, &report.late, late);
 }
 
-/// `read as apache_format log 12, Caddy's JSON 3`, unless all is ours.
+/// `read as combined log (12 lines), Caddy's JSON (3 lines)`, unless all is ours.
 fn formats(out: &mut String, report: &Report) {
-    if report
-        .formats
-        .iter()
-        .all(|(format, _)| *format == LogFormat::Own)
-    {
+    if report.formats().all(|(format, _)| format == LogFormat::Own) {
         return;
     }
-    let told = report.formats.iter();
-    let told =
-        told.map(|(format, lines)| format!("{} ({})", format.title(), count(*lines, "line")));
-    let told: Vec<String> = told.collect();
-    let _ = writeln!(out, "read as {}", told.join(", "));
+    let formats = report.formats();
+    let formats =
+        formats.map(|(format, lines)| format!("{} ({})", format.title(), count(lines, "line")));
+    let formats: Vec<String> = formats.collect();
+    let _ = writeln!(out, "read as {}", formats.join(", "));
 }
 
 /// `2 lines could not be read: 4 (no ts), 9 (not JSON)`
-fn odd<T>(out: &mut String, odd: &LineSample<T>, what: &str, why: impl Fn(&T) -> String) {
+fn odd(out: &mut String, odd: &LineSample, what: &str) {
     if odd.count == 0 {
         return;
     }
-    let _ = write!(out, "{} {what}: ", count(odd.count, "line"));
-    for (index, (number, reason)) in odd.first.iter().enumerate() {
-        let comma = if index > 0 { ", " } else { "" };
-        let _ = match why(reason).as_str() {
-            "" => write!(out, "{comma}{number}"),
-            why => write!(out, "{comma}{number} ({why})"),
-        };
-    }
-    let more = odd.count - odd.first.len() as u64;
-    let _ = match more {
+    let first = odd.first.iter().map(|line| match line.fault {
+        None => line.number.to_string(),
+        Some(fault) => format!("{} ({fault})", line.number),
+    });
+    let first: Vec<String> = first.collect();
+    let _ = write!(
+        out,
+        "{} {what}: {}",
+        count(odd.count, "line"),
+        first.join(", ")
+    );
+    let _ = match odd.count - odd.first.len() as u64 {
         0 => writeln!(out),
         more => writeln!(out, " and {} more", grouped(more)),
     };
 }
 
-/// Rows of the comparison: what, and a cell for each file.
-struct Rows {
+/// The files beside each other.
+struct ComparisonTable<'a> {
+    report: &'a Report,
+    /// What a row says, and a cell for each file.
     rows: Vec<(String, Vec<String>)>,
 }
 
-impl Rows {
-    fn add<C: Display>(&mut self, what: &str, cells: impl IntoIterator<Item = C>) {
-        let cells = cells.into_iter().map(|cell| cell.to_string());
-        self.rows.push((what.to_owned(), cells.collect()));
+impl ComparisonTable<'_> {
+    /// Adds a row; `cell` is of one file, by its number.
+    fn row(&mut self, what: impl Into<String>, cell: impl Fn(usize, &Tally) -> String) {
+        let tallies = self.report.tallies.iter().enumerate();
+        let cells = tallies.map(|(side, tally)| cell(side, tally));
+        self.rows.push((what.into(), cells.collect()));
+    }
+
+    /// Adds a row of shares of all requests.
+    fn shares(&mut self, what: &str, part: fn(&Tally) -> u64) {
+        let all = self.report.requests;
+        self.row(what, |_, tally| {
+            let part = part(tally);
+            format!("{} ({})", grouped(part), percent(part, all))
+        });
+    }
+
+    /// Adds a row for each limit of any of the files.
+    fn limits(
+        &mut self,
+        what: &str,
+        limits: fn(&Tally) -> &[ByLimit],
+        cell: impl Fn(u64, u64) -> String,
+    ) {
+        let mut names: Vec<&str> = Vec::new();
+        for by in self.report.tallies.iter().flat_map(limits) {
+            if !names.contains(&&*by.limit) {
+                names.push(&by.limit);
+            }
+        }
+        for name in names {
+            self.row(format!("  {what} {name}"), |_, tally| {
+                let by = limits(tally).iter().find(|by| *by.limit == *name);
+                by.map_or_else(|| cell(0, 0), |by| cell(by.refused, by.delayed))
+            });
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        let width = |texts: &mut dyn Iterator<Item = &String>| {
+            texts.map(|text| text.chars().count()).max().unwrap_or(0)
+        };
+        let first = width(&mut self.rows.iter().map(|(what, _)| what));
+        let second = width(&mut self.rows.iter().filter_map(|(_, cells)| cells.first()));
+        for (what, cells) in &self.rows {
+            let mut line = format!("{what:first$}");
+            for cell in cells {
+                let _ = write!(line, "  {cell:second$}");
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
     }
 }
 
 fn table(out: &mut String, report: &Report, sets: &[String]) {
-    let mut rows = Rows { rows: Vec::new() };
-    let tallies = &report.tallies;
-    if tallies.len() > 1 {
-        rows.add(
-            "",
-            ["as it is".to_owned(), format!("with {}", sets.join(" "))],
-        );
+    let rows = Vec::new();
+    let mut table = ComparisonTable { report, rows };
+    let any = |count: fn(&Tally) -> u64| report.tallies.iter().any(|tally| count(tally) > 0);
+    if report.tallies.len() > 1 {
+        table.row("", |side, _| match side {
+            0 => "as it is".to_owned(),
+            _ => format!("with {}", sets.join(" ")),
+        });
     }
-    let part = |part: u64| format!("{} ({})", grouped(part), percent(part, report.requests));
-    rows.add("refused", tallies.iter().map(|tally| part(tally.refused)));
-    rows.add("delayed", tallies.iter().map(|tally| part(tally.delayed)));
-    if tallies.iter().any(|tally| tally.no_route > 0) {
-        rows.add("no route", tallies.iter().map(|tally| part(tally.no_route)));
+    table.shares("refused", |tally| tally.refused);
+    table.shares("delayed", |tally| tally.delayed);
+    if any(|tally| tally.no_route) {
+        table.shares("no route", |tally| tally.no_route);
     }
-    by_limit(&mut rows, tallies);
-    shadows(&mut rows, report);
-    if tallies.iter().any(|tally| tally.too_many_held > 0) {
-        let held = |tally: &Tally| format!("{} refused", grouped(tally.too_many_held));
-        rows.add("  too many held", tallies.iter().map(held));
+    limits(&mut table);
+    if any(|tally| tally.too_many_held) {
+        table.row("  too many held", |_, tally| {
+            format!("{} refused", grouped(tally.too_many_held))
+        });
     }
-    clients_refused(&mut rows, report);
-    rows.add(
-        "worst minute",
-        tallies.iter().map(|tally| match tally.worst() {
-            None => "none".to_owned(),
-            Some(minute) => format!(
-                "{}  {} refused",
-                stamp(minute.start),
-                grouped(minute.refused)
-            ),
-        }),
-    );
-    rows.add(
-        "waits p50, p99, max",
-        tallies.iter().map(|tally| match tally.wait_quantiles() {
-            None => "none".to_owned(),
-            Some(held) => [held.p50, held.p99, held.max].map(time).join(", "),
-        }),
-    );
-    hardest_hit(&mut rows, report);
-    write(out, &rows);
-}
-
-fn clients_refused(rows: &mut Rows, report: &Report) {
-    let client_totals = &report.client_totals;
-    let refused = client_totals
-        .refused
-        .iter()
-        .zip(&report.tallies)
-        .enumerate();
-    rows.add(
-        "clients refused",
-        refused.map(
-            |(side, (refused, _))| match (side, client_totals.first_time) {
-                (0, _) | (_, 0) => grouped(*refused),
-                (_, first) => format!(
-                    "{}, {} of them for the first time",
-                    grouped(*refused),
-                    grouped(first)
-                ),
-            },
-        ),
-    );
-}
-
-fn hardest_hit(rows: &mut Rows, report: &Report) {
-    for (index, client) in report.hardest.iter().enumerate() {
-        let what = if index == 0 { "hardest hit" } else { "" };
-        let cells = client.refused.iter().zip(&report.tallies);
-        rows.add(
-            &format!("{what:<12}{}", client.client),
-            cells.map(|(refused, _)| {
-                let share = percent(*refused, client.requests);
-                format!("{share} of {} refused", grouped(client.requests))
-            }),
-        );
-    }
-}
-
-fn by_limit(rows: &mut Rows, tallies: &[Tally]) {
-    let limits = |tally: &Tally| tally.limits.clone();
-    for_each_limit(rows, tallies, "by", limits, |refused, delayed| {
-        match (refused, delayed) {
-            (refused, 0) => format!("{} refused", grouped(refused)),
-            (0, delayed) => format!("{} delayed", grouped(delayed)),
-            (refused, delayed) => {
-                format!("{} refused, {} delayed", grouped(refused), grouped(delayed))
-            }
+    let clients = &report.client_totals;
+    table.row("clients refused", |side, _| {
+        let refused = grouped(clients.refused[side]);
+        match (side, clients.first_time) {
+            (0, _) | (_, 0) => refused,
+            (_, first) => format!("{refused}, {} of them for the first time", grouped(first)),
         }
     });
+    table.row("worst minute", |_, tally| {
+        tally.worst().map_or("none".to_owned(), |minute| {
+            let (start, refused) = (stamp(minute.start), grouped(minute.refused));
+            format!("{start}  {refused} refused")
+        })
+    });
+    table.row("waits p50, p99, max", |_, tally| {
+        tally.wait_quantiles().map_or("none".to_owned(), |held| {
+            [held.p50, held.p99, held.max].map(time).join(", ")
+        })
+    });
+    let names = ["hardest hit"].into_iter().chain(iter::repeat(""));
+    for (client, what) in report.hardest.iter().zip(names) {
+        table.row(format!("{what:<12}{}", client.client), |side, _| {
+            let share = percent(client.refused[side], client.requests);
+            format!("{share} of {} refused", grouped(client.requests))
+        });
+    }
+    table.write(out);
 }
 
-/// What limits would have done that do not decide.
-fn shadows(rows: &mut Rows, report: &Report) {
-    let limits = |tally: &Tally| tally.shadows.clone();
-    for_each_limit(
-        rows,
-        &report.tallies,
+/// What each limit has done, and what limits would have done that do not decide.
+fn limits(table: &mut ComparisonTable<'_>) {
+    let all = table.report.requests;
+    table.limits(
+        "by",
+        |tally| &tally.limits,
+        |refused, delayed| match (grouped(refused), grouped(delayed)) {
+            (refused, _) if delayed == 0 => format!("{refused} refused"),
+            (_, delayed) if refused == 0 => format!("{delayed} delayed"),
+            (refused, delayed) => format!("{refused} refused, {delayed} delayed"),
+        },
+    );
+    table.limits(
         "shadow",
-        limits,
+        |tally| &tally.shadows,
         |refused, delayed| {
-            let share = percent(refused, report.requests);
+            let share = percent(refused, all);
             let refused = format!("{} ({share}) would be refused", grouped(refused));
             match delayed {
                 0 => refused,
@@ -237,46 +248,6 @@ fn shadows(rows: &mut Rows, report: &Report) {
             }
         },
     );
-}
-
-/// A row for each limit of any of the files; `cell` is of the requests that it refused and delayed.
-fn for_each_limit(
-    rows: &mut Rows,
-    tallies: &[Tally],
-    what: &str,
-    limits: fn(&Tally) -> Vec<ByLimit>,
-    cell: impl Fn(u64, u64) -> String,
-) {
-    let tallies: Vec<_> = tallies.iter().map(limits).collect();
-    let mut names: Vec<_> = Vec::new();
-    for by in tallies.iter().flatten() {
-        if !names.contains(&&by.limit) {
-            names.push(&by.limit);
-        }
-    }
-    for name in names {
-        let cells = tallies.iter().map(|limits| {
-            let by = limits.iter().find(|by| by.limit == *name);
-            by.map_or_else(|| cell(0, 0), |by| cell(by.refused, by.delayed))
-        });
-        rows.add(&format!("  {what} {name}"), cells);
-    }
-}
-
-fn write(out: &mut String, rows: &Rows) {
-    let width = |texts: &mut dyn Iterator<Item = &String>| {
-        texts.map(|text| text.chars().count()).max().unwrap_or(0)
-    };
-    let first = width(&mut rows.rows.iter().map(|(what, _)| what));
-    let second = width(&mut rows.rows.iter().filter_map(|(_, cells)| cells.first()));
-    for (what, cells) in &rows.rows {
-        let mut line = format!("{what:first$}");
-        for cell in cells {
-            let _ = write!(line, "  {cell:second$}");
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
 }
 
 fn count(number: u64, word: &str) -> String {

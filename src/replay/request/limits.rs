@@ -17,43 +17,24 @@ impl<'a> LoggedRequest<'a> {
 
     /// Does the access log say that `limit` refused it since no group knew its key?
     pub(in crate::replay) fn was_unknown_to(&self, limit: &str) -> bool {
-        self.reason == b"unknown_key" && self.limit == limit.as_bytes()
+        self.reason == "unknown_key" && self.limit == limit
     }
 
     /// Does the access log say that its token was not believed?
     pub(in crate::replay) fn was_doubted(&self) -> bool {
-        self.reason == b"bad_token"
+        self.reason == "bad_token"
     }
 
     /// Does the access log say that this group changed one of its limits?
     pub(in crate::replay) fn is_logged_in(&self, group: &str) -> bool {
-        let mut found = false;
-        if !self.groups.is_empty() {
-            let _ = json::members(self.groups, |_, value| {
-                found |= matches!(value, Value::Text(text) if text.read().is_ok_and(|text| text == group));
-                Ok(())
-            });
-        }
-        found
+        let mut groups = json::members(self.groups).flatten();
+        groups.any(|(_, name)| matches!(name, Value::Text(name) if name.is(group)))
     }
 
     /// The cost that the access log says `limit` took for it.
     pub(in crate::replay) fn logged_cost(&self, limit: &str) -> Option<u32> {
-        let cost = logged(self.costs, limit)?;
+        let costs = json::members(self.costs).flatten();
+        let (_, cost) = costs.filter(|(name, _)| name.is(limit)).last()?;
         number(cost, 0, "costs").ok()
     }
-}
-
-fn logged<'a>(object: &'a [u8], limit: &str) -> Option<Value<'a>> {
-    if object.is_empty() {
-        return None;
-    }
-    let mut found = None;
-    let _ = json::members(object, |name, value| {
-        if name.is(limit) {
-            found = Some(value);
-        }
-        Ok(())
-    });
-    found
 }

@@ -1,14 +1,14 @@
 //! One entry of `include` as it is written: a text, or a table that says what the files may do.
 
-use super::super::super::diagnostic::{Code, Diagnostic};
+use super::super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::super::files::fence::AllowedPaths;
 use super::super::super::grant::Grant;
 use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
 use super::super::fields::{self, Fields};
-use super::super::form::{FilledTexts, Texts, any};
+use super::super::form::{any, empty_list, filled_texts, texts};
 use super::super::table::{Section as _, table};
-use super::super::{INCLUDE, Items, List, Variables};
+use super::super::{INCLUDE, Items, Variables};
 use crate::route::{HostPattern, PathPattern};
 use std::sync::Arc;
 use toml::Spanned;
@@ -19,26 +19,26 @@ table! {
     IncludeTable = INCLUDE_ENTRY, "include", "an entry of `include`";
 
     /// The files, as a text in `include` names them.
-    files: Items<String> = FilledTexts(any, "leave the entry out for no files"), Required, "\"team-a/*.toml\"";
+    files: Items<String> = filled_texts(any, empty_list("leave the entry out for no files")), Required, "\"team-a/*.toml\"";
 
     /// Hosts that their routes may be for, written as in a route: each route says its `host`, which is one of these or
     /// below one.
-    hosts: Items<HostPattern> = FilledTexts(host, "leave it out for any host"), Words("any host"), "[\"a.example.com\"]";
+    hosts: Items<HostPattern> = filled_texts(host, empty_list("leave it out for any host")), Words("any host"), "[\"a.example.com\"]";
 
     /// Paths that their routes may be for, written as in a route: each route's `path` takes no request that none of
     /// these would take.
-    paths: Items<PathPattern> = FilledTexts(path, "leave it out for any path"), Words("any path"), "[\"/a/{*rest}\"]";
+    paths: Items<PathPattern> = filled_texts(path, empty_list("leave it out for any path")), Words("any path"), "[\"/a/{*rest}\"]";
 
     /// Files that they may read beyond their own folder, as `{ file = "..." }`, a group's `file`, or the `body` of a
     /// limit: paths from the folder of this file on, with patterns. What counts is where a path leads through all
     /// links; a link counts by its own name where it stays in the folder that the pattern begins with.
-    secrets: Items<String> = Texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
+    secrets: Items<String> = texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
 
     /// Variables that they may read, as `${NAME}` or `{ env = "NAME" }`: names, with patterns.
-    variables: Items<String> = Texts(any), Words("none"), "[\"TEAM_A_*\"]";
+    variables: Items<String> = texts(any), Words("none"), "[\"TEAM_A_*\"]";
 
     /// Limits of `[defaults]` that their routes may drop with `"!NAME"`: names, with patterns.
-    drops: Items<String> = Texts(any), Words("none"), "[\"per-ip\"]";
+    drops: Items<String> = texts(any), Words("none"), "[\"per-ip\"]";
 }
 
 /// Files to take in, and what they may do.
@@ -52,45 +52,26 @@ pub(super) fn all(
     source: &Source,
     value: &Spanned<DeValue<'_>>,
     variables: &Variables,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> Vec<IncludeEntry> {
-    let mut one = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+    let one = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
         DeValue::String(_) if variables.has_failed(&item.span()) => None,
         DeValue::String(text) => Some(plain(source, At::new(text.to_string(), item.span()))),
         DeValue::Table(table) => Some(with_grant(source, table, item.span(), variables, found)),
         other => {
-            found.push(no_entry(other, &item.span()));
+            let wrong = fields::type_error(&INCLUDE, "", other);
+            found.push(wrong.at(&item.span(), ""));
             None
         }
     };
-    match value.get_ref() {
-        DeValue::Array(items) => items.iter().filter_map(one).collect(),
-        _ => one(value).into_iter().collect(),
-    }
-}
-
-fn no_entry(value: &DeValue<'_>, span: &Span) -> Diagnostic {
-    Diagnostic::error(
-        Code::WrongType,
-        format!(
-            "`{}` takes {}, not {}",
-            INCLUDE.name,
-            INCLUDE.shape().describe(),
-            fields::describe(value)
-        ),
-    )
-    .at(span, "")
-    .help(format!(
-        "for example `{} = {}`",
-        INCLUDE.name, INCLUDE.example
-    ))
+    fields::one_or_all(value).iter().filter_map(one).collect()
 }
 
 /// A text grants nothing.
 fn plain(source: &Source, file: At<String>) -> IncludeEntry {
     let grant = Grant {
         span: file.span.clone(),
-        written: vec![("files", vec![as_written(source, &file.span)])],
+        written: vec![("files", vec![source.written(&file.span).to_owned()])],
         ..Grant::default()
     };
     IncludeEntry {
@@ -99,20 +80,12 @@ fn plain(source: &Source, file: At<String>) -> IncludeEntry {
     }
 }
 
-fn as_written(source: &Source, span: &Span) -> String {
-    source
-        .text()
-        .get(span.clone())
-        .unwrap_or_default()
-        .to_owned()
-}
-
 fn with_grant(
     source: &Source,
     table: &DeTable<'_>,
     span: Span,
     variables: &Variables,
-    found: &mut Vec<Diagnostic>,
+    found: &mut Findings,
 ) -> IncludeEntry {
     let name = At::new(INCLUDE.name.to_owned(), span.clone());
     let mut fields = Fields::new(&INCLUDE_ENTRY, name, span.clone(), table, found);
@@ -128,19 +101,20 @@ fn with_grant(
     for pattern in secrets.entries() {
         match AllowedPaths::read(&source.beside(pattern.span.start, &pattern.value)) {
             Ok(one) => allowed.push(one),
-            Err(why) => fields.note(
-                Diagnostic::error(Code::BadPattern, "this is no pattern of files")
-                    .at(&pattern.span, why),
-            ),
+            Err(why) => {
+                fields
+                    .error(Code::BadPattern, "this is no pattern of files")
+                    .at(&pattern.span, why);
+            }
         }
     }
     let grant = Grant {
         span,
         written: written(source, table),
-        hosts: (!hosts.is_absent()).then(|| values(&hosts)),
-        paths: (!paths.is_absent()).then(|| values(&paths)),
+        hosts: (!hosts.is_absent()).then(|| hosts.values()),
+        paths: (!paths.is_absent()).then(|| paths.values()),
         secrets: allowed,
-        variables: values(&names),
+        variables: names.values(),
         drops: drops.entries().to_vec(),
     };
     let files = files.entries().iter();
@@ -151,21 +125,15 @@ fn with_grant(
     }
 }
 
-fn values<T: Clone>(list: &List<T>) -> Vec<T> {
-    list.entries().iter().map(|at| at.value.clone()).collect()
-}
-
 /// The keys of an entry with their values as they stand in the file.
 fn written(source: &Source, table: &DeTable<'_>) -> Vec<(&'static str, Vec<String>)> {
     let known = INCLUDE_ENTRY.keys.iter();
     let present = known.filter_map(|key| Some((key.name, table.get(key.name)?)));
     present
-        .map(|(name, value)| match value.get_ref() {
-            DeValue::Array(items) => {
-                let items = items.iter().map(|item| as_written(source, &item.span()));
-                (name, items.collect())
-            }
-            _ => (name, vec![as_written(source, &value.span())]),
+        .map(|(name, value)| {
+            let items = fields::one_or_all(value).iter();
+            let items = items.map(|item| source.written(&item.span()).to_owned());
+            (name, items.collect())
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! How the keys of a limit are shown where two files are compared.
 
 use super::{Algorithm, Over};
-use crate::config::describe::{amount, span_as_written, tier};
+use crate::config::describe::{amount, show_span, tier};
 use crate::config::outline::{ShownValue, show};
 use crate::limit::clock_window::Anchor;
 use crate::limit::leaky_bucket::LeakyBucket;
@@ -85,7 +85,7 @@ pub(super) fn clock(limit: &Limit) -> Option<(String, String)> {
         Anchor::Clock { offset, .. } => (*offset, "UTC"),
         Anchor::Calendar(calendar) => (calendar.offset, &*calendar.zone_name),
     };
-    Some((span_as_written(offset), zone.to_owned()))
+    Some((show_span(offset), zone.to_owned()))
 }
 
 /// `gold (at most 200 at once, ...) and internal (...)`, or `none`.
@@ -101,9 +101,8 @@ pub(super) fn shown_candidate(rates: &[Arc<Limit>]) -> String {
 }
 
 fn or(shown: Vec<String>, none: &str) -> String {
-    if shown.is_empty() {
-        none.to_owned()
-    } else {
-        shown.join(" and ")
+    match shown.as_slice() {
+        [] => none.to_owned(),
+        shown => shown.join(" and "),
     }
 }

@@ -1,13 +1,13 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
 use super::super::fields::Fields;
-use super::super::form::{COUNT, Custom, PlainText};
+use super::super::form::{Form, count, custom, text};
 use super::super::table::{Section as _, table};
 use super::super::{Items, List, Setting};
-use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::source::At;
 use crate::config::value::{Quota, rate};
-use crate::config::vocabulary::ValueShape;
+use crate::config::vocabulary::{Emptiness, ValueShape};
+use toml::Spanned;
 use toml::de::DeValue;
 
 table! {
@@ -15,10 +15,10 @@ table! {
     RateTable = LIMIT_RATE, "limits", "a rate in a list";
 
     /// How much in how long.
-    rate: Quota = PlainText(rate), Required, "\"100/min\"";
+    rate: Quota = text(rate), Required, "\"100/min\"";
 
     /// How many may arrive at once.
-    burst: u32 = COUNT, Words("N of the rate; 1 for `leaky-bucket`"), "20";
+    burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
 }
 
 /// One of a limit's rates.
@@ -30,43 +30,40 @@ pub(in crate::config) struct RateEntry {
 }
 
 /// One rate, or a list of rates of which each may have a burst of its own.
-pub(super) const RATE: Custom<Items<RateEntry>> = Custom(ValueShape::Rate(&LIMIT_RATE), rates);
-
-fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
-    let is_list = matches!(fields.value(key), Some((DeValue::Array(_), _)));
-    let rates = fields.items(key, |fields, item, span| match item {
-        DeValue::String(text) => {
-            let quota = fields.take(rate(text), span.clone());
-            entry(&quota, Setting::Absent)
-        }
-        DeValue::Table(table) if is_list => {
-            let name = At::new(key.to_owned(), span.clone());
-            let read = fields.inner(&LIMIT_RATE, key, name, table, RateTable::read);
-            entry(&read.rate, read.burst)
-        }
-        other => {
-            fields.wrong_type::<()>(key, other, span);
-            None
-        }
-    });
-    match rates {
-        Setting::Valid(at) if at.value.is_empty() => {
-            fields.note(
-                Diagnostic::error(
-                    Code::EmptyList,
-                    format!("`rate` in `{}` names no rate", fields.title()),
-                )
-                .at(&at.span, "at least one")
-                .help("write one as `rate = \"100/min\"`"),
-            );
-            Setting::Invalid
-        }
-        Setting::Partial(_) => Setting::Invalid,
-        rates => rates,
-    }
+pub(super) fn rate_form() -> impl Form<Items<RateEntry>> {
+    custom(ValueShape::Rate(&LIMIT_RATE), rates)
 }
 
-fn entry(quota: &Setting<Quota>, burst: Setting<u32>) -> Option<RateEntry> {
-    let quota = quota.at().filter(|_| !burst.is_bad())?.clone();
-    Some(RateEntry { quota, burst })
+/// The report on an empty list.
+const NO_RATE: Emptiness = Emptiness {
+    message: "names no rate",
+    label: "at least one",
+    help: "write one as `rate = \"100/min\"`",
+};
+
+fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
+    let is_list = matches!(
+        fields.value(key).map(Spanned::get_ref),
+        Some(DeValue::Array(_))
+    );
+    let rates = fields.items(key, |fields, item| match item.get_ref() {
+        DeValue::String(text) => {
+            let quota = fields.take(rate(text), &item.span())?;
+            Some(RateEntry {
+                quota: At::new(quota, item.span()),
+                burst: Setting::Absent,
+            })
+        }
+        DeValue::Table(table) if is_list => {
+            let name = At::new(key.to_owned(), item.span());
+            let read = fields.inner(&LIMIT_RATE, key, name, table, RateTable::read);
+            let quota = read.rate.at().filter(|_| !read.burst.is_bad())?.clone();
+            let burst = read.burst;
+            Some(RateEntry { quota, burst })
+        }
+        _ => fields.wrong_type(key, item),
+    });
+    // Without one of its rates a limit is another limit.
+    let rates = fields.filled(key, rates, &NO_RATE);
+    rates.and_then(|rates, _| Some(rates))
 }

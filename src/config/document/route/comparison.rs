@@ -2,10 +2,11 @@
 
 use crate::config::outline::{ShownValue, list, show};
 use crate::key::is_secret;
-use crate::route::{Condition, HostPattern, Rule};
+use crate::route::{Condition, Rule};
 use crate::snapshot::StaticReply;
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
+use std::fmt::Display;
 
 /// A value, or `none`.
 pub(super) fn show_option(value: Option<&str>) -> Option<ShownValue> {
@@ -13,22 +14,10 @@ pub(super) fn show_option(value: Option<&str>) -> Option<ShownValue> {
 }
 
 /// `a.example.com+*.b.example.com`, or `any`.
-pub(super) fn hosts(hosts: &[HostPattern]) -> String {
-    let hosts: Vec<String> = hosts
-        .iter()
-        .map(|host| match host {
-            HostPattern::Exact(name) => name.to_string(),
-            HostPattern::Suffix(suffix) => format!("*{suffix}"),
-        })
-        .collect();
-    any(&hosts)
-}
-
-fn any(items: &[String]) -> String {
-    if items.is_empty() {
-        "any".to_owned()
-    } else {
-        list(items)
+pub(super) fn any<T: Display>(items: &[T]) -> String {
+    match items {
+        [] => "any".to_owned(),
+        items => list(items),
     }
 }
 

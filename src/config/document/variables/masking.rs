@@ -2,92 +2,47 @@
 //! starred wherever else it stands.
 
 use super::super::super::masking::Numbering;
+use super::super::are_keys;
 use super::secret::{is_named, is_path};
-use super::{Environment, FilledText, VariableUse, Variables, expand};
+use super::{Environment, FilledText, VariableUse, Variables, each_text, expand};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::env::VarError;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-
-struct Stars<'v> {
-    variables: &'v Variables,
-    /// The texts, by where they stand.
-    filled: HashMap<usize, &'v FilledText>,
-    /// What is shown: two that differ stay different.
-    series: &'v mut Numbering,
-    /// The texts without stars.
-    whole: HashMap<usize, String>,
-}
+use toml::de::DeTable;
 
 impl Variables {
     /// Puts stars in place of secrets into every text of `root`, which these variables have been filled into; returns those
-    /// texts as they are without, by where they stand.
+    /// texts as they are without, by where they stand. Two secrets that differ stay different.
     pub(in crate::config) fn star(
         &self,
         root: &mut DeTable<'_>,
         series: &mut Numbering,
     ) -> HashMap<usize, String> {
         let filled = self.filled.iter();
-        let mut stars = Stars {
-            variables: self,
-            filled: filled.map(|one| (one.span.start, one)).collect(),
-            series,
-            whole: HashMap::new(),
-        };
-        stars.table(root, &[]);
-        stars.whole
-    }
-}
-
-impl Stars<'_> {
-    fn table(&mut self, table: &mut DeTable<'_>, above: &[&str]) {
-        // Members that are keys are shown by their digests.
-        let by = table.get("by").and_then(|by| by.get_ref().as_str());
-        let are_digests = by.is_some_and(|by| {
-            let kinds = ["header:", "cookie:", "query:"];
-            kinds.iter().any(|kind| by.starts_with(kind))
+        let filled: HashMap<usize, &FilledText> = filled.map(|one| (one.span.start, one)).collect();
+        let digests = groups_of_keys(root);
+        let mut whole = HashMap::new();
+        each_text(root, &mut Vec::new(), &mut |trail, text, span| {
+            let Some(filled) = filled.get(&span.start) else {
+                return;
+            };
+            if (2..=trail.len()).any(|length| is_other(&trail[..length], &digests)) {
+                return;
+            }
+            let shown = self.starred(filled, text, series);
+            if *shown != **text {
+                let starred = std::mem::replace(text, Cow::Owned(shown));
+                whole.insert(span.start, starred.into_owned());
+            }
         });
-        for (key, value) in table.iter_mut() {
-            let key = key.get_ref().as_ref();
-            let trail = [above, &[key]].concat();
-            // The address of the store is shown without its password.
-            let is_other = key == "url" || (key == "members" && are_digests);
-            let is_other = is_other && !above.is_empty() && !is_named(&trail);
-            if !is_other && !is_path(&trail) {
-                self.value(value, &trail);
-            }
-        }
+        whole
     }
 
-    fn value(&mut self, value: &mut Spanned<DeValue<'_>>, trail: &[&str]) {
-        let at = value.span().start;
-        match value.get_mut() {
-            DeValue::String(text) => {
-                if let Some(filled) = self.filled.get(&at).copied() {
-                    let shown = self.text(filled, text);
-                    if *shown != **text {
-                        let whole = std::mem::replace(text, Cow::Owned(shown));
-                        self.whole.insert(at, whole.into_owned());
-                    }
-                }
-            }
-            DeValue::Array(items) => {
-                for item in items.iter_mut() {
-                    self.value(item, trail);
-                }
-            }
-            DeValue::Table(table) => self.table(table, trail),
-            _ => {}
-        }
-    }
-
-    fn text(&mut self, filled: &FilledText, whole: &str) -> String {
+    fn starred(&self, filled: &FilledText, whole: &str, series: &mut Numbering) -> String {
         let used = filled.used.iter();
         let shown: Vec<(&VariableUse, String)> = used
             .map(|used| {
-                let is_hidden = self.variables.hides(used);
-                let stars = is_hidden.then(|| self.series.stars(&used.gave));
+                let stars = self.hides(used).then(|| series.stars(&used.gave));
                 (used, stars.unwrap_or_else(|| used.gave.clone()))
             })
             .collect();
@@ -99,5 +54,25 @@ impl Stars<'_> {
             }
         };
         expand(environment, &filled.template).map_or_else(|_| whole.to_owned(), |(text, _)| text)
+    }
+}
+
+/// The groups whose members are shown by their digests.
+fn groups_of_keys(root: &DeTable<'_>) -> HashSet<String> {
+    let groups = root
+        .get("groups")
+        .and_then(|groups| groups.get_ref().as_table());
+    let groups = groups.into_iter().flatten();
+    let groups = groups.filter(|(_, group)| group.get_ref().as_table().is_some_and(are_keys));
+    groups.map(|(name, _)| name.get_ref().to_string()).collect()
+}
+
+/// Is what stands under these keys shown otherwise: a path, the address of the store without its password, keys by their
+/// digests?
+fn is_other(trail: &[&str], digests: &HashSet<String>) -> bool {
+    match trail {
+        [.., "url"] => !is_named(trail),
+        ["groups", name, "members"] => digests.contains(*name),
+        _ => is_path(trail),
     }
 }

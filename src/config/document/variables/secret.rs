@@ -1,11 +1,12 @@
 //! Which variables give secrets: by their names, by what they give, by a place where one is used.
 
 use super::super::super::redaction;
+use super::super::super::secret::SecretLocation;
 use super::super::super::source::Source;
 use super::{FilledText, VariableUse, Variables};
 use std::collections::HashSet;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 /// Keys under which paths stand, which lead to secrets and are none.
 const PATHS: [&str; 6] = ["file", "keys", "jwks", "ca", "cert", "key"];
@@ -20,7 +21,7 @@ impl Variables {
         match value.get_ref() {
             DeValue::String(text) if text.contains("${") => {
                 let span = value.span();
-                let written = source.text().get(span.clone()).unwrap_or_default();
+                let written = source.written(&span);
                 let shown = source.shown().get(span).unwrap_or_default();
                 if written == shown {
                     return;
@@ -36,14 +37,11 @@ impl Variables {
             }
             DeValue::Array(items) => items.iter().for_each(|item| self.learn(source, item)),
             DeValue::Table(table) => {
-                if let (1, Some(DeValue::String(name))) =
-                    (table.len(), table.get("env").map(|name| name.get_ref()))
-                {
-                    self.named.insert(name.to_string());
+                if let Some(SecretLocation::Env(name)) = SecretLocation::of(table) {
+                    self.named.insert(name);
                 }
-                table
-                    .iter()
-                    .for_each(|(_, inner)| self.learn(source, inner));
+                let values = table.values();
+                values.for_each(|inner| self.learn(source, inner));
             }
             _ => {}
         }
@@ -101,17 +99,6 @@ fn name(inside: &str) -> &str {
     &inside[..end.unwrap_or(inside.len())]
 }
 
-/// Where texts begin that are paths.
-pub(super) fn paths(root: &DeTable<'_>) -> HashSet<usize> {
-    let mut found = HashSet::new();
-    each(root, &mut Vec::new(), &mut |trail, value| {
-        if is_path(trail) {
-            found.insert(value.span().start);
-        }
-    });
-    found
-}
-
 /// Is there a path under these keys?
 pub(super) fn is_path(trail: &[&str]) -> bool {
     !is_named(trail) && trail.len() > 1 && trail.last().is_some_and(|key| PATHS.contains(key))
@@ -130,30 +117,4 @@ pub(super) fn is_named(trail: &[&str]) -> bool {
                 _
             ]
     )
-}
-
-/// Shows each text below `table` to `look`, with the keys that lead to it.
-fn each<'t>(
-    table: &'t DeTable<'_>,
-    trail: &mut Vec<&'t str>,
-    look: &mut impl FnMut(&[&str], &Spanned<DeValue<'_>>),
-) {
-    for (key, value) in table {
-        trail.push(key.get_ref());
-        inside(value, trail, look);
-        trail.pop();
-    }
-}
-
-fn inside<'t>(
-    value: &'t Spanned<DeValue<'_>>,
-    trail: &mut Vec<&'t str>,
-    look: &mut impl FnMut(&[&str], &Spanned<DeValue<'_>>),
-) {
-    match value.get_ref() {
-        DeValue::String(_) => look(trail, value),
-        DeValue::Array(items) => items.iter().for_each(|item| inside(item, trail, look)),
-        DeValue::Table(table) => each(table, trail, look),
-        _ => {}
-    }
 }

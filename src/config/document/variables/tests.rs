@@ -82,17 +82,17 @@ fn what_cannot_be_filled_in_is_shown_at_its_place() {
 fn report_of(text: &str, code: Code, at: &str) -> String {
     let source = Source::new("gateway.toml", text);
     let (mut root, _) = DeTable::parse_recoverable(source.file());
-    let mut found = Vec::new();
+    let mut found = Findings::default();
     let variables = fill_from(&environment, &source, root.get_mut(), &mut found);
     assert!(found.is_empty(), "{found:?}");
     let start = text.find(at).unwrap();
-    let wrong = Diagnostic::error(code, "`abcdefgh` and 10 are wrong")
+    found
+        .error(code, "`abcdefgh` and 10 are wrong")
         .at(&(start..start + at.len()), "`abcdefgh`")
         .help("write `abcdefgh`");
-    let mut found = vec![wrong];
     let secrets = Secrets::new(variables.secrets());
     variables.tell(&source, &secrets, &mut found);
-    Report::new(Arc::new(source), found).human(Colour::Off)
+    Report::new(Arc::new(source), found.into_inner()).human(Colour::Off)
 }
 
 #[test]

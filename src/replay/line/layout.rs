@@ -1,8 +1,7 @@
 //! The layout that the lines of a trace have in common: most lines have one list of members in one order, spelled alike.
 //! The bytes between two values are then compared with the last line's at once, and not read one by one.
 
-use super::Fault;
-use super::json::JsonText;
+use super::members::MemberReader;
 
 /// Members of a line that are remembered; an access log has half as many.
 const MOST: usize = 64;
@@ -17,106 +16,34 @@ pub(super) struct LineLayout {
     prefixes: Vec<Option<MemberPrefix>>,
 }
 
-/// A member by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MemberName {
-    /// `ts`.
-    Ts,
-    /// `client`.
-    Client,
-    /// `method`.
-    Method,
-    /// `host`.
-    Host,
-    /// `path`.
-    Path,
-    /// `user_agent`.
-    UserAgent,
-    /// `headers`.
-    Headers,
-    /// `keys`.
-    Keys,
-    /// `costs`.
-    Costs,
-    /// `groups`.
-    Groups,
-    /// `status`.
-    Status,
-    /// `reason`.
-    Reason,
-    /// `limit`.
-    Limit,
-    /// `upstream`.
-    Upstream,
-    /// `delay_ms`.
-    DelayMs,
-    /// `cost`.
-    Cost,
-    /// `duration_ms`.
-    DurationMs,
-    /// `repeated`.
-    Repeated,
-    /// A member that no request is made of.
-    Other,
-}
-
-impl MemberName {
-    /// The member of this name.
-    pub(super) fn named(name: JsonText<'_>) -> Result<Self, Fault> {
-        let spelled;
-        let name = match name.plain() {
-            Some(name) => name,
-            None => {
-                spelled = name.bytes()?;
-                &spelled
-            }
-        };
-        Ok(match name {
-            b"ts" => Self::Ts,
-            b"client" => Self::Client,
-            b"method" => Self::Method,
-            b"host" => Self::Host,
-            b"path" => Self::Path,
-            b"user_agent" => Self::UserAgent,
-            b"headers" => Self::Headers,
-            b"keys" => Self::Keys,
-            b"costs" => Self::Costs,
-            b"groups" => Self::Groups,
-            b"status" => Self::Status,
-            b"reason" => Self::Reason,
-            b"limit" => Self::Limit,
-            b"upstream" => Self::Upstream,
-            b"delay_ms" => Self::DelayMs,
-            b"cost" => Self::Cost,
-            b"duration_ms" => Self::DurationMs,
-            b"repeated" => Self::Repeated,
-            _ => Self::Other,
-        })
-    }
-}
-
 /// What stands before a value: the end of the one before, a name, a colon, blanks.
 #[derive(Debug, Clone, Copy)]
-struct MemberPrefix {
+pub(super) struct MemberPrefix {
     /// Zero from `length` on.
     text: [u8; LONGEST],
     /// All ones where there is text.
     mask: [u8; LONGEST],
-    length: usize,
-    member: MemberName,
+    pub(super) length: usize,
+    /// Nothing where no request is made of the member.
+    pub(super) member: Option<&'static MemberReader>,
 }
 
 impl LineLayout {
     /// Which member `rest`, the line from the end of its `index`-th value on, begins with, and how far its value is, if
     /// that is so as it was before. Between the same two values the same bytes are always the same member.
     #[inline]
-    pub(super) fn next(&self, index: usize, rest: &[u8]) -> Option<(MemberName, usize)> {
+    pub(super) fn next(&self, index: usize, rest: &[u8]) -> Option<&MemberPrefix> {
         let start = self.prefixes.get(index)?.as_ref()?;
-        start.begins(rest).then_some((start.member, start.length))
+        start.begins(rest).then_some(start)
     }
 
     /// `start`, which was read and is right, stands before the `index`-th value, and means `member`.
-    pub(super) fn learn(&mut self, index: usize, start: &[u8], member: MemberName) {
+    pub(super) fn learn(
+        &mut self,
+        index: usize,
+        start: &[u8],
+        member: Option<&'static MemberReader>,
+    ) {
         if index >= MOST || start.len() > LONGEST {
             return;
         }
@@ -154,26 +81,31 @@ impl MemberPrefix {
 
 #[cfg(test)]
 mod tests {
+    use super::super::members::find;
     use super::*;
 
     #[test]
     fn what_was_learnt_is_known_again_and_nothing_else() {
-        let mut line_layout = LineLayout::default();
+        let mut layout = LineLayout::default();
+        let named = |layout: &LineLayout, index, rest: &[u8]| {
+            let prefix = layout.next(index, rest)?;
+            Some((prefix.member?.name, prefix.length))
+        };
         let long = b", \"a member with a name of thirty two or more\": ";
-        assert_eq!(line_layout.next(0, b"{\"ts\":1}"), None);
-        line_layout.learn(1, b",\"client\":", MemberName::Client);
-        line_layout.learn(3, long, MemberName::Other);
-        line_layout.learn(MOST, b",\"path\":", MemberName::Path);
+        assert_eq!(named(&layout, 0, b"{\"ts\":1}"), None);
+        layout.learn(1, b",\"client\":", find("client"));
+        layout.learn(3, long, find("other"));
+        layout.learn(MOST, b",\"path\":", find("path"));
         for behind in ["", "\"1.2.3.4\"}", &"x".repeat(40)] {
             let line = format!(",\"client\":{behind}");
             assert_eq!(
-                line_layout.next(1, line.as_bytes()),
-                Some((MemberName::Client, 10)),
+                named(&layout, 1, line.as_bytes()),
+                Some(("client", 10)),
                 "{line}"
             );
             for other in [0, 2, 3, 4, MOST] {
                 assert_eq!(
-                    line_layout.next(other, line.as_bytes()),
+                    named(&layout, other, line.as_bytes()),
                     None,
                     "{line} {other}"
                 );
@@ -181,15 +113,12 @@ mod tests {
             for at in 0..10 {
                 let mut odd = line.clone().into_bytes();
                 odd[at] ^= 1;
-                assert_eq!(line_layout.next(1, &odd), None, "{line} {at}");
-                assert_eq!(line_layout.next(1, &line.as_bytes()[..at]), None);
+                assert_eq!(named(&layout, 1, &odd), None, "{line} {at}");
+                assert_eq!(named(&layout, 1, &line.as_bytes()[..at]), None);
             }
         }
-        line_layout.learn(1, b",\"path\": ", MemberName::Path);
-        assert_eq!(line_layout.next(1, b",\"client\":1"), None);
-        assert_eq!(
-            line_layout.next(1, b",\"path\": 1"),
-            Some((MemberName::Path, 9))
-        );
+        layout.learn(1, b",\"path\": ", find("path"));
+        assert_eq!(named(&layout, 1, b",\"client\":1"), None);
+        assert_eq!(named(&layout, 1, b",\"path\": 1"), Some(("path", 9)));
     }
 }

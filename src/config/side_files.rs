@@ -1,0 +1,67 @@
+//! What the file points at beside itself: lists of members, keys of tokens, certificates, templates, secrets. What cannot be
+//! read is noted at the place that names it.
+
+use super::diagnostic::{Code, Details as _, Diagnostic, Findings};
+use super::files::Files;
+use super::grant::refusal::unread;
+use super::secret::SecretLocation;
+use super::source::{Source, Span};
+use std::io;
+
+/// The reader of what a file points at.
+pub(super) struct SideFiles<'a> {
+    pub(super) source: &'a Source,
+    /// All that has been read.
+    pub(super) files: &'a mut Files,
+    pub(super) found: &'a mut Findings,
+}
+
+/// A place that names something to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reference<'a> {
+    pub(super) span: &'a Span,
+    /// The beginning of the error: "cannot read `gold.txt`".
+    pub(super) failure: &'a str,
+    /// Words beside the caret.
+    pub(super) label: &'a str,
+}
+
+impl SideFiles<'_> {
+    /// The bytes of the file at `path`, at most `most`.
+    pub(super) fn bytes(&mut self, path: &str, most: u64, at: Reference<'_>) -> Option<Vec<u8>> {
+        let read = self.source.read(at.span.start, path, most, self.files);
+        self.kept(read, at, unread(self.source, at.span, path))
+    }
+
+    /// The text of the file at `path`.
+    pub(super) fn text(&mut self, path: &str, most: u64, at: Reference<'_>) -> Option<String> {
+        let read = self.source.read(at.span.start, path, most, self.files);
+        let text = read.and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+        });
+        self.kept(text, at, unread(self.source, at.span, path))
+    }
+
+    /// The secret at `place`.
+    pub(super) fn secret(&mut self, place: &SecretLocation, at: Reference<'_>) -> Option<String> {
+        let read = place.read(self.source, at.span.start, self.files);
+        self.kept(read, at, place.refused(self.source, at.span))
+    }
+
+    /// What was read; else the error is noted, or that the file which names it was `refused`.
+    fn kept<T>(
+        &mut self,
+        read: io::Result<T>,
+        at: Reference<'_>,
+        refused: Option<Diagnostic>,
+    ) -> Option<T> {
+        let error = match read {
+            Ok(read) => return Some(read),
+            Err(error) => error,
+        };
+        let message = format!("{}: {error}", at.failure);
+        let unreadable = Diagnostic::error(Code::Unreadable, message).at(at.span, at.label);
+        self.found.push(refused.unwrap_or(unreadable));
+        None
+    }
+}

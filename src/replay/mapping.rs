@@ -1,0 +1,434 @@
+//! Which members of a JSON log are the parts of a request: `--fields` maps any log, and Caddy's and Traefik's are known.
+
+use super::json::{self, JsonText, Value};
+use super::request::{LogFormat, LoggedRequest};
+use super::{Fault, apache_format, instant};
+use crate::clock::Timestamp;
+use http::{HeaderName, header};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+/// The names of `--fields`, but for `header:NAME`.
+const NAMES: [(&str, Part); 14] = [
+    ("ts", Part::Beginning),
+    ("client", Part::Client),
+    ("method", Part::Method),
+    ("host", Part::Host),
+    ("path", Part::Path),
+    ("request", Part::RequestLine),
+    ("status", Part::Status),
+    ("cost", Part::Cost),
+    ("duration", Part::Duration(SECONDS)),
+    ("duration_ms", Part::Duration(MILLIS)),
+    ("duration_us", Part::Duration(MICROS)),
+    ("duration_ns", Part::Duration(NANOS)),
+    ("user_agent", Part::Field(header::USER_AGENT)),
+    ("referer", Part::Field(header::REFERER)),
+];
+
+/// Members that say what `--fields` does not: those of our own log, and the names that times have.
+const UNMAPPED: [(&str, Part); 14] = [
+    ("client", Part::Client),
+    ("method", Part::Method),
+    ("host", Part::Host),
+    ("path", Part::Path),
+    ("status", Part::Status),
+    ("cost", Part::Cost),
+    ("duration_ms", Part::Duration(MILLIS)),
+    ("headers", Part::Fields),
+    ("ts", Part::Beginning),
+    ("time", Part::Beginning),
+    ("timestamp", Part::Beginning),
+    ("@timestamp", Part::Beginning),
+    ("time_iso8601", Part::Beginning),
+    ("msec", Part::Beginning),
+];
+
+/// Caddy's access log. `client_ip` is the client as Caddy itself finds it; older Caddys log only the peer, with its port.
+const CADDY: [(&str, Part); 11] = [
+    ("duration", Part::Duration(SECONDS)),
+    ("ts", Part::End),
+    ("status", Part::Status),
+    ("request.client_ip", Part::Client),
+    ("request.remote_ip", Part::Client),
+    ("request.remote_addr", Part::Client),
+    ("request.method", Part::Method),
+    ("request.host", Part::Host),
+    ("request.uri", Part::Path),
+    ("request.headers", Part::Fields),
+    ("request.tls", Part::Https),
+];
+
+/// Traefik's access log. `ClientHost` has what came in `X-Forwarded-For`, where Traefik believes it.
+const TRAEFIK: [(&str, Part); 12] = [
+    ("StartUTC", Part::Beginning),
+    ("StartLocal", Part::Beginning),
+    ("time", Part::Beginning),
+    ("ClientHost", Part::Client),
+    ("ClientAddr", Part::Client),
+    ("RequestHost", Part::Host),
+    ("RequestMethod", Part::Method),
+    ("RequestPath", Part::Path),
+    ("RequestScheme", Part::Https),
+    ("Duration", Part::Duration(NANOS)),
+    ("DownstreamStatus", Part::Status),
+    ("request_", Part::FieldsByPrefix),
+];
+
+/// The one of the names that a word means.
+pub type NearestName = fn(&str, &[&'static str]) -> Option<&'static str>;
+
+/// Members by what they say.
+#[derive(Debug, Clone)]
+pub struct Mapping {
+    format: LogFormat,
+    members: Vec<MappedMember>,
+}
+
+#[derive(Debug, Clone)]
+struct MappedMember {
+    /// Names from the outside in, with dots between.
+    path: Box<str>,
+    /// Of several members that say the same part, the first that a line has counts.
+    part: Part,
+    /// As `--fields` gave it; nothing where it did not.
+    name: Option<Box<str>>,
+    /// Some line has had it.
+    was_seen: Cell<bool>,
+}
+
+/// What a member says of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Beginning,
+    /// The end, which is a duration after the beginning.
+    End,
+    Client,
+    Method,
+    Host,
+    Path,
+    RequestLine,
+    Status,
+    Cost,
+    Duration(TimeUnit),
+    Field(HeaderName),
+    /// An object of fields.
+    Fields,
+    /// Fields, each in a member whose name begins so.
+    FieldsByPrefix,
+    /// `https`, or anything about TLS.
+    Https,
+}
+
+/// What a duration is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TimeUnit {
+    /// How many decimals of it are microseconds.
+    places: u32,
+    /// How many of it are a microsecond.
+    per_micro: u64,
+}
+
+const SECONDS: TimeUnit = unit(6, 1);
+const MILLIS: TimeUnit = unit(3, 1);
+const MICROS: TimeUnit = unit(0, 1);
+const NANOS: TimeUnit = unit(0, 1_000);
+
+const fn unit(places: u32, per_micro: u64) -> TimeUnit {
+    TimeUnit { places, per_micro }
+}
+
+/// What one line says.
+#[derive(Default)]
+struct MappedValues<'a> {
+    /// The value of each member that the line has.
+    values: Vec<Option<Value<'a>>>,
+    fields: Vec<(HeaderName, Value<'a>)>,
+}
+
+impl Mapping {
+    /// Reads `client=remote_addr,path=request_uri`, several times.
+    ///
+    /// `meant` finds the name that a misspelt one means.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence.
+    pub fn read_options(options: &[String], meant: NearestName) -> Result<Self, String> {
+        let mut members: Vec<MappedMember> = Vec::new();
+        for pair in options.iter().flat_map(|option| option.split(',')) {
+            let pair = pair.trim_ascii();
+            let Some((name, path)) = pair.split_once('=') else {
+                return Err(format!(
+                    "`{pair}` is not NAME=MEMBER, for example client=remote_addr"
+                ));
+            };
+            if path.is_empty() || path.split('.').any(str::is_empty) {
+                return Err(format!("`{pair}` names no member of the log's lines"));
+            }
+            let part = Part::named(name, meant)?;
+            if members.iter().any(|member| member.part.is_like(&part)) {
+                return Err(format!("`{name}` is named twice"));
+            }
+            members.push(MappedMember {
+                path: path.into(),
+                part,
+                name: Some(name.into()),
+                was_seen: Cell::new(false),
+            });
+        }
+        let mut unmapped = Self::of(LogFormat::Fields, &UNMAPPED).members;
+        unmapped.retain(|own| !members.iter().any(|member| member.part.covers(&own.part)));
+        members.append(&mut unmapped);
+        let format = LogFormat::Fields;
+        Ok(Self { format, members })
+    }
+
+    /// The mappings of servers whose logs are known by their members.
+    pub(super) fn of_servers() -> [Self; 2] {
+        [
+            Self::of(LogFormat::Caddy, &CADDY),
+            Self::of(LogFormat::Traefik, &TRAEFIK),
+        ]
+    }
+
+    fn of(format: LogFormat, members: &[(&str, Part)]) -> Self {
+        let members = members.iter().map(|(path, part)| MappedMember {
+            path: Box::from(*path),
+            part: part.clone(),
+            name: None,
+            was_seen: Cell::new(false),
+        });
+        Self {
+            format,
+            members: members.collect(),
+        }
+    }
+
+    /// Names with members that no line had.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = (&str, &str)> {
+        let unseen = self.members.iter().filter(|member| !member.was_seen.get());
+        unseen.filter_map(|member| Some((member.name.as_deref()?, &*member.path)))
+    }
+
+    /// Reads a line that begins as an object does. False where it is not of this log, which is known by its path.
+    pub(super) fn read<'a>(
+        &self,
+        request: &mut LoggedRequest<'a>,
+        line: &'a str,
+    ) -> Result<bool, Fault> {
+        let mut said = MappedValues {
+            values: vec![None; self.members.len()],
+            fields: Vec::new(),
+        };
+        self.find(line, "", &mut said)?;
+        let found = || {
+            let values = self.members.iter().zip(&said.values);
+            values.filter_map(|(member, value)| Some((member, (*value)?)))
+        };
+        if self.format != LogFormat::Fields && !found().any(|(member, _)| member.part == Part::Path)
+        {
+            return Ok(false);
+        }
+        request.clear();
+        request.format = self.format;
+        request.proxy_fields = Some(Box::default());
+        let mut taken = None;
+        for (member, value) in found() {
+            member.was_seen.set(true);
+            if taken != Some(&member.part) {
+                member.part.take(request, value)?;
+                taken = Some(&member.part);
+            }
+        }
+        request
+            .proxy_fields
+            .get_or_insert_default()
+            .fields
+            .append(&mut said.fields);
+        Ok(true)
+    }
+
+    /// Puts what `object` has of the members into `said`. It is the value of the member `path`, which ends with a dot unless
+    /// the object is the whole line.
+    fn find<'a>(
+        &self,
+        object: &'a str,
+        path: &str,
+        said: &mut MappedValues<'a>,
+    ) -> Result<(), Fault> {
+        for member in json::members(object) {
+            let (name, value) = member?;
+            let Ok(name) = name.read() else { continue };
+            let mut inside = None;
+            for (member, said_value) in self.members.iter().zip(&mut said.values) {
+                // Most names differ in their first byte.
+                if member.path.as_bytes().get(path.len()) != name.as_bytes().first() {
+                    continue;
+                }
+                let Some(sought) = member.path.strip_prefix(path) else {
+                    continue;
+                };
+                if member.part == Part::FieldsByPrefix {
+                    let field = name.strip_prefix(sought).map(HeaderName::try_from);
+                    said.fields
+                        .extend(field.and_then(Result::ok).map(|field| (field, value)));
+                }
+                match sought.strip_prefix(&*name) {
+                    Some("") => *said_value = Some(value),
+                    Some(rest) if rest.starts_with('.') => {
+                        inside = Some(&member.path[..=member.path.len() - rest.len()]);
+                    }
+                    _ => {}
+                }
+            }
+            if let (Some(path), Value::Object(object)) = (inside, value) {
+                self.find(object, path, said)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn named(name: &str, meant: NearestName) -> Result<Self, String> {
+        if let Some((_, part)) = NAMES.into_iter().find(|(other, _)| *other == name) {
+            return Ok(part);
+        }
+        if let Some(field) = name.strip_prefix("header:") {
+            let field = HeaderName::try_from(field);
+            return field.map(Self::Field).map_err(|_| {
+                format!("`{name}` names no field: write, for example, header:x-api-key")
+            });
+        }
+        let names = NAMES.map(|(name, _)| name);
+        let meant = meant(name, &names);
+        let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+        Err(format!(
+            "`{name}` is none of {}, header:NAME{meant}",
+            names.join(", ")
+        ))
+    }
+
+    /// Are the two one part of a request, in whichever unit?
+    fn is_like(&self, other: &Self) -> bool {
+        self == other || matches!((self, other), (Self::Duration(_), Self::Duration(_)))
+    }
+
+    /// Whether a line that says this part says `other`, too.
+    fn covers(&self, other: &Self) -> bool {
+        let is_in_line = matches!(other, Self::Method | Self::Path);
+        self.is_like(other) || (*self == Self::RequestLine && is_in_line)
+    }
+
+    fn take<'a>(&self, request: &mut LoggedRequest<'a>, value: Value<'a>) -> Result<(), Fault> {
+        match self {
+            Self::Beginning => request.ts = Some(instant::of(value)?),
+            Self::End => {
+                let end = instant::of(value)?.micros();
+                let start = end.saturating_sub(request.duration);
+                request.ts = Some(Timestamp::from_micros(start));
+            }
+            Self::Client => {
+                if let Some(list) = text(value, "client")? {
+                    request.put_client_list(list)?;
+                }
+            }
+            Self::Method => {
+                if let Some(method) = text(value, "method")? {
+                    request.put_method(&method)?;
+                }
+            }
+            Self::Host => request.host = text(value, "host")?.unwrap_or_default(),
+            Self::Path => {
+                if let Some(path) = text(value, "path")? {
+                    request.put_target(path);
+                }
+            }
+            Self::RequestLine => {
+                if let Some(line) = text(value, "request")? {
+                    apache_format::take_request_line(request, line)?;
+                }
+            }
+            Self::Status => {
+                let status = span(value, MICROS).unwrap_or(0);
+                request.status = u16::try_from(status).unwrap_or(0);
+            }
+            Self::Cost => {
+                let cost = text(value, "cost")?.map(|cost| cost.parse());
+                request.cost = cost.transpose().map_err(|_| Fault::BadMember("cost"))?;
+            }
+            Self::Duration(unit) => request.duration = span(value, *unit).unwrap_or(0),
+            Self::Field(name) => {
+                let proxy_fields = request.proxy_fields.get_or_insert_default();
+                proxy_fields.fields.push((name.clone(), value));
+            }
+            Self::Fields => {
+                if let Value::Object(object) = value {
+                    request.headers = object;
+                }
+            }
+            Self::FieldsByPrefix => {}
+            Self::Https => {
+                let is_https = match value {
+                    Value::Text(scheme) => scheme.is("https"),
+                    _ => matches!(value, Value::Object(_)),
+                };
+                request.proxy_fields.get_or_insert_default().is_https = is_https;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Microseconds that something took, as a number or as text. A text may have a unit of its own.
+fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
+    const UNITS: [(&str, TimeUnit); 5] = [
+        ("ns", NANOS),
+        ("us", MICROS),
+        ("µs", MICROS),
+        ("ms", MILLIS),
+        ("s", SECONDS),
+    ];
+    let text = match value {
+        Value::Number(digits) => Cow::Borrowed(digits),
+        Value::Text(text) => text.read().ok()?,
+        _ => return None,
+    };
+    let text = text.trim_ascii();
+    let own = UNITS.iter().find_map(|(name, unit)| {
+        let number = text.strip_suffix(name)?;
+        Some((number.trim_ascii_end(), *unit))
+    });
+    let (number, TimeUnit { places, per_micro }) = own.unwrap_or((text, unit));
+    if let Some(number) = instant::decimal(number, places) {
+        return Some(number / per_micro);
+    }
+    // `1e-05`, as some write it: no decision hangs on its last digit.
+    let number: f64 = number.parse().ok()?;
+    let number = number * 10_f64.powi(i32::try_from(places).ok()?);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within the bounds, and what is finer is dropped"
+    )]
+    (0.0..1e15)
+        .contains(&number)
+        .then_some(number as u64 / per_micro)
+}
+
+/// A text or a number, or the first of a list; nothing for what is empty.
+fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
+    let read =
+        |text: JsonText<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));
+    match value {
+        Value::Null => Ok(None),
+        Value::Text(text) => read(text),
+        Value::Number(digits) => Ok(Some(Cow::Borrowed(digits))),
+        Value::List(list) => match json::entries(list).next().transpose()? {
+            None => Ok(None),
+            Some(Value::Text(text)) => read(text),
+            Some(_) => Err(Fault::BadMember(name)),
+        },
+        Value::Bool(_) | Value::Object(_) => Err(Fault::BadMember(name)),
+    }
+}
