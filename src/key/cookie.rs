@@ -4,6 +4,7 @@
 //! inside them, as Python does), and most decode percents, once. A client that could spell one session in several ways would
 //! have a counter for each. Two sessions that differ only so would share one, and no server hands out such.
 
+use super::percent;
 use http::{HeaderMap, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -230,7 +231,7 @@ pub fn read(value: &[u8]) -> Cow<'_, [u8]> {
     if !plain.contains(&b'%') {
         return plain;
     }
-    Cow::Owned(percent_decode(&plain))
+    Cow::Owned(percent::decode(&plain))
 }
 
 fn unquote(value: &[u8]) -> Vec<u8> {
@@ -257,27 +258,6 @@ fn unquote(value: &[u8]) -> Vec<u8> {
                 out.push(next);
                 rest = after;
             }
-        }
-    }
-    out
-}
-
-/// What is no escape stays as it is.
-pub(super) fn percent_decode(value: &[u8]) -> Vec<u8> {
-    let hex = |byte: Option<&u8>| {
-        let digit = char::from(*byte?).to_digit(16)?;
-        u8::try_from(digit).ok()
-    };
-    let mut out = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        match (byte, hex(behind.first()), hex(behind.get(1))) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(high << 4 | low);
-                rest = &behind[2..];
-            }
-            _ => out.push(byte),
         }
     }
     out

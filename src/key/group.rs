@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 use std::fmt;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,11 +29,12 @@ enum Members {
     Networks(Networks),
 }
 
-/// Networks by their length, so that their number does not matter.
+/// Networks and the lengths that they have: an address is looked up once for each length, however many networks there are.
 #[derive(Default)]
 struct Networks {
-    v4: Vec<(u8, Set<u32>)>,
-    v6: Vec<(u8, Set<u128>)>,
+    all: Set<IpNet>,
+    v4: Vec<u8>,
+    v6: Vec<u8>,
 }
 
 impl Group {
@@ -91,7 +93,7 @@ impl Group {
     pub fn len(&self) -> usize {
         match &self.members {
             Members::Values(values) => values.len(),
-            Members::Networks(networks) => networks.all().count(),
+            Members::Networks(networks) => networks.all.len(),
         }
     }
 
@@ -105,14 +107,8 @@ impl Group {
     #[must_use]
     pub fn joined_and_left(&self, before: &Self) -> (usize, usize) {
         match (&self.members, &before.members) {
-            (Members::Values(now), Members::Values(then)) => {
-                (now.difference(then).count(), then.difference(now).count())
-            }
-            (Members::Networks(now), Members::Networks(then)) => {
-                let (now, then): (Set<IpNet>, Set<IpNet>) =
-                    (now.all().collect(), then.all().collect());
-                (now.difference(&then).count(), then.difference(&now).count())
-            }
+            (Members::Values(now), Members::Values(then)) => differences(now, then),
+            (Members::Networks(now), Members::Networks(then)) => differences(&now.all, &then.all),
             _ => (self.len(), before.len()),
         }
     }
@@ -140,47 +136,31 @@ impl Eq for Group {}
 
 impl Networks {
     fn insert(&mut self, network: IpNet) {
-        match network.trunc() {
-            IpNet::V4(v4) => slot(&mut self.v4, v4.prefix_len()).insert(v4.network().to_bits()),
-            IpNet::V6(v6) => slot(&mut self.v6, v6.prefix_len()).insert(v6.network().to_bits()),
+        let (network, length) = (network.trunc(), network.prefix_len());
+        let lengths = match network {
+            IpNet::V4(_) => &mut self.v4,
+            IpNet::V6(_) => &mut self.v6,
         };
+        if !lengths.contains(&length) {
+            lengths.push(length);
+        }
+        self.all.insert(network);
     }
 
     fn contains(&self, address: IpAddr) -> bool {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => self.v4.iter().any(|(bits, networks)| {
-                let keep = u32::MAX.checked_shl(32 - u32::from(*bits)).unwrap_or(0);
-                networks.contains(&(v4.to_bits() & keep))
-            }),
-            IpAddr::V6(v6) => self.v6.iter().any(|(bits, networks)| {
-                let keep = u128::MAX.checked_shl(128 - u32::from(*bits)).unwrap_or(0);
-                networks.contains(&(v6.to_bits() & keep))
-            }),
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = IpNet> {
-        let v4 = self.v4.iter().flat_map(|(bits, networks)| {
-            let net = |address: &u32| IpNet::new(IpAddr::V4((*address).into()), *bits);
-            networks.iter().filter_map(move |address| net(address).ok())
-        });
-        let v6 = self.v6.iter().flat_map(|(bits, networks)| {
-            let net = |address: &u128| IpNet::new(IpAddr::V6((*address).into()), *bits);
-            networks.iter().filter_map(move |address| net(address).ok())
-        });
-        v4.chain(v6)
+        let address = address.to_canonical();
+        let lengths = match address {
+            IpAddr::V4(_) => &self.v4,
+            IpAddr::V6(_) => &self.v6,
+        };
+        let mut around = lengths.iter().map(|length| IpNet::new(address, *length));
+        around.any(|network| network.is_ok_and(|network| self.all.contains(&network.trunc())))
     }
 }
 
-fn slot<T>(lengths: &mut Vec<(u8, Set<T>)>, bits: u8) -> &mut Set<T> {
-    let at = match lengths.iter().position(|(length, _)| *length == bits) {
-        Some(at) => at,
-        None => {
-            lengths.push((bits, Set::default()));
-            lengths.len() - 1
-        }
-    };
-    &mut lengths[at].1
+/// How many are in `now` alone, and how many in `then` alone.
+fn differences<T: Eq + Hash>(now: &Set<T>, then: &Set<T>) -> (usize, usize) {
+    (now.difference(then).count(), then.difference(now).count())
 }
 
 /// The memberships of one request, as far as they have been asked for: what is looked up is digested once.

@@ -11,6 +11,7 @@ pub mod forwarded;
 mod group;
 mod meter;
 mod part;
+mod percent;
 mod preflight;
 mod price;
 mod query;

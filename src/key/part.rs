@@ -1,7 +1,7 @@
 //! Writes one part of a key, and reads what a written part stands for.
 
 use super::address::AddressText;
-use super::{Caller, Digest, KeyPart, Mask, credential, digest, query};
+use super::{Caller, Digest, KeyPart, Mask, credential, digest, percent, query};
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 use std::io::Write as _;
@@ -22,19 +22,13 @@ pub(super) enum PartReading {
 
 /// The digest of the value that a part of a key stands for; nothing where it stands for none.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
-    let hex = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    let pair = |pair: &[u8]| Some(hex(*pair.first()?)? << 4 | hex(*pair.get(1)?)?);
     if let Some(digits) = piece.strip_prefix(b"%sha=") {
         let mut digest = Digest::default();
         if digits.len() != 2 * digest.len() {
             return None;
         }
         for (byte, digits) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair(digits)?;
+            *byte = percent::byte(digits)?;
         }
         return Some(digest);
     }
@@ -44,7 +38,7 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
         rest = behind;
         match byte {
             b'%' => {
-                value.push(pair(rest.get(..2)?)?);
+                value.push(percent::byte(rest)?);
                 rest = &rest[2..];
             }
             byte => value.push(byte),

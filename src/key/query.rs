@@ -1,6 +1,6 @@
 //! The parameters of a query, decoded byte for byte (URL Standard, section 5.1).
 
-use super::cookie::percent_decode;
+use super::percent;
 use std::borrow::Cow;
 
 /// The values of the parameters of this name.
@@ -57,7 +57,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     for byte in text.iter_mut().filter(|byte| **byte == b'+') {
         *byte = b' ';
     }
-    Cow::Owned(percent_decode(&text))
+    Cow::Owned(percent::decode(&text))
 }
 
 #[cfg(test)]

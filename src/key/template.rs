@@ -23,43 +23,43 @@ impl KeyTemplate {
             if index > 0 {
                 out.push(b'|');
             }
-            let at = out.len();
-            let missing = match write_part(part, caller, out) {
-                PartReading::One => {
-                    let Some(otherwise) = self.unknown_value(index, &out[at..]) else {
-                        continue;
-                    };
-                    if otherwise == UnknownKey::Refuse {
-                        out.truncate(start);
-                        return KeyOutcome::Unknown(part);
-                    }
-                    out.truncate(at);
-                    write_address(caller, out);
-                    continue;
-                }
-                reading => self.absence(part, reading, caller),
-            };
-            let missing = match missing {
-                Ok(missing) => missing,
-                Err(doubt) => {
-                    out.truncate(start);
-                    return KeyOutcome::Doubt(doubt);
-                }
-            };
-            match missing {
-                MissingKey::Shared => out.extend_from_slice(b"%none"),
-                MissingKey::Ip => write_address(caller, out),
-                MissingKey::Skip => {
-                    out.truncate(start);
-                    return KeyOutcome::Skip;
-                }
-                MissingKey::Refuse => {
-                    out.truncate(start);
-                    return KeyOutcome::Refuse(part);
-                }
+            if let Err(outcome) = self.write_part(index, part, caller, out) {
+                out.truncate(start);
+                return outcome;
             }
         }
         KeyOutcome::Key
+    }
+
+    /// Appends one part of the key, or what stands in its place.
+    fn write_part<'k>(
+        &self,
+        index: usize,
+        part: &'k KeyPart,
+        caller: &Caller<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), KeyOutcome<'k>> {
+        let at = out.len();
+        let reading = write_part(part, caller, out);
+        if reading == PartReading::One {
+            match self.unknown_value(index, &out[at..]) {
+                None => {}
+                Some(UnknownKey::Refuse) => return Err(KeyOutcome::Unknown(part)),
+                Some(UnknownKey::Ip) => {
+                    out.truncate(at);
+                    write_address(caller, out);
+                }
+            }
+            return Ok(());
+        }
+        let missing = self.absence(part, reading, caller);
+        match missing.map_err(KeyOutcome::Doubt)? {
+            MissingKey::Shared => out.extend_from_slice(b"%none"),
+            MissingKey::Ip => write_address(caller, out),
+            MissingKey::Skip => return Err(KeyOutcome::Skip),
+            MissingKey::Refuse => return Err(KeyOutcome::Refuse(part)),
+        }
+        Ok(())
     }
 
     /// What the written value of a part meets, where the limit asks for known values and no group knows this one.

@@ -5,7 +5,7 @@
 //! refunded as far as nothing was forwarded.
 
 use super::error::ProxyError;
-use super::response_cost::{BodyMeter, ResponseCost};
+use super::response_cost::{BodyFormat, BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
 use crate::key::{MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
@@ -198,14 +198,15 @@ impl Reservations {
         let Some(meter) = &charge.limit.meter else {
             return;
         };
-        if let MeterPlace::Header(_) = meter.place {
-            let cost = ResponseCost::in_head(&charge.limit, meter, fields);
-            return self.correct(&charge, cost);
-        }
-        match BodyMeter::begin(&charge, fields) {
-            Some(meter) => self.meters.borrow_mut().push(meter),
-            None => self.correct(&charge, ResponseCost::unreadable(&charge.limit)),
-        }
+        let limit = &charge.limit;
+        let cost = match &meter.place {
+            MeterPlace::Header(_) => ResponseCost::in_head(limit, meter, fields),
+            MeterPlace::Json(names) => match BodyFormat::of(names, fields) {
+                Some(text) => return self.meters.borrow_mut().push(BodyMeter { charge, text }),
+                None => ResponseCost::unreadable(limit),
+            },
+        };
+        self.correct(&charge, cost);
     }
 
     fn correct(&self, charge: &Reservation, cost: ResponseCost) {

@@ -1,7 +1,7 @@
 //! What responses say that their requests have cost: in a field, or in a body that passes by.
 
 use super::json_probe::{EventProbe, JsonProbe};
-use crate::key::{Meter, MeterPlace, PriceError};
+use crate::key::{Meter, PriceError};
 use crate::limit::Limit;
 use crate::store::Reservation;
 use crate::telemetry::log::Throttle;
@@ -17,12 +17,12 @@ static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
 #[derive(Debug)]
 pub(super) struct BodyMeter {
     pub(super) charge: Reservation,
-    max: u32,
-    text: BodyFormat,
+    pub(super) text: BodyFormat,
 }
 
+/// A body in which a member is looked for.
 #[derive(Debug)]
-enum BodyFormat {
+pub(super) enum BodyFormat {
     Json(JsonProbe),
     EventProbe(EventProbe),
 }
@@ -78,14 +78,10 @@ fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
     }
 }
 
-impl BodyMeter {
-    /// Reads the body of a response with `fields` for `charge`, whose limit reads its cost there; nothing where the body
-    /// cannot be read: it is encoded, or neither JSON nor a stream of events.
-    pub(super) fn begin(charge: &Reservation, fields: &HeaderMap) -> Option<Self> {
-        let meter = charge.limit.meter.as_ref()?;
-        let MeterPlace::Json(names) = &meter.place else {
-            return None;
-        };
+impl BodyFormat {
+    /// The body of a response with `fields`, in which the member at `names` is looked for; nothing where it cannot be read: it
+    /// is encoded, or neither JSON nor a stream of events.
+    pub(super) fn of(names: &Arc<[Box<str>]>, fields: &HeaderMap) -> Option<Self> {
         let encoded = fields
             .get_all(header::CONTENT_ENCODING)
             .iter()
@@ -95,21 +91,18 @@ impl BodyMeter {
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let kind = kind.to_ascii_lowercase();
         let member = JsonProbe::at(names);
-        let text = match &*kind {
-            _ if encoded => return None,
-            "text/event-stream" => BodyFormat::EventProbe(EventProbe::with(member)),
-            "application/x-ndjson" | "application/jsonl" => BodyFormat::Json(member.in_lines()),
-            "application/json" => BodyFormat::Json(member),
-            other if other.ends_with("+json") => BodyFormat::Json(member),
-            _ => return None,
-        };
-        Some(Self {
-            max: meter.max,
-            charge: charge.clone(),
-            text,
-        })
+        match &*kind {
+            _ if encoded => None,
+            "text/event-stream" => Some(Self::EventProbe(EventProbe::with(member))),
+            "application/x-ndjson" | "application/jsonl" => Some(Self::Json(member.in_lines())),
+            "application/json" => Some(Self::Json(member)),
+            other if other.ends_with("+json") => Some(Self::Json(member)),
+            _ => None,
+        }
     }
+}
 
+impl BodyMeter {
     /// A piece of the body passes.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         match &mut self.text {
@@ -126,13 +119,14 @@ impl BodyMeter {
             BodyFormat::Json(member) => member,
             BodyFormat::EventProbe(events) => events.member(),
         };
-        let units = member.found().map(|units| units.min(self.max));
-        if units.is_none() && member.is_odd() {
-            if let Some(meter) = &limit.meter {
+        let meter = limit.meter.as_ref();
+        if member.found().is_none() && member.is_odd() {
+            if let Some(meter) = meter {
                 warn(limit, meter, PriceError::Malformed);
             }
             return ResponseCost::unreadable(limit);
         }
-        ResponseCost::of(limit, units)
+        let most = meter.map_or(u32::MAX, |meter| meter.max);
+        ResponseCost::of(limit, member.found().map(|units| units.min(most)))
     }
 }

@@ -101,11 +101,10 @@ impl CallQueue {
         (number, receiver)
     }
 
-    /// Removes a decision that no request waits for any more. Was it still to be sent?
-    pub(super) fn withdraw(&self, number: u64) -> bool {
-        let mut decisions = self.decisions.borrow_mut();
-        let at = decisions.iter().position(|one| one.number == number);
-        at.and_then(|at| decisions.remove(at)).is_some()
+    /// Is a decision still to be sent? Where its request leaves by then it is not.
+    pub(super) fn is_unsent(&self, number: u64) -> bool {
+        let decisions = self.decisions.borrow();
+        decisions.iter().any(|one| one.number == number)
     }
 
     /// Puts a decision in front of all that wait.
@@ -118,7 +117,8 @@ impl CallQueue {
         Some(self.decisions.borrow().front()?.arrived)
     }
 
-    /// What goes into the next call, of one clock. A decision that has waited so long that hardly any of its time is left is turned away: its call would end too early for all others in
+    /// What goes into the next call: of one clock, and only decisions that a request still waits for. A decision that has
+    /// waited so long that hardly any of its time is left is turned away: its call would end too early for all others in
     /// it, and would look like a store that does not answer.
     pub(super) fn next(&self) -> Vec<QueuedDecision> {
         let mut waiting = self.decisions.borrow_mut();
@@ -138,6 +138,9 @@ impl CallQueue {
             let Some(next) = waiting.pop_front() else {
                 break;
             };
+            if next.answer.is_closed() {
+                continue;
+            }
             if too_old.is_none_or(|limit| next.arrived >= limit) {
                 limits += next.question.limits();
                 batch.push(next);

@@ -185,7 +185,7 @@ struct PendingAnswer<'a> {
 
 impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
-        if self.is_done || self.node.queue.withdraw(self.number) {
+        if self.is_done || self.node.queue.is_unsent(self.number) {
             return;
         }
         let checks = self.request.checks;
