@@ -197,7 +197,7 @@ pub(super) static IGNORE_WARNINGS: Key = Key {
     name: "ignore_warnings",
     shape: || ValueShape::Texts,
     default: InWords("none"),
-    about: "Codes of warnings that are meant: about the table that it stands in, at the top about the whole file. `check` lists what is ignored, and tells a code that does not occur; `--deny-warnings` passes it. Errors cannot be ignored.",
+    about: "Codes of warnings to ignore: those about the table with this key, at the top those about the whole file. `check` lists the ignored warnings and reports a code that does not occur. `--deny-warnings` does not fail on ignored warnings. Errors cannot be ignored.",
     example: "[\"waits-longer\"]",
     compare: Compare::Within,
 };
@@ -207,7 +207,7 @@ pub(super) static INCLUDE: Key = Key {
     name: "include",
     shape: || ValueShape::Include(&include::INCLUDE_ENTRY),
     default: InWords("none"),
-    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names. A text lets them do nothing but that; a table says what else they may do, and what they may not.",
+    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`. Their tables stand behind those of this file, so that groups of this file come first, then those of the included files in their order. Relative paths begin in the folder of this file. `*`, `?`, `[a-z]` and `**` are patterns; files of a pattern come in the order of their names. An entry that is a text grants its files nothing more. An entry that is a table states further grants, and bounds on hosts and paths.",
     example: "[\"routes.d/*.toml\"]",
     compare: Compare::Within,
 };
