@@ -259,10 +259,10 @@ table! {
             help: "leave it out, or write `candidate = { rate = \"8/s\" }`",
         });
 
-    /// How much in how long.
+    /// The requests that are allowed in a time.
     rate: Items<RateEntry> = rate_form(), Words("the limit's"), "\"8/s\"";
 
-    /// How many may arrive at once.
+    /// The number of requests that may arrive at once.
     burst: u32 = count(), Words("the limit's"), "16";
 
     /// The number of requests that may be in flight at once.

@@ -18,7 +18,7 @@ table! {
     /// Included files, and the grants of the entry to them.
     IncludeTable = INCLUDE_ENTRY, "include", "an entry of `include`";
 
-    /// The files, as a text in `include` names them.
+    /// The files, written as in an entry of `include` that is a text.
     files: Items<String> = filled_texts(any, empty_list("leave the entry out for no files")), Required, "\"team-a/*.toml\"";
 
     /// Hosts that the files' routes may be for, written as in a route. Each route has a `host`, which is one of these

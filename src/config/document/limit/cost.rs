@@ -44,7 +44,7 @@ table! {
     /// The charge before the response. It stays where the response gives no number.
     estimate: u32 = count(), Value("1"), "100";
 
-    /// The most that a request takes.
+    /// The most that a request costs.
     max: u32 = count(), Words("whatever the response says"), "5000";
 
     /// The cost of a request whose client leaves after the body began and before the number came. It is `max` (all that
