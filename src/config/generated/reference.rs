@@ -142,7 +142,7 @@ fn section(title: &str, table: &Table, out: &mut String) {
     rows(title, table.keys, out);
     for key in table.keys {
         let tables = key.shape().tables();
-        // What the tables of a candidate and of a tier take is what the limit's own take.
+        // The inner tables of a candidate and of a tier are those of the limit, which have a section already.
         let first = tables.iter().filter(|_| !title.contains(".NAME."));
         for inner in first {
             section(&inner_title(title, key), inner, out);
