@@ -1,8 +1,9 @@
-//! What clients that come and go cost a Redis: `cargo bench --bench churn`. Starts a server of its own.
+//! The cost of clients that come and go to a Redis: `cargo bench --bench churn`. The measurement starts a server of its
+//! own.
 //!
-//! As many counters as `KEYS` says, written by the gateway's own script, each of which lives `LIFE` minutes, at ages spread
-//! evenly; then, for `MINUTES`, as many new clients as old ones end, those of each `TICK` milliseconds together. Every
-//! minute a line. `EFFORT` is the server's `active-expire-effort`.
+//! First, the gateway's own script writes `KEYS` counters. Each lives `LIFE` minutes, and their ages are spread evenly.
+//! Then, for `MINUTES`, as many new clients come as old ones end; the clients of each `TICK` milliseconds come
+//! together. Every minute prints a line. `EFFORT` is the server's `active-expire-effort`.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -28,9 +29,9 @@ use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::Check;
 use tollgate::store::redis::RedisStore;
 
-/// Clients that ask at once while the server is filled.
+/// The number of clients that ask at once while the server is filled.
 const AT_ONCE: usize = 256;
-/// New clients that come together at most, where many are late.
+/// The most new clients that come together, where many are late.
 const TOGETHER: u64 = 64;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -51,13 +52,13 @@ fn main() {
 
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Live counters.
+    /// The number of live counters.
     keys: u32,
-    /// How long clients come and go.
+    /// The time in which clients come and go, in minutes.
     minutes: u32,
-    /// How long a counter lives.
+    /// The life of a counter.
     life: Duration,
-    /// How often new clients come.
+    /// The time between two groups of new clients.
     tick: Duration,
 }
 
@@ -72,7 +73,7 @@ impl Plan {
     }
 }
 
-/// Those who have come so far: each once, each with an address of its own.
+/// The clients so far: each comes once, and has an address of its own.
 struct Clients {
     store: RedisStore,
     limit: Arc<Limit>,
@@ -80,7 +81,7 @@ struct Clients {
     begun: Instant,
     come: Cell<u32>,
     random: RefCell<fastrand::Rng>,
-    /// How many counters end in each second since the beginning.
+    /// The number of counters that end in each second since the beginning.
     ends: RefCell<Vec<u32>>,
 }
 
@@ -97,10 +98,10 @@ impl Clients {
         }
     }
 
-    /// The next one comes; its counter lives so long.
+    /// Lets the next client come, whose counter lives for `life`.
     async fn next(&self, life: Duration) {
         let number = self.come.replace(self.come.get() + 1);
-        // An odd factor: every number has another address.
+        // The factor is odd, so that every number has another address.
         let key = Ipv4Addr::from(number.wrapping_mul(2_654_435_761)).to_string();
         let check = Check {
             cost: Cost::new(u32::try_from(life.as_millis()).unwrap()),
@@ -116,13 +117,13 @@ impl Clients {
         ends[end] += 1;
     }
 
-    /// Those whose time is not over.
+    /// The number of counters whose life is not over.
     fn live(&self) -> u32 {
         let now = usize::try_from(self.begun.elapsed().as_secs()).unwrap();
         self.ends.borrow().iter().skip(now).sum()
     }
 
-    /// A life that ends within `LIFE` of when everybody is there, at the pace so far.
+    /// A random life that ends within `LIFE` of the instant at which all clients have come, at the pace so far.
     fn rest_of_a_life(&self) -> Duration {
         let (come, left) = (self.come.get(), self.plan.keys - self.come.get());
         let wait = match come {
@@ -136,7 +137,8 @@ impl Clients {
     }
 }
 
-/// A bucket that gets one back in a millisecond: what a client takes is how long its counter lives.
+/// A bucket that gets one unit back in a millisecond: the cost of a client's request is the life of its counter in
+/// milliseconds.
 fn milliseconds() -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
@@ -151,7 +153,7 @@ fn milliseconds() -> Arc<Limit> {
     Arc::new(Limit::new(Policy::new("per-ip".into(), by, rate), rule))
 }
 
-/// All come, as fast as they are let in.
+/// Lets all clients come, as fast as the store decides.
 async fn fill(clients: &Rc<Clients>) {
     let mut tasks = JoinSet::new();
     for _ in 0..AT_ONCE {
@@ -167,7 +169,7 @@ async fn fill(clients: &Rc<Clients>) {
     println!("{} counters in {took:.0?}", clients.come.get());
 }
 
-/// As many come as go. Tells how the server stands, and what the minute has cost.
+/// Lets as many clients come as go. Prints the state of the server and the cost of each minute.
 async fn churn(clients: &Rc<Clients>, server: &Server) {
     let Plan {
         keys,
@@ -209,7 +211,7 @@ async fn churn(clients: &Rc<Clients>, server: &Server) {
     }
 }
 
-/// How everything stood at an instant.
+/// All figures at an instant.
 struct Minute {
     at: Instant,
     cpu: f64,

@@ -1,8 +1,10 @@
-//! Whether a Redis that is far and well is ever called away, and how it carries the load: `cargo bench --bench far`. Starts a
-//! server of its own, and a wire of each length before it that delays every byte and holds none up.
+//! Two questions about a healthy Redis far away: is it ever taken for away, and which load does it carry? `cargo bench
+//! --bench far`. The measurement starts a server of its own, and in front of it a wire of each length, which delays
+//! every byte and holds none up.
 //!
-//! `SECONDS` for each cell (60), `TRIPS` in milliseconds, `FACTORS` of a trip that are the `timeout`, and `CLIENTS` that ask all
-//! the time of one worker's way to the store, each list by commas; at the end of each row 1,000 that ask at once.
+//! `SECONDS` is the time of each cell (60). `TRIPS` are round trips in milliseconds, `FACTORS` the timeouts as
+//! multiples of a trip, and `CLIENTS` the numbers of clients that ask all the time over one worker's way to the store;
+//! these lists have commas. At the end of each row, 1,000 clients ask at once.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -28,7 +30,7 @@ use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, Fleet, RedisEndpoint, RedisTarget, StoreSettings};
 
-/// Requests at once.
+/// The number of requests at once at the end of a row.
 const AT_ONCE: usize = 1000;
 
 fn main() {
@@ -38,7 +40,7 @@ fn main() {
         numbers("FACTORS", "2,3,4,5"),
         numbers("CLIENTS", "16,64,256"),
     );
-    // The wires are no part of what is measured.
+    // The wires run on threads of their own, since they are not measured.
     let wires = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -78,7 +80,7 @@ fn numbers(name: &str, default: &str) -> Vec<u64> {
         .expect("whole numbers and commas")
 }
 
-/// A store that is connected over a wire of this length, and tells now and then that it lives.
+/// A connected store over a wire with this round trip.
 async fn far(wires: &Runtime, server: &Server, trip: Duration, timeout: Duration) -> RedisStore {
     let port = wires.spawn(wire(server.port, trip / 2)).await.unwrap();
     let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", port));
@@ -93,7 +95,7 @@ async fn far(wires: &Runtime, server: &Server, trip: Duration, timeout: Duration
     store
 }
 
-/// What became of some requests.
+/// The results of some requests.
 struct Came {
     took: Vec<Duration>,
     failed: usize,
@@ -169,13 +171,13 @@ async fn ask(store: &RedisStore, limit: &Arc<Limit>, key: &str) -> (Duration, bo
     let begun = Instant::now();
     let decided = store.decide(&[Check::new(limit, key.as_bytes())]).await;
     if decided.is_err() {
-        // One that is away answers at once.
+        // A store that takes Redis for away answers at once.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     (begun.elapsed(), decided.is_ok())
 }
 
-/// It never refuses.
+/// A limit that never refuses.
 fn plenty() -> Arc<Limit> {
     let rate = Rate {
         count: NonZeroU32::new(4_000_000_000).unwrap(),
@@ -190,7 +192,7 @@ fn plenty() -> Arc<Limit> {
     Arc::new(Limit::new(Policy::new("plenty".into(), by, rate), rule))
 }
 
-/// A wire to this port, so long one way; where it begins.
+/// Opens a wire to this port with a delay of `length` each way, and returns the port at which it begins.
 async fn wire(port: u16, length: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let begins = listener.local_addr().unwrap().port();

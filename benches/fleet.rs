@@ -1,8 +1,11 @@
-//! What a fleet of gateways costs a Redis Cluster: `cargo bench --bench fleet`. Starts a cluster of its own.
+//! The cost of a fleet of gateways to a Redis Cluster: `cargo bench --bench fleet`. The measurement starts a cluster of
+//! its own.
 //!
-//! `GATEWAYS` workers' ways to the store, as a gateway has them (leases, remembered refusals, connections, signs of life), on
-//! one thread, each with requests at instants of its own. `MASTERS`, `SECONDS` for each kind of traffic; `CALM` and `BUSY`
-//! are the requests a second of each gateway that ask Redis, and that meet at few keys; `ONLY` picks kinds by a part of their name.
+//! `GATEWAYS` is the number of gateways. Each has one worker's way to the store, with leases, remembered refusals,
+//! connections and signs of life, and has requests at instants of its own. All are on one thread. `MASTERS` is the
+//! number of masters, `SECONDS` the time for each kind of traffic. `CALM` is the number of requests a second of each
+//! gateway that ask Redis, `BUSY` the number of those that meet at few keys. `ONLY` picks kinds by a part of their
+//! name.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -35,11 +38,11 @@ use tollgate::store::{
 };
 use tollgate::telemetry::metrics::Metrics;
 
-/// Clients within their limit.
+/// The number of clients within their limit.
 const CLIENTS: u32 = 100_000;
-/// Requests that one gateway has under way; one more is left out, and told.
+/// The most requests that one gateway has under way; a further one is left out, and reported.
 const MOST: u32 = 512;
-/// Not measured: connections are made, keys are found to be busy.
+/// The time before the measurement, in which connections are made and keys are found to be busy.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 fn main() {
@@ -60,16 +63,16 @@ fn main() {
     });
 }
 
-/// What each gateway is sent.
+/// The traffic of each gateway.
 struct Traffic {
     name: &'static str,
     /// Requests a second of clients within their limit.
     own: u32,
-    /// Requests a second that meet at few keys, how many of these, and by which limit they are counted.
+    /// Requests a second that meet at few keys: their number, the number of keys, and the limit that counts them.
     hot: u32,
     keys: u32,
     limit: Arc<Limit>,
-    /// Are requests of the first kind counted by that limit, too?
+    /// Are the requests of `own` counted by `limit`, too?
     both: bool,
 }
 
@@ -79,7 +82,7 @@ fn kinds(gateways: u32) -> Vec<Traffic> {
         environment("BUSY", 400, 10_000),
     );
     let some = calm.div_ceil(2);
-    // With room for twice what is asked, and for half of it.
+    // The wide limit has room for twice the requests, the narrow one for half of them.
     let asked = (gateways * busy).max(1000);
     let wide = |leasing| {
         bucket("everyone", asked * 2, asked * 2).edited(|policy| policy.leasing = leasing)
@@ -164,14 +167,14 @@ struct Counts {
     refused: Cell<u64>,
     left_out: Cell<u64>,
     failed: Cell<u64>,
-    /// Of clients within their limit.
+    /// Admitted requests of clients within their limit.
     own: Cell<u64>,
-    /// Admitted by the limit at which requests meet.
+    /// Requests that the limit at which they meet has admitted.
     hot: Cell<u64>,
 }
 
 impl Counts {
-    /// A decision that nobody made. The first says why.
+    /// Counts a decision that failed, and prints the cause of the first.
     fn failed(&self, why: &str) {
         if self.failed.get() == 0 {
             println!("\nnot decided: {why}");
@@ -251,7 +254,7 @@ impl Gateway {
         }
     }
 
-    /// Requests at instants by chance, whatever becomes of them.
+    /// Sends requests at random instants, whatever becomes of the requests before.
     async fn requests(self: Rc<Self>, traffic: Rc<Traffic>, until: Instant) {
         let rate = f64::from(traffic.own + traffic.hot);
         let share = f64::from(traffic.hot) / rate;
@@ -311,14 +314,15 @@ async fn run(cluster: &mut Cluster, many: u32, traffic: Rc<Traffic>) {
     }
 }
 
-/// What all have admitted together is what one bucket for each key would have.
+/// Checks that all gateways together have admitted no more than one bucket for each key would have.
 fn bounded(traffic: &Traffic, counts: &Counts, took: Duration) {
     if traffic.hot == 0 && !traffic.both {
         return;
     }
     let Rate { count, period } = traffic.limit.rate;
     let periods = took.as_secs_f64() * 1e6 / period.get() as f64;
-    // A bucket is full at first, and the burst is what comes back in its period; a window ends within the time.
+    // A bucket is full at first, and its burst comes back in one period. A window that the time cuts off counts in
+    // full.
     let allowed = match traffic.limit.rule {
         Rule::TokenBucket(_) => 1.0 + periods,
         _ => 1.0 + periods.ceil(),
@@ -328,7 +332,7 @@ fn bounded(traffic: &Traffic, counts: &Counts, took: Duration) {
     assert!(admitted <= allowed, "too many");
 }
 
-/// How everything stood at an instant.
+/// All figures at an instant.
 struct Figures {
     at: Instant,
     cpu: f64,
@@ -422,7 +426,7 @@ impl Figures {
     }
 }
 
-/// What one master did meanwhile; times in microseconds.
+/// The work of one master between two instants; times in microseconds.
 struct Node {
     calls: f64,
     signs: f64,
@@ -438,7 +442,7 @@ impl Node {
             calls: calls("cmdstat_evalsha"),
             signs: calls("cmdstat_eval"),
             cpu: (after.cpu() - before.cpu()) * 1e6,
-            // One is ours.
+            // One connection is the measurement's own.
             connections: after.number("connected_clients") - 1.0,
         }
     }

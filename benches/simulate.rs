@@ -1,4 +1,4 @@
-//! How fast a trace is replayed: `cargo bench --bench simulate`. Writes its traces into a temporary folder.
+//! The speed of a replay: `cargo bench --bench simulate`. The measurement writes its traces into a temporary folder.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use tollgate::replay::{Replay, TraceLines};
 
 const LINES: u32 = 1_000_000;
 const CLIENTS: u32 = 10_000;
-/// Rounds of which the best is told: on a shared machine the others tell of the neighbours.
+/// The number of rounds, of which the best is reported: on a shared machine the others measure the neighbours.
 const ROUNDS: usize = 5;
 
 /// Three limits on every request, with a key for each client in two of them.
@@ -39,7 +39,7 @@ upstream = "orders"
 limits = ["per-ip", "per-route", "all"]
 "#;
 
-/// The same, by a key that is digested.
+/// Lines of a limit that counts by a key that is digested.
 const BY_KEY: &str = "by = \"header:x-api-key\"\nmissing = \"refuse\"";
 
 fn main() {
@@ -98,14 +98,14 @@ fn measure(folder: &Path, name: &str, file: &str, sides: usize, line: fn(&mut St
     );
 }
 
-/// Seconds that this thread has had of a core.
+/// The processor time of this thread, in seconds.
 fn on_core() -> f64 {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanos: u64 = told.split(' ').next().unwrap().parse().unwrap();
     nanos as f64 / 1e9
 }
 
-/// 20,000 a second.
+/// The instant of a line, at 20,000 lines a second: seconds and microseconds.
 fn time(number: u32) -> (u32, u32) {
     (1_795_196_930 + number / 20_000, number % 20_000 * 50)
 }

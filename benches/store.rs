@@ -1,4 +1,5 @@
-//! What a decision by Redis costs, here and there: `cargo bench --bench store`. Starts a server of its own.
+//! The cost of a decision by Redis, to the gateway and to the server: `cargo bench --bench store`. The measurement
+//! starts a server of its own.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -29,11 +30,11 @@ use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, MemoryStore};
 
 const SECOND: u64 = 1_000_000;
-/// Rounds of which the median is told.
+/// The number of rounds, of which the median is reported.
 const ROUNDS: usize = 7;
-/// Requests of a round, a multiple of every batch's size.
+/// The number of requests in a round, a multiple of every batch's size.
 const REQUESTS: usize = 2560;
-/// Times that each key has been asked when its size is taken.
+/// The number of requests for each key before its size is taken.
 const ASKED: usize = 20;
 
 fn main() {
@@ -52,7 +53,7 @@ fn main() {
     });
 }
 
-/// A decision in memory, a call of the script, and what a key takes in Redis.
+/// Prints the cost of a decision in memory, of a call of the script, and of a key's memory in Redis.
 async fn what_each_algorithm_costs(server: &Server) {
     let store = server.store().await;
     let mut side = server.connection().await;
@@ -72,7 +73,7 @@ async fn what_each_algorithm_costs(server: &Server) {
     }
 }
 
-/// One of each algorithm with room for what is asked here, and a state that outlives the asking.
+/// A limit of each algorithm, with room for all requests of the measurement, and with a state that outlives it.
 fn moderate() -> [(&'static str, Arc<Limit>); 9] {
     let rate = rate(600, 60 * SECOND);
     let max = rate.count;
@@ -102,11 +103,11 @@ fn moderate() -> [(&'static str, Arc<Limit>); 9] {
     rules.map(|(name, rule)| (name, limit(&name.replace(' ', "-"), rate, rule)))
 }
 
-/// Nanoseconds of a decision: the best of the rounds, each key asked once in each.
+/// The nanoseconds of a decision, in the best of the rounds.
 fn in_memory(limit: &Arc<Limit>, keys: &[String]) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {
-        // A store that nobody has asked: what is in flight is never given back here.
+        // A new store in each round, since slots are never given back here.
         let store = MemoryStore::new(Clock::system(), usize::MAX);
         let ask = |key: &String| store.decide(&[Check::new(limit, key.as_bytes())]);
         keys.iter().for_each(|key| drop(ask(key)));
@@ -119,7 +120,7 @@ fn in_memory(limit: &Arc<Limit>, keys: &[String]) -> f64 {
     best
 }
 
-/// What Redis says that one of the limit's keys takes, its name included.
+/// The memory of one of the limit's keys by Redis' account, its name included.
 async fn bytes_of(side: &mut MultiplexedConnection, limit: &str) -> u64 {
     let pattern = format!("*:{limit}:*");
     let mut keys = redis::cmd("KEYS");
@@ -130,7 +131,7 @@ async fn bytes_of(side: &mut MultiplexedConnection, limit: &str) -> u64 {
     usage.query_async(side).await.unwrap()
 }
 
-/// The scripts' own time for calls of several shapes.
+/// Prints the scripts' own time for calls of several shapes.
 async fn what_a_call_costs(server: &Server) {
     let [tokens, smooth, window] = limits();
     let odd = token_bucket("odd", 7_000_001, SECOND, 1_000_000);
@@ -225,7 +226,7 @@ fn once(repeats: u32) -> Arc<Limit> {
     Arc::new(bucket.edited(|policy| policy.dedupe = Some(dedupe)))
 }
 
-/// Another one for each request, or the same for all.
+/// An id: a new one for each request, or, with unlimited repeats, the same one for all.
 fn id(dedupe: &Dedupe) -> RepeatId {
     let nth = match dedupe.repeats {
         u32::MAX => 0,
@@ -234,7 +235,7 @@ fn id(dedupe: &Dedupe) -> RepeatId {
     RepeatId::of("POST", "/pay", 1, &nth.to_be_bytes())
 }
 
-/// Both sides' time, and how much goes together, under tasks that never rest.
+/// Prints the time of both sides and the size of batches, under tasks that never rest.
 async fn what_a_decision_costs(server: &Server) {
     let limits = limits();
     for many in [1, 16, 64, 256] {
@@ -294,7 +295,7 @@ fn token_bucket(name: &str, count: u32, period: u64, burst: u32) -> Arc<Limit> {
     limit(name, rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
 }
 
-/// One of each algorithm, none of which refuses here.
+/// Limits of three algorithms; none refuses here.
 fn limits() -> [Arc<Limit>; 3] {
     let fast = rate(1_000_000, SECOND);
     let smooth = LeakyBucket::new(fast, NonZeroU32::MIN, 1_000_000, 9 * SECOND);
@@ -306,7 +307,7 @@ fn limits() -> [Arc<Limit>; 3] {
     ]
 }
 
-/// One of each algorithm of the longer script.
+/// Limits of the algorithms of the longer script.
 fn others() -> [Arc<Limit>; 6] {
     let (wide, many) = (rate(1_000_000, 60 * SECOND), rate(10_000, 60 * SECOND));
     let parts = |parts, strict| {
@@ -329,7 +330,7 @@ fn others() -> [Arc<Limit>; 6] {
     ]
 }
 
-/// Calls of scripts so far, and the microseconds they took.
+/// The calls of scripts so far, and the microseconds that they took.
 async fn script_calls(side: &mut MultiplexedConnection) -> (u64, u64) {
     let text: String = redis::cmd("INFO")
         .arg("commandstats")

@@ -1,4 +1,4 @@
-//! Several of them that serve equal shares of the slots.
+//! Several Redis servers that serve equal shares of the slots of a cluster.
 
 use super::{Server, Told};
 use redis::aio::MultiplexedConnection;
@@ -61,7 +61,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until each of them knows all others.
+    /// Waits until each server knows all others.
     async fn serves(&mut self) {
         let begun = Instant::now();
         let many = format!("cluster_known_nodes:{}\r", self.sides.len());
@@ -84,7 +84,7 @@ impl Cluster {
         RedisTarget::new(RedisEndpoint::Cluster { seeds })
     }
 
-    /// What each of them tells.
+    /// The figures of each server.
     pub(crate) async fn told(&mut self) -> Vec<Told> {
         let mut all = Vec::new();
         for side in &mut self.sides {
@@ -93,7 +93,7 @@ impl Cluster {
         all
     }
 
-    /// Forgets all counters.
+    /// Removes all counters.
     pub(crate) async fn flush(&mut self) {
         for side in &mut self.sides {
             let () = redis::cmd("FLUSHALL").query_async(side).await.unwrap();
@@ -109,7 +109,7 @@ async fn say(side: &mut MultiplexedConnection, words: &[&str]) {
     let () = command.query_async(side).await.unwrap();
 }
 
-/// What the nodes say to each other goes over a port 10,000 above.
+/// A free port whose cluster bus, 10,000 above, is free as well.
 fn free_port() -> u16 {
     let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let mut ports = (0..1000).map(|_| fastrand::u16(10_001..22_000));

@@ -1,4 +1,4 @@
-//! The Redis that a measurement starts for itself, and what that tells of its own work.
+//! The Redis that a measurement starts for itself, and that server's own figures.
 #![allow(dead_code, reason = "each measurement uses a part of it")]
 
 pub(crate) mod cluster;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{RedisEndpoint, RedisTarget, StoreSettings};
 
-/// For anything that is not measured.
+/// The timeout of everything that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server of the measurement's own; `REDIS_SERVER` names another program. Dropping it kills it.
@@ -22,12 +22,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// On any free port.
+    /// Starts a server on any free port.
     pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
-    /// With more arguments.
+    /// Starts a server with more arguments.
     pub(crate) async fn start_with(more: &[&str]) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
@@ -35,7 +35,7 @@ impl Server {
         Self::start_on(port, more).await
     }
 
-    /// On that port.
+    /// Starts a server on this port.
     pub(crate) async fn start_on(port: u16, more: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let child = Command::new(program)
@@ -56,7 +56,7 @@ impl Server {
 
     async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
         let client = redis::Client::open(("127.0.0.1", self.port))?;
-        // The machine may be busy with other things.
+        // The timeouts are long, since the machine may be busy with other things.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE));
@@ -69,7 +69,7 @@ impl Server {
         self.try_connect().await.unwrap()
     }
 
-    /// A store of this server's, connected.
+    /// A connected store on this server.
     pub(crate) async fn store(&self) -> RedisStore {
         let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", self.port));
         let settings = StoreSettings {
@@ -91,7 +91,7 @@ impl Drop for Server {
     }
 }
 
-/// Everything that a server tells of itself.
+/// The whole answer of a server to `INFO`.
 pub(crate) struct Told(String);
 
 impl Told {
@@ -100,14 +100,14 @@ impl Told {
         Self(info.arg("everything").query_async(side).await.unwrap())
     }
 
-    /// A number by its name; 0 where there is none.
+    /// The number of this name; 0 if there is none.
     pub(crate) fn number(&self, name: &str) -> f64 {
         let mut lines = self.0.lines();
         let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok());
         found.unwrap_or_default()
     }
 
-    /// One of several numbers in a line.
+    /// The number `name` among several in a line.
     pub(crate) fn number_in(&self, line: &str, name: &str) -> f64 {
         let mut lines = self.0.lines();
         let found = lines.find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
@@ -116,7 +116,7 @@ impl Told {
         found.unwrap_or_default()
     }
 
-    /// Processor time of the server so far, in seconds.
+    /// The processor time of the server so far, in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         self.number("used_cpu_user") + self.number("used_cpu_sys")
     }

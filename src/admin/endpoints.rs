@@ -13,7 +13,7 @@ pub(super) type AdminResponse = Response<Full<Bytes>>;
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROBLEM: &str = "application/problem+json";
 
-/// Answers one request; its body, if it has one, is left unread.
+/// Answers one request; its body, if there is one, is left unread.
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
     let path = request.uri().path();
     if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store") {

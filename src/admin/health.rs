@@ -1,6 +1,6 @@
-//! Whether this gateway wants traffic.
+//! The readiness of this gateway for traffic.
 //!
-//! The store does not count: when it is away every gateway is without it, and taking all of them out of service would
+//! The store does not count. When it is away, every gateway is without it, and taking all of them out of service would
 //! turn the loss of a counter into the loss of the service.
 
 use tokio::sync::watch;
@@ -11,9 +11,9 @@ pub enum Phase {
     /// No configuration is in force yet.
     #[default]
     Starting,
-    /// It takes requests.
+    /// The gateway takes requests.
     Ready,
-    /// It finishes the requests it has and takes no new ones.
+    /// The gateway finishes the requests that it has and takes no new ones.
     Draining,
 }
 

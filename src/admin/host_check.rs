@@ -1,5 +1,5 @@
-//! The names under which the admin listener answers. A page of another site can have its own name lead to this address, and
-//! would then read as its own what the gateway shows; the name stays in `Host`, and the site in `Origin`.
+//! The names under which the admin listener answers. A page of another site can have its own name lead to this address,
+//! and would then read the gateway's answers as its own. The name stays in `Host`, and the site in `Origin`.
 
 use super::endpoints::{AdminResponse, problem};
 use http::header::{HOST, ORIGIN};
@@ -17,7 +17,7 @@ pub(super) struct ListenerNames {
 }
 
 impl ListenerNames {
-    /// Its names on this machine, for a connection that has come to `address`.
+    /// The listener's names on this machine, for a connection that has come to `address`.
     pub(super) fn at(address: IpAddr) -> Self {
         let system = rustix::system::uname();
         Self {
@@ -26,7 +26,7 @@ impl ListenerNames {
         }
     }
 
-    /// A refusal, unless the request is for this listener and no page of another site has sent it.
+    /// A refusal, unless the request is for this listener and comes from no page of another site.
     pub(super) fn refuse<B>(&self, request: &Request<B>) -> Option<AdminResponse> {
         if !self.is_asked(request.uri(), request.headers()) {
             return Some(problem(
@@ -44,7 +44,7 @@ impl ListenerNames {
         })
     }
 
-    /// Is this the origin of a page from here: a scheme of the web's, and a name that this listener has?
+    /// Is `origin` a page of this listener: a scheme of the web's, and a name that the listener has?
     fn is_own(&self, origin: &str) -> bool {
         let Ok(origin) = origin.parse::<Uri>() else {
             return false;

@@ -16,20 +16,20 @@ use crate::telemetry::metrics::Metrics;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Where the admin listener is. Absent without `[admin]`.
+/// The place of the admin listener, absent without `[admin]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Its address; port 0 is any free port.
+    /// The listener's address; port 0 is any free port.
     pub listen: SocketAddr,
 }
 
 /// The state that the admin listener shows.
 #[derive(Debug, Clone)]
 pub struct AdminState {
-    /// Shown by `/metrics`.
+    /// The metrics that `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// Shown by `/readyz`.
+    /// The phase that `/readyz` shows.
     pub readiness: Readiness,
-    /// Carries peeks at counters to a worker.
+    /// The way of peeks at counters to a worker.
     pub peeks: Option<PeekSender>,
 }

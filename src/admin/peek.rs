@@ -1,5 +1,5 @@
-//! `POST /v1/peek`: what is left on counters that the request names. Nothing is charged, and the keys stand in the body, since
-//! targets of requests end up in logs.
+//! `POST /v1/peek`: the units left on counters that the request names. Nothing is charged. The keys stand in the body,
+//! since targets of requests end up in logs.
 
 use super::endpoints::{AdminResponse, json, problem};
 use crate::snapshot::Snapshot;
@@ -16,16 +16,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Its path.
+/// The path of the endpoint.
 pub const PATH: &str = "/v1/peek";
 /// The longest body.
 const MOST_BYTES: usize = 64 * 1024;
-/// Counters of one request.
+/// Most counters of one request.
 const MOST: usize = 64;
-/// Longest that the body may take, and the answer.
+/// Longest time for the body, and for the answer.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// Counters to peek at, and where the answer goes.
+/// Counters to peek at, and the way of the answer.
 #[derive(Debug)]
 pub struct PeekRequest {
     counters: Vec<PeekedCounter>,
@@ -36,12 +36,12 @@ pub struct PeekRequest {
 struct PeekedCounter {
     limit: String,
     window: Option<String>,
-    /// The group whose tier is looked at.
+    /// The group whose tier is read.
     group: Option<String>,
     key: Vec<u8>,
 }
 
-/// Carries peeks to the worker that answers them from its store.
+/// The way of peeks to the worker that answers them from its store.
 pub type PeekSender = mpsc::Sender<PeekRequest>;
 
 /// A channel for peeks.
@@ -65,7 +65,7 @@ pub async fn answer_peeks(
             }
             seen.push(look(&store, &snapshot, counter).await);
         }
-        // The client may have gone.
+        // The client may have left.
         let _ = answer.send(json!({ "generation": snapshot.generation, "counters": seen }));
     }
 }
@@ -106,7 +106,7 @@ where
     if *request.method() != Method::POST {
         return problem(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here");
     }
-    // A page of another site cannot send this without asking first.
+    // A page of another site cannot send this type without a preflight.
     let mut kinds = request.headers().get_all(CONTENT_TYPE).iter();
     let kind = kinds.next();
     let media = |kind: &HeaderValue| {
@@ -143,7 +143,8 @@ where
     }
 }
 
-/// `{ "counters": [{ "limit": "per-ip", "window": null, "key": "3132" }] }`, the key's bytes in hexadecimal digits.
+/// Reads `{ "counters": [{ "limit": "per-ip", "window": null, "key": "3132" }] }`, the key's bytes in hexadecimal
+/// digits.
 fn read(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
     const SHAPE: &str =
         "write {\"counters\": [{\"limit\": NAME, \"window\": null, \"key\": HEXADECIMAL}]}";

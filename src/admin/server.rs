@@ -19,17 +19,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections served at once. One more takes the place of the oldest without a request, or else of the oldest.
+/// Connections served at once. A further one takes the place of the oldest without a request, or else of the oldest.
 const CONNECTIONS: usize = 100;
 
-/// How long a client may take.
+/// The bounds on a client's time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AdminTimeouts {
-    /// For a request's head, from the connection's start or the answer before.
+    /// The time for a request's head, from the connection's start or the answer before.
     pub(super) head: Duration,
-    /// For a connection; the answer under way is then its last.
+    /// The time for a connection; the answer under way is then its last.
     pub(super) connection: Duration,
-    /// For the last answer, at the end of a connection's life or of the gateway's.
+    /// The time for the last answer, at the end of a connection's life or of the gateway's.
     pub(super) last_answer: Duration,
 }
 
@@ -39,12 +39,12 @@ const TIMEOUTS: AdminTimeouts = AdminTimeouts {
     last_answer: Duration::from_secs(5),
 };
 
-/// How long to wait where accepting fails, as it does without free file descriptors.
+/// Pause where accepting fails, as it does without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `listener` until `shutdown` resolves, then finishes what is under way.
+/// Serves `listener` until `shutdown` resolves, then finishes the requests under way.
 ///
-/// Meant to outlive the traffic: `/readyz` shows draining while the gateway drains.
+/// The listener is meant to outlive the traffic: `/readyz` shows draining while the gateway drains.
 pub async fn serve(listener: TcpListener, state: AdminState, shutdown: impl Future<Output = ()>) {
     serve_within(TIMEOUTS, listener, state, shutdown).await;
 }
@@ -92,7 +92,7 @@ struct OpenConnections(Vec<OpenConnection>);
 
 struct OpenConnection {
     serving: AbortHandle,
-    /// It has sent a whole request.
+    /// The connection has sent a whole request.
     has_asked: Arc<AtomicBool>,
 }
 
@@ -132,7 +132,7 @@ async fn connection(
     has_asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
-    // Without the address of this end, only loopback's names are left.
+    // Without the address of this end, only the names of loopback are left.
     let address = stream.local_addr().map(|at| at.ip());
     let names = Arc::new(ListenerNames::at(
         address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
@@ -164,7 +164,7 @@ async fn respond(
     request: hyper::Request<Incoming>,
 ) -> AdminResponse {
     let path = request.uri().path();
-    // Scrapers and probes come by all sorts of names, and these pages name no client.
+    // Scrapers and probes use names of all sorts, and these pages name no client.
     let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
     if !is_open && let Some(refused) = names.refuse(&request) {
         return refused;

@@ -138,7 +138,7 @@ async fn silent_connections_make_room_for_one_that_asks() {
     }
     let asking = tokio::time::timeout(Duration::from_secs(5), admin.ask("GET /healthz", ""));
     assert!(asking.await.unwrap().starts_with("HTTP/1.1 200 "));
-    // The oldest of them is gone, and the older one that had asked is not.
+    // The oldest connection without a request is gone, and the older one with a request is not.
     let gone = tokio::time::timeout(Duration::from_secs(5), silent[0].read_u8()).await;
     assert!(gone.unwrap().is_err());
     kept.write_all(request).await.unwrap();

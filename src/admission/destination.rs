@@ -1,19 +1,19 @@
-//! Where a request goes, as limits may count it: host, parameters of the path, query.
+//! The destination of a request, as limits may count it: host, parameters of the path, query.
 
 use crate::key::Location;
 use crate::route::{PathPattern, host_key, path};
 use std::borrow::Cow;
 
-/// Where one request goes. Nothing is worked out before a limit asks for it.
+/// The destination of one request. Its parts are computed only when a limit asks for them.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
-    /// The host with its port, as the client spells it; empty when it names none.
+    /// The host with its port, as the client spells it; empty when the client names none.
     pub authority: &'a str,
     /// The path, in any spelling.
     pub path: &'a str,
     /// The query.
     pub query: Option<&'a str>,
-    /// The path of the route that recognised it.
+    /// The path of the route that recognised the request.
     pub pattern: &'a PathPattern,
 }
 
@@ -23,7 +23,7 @@ impl Location for Destination<'_> {
     }
 
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
-        // The path has been found to have a normal form, or no route would have recognised it.
+        // The path is known to have a normal form, or no route would have recognised it.
         let path = path::normalize(self.path).ok()?;
         let taken = self.pattern.taken(path.to_match(), name)?;
         Some(Cow::Owned(taken.to_owned()))

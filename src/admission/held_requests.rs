@@ -1,4 +1,4 @@
-//! How many requests wait at one moment: a gateway bounds them in all and for each client.
+//! The number of requests that wait at one moment: a gateway bounds it in all and for each client.
 
 use crate::client::Client;
 use crate::snapshot::HoldCaps;
@@ -12,7 +12,7 @@ pub struct HeldRequests {
 }
 
 impl HeldRequests {
-    /// Takes in one more of `client`, unless the caps are reached.
+    /// Takes in one more request of `client`, unless the caps are reached.
     #[must_use]
     pub fn enter(&mut self, client: Client, caps: HoldCaps) -> bool {
         let here = self.clients.get(&client).copied().unwrap_or(0);
@@ -24,7 +24,7 @@ impl HeldRequests {
         has_room
     }
 
-    /// One that was taken in does not wait any more.
+    /// A request that was taken in waits no longer.
     pub fn leave(&mut self, client: Client) {
         self.total -= 1;
         if let Some(here) = self.clients.get_mut(&client) {

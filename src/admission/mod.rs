@@ -1,7 +1,8 @@
-//! Admission: which limits a request is held to, one question to the store for all of them, and what the answer means.
+//! Admission: the choice of limits that a request is held to, one question to the store for all of them, and the
+//! reading of the answer.
 //!
-//! The room knows no answers of HTTP: a refusal is a [`RefusalCause`]. `proxy` admits requests with it, `replay` logged
-//! ones, and `explain` says what it would make of one.
+//! The room knows no answers of HTTP: a refusal is a [`RefusalCause`]. `proxy` uses it to admit requests, `replay` to
+//! admit logged ones, and `explain` to report the admission that a request would get.
 
 pub mod destination;
 mod held_requests;
@@ -25,19 +26,19 @@ use crate::store::{Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
 use std::sync::Arc;
 
-/// What the store made of a plan.
+/// The store's answer to a plan.
 #[derive(Debug)]
 pub struct Admission {
-    /// The decision; nothing when no store could decide and the file says to let everything pass.
+    /// The decision; nothing when no store could decide and the file demands to let everything pass.
     pub decided: Option<StoreDecision>,
-    /// The store or the memory of it that decided.
+    /// The store that decided, or its remembered refusal.
     pub by: Decider,
 }
 
 /// One question to the store for all of the plan.
 ///
 /// # Errors
-/// When the store is away and the file says to refuse.
+/// When the store is away and the file demands to refuse.
 pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admission, RefusalCause> {
     let (decided, by) = store
         .decide(&plan.checks(service))
@@ -47,13 +48,14 @@ pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admiss
 }
 
 impl Admission {
-    /// The decider, in the words of the metrics.
+    /// The decider, as the metrics name it.
     #[must_use]
     pub fn decider(&self) -> metrics::DecidedBy {
         shown(self.by)
     }
 
-    /// The decider of one limit, in these words: what this gateway counts by itself is never away, and of a store only a part may be.
+    /// The decider of one limit, as the metrics name it. A counter of this gateway alone is never away, and a part of a
+    /// store may be away without the rest.
     #[must_use]
     pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
         let decided = self.decided.as_ref();
@@ -61,7 +63,7 @@ impl Admission {
         by.map_or_else(|| self.decider(), shown)
     }
 
-    /// The outcome of number `index` of the plan, a limit in shadow. Nothing where no store has counted.
+    /// The outcome of limit `index` of the plan, a limit in shadow. Nothing where no store has counted.
     #[must_use]
     pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
         let mut aside = self.decided.as_ref()?.shadows.iter();
@@ -69,8 +71,8 @@ impl Admission {
         Some(aside.verdict?.outcome)
     }
 
-    /// The outcome of `limit`, number `index` of the plan. Where no store could decide, what stands in for it; nothing where
-    /// no store was asked, since the remembered refusal of another was enough.
+    /// The outcome of `limit`, number `index` of the plan. Where no store could decide, it is the outcome of the
+    /// limit's fallback. Nothing where no store was asked, since the remembered refusal of another limit was enough.
     #[must_use]
     pub fn outcome(&self, index: usize, limit: &Limit) -> Option<VerdictOutcome> {
         let known = self.decided.as_ref().filter(|_| self.is_known(limit));
@@ -90,7 +92,7 @@ impl Admission {
         decided.is_some_and(|decided| decided.is_known(limit))
     }
 
-    /// How long to hold the request, in microseconds.
+    /// The time to hold the request, in microseconds.
     ///
     /// # Errors
     /// When a limit refuses.
@@ -142,7 +144,7 @@ impl Admission {
         open
     }
 
-    /// What the limit that may grant less has granted, if there is such a limit.
+    /// The units that the limit with partial grants has granted, if there is such a limit.
     #[must_use]
     pub fn granted(&self, plan: &Plan, service: &Service) -> Option<Cost> {
         let partial = |limit: &Limit| limit.partial && limit.mode.decides();

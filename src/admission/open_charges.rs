@@ -1,4 +1,4 @@
-//! Charges of an admitted request that its end may change, and which of them come back then.
+//! The charges of an admitted request that its end may change, and the choice of those that are refunded then.
 
 use crate::limit::Limit;
 use crate::store::Reservation;
@@ -14,19 +14,19 @@ pub struct OpenCharges {
     pub refundable: Vec<Reservation>,
 }
 
-/// How a request ended, as far as refunds depend on it.
+/// The end of a request, as far as refunds depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEnd {
-    /// It was answered, by whatever status that is no error of a server.
+    /// The request was answered, by a status that is no error of a server.
     Answered,
     /// A server answered with an error, or none could be reached.
     ServerError,
-    /// Its client left, or the gateway gave it up, before anything of it was forwarded.
+    /// The client left, or the gateway gave the request up, before any of it was forwarded.
     Abandoned,
 }
 
 impl OpenCharges {
-    /// Is there none?
+    /// Are there no charges of these kinds?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.places.is_empty() && self.refundable.is_empty()

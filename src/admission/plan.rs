@@ -17,22 +17,24 @@ use std::sync::Arc;
 pub struct Plan {
     keys: Vec<u8>,
     limits: SmallVec<[PlannedCheck; INLINE_LIMITS]>,
-    /// Positions of limits that do not decide, and would refuse the request for want of their key, or of a known one.
+    /// Positions of limits that do not decide, and would refuse the request because it lacks their key, or because no
+    /// group knows it.
     keyless: Vec<usize>,
-    /// Limits that do not hold since the request is in one of their groups, by position, with that group's name.
+    /// Limits that do not hold because the request is in one of their groups: the position of each, and the group's
+    /// name.
     spared: Vec<(usize, Arc<str>)>,
-    /// Why it is turned away, whatever the limits say that can be asked.
+    /// The cause for which the request is turned away, whatever its other limits decide.
     lack: Option<Box<Lack>>,
 }
 
-/// What a request lacks that a limit demands. Its other limits are asked and charged nevertheless: else a client that
-/// guesses keys could do so as fast as it likes.
+/// A demand of a limit that the request does not meet. Its other limits are asked and charged nevertheless: otherwise a
+/// client that guesses keys could do so at any rate.
 #[derive(Debug)]
 struct Lack {
-    /// Position of that limit among the service's: of several it is the first.
+    /// The position of that limit among the service's; of several such limits it is the first.
     limit: usize,
     cause: RefusalCause,
-    /// The parts with values that no group knows. No counter is made of them.
+    /// The parts with values that no group knows. These values get no counter.
     unknown: Vec<KeyPart>,
 }
 
@@ -40,7 +42,7 @@ struct Lack {
 struct PlannedCheck {
     /// Position among the service's limits.
     limit: usize,
-    /// Position among the limit's tiers of the one that holds.
+    /// Position of the tier that holds among the limit's tiers.
     tier: Option<usize>,
     start: usize,
     end: usize,
@@ -55,12 +57,12 @@ struct LimitPosition<'a> {
     limit: &'a Arc<Limit>,
 }
 
-/// What a log knows of a request beyond its line.
+/// The facts that a log holds about a request beyond its line.
 #[derive(Debug)]
 pub struct LoggedValues<C, K> {
-    /// What the request took from a limit that lets the request name its cost.
+    /// The units that the request took from a limit that lets the request name its cost.
     pub cost: C,
-    /// Writes the key of a limit, as it was counted then; false where the log does not know it.
+    /// Writes the key of a limit, as it was counted at the time; false where the log does not have it.
     pub key: K,
 }
 
@@ -84,7 +86,7 @@ impl Plan {
         plan
     }
 
-    /// Nothing yet, and room for all that may come.
+    /// An empty plan, with room for all limits that may come.
     pub(crate) fn with_room(service: &Service) -> Self {
         Self {
             keys: Vec::with_capacity(64 * service.limits.len()),
@@ -92,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// Writes the keys of `those` limits that apply.
+    /// Writes the keys of the limits that apply, as far as `those` selects them.
     pub(crate) fn fill(
         &mut self,
         service: &Service,
@@ -106,13 +108,13 @@ impl Plan {
         self.write(service, caller, those, &values);
     }
 
-    /// The limits in the order of the service again, after they were written in another.
+    /// Restores the order of the service, after the limits were written in another.
     pub(crate) fn sort(&mut self) {
         self.limits.sort_unstable_by_key(|planned| planned.limit);
         self.keyless.sort_unstable();
     }
 
-    /// Plans anew, in place, for a logged request, of which the log knows these `values`.
+    /// Plans anew, in place, for a logged request, whose log has these `values`.
     pub fn refill(
         &mut self,
         service: &Service,
@@ -158,7 +160,7 @@ impl Plan {
                 limit.by.write(caller, &mut self.keys)
             };
             match found {
-                // It would be a fresh counter for every guess.
+                // A counter for such a key would be a fresh counter for every guess.
                 KeyOutcome::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
                 KeyOutcome::Key => {
                     self.push(at, caller, start, &mut standing, &values.cost);
@@ -185,7 +187,8 @@ impl Plan {
         }
     }
 
-    /// A request that is turned away repeats nothing, and none repeats it: guesses would go free under one id.
+    /// Forgets the ids: a request that is turned away repeats no request, and no request repeats it. Otherwise guesses
+    /// would be free under one id.
     #[cold]
     fn forget_ids(&mut self) {
         for planned in &mut self.limits {
@@ -193,7 +196,8 @@ impl Plan {
         }
     }
 
-    /// Plans a limit that a preflight does not count on as other requests do. No tier of it holds, and no id.
+    /// Plans a limit that counts a preflight on a counter of its own. The preflight gets no tier of the limit, and no
+    /// id.
     #[cold]
     fn push_preflight(&mut self, at: LimitPosition<'_>, caller: &Caller<'_>) {
         let LimitPosition { index, limit } = at;
@@ -231,7 +235,7 @@ impl Plan {
             }
             Err(doubt) => {
                 self.doubts(at, doubt, caller);
-                // It counts as a request of no group.
+                // The request counts as one of no group.
                 !limit.mode.decides()
             }
         }
@@ -277,7 +281,7 @@ impl Plan {
         });
     }
 
-    /// An upstream may read otherwise what the limit counts by, or what its groups go by.
+    /// Notes that an upstream may read a value differently that the limit's key or groups depend on.
     #[cold]
     fn doubts(&mut self, at: LimitPosition<'_>, doubt: Doubt<'_>, caller: &Caller<'_>) {
         let limit = Arc::clone(at.limit);
@@ -294,7 +298,7 @@ impl Plan {
         });
     }
 
-    /// The request is to be turned away for the limit, if that decides anything.
+    /// Has the request turned away for the limit, if the limit decides.
     #[cold]
     fn lacks(&mut self, at: LimitPosition<'_>, cause: impl FnOnce() -> RefusalCause) {
         let LimitPosition { index, limit } = at;
@@ -313,7 +317,8 @@ impl Plan {
         }));
     }
 
-    /// No group knows the request's value of `part`, and a limit refuses it for that: none counts by it.
+    /// Leaves out the limits that would count by `part`: no group knows the request's value of it, and a limit refuses the
+    /// request for that.
     #[cold]
     fn leave_out(&mut self, service: &Service, part: &KeyPart) {
         let Some(lack) = &mut self.lack else { return };
@@ -324,7 +329,7 @@ impl Plan {
         });
     }
 
-    /// Does the limit count by a part with a value that no group knows, and makes no counter of it?
+    /// Does the limit count by a part whose value no group knows, so that the value gets no counter?
     fn is_of_unknown(&self, limit: &Limit) -> bool {
         self.lack.as_ref().is_some_and(|lack| {
             let mut unknown = lack.unknown.iter();
@@ -332,13 +337,13 @@ impl Plan {
         })
     }
 
-    /// Why the request is turned away, if it is, where none of its limits refuses it.
+    /// The cause for which the request is turned away, if there is one, where none of its limits refuses it.
     #[must_use]
     pub fn lack(&self) -> Option<&RefusalCause> {
         self.lack.as_ref().map(|lack| &lack.cause)
     }
 
-    /// Takes that cause, to be answered.
+    /// Takes the cause out, for the answer.
     pub fn take_lack(&mut self) -> Option<RefusalCause> {
         self.lack.take().map(|lack| lack.cause)
     }
@@ -349,7 +354,7 @@ impl Plan {
         self.limits.is_empty()
     }
 
-    /// Do all limits of the service apply that decide, with their own numbers?
+    /// Do all deciding limits of the service apply, with their own numbers?
     #[must_use]
     pub fn is_whole(&self, service: &Service) -> bool {
         let decides = |position: usize| service.limits[position].mode.decides();
@@ -359,13 +364,13 @@ impl Plan {
         all && self.limits.iter().all(|planned| planned.tier.is_none())
     }
 
-    /// Positions in the service of limits that do not decide, and would refuse the request for its key.
+    /// Positions in the service of limits that do not decide, and would refuse the request because of its key.
     #[must_use]
     pub fn keyless(&self) -> &[usize] {
         &self.keyless
     }
 
-    /// What to ask of the store.
+    /// The questions to the store.
     #[must_use]
     pub fn checks<'a>(&'a self, service: &'a Service) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
         self.limits
@@ -399,8 +404,8 @@ impl Plan {
         Some(self.limits.get(index)?.limit(service))
     }
 
-    /// Limits that a group of the request's has changed: their positions in the service, and the group whose numbers
-    /// hold, or whose members the limit does not hold for.
+    /// The limits that a group of the request has changed: their positions in the service, and the group. The group's
+    /// numbers hold, or the limit does not hold for its members.
     pub fn groups<'a>(
         &'a self,
         service: &'a Service,

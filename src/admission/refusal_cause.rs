@@ -1,4 +1,4 @@
-//! Why limits turn a request away. The status code of each cause is in `proxy/error`.
+//! The causes for which limits turn a request away. The status code of each cause is in `proxy/error`.
 
 use crate::key::KeyPart;
 use crate::key::TokenDoubt;
@@ -6,7 +6,7 @@ use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use std::sync::Arc;
 
-/// Why a request is turned away, without the answer.
+/// Causes for which a request is turned away, without the answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RefusalCause {
     /// The request lacks a part of the limit's key.
@@ -14,7 +14,7 @@ pub enum RefusalCause {
     MissingKey {
         /// The limit.
         limit: Arc<Limit>,
-        /// What it counts by.
+        /// The part of the limit's key that is missing.
         part: KeyPart,
     },
     /// The limit takes only keys that a group knows, and no group knows the request's.
@@ -22,25 +22,25 @@ pub enum RefusalCause {
     UnknownKey {
         /// The limit.
         limit: Arc<Limit>,
-        /// What it counts by.
+        /// The part of the limit's key that no group knows.
         part: KeyPart,
     },
-    /// The limit, or a group of it, asks what a token claims, and the request's token is not believed.
+    /// The limit, or a group of it, needs a claim, and the request's token is not believed.
     #[error("the limit \"{}\" asks for {part}, and the request's token is {}", limit.name, why.as_str())]
     BadToken {
         /// The limit.
         limit: Arc<Limit>,
         /// The claim.
         part: KeyPart,
-        /// What is wrong with the token.
+        /// The fault of the token.
         why: TokenDoubt,
     },
-    /// The request gives several different values for what the limit, or a group of it, counts by.
+    /// The request gives several different values for a part that the limit, or a group of it, counts by.
     #[error("the limit \"{}\" counts by {part}, which came several times and differs", limit.name)]
     AmbiguousKey {
         /// The limit.
         limit: Arc<Limit>,
-        /// What it counts by.
+        /// The part with several values.
         part: KeyPart,
     },
     /// The limit has no room.
@@ -48,10 +48,10 @@ pub enum RefusalCause {
     Limited {
         /// The limit with the longest wait.
         limit: Arc<Limit>,
-        /// That wait.
+        /// The time until the limit has room.
         wait: Wait,
     },
-    /// The store is away, and the file says to refuse.
+    /// The store is away, and the file demands to refuse.
     #[error("the limit store is away")]
     StoreDown,
 }

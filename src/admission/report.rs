@@ -1,4 +1,4 @@
-//! What an admission tells of the limits that were asked: what they charged and granted, and what is left.
+//! An admission's report of the limits that were asked: the units that they charged, granted and have left.
 
 use super::{Admission, Plan};
 use crate::limit::rate::Cost;
@@ -7,20 +7,20 @@ use crate::snapshot::Service;
 use crate::store::StoreDecision;
 
 impl Admission {
-    /// What a limit of the plan has charged, had it been admitted at `cost`.
+    /// The units that limit `index` of the plan has charged for a request of `cost`.
     #[must_use]
     pub fn charged_by(&self, index: usize, cost: Cost) -> Cost {
         let measured = || self.decided.as_ref()?.measured(index);
         measured().map_or(cost, |measured| measured.charged(cost))
     }
 
-    /// Has a limit of the plan let the request go free, as a repeat of one that it has charged?
+    /// Has limit `index` of the plan let the request go free, as a repeat of one that the limit has charged?
     #[must_use]
     pub fn is_repeat(&self, index: usize) -> bool {
         self.free().nth(index).unwrap_or(false)
     }
 
-    /// Has any?
+    /// Has any limit let the request go free as a repeat?
     #[must_use]
     pub fn has_repeat(&self) -> bool {
         self.free().any(|free| free)
@@ -37,7 +37,7 @@ impl Admission {
         })
     }
 
-    /// Left of the limit that has least, among those that a store has counted.
+    /// The least units left of any limit, among the limits that a store has counted.
     #[must_use]
     pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
         let verdicts = &self.decided.as_ref()?.decision.verdicts;
@@ -50,7 +50,7 @@ impl Admission {
             .min()
     }
 
-    /// What a limit of the plan has granted, where the store has named it.
+    /// The units that limit `index` of the plan has granted, where the store has named them.
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
         self.decided.as_ref()?.measured(index)?.granted

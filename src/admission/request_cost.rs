@@ -1,4 +1,4 @@
-//! What a request costs each of its limits, and which request it repeats, by its own fields.
+//! The cost of a request at each of its limits, and the id by which it repeats another, both read from its own fields.
 
 use crate::key::{Caller, IdError, PriceError, RepeatId, Sameness};
 use crate::limit::Limit;
@@ -7,13 +7,13 @@ use crate::limit::rate::Cost;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
 
-/// Warns of costs that cannot be read: clients may send them as fast as they like.
+/// Spaces warnings about costs that cannot be read: clients may send them at any rate.
 static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// Warns of ids that cannot be read.
+/// Spaces warnings about ids that cannot be read.
 static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// What the request takes from `limit`.
+/// The units that the request takes from `limit`.
 pub(super) fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
     let Some(price) = &limit.price else {
         return limit.cost;
@@ -27,7 +27,7 @@ pub(super) fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
     Cost::new(units)
 }
 
-/// What a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
+/// The id that a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
 #[inline]
 pub(super) fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
     let dedupe = limit.dedupe.as_ref()?;

@@ -1,5 +1,5 @@
-//! Fields that are dropped from a request before anything reads it, so that everything behind reads it alike: routes, limits,
-//! and the upstream.
+//! The fields that are dropped from a request before anything reads it, so that all readers see the same request:
+//! routes, limits, and the upstream.
 
 use crate::key::OTHER_METHODS;
 use crate::snapshot::Snapshot;
@@ -11,17 +11,17 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Whose fields are believed.
+/// The trust in a request's fields.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldTrust<P> {
-    /// Asked where a field says which address the client has: is the peer trusted to say so?
+    /// Is the peer trusted to name the client's address? The function is called only where a field names one.
     pub peer: P,
-    /// Does no route and no limit look at the method, so that a field may ask for another one?
+    /// Does no route and no limit depend on the method, so that a field may ask for another one?
     pub other_methods: bool,
 }
 
 impl FieldTrust<()> {
-    /// What a request from `peer` is believed under this snapshot.
+    /// The trust in a request from `peer` under this snapshot.
     pub fn of(snapshot: &Snapshot, peer: IpAddr) -> FieldTrust<impl Fn() -> bool> {
         FieldTrust {
             peer: move || snapshot.trust.believes(peer),
@@ -29,7 +29,7 @@ impl FieldTrust<()> {
         }
     }
 
-    /// What a request in a log is believed: whether its peer was trusted is not known.
+    /// The trust in a request of a log, which does not tell whether the peer was trusted.
     #[must_use]
     pub fn all() -> FieldTrust<impl Fn() -> bool> {
         FieldTrust {
@@ -39,15 +39,16 @@ impl FieldTrust<()> {
     }
 }
 
-/// Brings the fields into the one shape that everything behind us reads alike. To be called before anything reads them.
+/// Brings the fields into the one shape that all later readers understand alike. The call comes before anything reads
+/// them.
 ///
-/// - Fields with `_` in their names go: CGI-like backends cannot tell them from the same name with `-` (RFC 9110
-///   section 17.10), so `X_Forwarded_For` would speak as `X-Forwarded-For`. So do names with `"`, which HTTP/2 lets in
-///   and HTTP/1.1 does not know (RFC 9110 section 5.6.2).
-/// - Fields in which content delivery networks and proxies tell the client's address go, unless a trusted peer sent them:
-///   many a framework believes them, without regard to their writer. `Proxy` goes with them, which CGI takes for a setting
-///   (CVE-2016-5385).
-/// - Fields that ask an upstream for another method go where a route or a limit looks at the method.
+/// - Fields with `_` in their names are dropped: CGI-like backends cannot tell them from the same name with `-`
+///   (RFC 9110 section 17.10), so `X_Forwarded_For` would count as `X-Forwarded-For`. Names with `"` are dropped too:
+///   HTTP/2 lets them in, and HTTP/1.1 does not know them (RFC 9110 section 5.6.2).
+/// - Fields in which content delivery networks and proxies name the client's address are dropped, unless a trusted peer
+///   sent them: many a framework believes them, without regard to their writer. `Proxy` is dropped with them, which CGI
+///   takes for a setting (CVE-2016-5385).
+/// - Fields that ask an upstream for another method are dropped where a route or a limit depends on the method.
 /// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
 pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
@@ -57,7 +58,7 @@ pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
         match *name {
             header::CONTENT_LENGTH => lengths += 1,
             header::COOKIE => cookies += 1,
-            // What most requests have is not read letter by letter.
+            // Common fields are not read letter by letter.
             header::HOST
             | header::USER_AGENT
             | header::ACCEPT
@@ -77,7 +78,7 @@ pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
     }
 }
 
-/// Few requests have anything to be mended.
+/// Mends the fields, where the request is one of the few with any fault.
 #[cold]
 fn mend(fields: &mut HeaderMap, lengths: u32, cookies: u32, odd: &[HeaderName]) {
     for name in odd {
@@ -93,20 +94,20 @@ fn mend(fields: &mut HeaderMap, lengths: u32, cookies: u32, odd: &[HeaderName]) 
     }
 }
 
-/// Why a field is dropped.
+/// Causes for which a field is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripCause {
-    /// It names an address, and its sender is not trusted.
+    /// The field names an address, and its sender is not trusted.
     Address,
-    /// It asks for another method, where a route or a limit looks at the method.
+    /// The field asks for another method, where a route or a limit depends on the method.
     Method,
-    /// Upstreams read its name differently.
+    /// Upstreams read the field's name differently.
     Name,
-    /// `Connection` names it.
+    /// `Connection` names the field.
     Named,
 }
 
-/// In a sentence: "the field is dropped, since ...".
+/// The cause within a sentence: "the field is dropped, since ...".
 impl fmt::Display for StripCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -122,7 +123,7 @@ impl fmt::Display for StripCause {
     }
 }
 
-/// Why a field of this name is dropped, if it is.
+/// The cause for which a field of this name is dropped, if it is dropped.
 #[must_use]
 pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
     if tells_address(name) && !(believed.peer)() {
@@ -135,8 +136,8 @@ pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<Strip
     is_odd.then_some(StripCause::Name)
 }
 
-/// Does a field of this name tell the client's address, beside those that `trust` looks at? Or is it one that no client has
-/// any business to send, `Proxy`?
+/// Does a field of this name carry the client's address, beside the fields that `trust` reads? Or is it `Proxy`, which
+/// no client has any business to send?
 #[must_use]
 pub fn tells_address(name: &str) -> bool {
     matches!(
@@ -168,8 +169,8 @@ fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// Warns of a proxy in front that `trust` does not name: limits by ip count all its clients as one. Only peers of
-/// private networks are taken for proxies, since any client can write the field.
+/// Warns of a proxy in front that `trust` does not name: limits by ip count all its clients as one. Only a peer of a
+/// private network is taken for a proxy, since any client can write the field.
 pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
     static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
     let is_private = match peer {

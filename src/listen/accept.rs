@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Pause after the system has no file descriptor left: long enough not to spin, short enough not to be noticed.
+/// Pause after the system has no file descriptor left: long enough not to spin, too short for a client to notice.
 const EXHAUSTED: Duration = Duration::from_millis(20);
 /// Pause while workers close connections for new ones.
 const ROOM_IS_MADE: Duration = Duration::from_millis(1);
@@ -17,7 +17,7 @@ const ROOM_IS_MADE: Duration = Duration::from_millis(1);
 /// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being read.
 const OTHER_FILES: u64 = 128;
 
-/// Connections to servers that are tried for, however few files the system allows.
+/// Connections to servers that the gateway attempts, however few files the system allows.
 const LEAST_LEFT: u64 = 8;
 
 /// Logs that the system gives no connections.
@@ -26,8 +26,8 @@ static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 /// Which peers are trusted proxies: they stand for many clients.
 pub type TrustedPeers = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// How many connections to hold at once: as many as `asked`, if the system's `files` suffice for as many upstream
-/// connections as well. Running out of files would fail requests that are under way.
+/// The number of connections to hold at once: `asked`, if the system's `files` suffice for as many upstream connections
+/// as well. Running out of files would fail requests that are under way.
 #[must_use]
 pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
@@ -80,7 +80,7 @@ pub async fn accept(
     }
 }
 
-/// The client gave up before its connection was accepted: nothing is wrong with the listener.
+/// Has the client given up before its connection was accepted? The listener is sound then.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(

@@ -1,11 +1,13 @@
-//! A response on its way to an HTTP/2 client, which takes of it what it likes, when it likes: handed out in pieces that know
-//! whether they were taken.
+//! A response on its way to an HTTP/2 client, which takes bytes at its own pace. The response is handed out in pieces
+//! that know whether they were taken.
 //!
-//! hyper takes a piece from a body before the client's window has room for it, and h2 keeps what the window does not let
-//! through. So the body is not polled while the client takes nothing, and only the pieces know that nothing is taken.
+//! hyper takes a piece from a body before the client's window has room for it, and h2 keeps the bytes for which the
+//! window has no room. The body is therefore not polled while the client takes nothing, and only the pieces know that
+//! nothing is taken.
 //!
-//! h2 takes and drops pieces under locks of its own, which dropping a body may want too (its request's, if that is still
-//! to come). So a piece only notes what it finds out; the connection finishes responses ([`super::stream_deadline`]).
+//! h2 takes and drops pieces under locks of its own. Dropping a body may want the same locks (its request's, if that is
+//! still to come). A piece therefore only notes its end; the connection finishes responses
+//! ([`super::stream_deadline`]).
 
 use super::handler::ResponseBody;
 use super::minimum_rate::{RateBound, RateMeter};
@@ -21,8 +23,8 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// The most that is handed out at once, since h2 cannot be made to give it back: what one DATA frame holds unless a client
-/// allows more (RFC 9113 section 6.5.2).
+/// The most bytes that are handed out at once, since h2 cannot be made to give them back: the content of one DATA frame
+/// unless a client allows more (RFC 9113 section 6.5.2).
 const PIECE: usize = 16 * 1024;
 
 /// A connection's signs of life. Pieces of responses write here from within h2.
@@ -31,11 +33,11 @@ pub(super) struct ConnectionActivity {
     under_way: Cell<u32>,
     /// Responses that wait for the client.
     waiting: Cell<u32>,
-    /// When the client last took a byte, or there was last something for it to wait for.
+    /// The time at which the client last took a byte, or at which it last had something new to wait for.
     since: Cell<Instant>,
     /// There may be responses to finish.
     finished: Cell<bool>,
-    /// The task that looks whether the connection is idle, woken when there may be no request any more.
+    /// The task that checks whether the connection is idle, woken when there may be no request any more.
     driver: Cell<Option<Waker>>,
 }
 
@@ -50,7 +52,7 @@ impl ConnectionActivity {
         })
     }
 
-    /// When there was last a sign of life.
+    /// The time of the last sign of life.
     pub(super) fn since(&self) -> Instant {
         self.since.get()
     }
@@ -70,22 +72,22 @@ impl ConnectionActivity {
         !self.has_requests() && !self.has_responses()
     }
 
-    /// Are there responses to finish? Asked once.
+    /// Are there responses to finish? The answer is true once.
     pub(super) fn take_finished(&self) -> bool {
         self.finished.take()
     }
 
-    /// `waker` is woken when there may be no request any more.
+    /// Has `waker` woken when there may be no request any more.
     pub(super) fn wake_when_still(&self, waker: &Waker) {
         self.driver.set(Some(waker.clone()));
     }
 
-    /// Nothing was taken but too little: there has been no sign of life for `idle`.
+    /// Notes that the client took too little: there has been no sign of life for `idle`.
     pub(super) fn was_silent(&self, now: Instant, idle: Duration) {
         self.since.set(now.checked_sub(idle).unwrap_or(now));
     }
 
-    /// Notes a sign of life. Returns the time.
+    /// Notes a sign of life. Returns its time.
     fn touch(&self) -> Instant {
         let now = clock::now();
         self.since.set(now);
@@ -109,7 +111,7 @@ impl ConnectionActivity {
         }
     }
 
-    /// A request under way waits for the client now. Returns the time.
+    /// A request under way waits for the client now. Returns the present time.
     fn response_waits(&self) -> Instant {
         self.request_leaves();
         self.waiting.set(self.waiting.get() + 1);
@@ -123,21 +125,21 @@ impl ConnectionActivity {
 
 /// One response, from its request on.
 pub(super) struct PendingResponse<B> {
-    /// Absent before the response is there, and once it is over.
+    /// The body, absent before the response begins and once it is over.
     body: RefCell<Option<B>>,
     /// Bytes that have come and were too many to hand out at once.
     rest: RefCell<Bytes>,
     /// Pieces handed out and not yet taken.
     pieces: Cell<u32>,
-    /// How fast the client takes it.
+    /// The rate at which the client takes the response.
     rate: RefCell<RateMeter>,
-    /// All of it has been handed out.
+    /// The whole body has been handed out.
     whole: Cell<bool>,
     /// A piece was dropped instead of taken.
     lost: Cell<bool>,
-    /// hyper has dropped its body.
+    /// hyper has dropped its handle of the body.
     gone: Cell<bool>,
-    /// It was given up, since the client took nothing.
+    /// The response was given up, since the client took nothing.
     stalled: Cell<bool>,
     /// hyper's task for the stream.
     task: Cell<Option<AbortHandle>>,
@@ -150,7 +152,7 @@ pub(super) struct BodyPiece<B> {
     response: Rc<PendingResponse<B>>,
 }
 
-/// What polling a response's body gives.
+/// The result of polling a response's body.
 type PolledFrame<B> = Poll<Option<Result<Frame<BodyPiece<B>>, <B as Body>::Error>>>;
 
 impl<B> PendingResponse<B> {
@@ -176,22 +178,22 @@ impl<B> PendingResponse<B> {
         self.task.set(Some(task));
     }
 
-    /// Has hyper dropped its body, and is nothing of it on its way out?
+    /// Has hyper dropped the body, and is no piece of it on its way out?
     pub(super) fn is_over(&self) -> bool {
         self.gone.get() && self.pieces.get() == 0
     }
 
-    /// Does it wait for the client?
+    /// Does the response wait for the client?
     pub(super) fn is_waiting(&self) -> bool {
         self.pieces.get() > 0 && !self.stalled.get()
     }
 
-    /// The client could not take anything until now.
+    /// The client could take no byte until `now`.
     pub(super) fn excuse(&self, now: Instant) {
         self.rate.borrow_mut().excuse(now);
     }
 
-    /// When to check the client's rate again; nothing when the client is late.
+    /// The time of the next check of the client's rate; nothing when the client is late.
     pub(super) fn check(&self, now: Instant) -> Option<Instant> {
         let mut rate = self.rate.borrow_mut();
         if rate.is_late(now) {
@@ -201,12 +203,12 @@ impl<B> PendingResponse<B> {
         }
     }
 
-    /// When the client last took a byte of it, or was to begin.
+    /// The time at which the client last took a byte of the response, or was to begin.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.rate.borrow().silent_since()
     }
 
-    /// Has all of it been handed out?
+    /// Has the whole body been handed out?
     pub(super) fn is_whole(&self) -> bool {
         self.whole.get()
     }
@@ -242,7 +244,7 @@ impl<B> PendingResponse<B> {
 }
 
 impl<B: ResponseBody> PendingResponse<B> {
-    /// The response is there.
+    /// The response has begun.
     pub(super) fn set_body(&self, body: B) {
         self.whole.set(body.is_end_stream());
         if !body.has_minimum_rate() {
@@ -251,10 +253,10 @@ impl<B: ResponseBody> PendingResponse<B> {
         self.body.replace(Some(body));
     }
 
-    /// The next piece of its body, or its trailers.
+    /// The next piece of the body, or its trailers.
     pub(super) fn poll_piece(self: &Rc<Self>, cx: &mut Context<'_>) -> PolledFrame<B> {
         let mut body = self.body.borrow_mut();
-        // The task that polls a body that was given up is itself being ended.
+        // The body was given up, and the task that polls it is itself being ended.
         let Some(body) = &mut *body else {
             return Poll::Pending;
         };
@@ -295,7 +297,8 @@ impl<B: ResponseBody> PendingResponse<B> {
         hint
     }
 
-    /// hyper has dropped its body. True when nothing of it is on its way out: the response is over, and to be finished.
+    /// hyper has dropped its handle of the body. True when no piece of it is on its way out: the response is over, and
+    /// to be finished.
     pub(super) fn body_dropped(&self) -> bool {
         self.gone.set(true);
         if self.pieces.get() > 0 {
@@ -308,7 +311,7 @@ impl<B: ResponseBody> PendingResponse<B> {
         true
     }
 
-    /// Drops the body. Not to be called by a piece.
+    /// Drops the body. No piece calls this.
     pub(super) fn finish(&self) {
         if let Some(mut body) = self.body.take()
             && self.whole.get()
@@ -318,7 +321,7 @@ impl<B: ResponseBody> PendingResponse<B> {
         }
     }
 
-    /// Drops the rest and resets the stream. What h2 already has to the end stays with h2.
+    /// Drops the rest and resets the stream. Pieces that h2 already has to the end stay with h2.
     pub(super) fn give_up(&self) {
         self.stalled.set(true);
         if let Some(mut body) = self.body.take() {

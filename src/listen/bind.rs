@@ -4,10 +4,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-/// Connections the system queues before we take them.
+/// Connections that the system queues before the gateway accepts them.
 const BACKLOG: i32 = 4096;
 
-/// An address that is bound, where no client can connect yet.
+/// An address that is bound, but to which no client can connect yet.
 #[derive(Debug)]
 pub struct BoundSocket(Socket);
 
@@ -15,7 +15,7 @@ impl BoundSocket {
     /// Lets clients connect. The listener is ready for tokio.
     ///
     /// # Errors
-    /// When another process listens there by now.
+    /// When another process listens there in the meantime.
     pub fn open(self) -> io::Result<TcpListener> {
         self.0.listen(BACKLOG)?;
         self.0.set_nonblocking(true)?;
@@ -26,7 +26,7 @@ impl BoundSocket {
 /// Binds `address`; no client can connect yet.
 ///
 /// # Errors
-/// When the address is in use or not ours.
+/// When the address is in use or is none of this machine's.
 pub fn bind(address: SocketAddr) -> io::Result<BoundSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -42,7 +42,7 @@ pub fn bind(address: SocketAddr) -> io::Result<BoundSocket> {
     Ok(BoundSocket(socket))
 }
 
-/// The address by which a listener is reached from this machine: one on every address is reached on the loopback one.
+/// The address by which this machine reaches a listener: the loopback address where it listens on every address.
 #[must_use]
 pub fn reachable(listener: SocketAddr) -> SocketAddr {
     let port = listener.port();

@@ -1,5 +1,5 @@
-//! Where a chunked body ends (RFC 9112, section 7.1), as strictly as hyper reads it: only the heads behind bodies are
-//! of interest here, so data is skipped and nothing is kept.
+//! The end of a chunked body (RFC 9112, section 7.1), found as strictly as hyper reads it. Only the heads behind bodies
+//! are of interest here, so data is skipped and nothing is kept.
 
 use memchr::memchr;
 
@@ -16,7 +16,7 @@ pub(super) enum ChunkState {
     Extension(u64),
     /// Behind the size line's CR.
     SizeLf(u64),
-    /// In the chunk's data, with so much to come.
+    /// In the chunk's data, with this many bytes to come.
     Data(u64),
     /// Behind the chunk's data.
     DataCr,
@@ -32,14 +32,14 @@ pub(super) enum ChunkState {
     EndLf,
 }
 
-/// How a body goes on.
+/// The progress of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkProgress {
     /// All bytes belong to the body, and there is more to come.
     Within(ChunkState),
-    /// The body ended, with so many bytes.
+    /// The body ended after this many of the bytes.
     EndReason(usize),
-    /// The body is not framed as it should be: hyper gives up here.
+    /// The body is misframed: hyper gives up here.
     Broken,
 }
 
@@ -67,7 +67,7 @@ impl ChunkState {
         ChunkProgress::Within(place)
     }
 
-    /// Passes over many bytes at once, where they mean nothing.
+    /// Passes over many bytes at once, where they have no meaning.
     fn skip(self, bytes: &[u8]) -> Option<(Self, usize)> {
         match self {
             Self::Data(left) => {

@@ -1,4 +1,5 @@
-//! Serves one connection: tells HTTP/1.1 from HTTP/2 by the first bytes, and hands the connection to the protocol's own loop.
+//! Serves one connection: tells HTTP/1.1 from HTTP/2 by the first bytes, and hands the connection to the protocol's own
+//! loop.
 
 mod http1;
 mod http2;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A connection whose protocol is known, and what serves it.
+/// A connection whose protocol is known, and the parts that serve it.
 struct Session<'a, A> {
     stream: Stream,
     peer: Rc<Peer>,
@@ -33,7 +34,7 @@ enum Protocol {
 /// The first bytes of a connection.
 struct Beginning {
     protocol: Protocol,
-    /// When the first byte came, if more than one read was needed.
+    /// The time of the first byte, if more than one read was needed.
     since: Option<Instant>,
 }
 
@@ -48,7 +49,7 @@ pub async fn serve<A: Handler>(
         biased;
         () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => return,
         beginning = timeout(settings.first_byte, sniff(&mut stream, settings.head(), &peer.registration)) => beginning,
-        // No request has come on it yet.
+        // No request has come on the connection yet.
         () = poll_fn(|_| peer.registration.poll_draining()) => return,
     };
     let Ok(Some(Beginning { protocol, since })) = beginning else {
@@ -63,13 +64,13 @@ pub async fn serve<A: Handler>(
     };
     match protocol {
         Protocol::Http1 => http1::serve(session, since).await,
-        // Boxed, so that the many connections of HTTP/1.1 need no room for it.
+        // The future is boxed, so that the many connections of HTTP/1.1 need no room for it.
         Protocol::Http2 => Box::pin(http2::serve(session)).await,
     }
 }
 
-/// Reads until the first bytes are or are not the HTTP/2 preface, for `head` at most from the first of them on. Nothing when the
-/// client leaves before.
+/// Reads until the first bytes are known to be the HTTP/2 preface or not, for `head` at most from the first of them on.
+/// Nothing when the client leaves before.
 async fn sniff(
     stream: &mut Stream,
     head: Duration,

@@ -1,8 +1,8 @@
-//! The register of one worker's connections: which of them wait for their client, for what, in which order they are
-//! evicted to make room for new ones, and how they are woken when the gateway drains.
+//! The register of one worker's connections: the connections that wait for their client, the event that each waits for,
+//! the order in which they are evicted to make room for new ones, and their waking when the gateway drains.
 //!
-//! The connections stand in rings, so that a request that begins or ends moves its connection by a few writes to the worker's
-//! own memory. Of a register the control thread sees the time of the first connection in each ring.
+//! The connections stand in rings, so that a request that begins or ends moves its connection by a few writes to the
+//! worker's own memory. The control thread sees only the time of the first connection in each ring.
 
 use crate::client::Client;
 use crate::shutdown::Drain;
@@ -16,8 +16,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection is quiet for so long before it counts as silent: most clients send their first bytes with the end of the
-/// handshake, and those may be read a moment later than the connection is accepted.
+/// The time for which a connection is quiet before it counts as silent. Most clients send their first bytes with the
+/// end of the handshake, and those may be read a moment after the connection is accepted.
 const SILENT_AFTER: Duration = Duration::from_millis(20);
 /// No position in the table.
 const NONE: u32 = u32::MAX;
@@ -28,14 +28,14 @@ const AMONG_ALL: usize = 0;
 /// Links in the ring of one client's idle connections.
 const AMONG_OWN: usize = 1;
 
-/// What a connection waits for its client to do.
+/// The client's next act, for which a connection waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientWait {
-    /// To send another request.
+    /// The client sends another request.
     Idle,
-    /// To send a first byte.
+    /// The client sends a first byte.
     Silent,
-    /// To go on with a head.
+    /// The client goes on with a head.
     HalfHead,
 }
 
@@ -67,11 +67,11 @@ impl ClientWait {
 /// The order of eviction over all workers: the connection with the least rank is evicted first.
 pub(super) type EvictionRank = (u8, u64);
 
-/// Since when the first connection of each ring waits, for the control thread to read.
+/// The times since which the first connection of each ring waits, for the control thread to read.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct EvictionBoard {
-    /// Times are counted from here.
+    /// The instant from which times are counted.
     from: Instant,
     firsts: [AtomicU64; ClientWait::ALL.len()],
 }
@@ -105,7 +105,7 @@ impl EvictionBoard {
     }
 }
 
-/// The register. Stays on its worker's thread.
+/// The register. It stays on its worker's thread.
 #[derive(Debug, Clone)]
 pub struct ConnectionRegister(Rc<RegisterState>);
 
@@ -114,8 +114,8 @@ struct RegisterState {
     table: RefCell<ConnectionTable>,
     board: Arc<EvictionBoard>,
     drain: Drain,
-    /// Draining has begun, as the worker knows. Asking `drain` at every wake of every connection would be a lock shared
-    /// between workers.
+    /// Draining has begun, as the worker knows. Asking `drain` at every wake of every connection would mean a lock
+    /// shared between workers.
     is_draining: Cell<bool>,
 }
 
@@ -124,7 +124,7 @@ struct ConnectionTable {
     entries: Vec<ConnectionEntry>,
     free: Vec<u32>,
     rings: [Ring; ClientWait::ALL.len()],
-    /// Where each client's chain is.
+    /// The position of each client's chain.
     clients: HashMap<Client, u32, foldhash::fast::RandomState>,
     chains: Vec<ClientChain>,
     free_chains: Vec<u32>,
@@ -170,7 +170,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Puts a connection last. True when it is the first as well.
+    /// Puts a connection last. True when the connection is the first as well.
     fn join(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         entries[at as usize].links[which] = RingLink {
             before: self.last,
@@ -184,7 +184,7 @@ impl Ring {
         self.first == at
     }
 
-    /// Takes a connection out. True when it was the first.
+    /// Takes a connection out. True when the connection was the first.
     fn leave(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         let RingLink { before, after } = entries[at as usize].links[which];
         match before {
@@ -209,7 +209,7 @@ impl ConnectionRegister {
         }))
     }
 
-    /// Wakes every connection when draining begins. To be spawned once on the worker's runtime.
+    /// Wakes every connection when draining begins. The future is spawned once on the worker's runtime.
     pub async fn wake_for_drain(self) {
         self.0.drain.begun().await;
         self.0.is_draining.set(true);
@@ -220,7 +220,7 @@ impl ConnectionRegister {
         }
     }
 
-    /// Enters a connection, which waits for nothing yet.
+    /// Enters a connection that waits for no event yet.
     #[must_use]
     pub fn enter(&self, client: Client) -> Registration {
         Registration {
@@ -231,7 +231,7 @@ impl ConnectionRegister {
         }
     }
 
-    /// Evicts the first connection of all that wait. Returns what it waited for.
+    /// Evicts the connection that is first in the order of eviction. Returns the event that it waited for.
     pub(super) fn evict_first(&self, now: Instant) -> Option<ClientWait> {
         let (_, waiting) = self.0.board.first(now)?;
         let first = self.0.table.borrow().rings[waiting as usize].first;
@@ -325,7 +325,7 @@ impl ConnectionTable {
         self.free.push(at);
     }
 
-    /// Takes a connection out of its rings. Returns what it waited for, if it was the first of that ring.
+    /// Takes a connection out of its rings. Returns the event that it waited for, if it was the first of that ring.
     fn leave(&mut self, at: u32) -> Option<ClientWait> {
         let entry = &mut self.entries[at as usize];
         let (waiting, _) = entry.waiting.take()?;
@@ -338,7 +338,7 @@ impl ConnectionTable {
         was_first.then_some(waiting)
     }
 
-    /// Puts a connection into its rings. True when it is the first of the ring.
+    /// Puts a connection into its rings. True when the connection is the first of the ring.
     fn join(&mut self, at: u32, waiting: ClientWait, since: Instant) -> bool {
         let entry = &mut self.entries[at as usize];
         entry.waiting = Some((waiting, since));
@@ -350,7 +350,7 @@ impl ConnectionTable {
         ring.join(&mut self.entries, AMONG_ALL, at)
     }
 
-    /// Since when the first connection of a ring waits.
+    /// The time since which the first connection of a ring waits.
     fn since(&self, waiting: ClientWait) -> Option<Instant> {
         let first = self.rings[waiting as usize].first;
         let (_, since) = self.entries.get(first as usize)?.waiting?;
@@ -365,7 +365,7 @@ fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
         return at;
     }
     items.push(one);
-    // More connections than that are never open.
+    // A gateway never has more connections than `u32` counts.
     u32::try_from(items.len() - 1).unwrap_or(NONE)
 }
 
@@ -375,7 +375,7 @@ pub struct Registration {
     register: ConnectionRegister,
     at: u32,
     waiting: Cell<Option<ClientWait>>,
-    /// It is never evicted any more.
+    /// The connection is never evicted any more.
     exempt: Cell<bool>,
 }
 
@@ -388,7 +388,7 @@ impl Registration {
         }
     }
 
-    /// Notes that it does not wait: a request is under way.
+    /// Notes that the connection does not wait: a request is under way.
     pub(super) fn set_busy(&self) {
         if self.waiting.take().is_some() {
             self.register.move_to(self.at, None);
@@ -420,7 +420,7 @@ impl Registration {
         self.register.0.drain.deadline().is_some()
     }
 
-    /// Ready when the connection is to make room.
+    /// Ready when the connection must make room.
     pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         let mut table = self.register.0.table.borrow_mut();
         let entry = &mut table.entries[self.at as usize];

@@ -1,8 +1,8 @@
-//! The dispatch of new connections to workers: how many connections the gateway holds, how many of one client, and which
-//! connection is evicted when there is no room.
+//! The dispatch of new connections to workers: the bound for all connections, the bound for one client, and the
+//! connection that is evicted when there is no room.
 //!
-//! The control thread dispatches, and knows of each worker's register only the connection that would be evicted first. A new
-//! connection for which room is to be made is dealt to the worker of that connection: one goes and one comes, and no count
+//! The control thread dispatches. It knows of each worker's register only the connection that would be evicted first. A
+//! new connection that needs room is dealt to the worker of that connection: one goes and one comes, and no count
 //! changes.
 
 use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 const ON_THE_WAY: usize = 1024;
 /// Connections beyond the bound for which room is being made.
 const MOST_OVER: usize = 64;
-/// Clients that are remembered although they have no connection, until there are so many.
+/// The number up to which clients without a connection are remembered.
 const MOST_GONE: usize = 1024;
 /// The part of all connections that one client may have where the file sets no bound.
 const SHARE: usize = 10;
@@ -38,32 +38,33 @@ pub struct DealtConnection {
     pub from: SocketAddr,
     /// Counts the connection as open until dropped.
     pub open: OpenGuard,
-    /// Which connections may be evicted for it; nothing where there is room.
+    /// The connections that may be evicted for it; nothing where there is room.
     evicts: Option<EvictionScope>,
-    /// Workers that have been tried for that.
+    /// Workers that have been tried for an eviction.
     tried: usize,
 }
 
-/// Which connections may be evicted for a new one.
+/// The connections that may be evicted for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EvictionScope {
-    /// All that wait for their client.
+    /// All connections that wait for their client.
     All,
     /// The idle connections of the new connection's client.
     Client,
 }
 
-/// How many connections are taken.
+/// The bounds on open connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionBounds {
-    /// At once.
+    /// The most connections at once.
     pub most: usize,
-    /// Of one client, at any time; nothing where a tenth of all is the bound while more than half of all are open.
+    /// The most connections of one client at once. Without a number, a tenth of all is the bound while more than half
+    /// of all are open.
     pub per_client: Option<usize>,
 }
 
 impl ConnectionBounds {
-    /// How many one client may have while so many are open.
+    /// The bound for one client while `open` connections are open.
     fn of_client(self, open: usize) -> usize {
         match self.per_client {
             Some(most) => most,
@@ -86,7 +87,8 @@ struct WorkerQueue {
 pub struct Dispatcher {
     workers: Vec<WorkerQueue>,
     bounds: ConnectionBounds,
-    /// How many connections each client has. Used by the control thread alone; locked for the length of one look.
+    /// The number of connections of each client. Only the control thread uses it, and locks it for one access at a
+    /// time.
     clients: Mutex<HashMap<Client, Arc<AtomicUsize>, foldhash::fast::RandomState>>,
     turn: AtomicUsize,
     metrics: Arc<Metrics>,
@@ -123,12 +125,12 @@ impl Drop for OpenGuard {
     }
 }
 
-/// There is no worker any more to deal a connection to.
+/// No worker is left to deal a connection to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoWorkers;
 
 impl Dispatcher {
-    /// A dispatcher for so many workers, and the queue of connections of each.
+    /// A dispatcher for `workers` workers, and the queue of connections of each.
     #[must_use]
     pub fn new(
         workers: usize,
@@ -169,7 +171,7 @@ impl Dispatcher {
         open.map(|worker| worker.open.load(Ordering::Relaxed)).sum()
     }
 
-    /// Is room being made for as many as may be at once?
+    /// Is room being made for as many connections as allowed?
     pub(super) fn is_overfull(&self) -> bool {
         self.open() >= self.bounds.most.saturating_add(MOST_OVER)
     }
@@ -209,7 +211,7 @@ impl Dispatcher {
         dealt.map_err(|_| NoWorkers)
     }
 
-    /// Makes room for a connection that was dealt to `worker`, which `register` belongs to. Nothing when no connection could be
+    /// Makes room for a connection that was dealt to the worker of `register`. Nothing when no connection could be
     /// evicted: the new one was passed on or closed.
     #[must_use]
     pub fn evict_for(
@@ -236,7 +238,7 @@ impl Dispatcher {
             self.log_eviction(what, accepted.from);
             return Some(accepted);
         }
-        // The connection to be evicted has a request meanwhile, or another worker was faster.
+        // The connection to be evicted has a request in the meantime, or another worker was faster.
         let next = match scope {
             EvictionScope::All => self.first_to_evict(),
             EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
@@ -280,7 +282,7 @@ impl Dispatcher {
 
     fn count_of(&self, client: Client, open: usize) -> Arc<AtomicUsize> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each pass over all clients is paid for by as many connections that came.
+        // The cost of a pass over all clients is spread over as many new connections.
         if clients.len() > 2 * open + MOST_GONE {
             clients.retain(|_, count| count.load(Ordering::Relaxed) > 0);
         }

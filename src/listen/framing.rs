@@ -1,25 +1,26 @@
-//! Follows the framing of an HTTP/1.1 connection in the bytes that hyper reads, for what hyper does not report.
+//! Follows the framing of an HTTP/1.1 connection in the bytes that hyper reads, for the facts that hyper does not
+//! report.
 //!
-//! hyper drops a `Content-Length` beside a `Transfer-Encoding`, and the http crate cuts a `#fragment` off: both make a
-//! request that was refused elsewhere look harmless here. And hyper does not report the heads that it refuses by itself. So
-//! this tracker runs in step with hyper's parser, byte for byte. Where the tracker is stricter or laxer than hyper, hyper
-//! decides, because a head that hyper refuses is the connection's last one, and a tracker that has lost its position finds
-//! no fault any more.
+//! hyper drops a `Content-Length` beside a `Transfer-Encoding`, and the http crate cuts a `#fragment` off. Both make a
+//! request that was refused elsewhere look harmless here. Nor does hyper report the heads that it refuses by itself.
+//! This tracker therefore runs in step with hyper's parser, byte for byte. Where the tracker is stricter or laxer than
+//! hyper, hyper decides: a head that hyper refuses is the connection's last one, and a tracker that has lost its
+//! position finds no fault any more.
 
 use super::chunk_framing::{ChunkProgress, ChunkState};
 use memchr::memchr;
 
-/// Most of a first line that is kept: enough to recognise a request in the log.
+/// Most bytes of a first line that are kept: enough to recognise a request in the log.
 const KEPT: usize = 1024;
 
-/// What is wrong with a head although hyper takes it. Found here in HTTP/1.1, and by the streams of HTTP/2.
+/// The fault of a head that hyper takes nevertheless. This tracker finds it in HTTP/1.1, the streams find it in HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FramingFault {
-    /// `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
+    /// The head has `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
     LengthAndCoding,
-    /// `#` in the target (RFC 9112, section 3.2.1).
+    /// The target has a `#` (RFC 9112, section 3.2.1).
     Fragment,
-    /// More bytes than a head may have, in HTTP/2.
+    /// A head of HTTP/2 has more bytes than allowed.
     TooLarge,
 }
 
@@ -45,17 +46,17 @@ enum FramingState {
     /// Before a head.
     #[default]
     Before,
-    /// In its first line.
+    /// In the first line of a head.
     First,
     /// At the start of a field line, of which `cut` may hold a part.
     Field,
     /// In a field line that does not matter.
     Other,
-    /// In a body, with so much to come.
+    /// In a body, with this many bytes to come.
     Body(u64),
     /// In a body of chunks.
     ChunkState(ChunkState),
-    /// In bytes that are not looked at any more.
+    /// In bytes that are not followed any more.
     Lost,
 }
 
@@ -63,10 +64,10 @@ enum FramingState {
 #[derive(Debug, Default)]
 struct HeadFields {
     length: Option<u64>,
-    /// A length that hyper refuses, unless a coding makes it look away.
+    /// A length that hyper refuses, except where a coding makes hyper ignore the length.
     odd_length: bool,
     coded: bool,
-    /// The method is over.
+    /// The method has been read.
     in_target: bool,
     fragment: bool,
 }
@@ -129,7 +130,7 @@ impl FramingTracker {
         let part = &bytes[..end.unwrap_or(bytes.len())];
         let kept = part.len().min(KEPT.saturating_sub(self.line.len()));
         self.line.extend_from_slice(&part[..kept]);
-        // A method may hold the sign too.
+        // A method may contain the sign too.
         let behind = if self.head.in_target {
             Some(part)
         } else {
@@ -149,7 +150,7 @@ impl FramingTracker {
     fn field<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Some(end) = memchr(b'\n', bytes) else {
             let first = *self.cut.first().unwrap_or(&bytes[0]);
-            // The fields that matter, and what may be the empty line.
+            // Only the fields that matter are read, and a line that may be the empty one.
             if matters(first) || first == b'\r' {
                 self.cut.extend_from_slice(bytes);
             } else {
@@ -196,7 +197,7 @@ impl FramingTracker {
         rest
     }
 
-    /// A whole line below the first one.
+    /// Reads a whole line below the first one.
     fn line_of_head(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(first) = line.first() else {
@@ -249,7 +250,7 @@ impl HeadFields {
     }
 }
 
-/// Could a line that begins so be one of the two that matter?
+/// Could a line with this first byte be one of the two fields that matter?
 fn matters(first: u8) -> bool {
     matches!(first | 0x20, b'c' | b't')
 }

@@ -1,25 +1,25 @@
-//! The flood of a client of HTTP/2 that demands answers to PING and SETTINGS, and hardly anything else (CVE-2019-9512,
-//! CVE-2019-9515): each costs the client a few bytes and the gateway a frame to write.
+//! The flood of an HTTP/2 client that demands answers to PING and SETTINGS, and hardly anything else (CVE-2019-9512,
+//! CVE-2019-9515): each such frame costs the client a few bytes and the gateway a frame to write.
 
 use super::h2_frames::{ANSWER, ControlTraffic};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Answers that are given within [`WHILE`] for nothing.
+/// Answers that are free within [`WHILE`].
 const MOST: u64 = 1_000;
-/// How long answers are counted together.
+/// The time over which answers are counted together.
 const WHILE: Duration = Duration::from_secs(10);
-/// Bytes of responses that pay for one more answer, beside one for each time that something else is written: a client that
-/// measures its line sends a PING behind each frame it gets, however small (gRPC does).
+/// Bytes of responses that pay for one more answer. One more answer is also paid for each time that another frame is
+/// written: a client that measures its line sends a PING behind each frame that it gets, however small (gRPC does).
 const WORTH: u64 = 64;
 /// The last frame: GOAWAY with `ENHANCE_YOUR_CALM` (RFC 9113, sections 6.8 and 7), without the latest stream.
 const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 
-/// What one client has demanded within the last [`WHILE`].
+/// The demands of one client within the last [`WHILE`].
 #[derive(Debug)]
 pub(super) struct FloodMeter {
     since: Instant,
-    /// The traffic up to then.
+    /// The traffic up to the start of that time.
     before: ControlTraffic,
 }
 
@@ -31,7 +31,7 @@ impl FloodMeter {
         }
     }
 
-    /// Is it a flood? `all` is the traffic since the connection began.
+    /// Is the traffic a flood? `all` is the traffic since the connection began.
     pub(super) fn is_flood(&mut self, all: ControlTraffic, now: impl FnOnce() -> Instant) -> bool {
         let demanded = all.answers - self.before.answers;
         if demanded <= MOST {

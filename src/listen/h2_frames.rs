@@ -1,7 +1,7 @@
-//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads: whether a head is on its way, which h2 does not
-//! report before the head is whole (RFC 9113, section 4.3). Bytes that are no HTTP/2 are h2's to refuse.
+//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads, to see whether a head is on its way: h2 does
+//! not report a head before it is whole (RFC 9113, section 4.3). Bytes that are no HTTP/2 are left for h2 to refuse.
 
-/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+/// The beginning of every HTTP/2 connection (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes in front of each frame (RFC 9113, section 4.1).
 const FRONT: usize = 9;
@@ -12,7 +12,7 @@ const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
 /// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
 pub(super) const ANSWER: u64 = 17;
-/// Bytes of the shortest frame that carries anything.
+/// Bytes of the shortest frame with content.
 const LEAST: u64 = FRONT as u64 + 1;
 
 /// The position in the bytes of one connection.
@@ -30,23 +30,24 @@ pub(super) struct FrameTracker {
     /// The latest stream that the client has begun.
     stream: u32,
     traffic: ControlTraffic,
-    /// Bytes written that belong to no answer to PING or SETTINGS, when [`ControlTraffic::times`] was last raised.
+    /// Bytes written that belong to no answer to PING or SETTINGS, at the last rise of [`ControlTraffic::times`].
     others: u64,
 }
 
-/// What a client has demanded of a connection, and been given beside it, since the connection began.
+/// The control frames that a client has demanded of a connection, and the other frames that it got, since the
+/// connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ControlTraffic {
     /// Frames of PING and SETTINGS that the client has sent, nearly all of which ask for an answer.
     pub(super) answers: u64,
-    /// Bytes of everything that was written.
+    /// Bytes of all frames that were written.
     pub(super) bytes: u64,
-    /// How often something else than such answers was written.
+    /// The number of times that frames other than such answers were written.
     pub(super) times: u64,
 }
 
 impl FrameTracker {
-    /// Before the preface.
+    /// A position before the preface.
     pub(super) fn new() -> Self {
         Self {
             left: PREFACE.len() as u32,
@@ -54,7 +55,7 @@ impl FrameTracker {
         }
     }
 
-    /// Notes that so many bytes have been written.
+    /// Notes that `bytes` bytes have been written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         let traffic = &mut self.traffic;
         traffic.bytes += bytes as u64;
@@ -65,7 +66,7 @@ impl FrameTracker {
         }
     }
 
-    /// What the client has demanded so far.
+    /// The client's demands so far.
     pub(super) fn control_traffic(&self) -> ControlTraffic {
         self.traffic
     }
@@ -145,7 +146,7 @@ mod tests {
         frame
     }
 
-    /// In a head after the last byte?
+    /// Is the position in a head after the last byte?
     fn in_head(bytes: &[u8]) -> bool {
         let mut whole = FrameTracker::new();
         whole.advance(bytes);
@@ -172,9 +173,9 @@ mod tests {
         assert!(!in_head(&sent(&[&unended, &more, &last, &data])));
         assert!(in_head(&sent(&[&settings, &whole[..whole.len() - 1]])));
         assert!(in_head(&sent(&[&unended, &last[..FRONT]])));
-        // Its kind is not known yet.
+        // The kind of the frame is not known yet.
         assert!(!in_head(&sent(&[&whole[..3]])));
-        // Flags of other frames mean other things.
+        // The flags of other frames have other meanings.
         assert!(in_head(&sent(&[&unended, &frame(0, END_HEADERS, b"x")])));
     }
 }

@@ -1,4 +1,4 @@
-//! What the connections of clients are served with: the trait of the service that answers requests, and of its bodies.
+//! The service for clients' connections: the trait of the service that answers requests, and of its bodies.
 
 use super::Peer;
 use bytes::Bytes;
@@ -8,13 +8,14 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::rc::Rc;
 
-/// Most fields in a head, without the pseudo-fields of HTTP/2. In HTTP/1.1 hyper's own bound is as high: setting it there
-/// would make hyper allocate for each head.
+/// Most fields in a head, without the pseudo-fields of HTTP/2. In HTTP/1.1 hyper's own bound is as high: setting it
+/// there would make hyper allocate for each head.
 pub(super) const MOST_FIELDS: usize = 100;
-/// Most bytes in a head. h2 answers a head beyond its own bound without a word to the gateway, so that bound is higher.
+/// Most bytes in a head. h2 answers a head beyond h2's own bound without reporting it to the gateway, so that bound is
+/// higher.
 pub(super) const MOST_HEAD: usize = 64 * 1024;
 
-/// Answers requests. The program hands it in; this room does not know it.
+/// Answers requests. The program passes the handler in; this room does not know its type.
 pub trait Handler: 'static {
     /// Body of the responses.
     type Body: ResponseBody;
@@ -30,25 +31,25 @@ pub trait Handler: 'static {
     fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer);
 }
 
-/// A body that learns, over HTTP/2, what became of it. Over HTTP/1.1 it is over when all of it has been polled.
+/// A body that learns, over HTTP/2, its fate. Over HTTP/1.1 it is over when all of it has been polled.
 pub trait ResponseBody:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
-    /// Does the client have to take it at the minimum rate? A body that may be silent by its nature has none.
+    /// Must the client take the body at the minimum rate? A body that may be silent by its nature has no minimum rate.
     fn has_minimum_rate(&self) -> bool;
 
-    /// The client has taken all of it. A body that is dropped before has lost its client.
+    /// The client has taken the whole body. A body that is dropped before has lost its client.
     fn taken(&mut self);
 
-    /// The client has taken nothing of it for the idle time, or too little.
+    /// The client has taken nothing of the body for the idle time, or too little.
     fn stalled(&mut self);
 }
 
 /// A head that was rejected before it was a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RejectedHead<'a> {
-    /// The status it was answered with.
+    /// The status of the answer.
     pub status: StatusCode,
-    /// Its first line, or the beginning of it that has come and is worth keeping.
+    /// The first line of the head, or the beginning of it that has come and is worth keeping.
     pub line: &'a [u8],
 }

@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep_until};
 
-/// The timer of the head that is on its way. Costs nothing while none is.
+/// The timer of the head that is on its way, at no cost while no head is.
 #[derive(Debug, Default)]
 pub(super) struct HeadDeadline(Option<Pin<Box<Sleep>>>);
 
 impl HeadDeadline {
-    /// Ready when a head has been on its way for longer than `allowed`; `in_head` says whether one is.
+    /// Ready when a head has been on its way for longer than `allowed`; `in_head` tells whether a head is on its way.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,8 +1,9 @@
-//! How slow a peer may be: a minimum rate and a longest silence, both counted only while the peer alone is waited for.
+//! The bound on a peer's slowness: a minimum rate and a longest silence, both counted only while the peer alone is
+//! waited for.
 //!
-//! Time in which a server, a limit or the gateway keeps the peer waiting does not count, so that a slow server is never a
-//! client's fault. The time of waiting is cut in parts, and the latest parts, which make one idle time, must have brought
-//! enough bytes.
+//! The time in which a server, a limit or the gateway keeps the peer waiting does not count, so that a slow server is
+//! never a client's fault. The time of waiting is cut into parts. The latest parts, which make one idle time, must have
+//! brought enough bytes.
 
 use crate::clock;
 use std::future::Future as _;
@@ -11,15 +12,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Parts of the idle time: a peer that has just become lazy is found out a part later at most.
+/// Parts of the idle time: a peer that has just become slow is noticed one part later at most.
 const PARTS: usize = 8;
 
-/// What is demanded of a peer.
+/// The demands on a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateBound {
     /// Longest time without a byte.
     pub idle: Duration,
-    /// Least bytes in that time; 0 demands none.
+    /// Least bytes in the idle time; 0 demands none.
     pub least: u64,
 }
 
@@ -53,21 +54,21 @@ pub struct RateMeter {
     /// Time waited in the present part.
     waited: Duration,
     wait: Option<WaitSpan>,
-    /// The latest parts brought too little.
+    /// The latest parts brought too few bytes.
     slow: bool,
 }
 
 /// The peer is waited for.
 #[derive(Debug, Clone, Copy)]
 struct WaitSpan {
-    /// Since the wait began, or its last byte came.
+    /// The start of the wait, or the time of its last byte.
     silent: Instant,
-    /// Up to this time the waiting is in the parts.
+    /// The time up to which the waiting is in the parts.
     counted: Instant,
 }
 
 impl RateMeter {
-    /// No byte has come, and the peer is not waited for.
+    /// A meter without bytes, for a peer that is not waited for.
     #[must_use]
     pub fn new(bound: RateBound) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl RateMeter {
         self.slow = false;
     }
 
-    /// Notes that the peer is waited for from `now` on, unless it is already.
+    /// Notes that the peer is waited for from `now` on, unless a wait has begun already.
     pub fn begin_wait(&mut self, now: Instant) {
         self.wait.get_or_insert(WaitSpan {
             silent: now,
@@ -101,12 +102,12 @@ impl RateMeter {
         self.wait.is_some()
     }
 
-    /// Notes bytes that were not waited for.
+    /// Notes bytes that came without a wait.
     pub fn received(&mut self, bytes: u64) {
         self.parts[self.present] += bytes;
     }
 
-    /// Notes bytes that have come while more are waited for.
+    /// Notes bytes that have come while more bytes are waited for.
     pub fn received_at(&mut self, now: Instant, bytes: u64) {
         self.received(bytes);
         self.count(now);
@@ -121,7 +122,7 @@ impl RateMeter {
         self.wait = None;
     }
 
-    /// Notes that the peer could send or take nothing until now.
+    /// Notes that the peer could neither send nor take bytes until `now`.
     pub fn excuse(&mut self, now: Instant) {
         if let Some(wait) = &mut self.wait {
             *wait = WaitSpan {
@@ -131,13 +132,13 @@ impl RateMeter {
         }
     }
 
-    /// Since when there has been no byte, while the peer is waited for.
+    /// The time since which no byte has come, while the peer is waited for.
     #[must_use]
     pub fn silent_since(&self) -> Option<Instant> {
         self.wait.map(|wait| wait.silent)
     }
 
-    /// When to check again; never while the peer is not waited for.
+    /// The time of the next check; nothing while the peer is not waited for.
     #[must_use]
     pub fn next_check(&self) -> Option<Instant> {
         let wait = self.wait?;
@@ -152,7 +153,7 @@ impl RateMeter {
         Some(idle.min(part))
     }
 
-    /// Has the peer been silent for too long, or brought too little?
+    /// Has the peer been silent for too long, or brought too few bytes?
     pub fn is_late(&mut self, now: Instant) -> bool {
         self.count(now);
         self.wait
@@ -163,7 +164,7 @@ impl RateMeter {
         self.bound.idle / PARTS as u32
     }
 
-    /// Puts the time waited into the parts.
+    /// Adds the time waited to the parts.
     fn count(&mut self, now: Instant) {
         let Some(wait) = &mut self.wait else {
             return;
@@ -173,7 +174,7 @@ impl RateMeter {
         if self.bound.least == 0 {
             return;
         }
-        // A longer time is too long anyway.
+        // A longer wait is too long in any case.
         let mut left = new.min(self.bound.idle * 2);
         let part = self.part().max(Duration::from_micros(1));
         while left >= part.saturating_sub(self.waited) {
@@ -201,7 +202,7 @@ pub struct RateTimer {
 }
 
 impl RateTimer {
-    /// No byte has come, and the peer is not waited for.
+    /// A timer without bytes, for a peer that is not waited for.
     #[must_use]
     pub fn new(bound: RateBound) -> Self {
         Self {
@@ -247,7 +248,7 @@ impl RateTimer {
         self.meter.is_late(clock::now())
     }
 
-    /// Waits for the peer; ready when it has been silent for too long, or brought too little.
+    /// Waits for the peer; ready when the peer has been silent for too long, or brought too few bytes.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.poll_check(cx));
@@ -269,7 +270,7 @@ mod tests {
         least: 15_360,
     };
 
-    /// When a peer is late that is waited for all the time, and sends `bytes` each `every`.
+    /// The time after which a peer is late that is waited for all the time, and sends `bytes` each `every`.
     fn late_after(bound: RateBound, every: Duration, bytes: u64) -> Option<Duration> {
         let start = Instant::now();
         let mut meter = RateMeter::new(bound);
@@ -309,7 +310,7 @@ mod tests {
             assert_eq!(late_after(ALLOWED, second, bytes), None, "{bytes}");
         }
         assert_eq!(late_after(ALLOWED.idle_alone(), second, 1), None);
-        // All at once, in time.
+        // All bytes come at once, in time.
         assert_eq!(late_after(ALLOWED, second * 59, 15_361), None);
     }
 
@@ -343,7 +344,7 @@ mod tests {
         let start = Instant::now();
         let mut meter = RateMeter::new(ALLOWED);
         for turn in 0..100 {
-            // A second of waiting brings enough for it, and an hour of something else nothing.
+            // A second of waiting brings enough bytes for the second, and an hour of other work brings none.
             let now = start + Duration::from_secs(3600) * turn;
             meter.begin_wait(now);
             meter.received_at(now + Duration::from_secs(1), 300);
@@ -368,7 +369,7 @@ mod tests {
             for (wait, rest) in gaps {
                 meter.begin_wait(now);
                 now += Duration::from_millis(wait);
-                // Looked at as often as it asks to be.
+                // The meter is checked as often as it asks.
                 meter.received_at(now, 4_000);
                 prop_assert!(!meter.is_late(now));
                 meter.end_wait(now);

@@ -36,26 +36,27 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// The far end of a client's connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its address, an IPv4 one never mapped to IPv6.
+    /// The peer's address; an IPv4 address is never mapped to IPv6.
     pub address: SocketAddr,
-    /// The scheme of the requests on its connection.
+    /// The scheme of the requests on the peer's connection.
     pub scheme: Scheme,
-    /// Sees it leave.
+    /// Notices that the peer leaves.
     pub watch: SocketWatch,
-    /// Kept from one request to the next: the fields that announce the peer upstream.
+    /// The fields that announce the peer upstream, kept from one request to the next.
     pub forwarded_fields: RefCell<Option<ForwardedFields>>,
-    /// Its connection in the worker's register.
+    /// The peer's connection in the worker's register.
     registration: Registration,
-    /// Kept from one request to the next: moving a deadline on costs a fraction of setting one.
+    /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
-    /// Counts its connection as open, for dispatch and for draining.
+    /// Counts the peer's connection as open, for dispatch and for draining.
     _open: OpenGuard,
-    /// Counts its connection in the metrics.
+    /// Counts the peer's connection in the metrics.
     _metric: Connected,
 }
 
 impl Peer {
-    /// The peer of a connection that has come from `address` by `stream`. What counts the connection lives as long.
+    /// The peer of a connection that has come from `address` by `stream`. The connection is counted as long as the peer
+    /// lives.
     #[must_use]
     pub fn new(
         address: SocketAddr,
@@ -92,7 +93,7 @@ impl Peer {
     }
 }
 
-/// A timer that goes back to its peer also when the wait is cancelled.
+/// A timer that goes back to its peer even when the wait is cancelled.
 struct BorrowedTimer<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     peer: &'a Peer,
@@ -104,7 +105,7 @@ impl Drop for BorrowedTimer<'_> {
     }
 }
 
-/// The fields that announce a peer upstream, as long as it asks for one host.
+/// The fields that announce a peer upstream, as long as the peer asks for one host.
 #[derive(Debug)]
 pub struct ForwardedFields {
     /// The host that the peer asked for.
@@ -115,39 +116,39 @@ pub struct ForwardedFields {
     pub element: HeaderValue,
 }
 
-/// How connections are taken and how slow they may be. Read once, at start.
+/// The bounds on connections and on their slowness. Read once, at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenSettings {
     /// Addresses to listen on; port 0 is any free port.
     pub addresses: Vec<SocketAddr>,
-    /// Longest a fresh connection may take to show which protocol it speaks.
+    /// Longest time in which a fresh connection may show its protocol.
     pub first_byte: Duration,
-    /// Longest a head may take, from its first byte.
+    /// Longest time for a head, from its first byte.
     pub head: Duration,
-    /// Longest a connection may idle: between requests, between two chunks of a body in either direction.
+    /// Longest idle time of a connection: between requests, and between two chunks of a body in either direction.
     pub idle: Duration,
     /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 demands none.
     pub min_rate: u64,
-    /// Connections held at once; beyond it a connection that waits for its client is closed for a new one.
+    /// Connections held at once; beyond this number a connection that waits for its client is closed for a new one.
     pub max_connections: usize,
-    /// Connections that one client may have; nothing for a tenth of all while more than half are taken.
+    /// Connections that one client may have; without a number, a tenth of all while more than half are taken.
     pub max_connections_per_client: Option<usize>,
 }
 
 impl ListenSettings {
-    /// The scheme of the requests that its listeners take.
+    /// The scheme of the requests that these listeners take.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         Scheme::Http
     }
 
-    /// How slow a client may be while the client alone is waited for.
+    /// The bound on a client's slowness while the client alone is waited for.
     #[must_use]
     pub fn rate_bound(&self) -> RateBound {
         RateBound::new(self.idle, self.min_rate)
     }
 
-    /// Longest a head may take: never longer than a connection may idle.
+    /// Longest time for a head: never longer than a connection may idle.
     fn head(&self) -> Duration {
         self.head.min(self.idle)
     }

@@ -1,5 +1,5 @@
-//! The requests of an HTTP/1.1 connection in flight: the service under hyper hands each on with the fault of its head, and
-//! counts those under way.
+//! The requests of an HTTP/1.1 connection in flight: the service under hyper hands each request on with the fault of
+//! its head, and counts those under way.
 
 use super::Peer;
 use super::handler::Handler;
@@ -25,10 +25,10 @@ pub(super) struct H1Service<A> {
     pub(super) probe: SocketProbe,
 }
 
-/// Requests of a connection under way, and since when there is none.
+/// The requests of a connection that are under way, and the time since which there is none.
 #[derive(Debug)]
 pub(super) struct OpenRequests {
-    /// Requests there have been.
+    /// The number of requests that have begun.
     begun: Cell<u64>,
     count: Cell<u32>,
     since: Cell<Instant>,
@@ -48,7 +48,7 @@ impl OpenRequests {
         self.count.get() == 0
     }
 
-    /// When the last request ended, or the connection began.
+    /// The time at which the last request ended, or the connection began.
     pub(super) fn since(&self) -> Instant {
         self.since.get()
     }
@@ -101,14 +101,15 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
 impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
     type Response = Response<CountedBody<A::Body>>;
     type Error = Infallible;
-    // Boxed, because hyper keeps room for the future as long as the connection lives: an idle one must stay small.
+    // The future is boxed, because hyper keeps room for it as long as the connection lives: an idle connection must
+    // stay small.
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (handler, peer) = (Rc::clone(&self.handler), Rc::clone(&self.peer));
         self.peer.registration.set_busy();
         let open = OpenRequest::new(&self.open);
-        // Requests come one after the other, as their heads do.
+        // Requests come one after the other, as do their heads.
         let fault = self.probe.fault(self.open.begun.get());
         if let Some(fault) = fault {
             request.extensions_mut().insert(fault);
@@ -116,7 +117,8 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         let upgrading = request.extensions().get::<OnUpgrade>().is_some();
         let upgrading = upgrading.then(|| self.probe.clone());
         let client = Rc::clone(&peer);
-        // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
+        // The future is built inside the box, where it then lives: it is large, and moving it would cost as much as a
+        // system call.
         Box::pin(async move {
             let mut response = handler.answer(request, peer).await;
             if fault.is_some() || is_last(&client, response.status()) {
@@ -133,7 +135,8 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
     }
 }
 
-/// Is it a refusal for the draining that has just begun? hyper learns of that later and would promise to go on.
+/// Is the answer a refusal for the draining that has just begun? hyper learns of draining later and would promise to go
+/// on.
 fn is_last(client: &Peer, status: StatusCode) -> bool {
     status == StatusCode::SERVICE_UNAVAILABLE && client.registration.is_draining()
 }

@@ -21,10 +21,10 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Parts of a write up to this size together are joined first.
+/// Parts of a write that have this size together, or less, are joined first.
 const JOINED: usize = 1024;
 
-/// The stream of one connection, with a bound on how long its client may refuse to take bytes.
+/// The stream of one connection, with a bound on the time for which its client may refuse to take bytes.
 #[derive(Debug)]
 pub struct Stream {
     socket: SharedSocket,
@@ -33,7 +33,7 @@ pub struct Stream {
     stall: WriteStall,
 }
 
-/// Shared between the stream and its watchers; locked for the length of one call, by one thread.
+/// The state that the stream shares with its watchers; one thread locks it, for the length of one call.
 type SharedSocket = Arc<Mutex<SocketState>>;
 
 #[derive(Debug)]
@@ -42,39 +42,40 @@ struct SocketState {
     tracker: ProtocolTracker,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
-    /// The transport takes nothing now.
+    /// The transport takes no bytes now.
     is_full: bool,
-    /// When the client last took bytes.
+    /// The time at which the client last took bytes.
     wrote: Instant,
     /// The client may take bytes as slowly as it likes, as long as it takes some.
     idle_alone: bool,
-    /// Where a second descriptor of the socket is counted.
+    /// The share that counts a second descriptor of the socket.
     share: DescriptorShare,
 }
 
-/// What is read off the bytes of a connection in step with hyper.
+/// The tracker that reads the connection's bytes in step with hyper.
 #[derive(Debug)]
 enum ProtocolTracker {
-    /// Nothing: the protocol is not known yet, or the connection is a tunnel.
+    /// No tracker: the protocol is not known yet, or the connection is a tunnel.
     Off,
     Http1(FramingTracker),
     Http2(FrameTracker),
 }
 
-/// How slowly a client may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
+/// The bound on a client's slowness in taking bytes: a client that never reads, or hardly, must not hold a response for
+/// ever.
 #[derive(Debug)]
 struct WriteStall {
     bound: RateBound,
-    /// Made when a write waits for the first time.
+    /// The timer, made when a write waits for the first time.
     timer: Option<Box<RateTimer>>,
     over: StallFlag,
 }
 
-/// Whether a connection was ended because its client took no bytes. Outlives the connection.
+/// Tells whether a connection was ended because its client took no bytes. The flag outlives the connection.
 #[derive(Debug, Clone, Default)]
 pub struct StallFlag(Arc<AtomicBool>);
 
-/// Sees a client leave although hyper is not reading from its socket.
+/// Notices that a client leaves although hyper is not reading from its socket.
 #[derive(Debug, Clone)]
 pub struct SocketWatch {
     socket: Weak<Mutex<SocketState>>,
@@ -111,13 +112,13 @@ impl Stream {
         })
     }
 
-    /// The scheme of the requests that come on it.
+    /// The scheme of the requests that come on the stream.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         lock(&self.socket).transport.scheme()
     }
 
-    /// Sees the client leave.
+    /// A watch that notices the client's leaving.
     #[must_use]
     pub fn watch(&self) -> SocketWatch {
         SocketWatch {
@@ -177,7 +178,8 @@ impl SocketState {
         written
     }
 
-    /// The client is waited for. From time to time a write is tried past the runtime, and the client's rate is checked.
+    /// The client is waited for. A write is tried from time to time without asking the runtime, and the client's rate
+    /// is checked.
     #[cold]
     fn poll_stalled(
         &mut self,
@@ -259,7 +261,8 @@ impl AsyncWrite for Stream {
         if total > JOINED {
             return lock(&this.socket).poll_write(cx, bufs, &mut this.stall);
         }
-        // A head and a small body: copying a few hundred bytes costs less than a system call that gathers them.
+        // The parts are a head and a small body: copying a few hundred bytes costs less than a system call that gathers
+        // them.
         let mut joined = [0; JOINED];
         let mut end = 0;
         for buf in bufs {
@@ -288,7 +291,7 @@ impl StallFlag {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Was the connection ended for that?
+    /// Was the connection ended because its client took no bytes?
     #[must_use]
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -304,19 +307,21 @@ impl SocketWatch {
 
     /// Resolves when the client has closed or reset its side.
     ///
-    /// The connection sees that only while nothing lies unread before the end; a request with a pipelined byte behind it
-    /// would keep its place for as long as it likes (notes: `reliability`, section 0, trap c). A second registration of
-    /// the socket learns of the closing whatever lies unread. A client that only half-closes counts as gone.
+    /// The connection sees the closing only while nothing lies unread before the end. A client with a pipelined byte
+    /// behind its request could thus keep the request's place for as long as it likes (notes: `reliability`, section 0,
+    /// trap c). A second registration of the socket learns of the closing whatever lies unread. A client that only
+    /// half-closes counts as gone.
     pub async fn gone(&self) {
         let Some((watch, _descriptor)) = self.register() else {
-            // The connection is already over, and hyper ends this request by itself; or no descriptor is left to look with.
+            // Either the connection is already over, and hyper ends this request by itself; or no descriptor is left
+            // for a watch.
             return std::future::pending().await;
         };
         loop {
             match watch.ready(Interest::READABLE).await {
                 Ok(ready) if !(ready.is_read_closed() || ready.is_error()) => {
-                    // Only bytes have come. Claiming that there were none makes tokio wait for the next event; the
-                    // bytes stay where they are, for hyper.
+                    // The event was about bytes only. Reporting that there were none makes tokio wait for the next
+                    // event; the bytes stay where they are, for hyper.
                     let _ = watch.try_io(Interest::READABLE, || {
                         Err::<(), _>(io::ErrorKind::WouldBlock.into())
                     });
@@ -326,21 +331,21 @@ impl SocketWatch {
         }
     }
 
-    /// Shows, also later, whether the connection was ended because its client took no bytes.
+    /// A flag that tells, also later, whether the connection was ended because its client took no bytes.
     #[must_use]
     pub fn stalled(&self) -> StallFlag {
         self.stalled.clone()
     }
 
-    /// The connection ends in a reset when it is closed, and not in order, which would say that all has been sent. What
-    /// the client's system has not taken by then is lost.
+    /// Has the connection end in a reset when it is closed. An orderly end would mean that the whole answer has been
+    /// sent. Bytes that the client's system has not taken by then are lost.
     pub fn end_in_reset(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).transport.end_in_reset();
         }
     }
 
-    /// The client may take what is written from here on as slowly as it likes, as long as it takes some.
+    /// The client may take the bytes that are written from here on as slowly as it likes, as long as it takes some.
     pub fn idle_alone(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).idle_alone = true;
@@ -350,7 +355,7 @@ impl SocketWatch {
     fn register(&self) -> Option<(TcpStream, SpareDescriptor)> {
         let socket = self.socket.upgrade()?;
         let socket = lock(&socket);
-        // A connection to a server is worth more than learning that a client leaves.
+        // A connection to a server is worth more than noticing that a client leaves.
         let descriptor = socket.share.take_spare()?;
         Some((socket.transport.duplicate().ok()?, descriptor))
     }

@@ -1,5 +1,5 @@
-//! The streams of one HTTP/2 connection: their requests handed on, their responses watched until they are taken, and given up
-//! when the client takes nothing of them.
+//! The streams of one HTTP/2 connection. Their requests are handed on. Their responses are watched until they are
+//! taken, and given up when the client takes nothing of them.
 
 use super::Peer;
 use super::backpressure::{BodyPiece, ConnectionActivity, PendingResponse};
@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// What each field of a head counts beside its bytes (RFC 9113 section 6.5.2).
+/// The bytes that each field of a head counts beside its own (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
 /// The service under hyper in HTTP/2.
@@ -57,7 +57,7 @@ impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
     }
 }
 
-/// About as h2 counts a head, pseudo-fields included.
+/// The size of a head, nearly as h2 counts it, pseudo-fields included.
 fn head_size(uri: &Uri, fields: &HeaderMap) -> usize {
     let target = uri.path().len() + uri.query().map_or(0, str::len);
     let authority = uri
@@ -69,14 +69,14 @@ fn head_size(uri: &Uri, fields: &HeaderMap) -> usize {
     sizes.sum::<usize>() + target + authority + 4 * FIELD
 }
 
-/// How long a client is waited for.
+/// The times for which a client is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleBounds {
-    /// The client is waited for at least until `silent` after this.
+    /// The instant after which the client is waited for at least `silent`.
     pub(super) from: Instant,
-    /// Without a request.
+    /// The time without a request.
     pub(super) silent: Duration,
-    /// While responses wait for the client. Not shorter than `silent`.
+    /// The time while responses wait for the client. It is not shorter than `silent`.
     pub(super) idle: Duration,
 }
 
@@ -140,7 +140,7 @@ impl<B: ResponseBody> StreamSet<B> {
         })
     }
 
-    /// Finishes the responses that have been taken, or lost, to their end.
+    /// Finishes the responses that have been taken to their end, or lost.
     pub(super) fn finish_responses(&self) {
         if !self.activity.take_finished() {
             return;
@@ -160,12 +160,14 @@ impl<B: ResponseBody> StreamSet<B> {
         self.all.borrow().get(at).cloned()
     }
 
-    /// Resolves when the client is no longer to be waited for: it has sent no request, or taken nothing of any response that is
-    /// there, for too long. Until then responses are given up that are not taken beside others that are.
+    /// Resolves when the client need not be waited for any longer: it has sent no request for too long, or taken
+    /// nothing of any response that is there. Until then a response that is not taken is given up beside others that
+    /// are taken.
     pub(super) async fn client_idle(&self, bounds: IdleBounds, socket: &SocketProbe) {
         loop {
             let now = clock::now();
-            // What the socket does not take cannot be taken; a client that takes nothing of that is found out there.
+            // The client cannot take bytes that the socket does not take. The socket's own bound ends a client that
+            // takes nothing of them.
             let is_full = socket.is_full();
             let next = self.give_up_late(now, is_full);
             let until = if is_full || self.activity.has_requests() {
@@ -186,7 +188,8 @@ impl<B: ResponseBody> StreamSet<B> {
         }
     }
 
-    /// Gives up responses of which nothing has been taken for the idle time, or too little. Returns when the next may be due.
+    /// Gives up responses of which the client has taken nothing for the idle time, or too little. Returns the time at
+    /// which the next may be due.
     fn give_up_late(&self, now: Instant, excused: bool) -> Option<Instant> {
         let mut at = 0;
         let mut next: Option<Instant> = None;
@@ -203,7 +206,7 @@ impl<B: ResponseBody> StreamSet<B> {
                 continue;
             }
             if response.silent_since() == Some(self.activity.since()) {
-                // The little that was taken of it was the last sign of the whole connection.
+                // The few bytes taken of this response were the last sign of the whole connection.
                 self.activity.was_silent(now, self.bound.idle);
             }
             response.give_up();
@@ -212,7 +215,7 @@ impl<B: ResponseBody> StreamSet<B> {
     }
 }
 
-/// The body of a response as hyper has it.
+/// The body of a response in hyper's hands.
 pub(super) struct StreamBody<B: ResponseBody> {
     response: Rc<PendingResponse<B>>,
     streams: Rc<StreamSet<B>>,
@@ -259,7 +262,7 @@ impl<B> Clone for WorkerExecutor<B> {
 impl<B, F: Future + 'static> Executor<F> for WorkerExecutor<B> {
     fn execute(&self, future: F) {
         let task = tokio::task::spawn_local(future);
-        // hyper calls the service, and runs what that returns, before it looks at the next request.
+        // hyper calls the service, and runs the returned future, before it looks at the next request.
         if let Some(latest) = self.0.latest.take() {
             latest.set_task(task.abort_handle());
         }

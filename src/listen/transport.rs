@@ -1,5 +1,5 @@
-//! What carries the bytes of a client's connection. TLS becomes a second variant: all that the gateway does with the socket
-//! itself is here.
+//! The carrier of the bytes of a client's connection. TLS becomes a second variant: every use of the socket itself is
+//! here.
 
 use crate::client::Scheme;
 use socket2::{SockRef, TcpKeepalive};
@@ -33,7 +33,7 @@ impl Transport {
         Ok(Self::Tcp(TcpStream::from_std(tcp)?))
     }
 
-    /// The scheme of the requests that come on it.
+    /// The scheme of the requests that come on the connection.
     pub(super) fn scheme(&self) -> Scheme {
         match self {
             Self::Tcp(_) => Scheme::Http,
@@ -63,15 +63,16 @@ impl Transport {
         }
     }
 
-    /// Writes without asking whether the socket is writable: Linux says so only when a third of its buffer is free, which
-    /// grows to megabytes, so that a peer that reads all the time, but slowly, would seem to take nothing for minutes.
+    /// Writes without asking whether the socket is writable. Linux reports it writable only when a third of its buffer
+    /// is free, and the buffer grows to megabytes: a peer that reads all the time, but slowly, would seem to take
+    /// nothing for minutes.
     pub(super) fn write_at_once(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => SockRef::from(tcp).send_vectored(bufs),
         }
     }
 
-    /// Writes as much of `bytes` as the socket takes now. What it does not take is lost: the connection ends.
+    /// Writes as many of `bytes` as the socket takes now. The others are lost: the connection ends.
     pub(super) fn write_last(&self, bytes: &[u8]) {
         match self {
             Self::Tcp(tcp) => drop(tcp.try_write(bytes)),
@@ -90,7 +91,8 @@ impl Transport {
         }
     }
 
-    /// Looks at the next byte without taking it: ready with false at the client's end, with true when a byte has come.
+    /// Looks at the next byte without taking it: ready with false at the client's end of stream, with true when a byte
+    /// has come.
     pub(super) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<bool> {
         match self {
             Self::Tcp(tcp) => {
@@ -101,7 +103,7 @@ impl Transport {
         }
     }
 
-    /// A second registration of the socket, which learns of its closing whatever lies unread.
+    /// A second registration of the socket, which learns of the closing whatever lies unread.
     pub(super) fn duplicate(&self) -> io::Result<TcpStream> {
         let copy = self.socket().as_fd().try_clone_to_owned()?;
         TcpStream::from_std(std::net::TcpStream::from(copy))
@@ -109,7 +111,7 @@ impl Transport {
 
     /// Has the connection end in a reset when it is closed.
     pub(super) fn end_in_reset(&self) {
-        // At worst it ends in order.
+        // At worst the connection ends in order.
         let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
     }
 

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 pub struct Body {
     kind: BodySource,
     exchange: Option<Box<Exchange>>,
-    /// Its end is when the client has taken it, not when it has been handed on.
+    /// The exchange ends when the client has taken the body, not when the body has been handed on.
     until_taken: bool,
 }
 
@@ -75,7 +75,7 @@ impl Body {
         self
     }
 
-    /// All of it has been handed on.
+    /// All of the body has been handed on.
     fn complete(&mut self) {
         match &mut self.exchange {
             Some(exchange) if self.until_taken => exchange.handed_on(),
@@ -83,7 +83,7 @@ impl Body {
         }
     }
 
-    /// It goes no further.
+    /// The body goes no further.
     fn end(&mut self, ending: ExchangeEnd) {
         if let Some(exchange) = self.exchange.take() {
             exchange.end(ending);
@@ -107,7 +107,7 @@ impl http_body::Body for Body {
             BodySource::Upstream(download) => download,
         };
         let frame = ready!(download.poll_frame(cx));
-        // A server that knows the length stops asking after the last byte, so the end is seen here and not by a
+        // A server that knows the length stops asking after the last byte. The end is therefore seen here, and not by a
         // further question.
         match &frame {
             Some(Ok(part)) => {
@@ -142,7 +142,7 @@ impl http_body::Body for Body {
     }
 }
 
-/// How the exchange ends whose answer breaks so.
+/// The end of an exchange whose answer breaks with `error`.
 fn ending(error: &BodyError) -> ExchangeEnd {
     match error {
         BodyError::Idle => ExchangeEnd::Upstream(Failure::Timeout),

@@ -2,32 +2,32 @@
 
 use crate::upstream::failure;
 
-/// Why a body ended before its end.
+/// Causes for which a body ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// Nothing came for too long, or too little.
+    /// No bytes came for too long, or too few.
     #[error("nothing came for too long, or too little")]
     Idle,
-    /// No client is left to read it.
+    /// No client is left to read the body.
     #[error("the client is gone")]
     ClientGone,
-    /// The connection it came on failed.
+    /// The connection that brought the body failed.
     #[error("the connection failed")]
     Lost(#[from] hyper::Error),
 }
 
-/// Why a request's body ended before its end.
+/// Causes for which a request's body ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadFailure {
-    /// Nothing came for too long, or too little.
+    /// No bytes came for too long, or too few.
     Stopped,
     /// The client left.
     ClientGone,
-    /// It is not framed as HTTP frames bodies.
+    /// The body is not framed as HTTP frames bodies.
     Malformed,
 }
 
-/// What hyper's error on a request's body comes from.
+/// The cause behind hyper's error on a request's body.
 pub(super) fn broken_by(error: &hyper::Error) -> UploadFailure {
     if failure::is_misframed(error) {
         UploadFailure::Malformed

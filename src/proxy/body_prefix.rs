@@ -1,7 +1,8 @@
-//! What a request's body begins with, read before its limits are asked: by it a limit tells a repeat from another request
-//! under the same id. What has been read goes to the upstream first, unchanged.
+//! The beginning of a request's body, read before its limits are asked: a limit tells by it a repeat from another
+//! request under the same id. The bytes that have been read go to the upstream first, unchanged.
 //!
-//! Bounded by bytes, by time and by how many a worker keeps. Whose body is not read for one of these has no id, and pays.
+//! The reading is bounded by bytes, by time and by the beginnings that a worker keeps. A request whose body is not read
+//! for one of these reasons has no id and is charged.
 
 use super::body_failure::{UploadFailure, broken_by};
 use crate::client::Client;
@@ -21,37 +22,38 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longest that a body's beginning is waited for.
+/// The longest wait for a body's beginning.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long limits in shadow wait for it: these delay no request.
+/// The longest wait for a body's beginning on behalf of limits in shadow, which delay no request.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Beginnings that one worker keeps at most: 16 MiB of them.
+/// The most beginnings that one worker keeps: 16 MiB.
 const MOST: u32 = 1024;
-/// Those of one client among them, while half of the room is taken: else it would take from all others what their ids are worth.
+/// The most beginnings of one client while half of the room is taken. Without this bound one client would take from all
+/// others the worth of their ids.
 const MOST_OF_ONE: u32 = 64;
 
-/// Why a request is charged as if it had no id.
+/// Spaces the log lines about requests that are charged as if they had no id.
 static UNREAD: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// Frames that have been read of a body, and not been forwarded yet.
 #[derive(Debug)]
 pub struct BodyPrefix {
     frames: VecDeque<Frame<Bytes>>,
-    /// Nothing comes behind them.
+    /// No frame comes after these.
     pub is_all: bool,
     /// The body's length, as far as it was announced.
     announced: SizeHint,
     _permit: PrefixPermit,
 }
 
-/// The beginnings that a worker keeps: how many, and how many of each client.
+/// The beginnings that a worker keeps: their number, and the number of each client.
 #[derive(Debug, Default)]
 pub(super) struct PrefixBudget {
     kept: Cell<u32>,
     clients: RefCell<HashMap<Client, u32>>,
 }
 
-/// One of them.
+/// Room for one beginning.
 #[derive(Debug)]
 struct PrefixPermit {
     among: Rc<PrefixBudget>,
@@ -88,17 +90,17 @@ impl Drop for PrefixPermit {
     }
 }
 
-/// What reading a body ahead comes to.
+/// The result of reading a body ahead.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
-    /// What is known of the body for that.
+    /// The facts about the body that identify a repeat.
     pub(super) content: Content,
-    /// What has been read.
+    /// The frames that have been read.
     pub(super) prefix: Box<BodyPrefix>,
 }
 
 impl PrefixBudget {
-    /// Reads what the body begins with, where a limit of `service` tells repeats by it and the request has an id.
+    /// Reads the beginning of the body, where a limit of `service` tells repeats by it and the request has an id.
     ///
     /// # Errors
     /// When the body breaks.
@@ -109,7 +111,7 @@ impl PrefixBudget {
         service: &Service,
         client: IpAddr,
     ) -> Result<Option<ReadAhead>, UploadFailure> {
-        // Those that decide come first.
+        // Limits that decide come first.
         let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
             return Ok(None);
         };
@@ -142,7 +144,7 @@ impl PrefixBudget {
     }
 }
 
-/// Is the request's id one of its whole to `limit`?
+/// Does `limit` tell a repeat by the request's id together with its content?
 fn asks(limit: &Limit, fields: &HeaderMap) -> bool {
     let mut dedupe = limit.dedupe.iter();
     dedupe.any(|dedupe| {
@@ -157,19 +159,19 @@ fn unread(limit: &Limit, client: IpAddr, what: &str) {
     }
 }
 
-/// What is being read.
+/// A body's beginning while it is read.
 #[derive(Debug, Default)]
 struct PrefixReader {
-    /// The one that was all there is, or enough.
+    /// The only piece so far, where it was the whole body or enough of it.
     first: Bytes,
-    /// Several, put together: many small ones take no more room than they have bytes.
+    /// Several pieces, joined: many small ones take no more room than they have bytes.
     joined: BytesMut,
     trailers: Option<HeaderMap>,
     ended: bool,
 }
 
 impl PrefixReader {
-    /// To the end, or until there is enough. What has been read is kept where the future is dropped.
+    /// Reads to the end, or until there is enough. The frames that have been read are kept if the future is dropped.
     async fn read(&mut self, incoming: &mut Incoming) -> Result<(), UploadFailure> {
         while !self.ended && self.bytes().len() < ContentDigest::COVERED {
             match incoming.frame().await {
@@ -224,18 +226,18 @@ impl PrefixReader {
 }
 
 impl BodyPrefix {
-    /// The next of what has been read.
+    /// The next frame that has been read.
     pub fn next(&mut self) -> Option<Frame<Bytes>> {
         self.frames.pop_front()
     }
 
-    /// Has all of it been forwarded?
+    /// Have all frames been forwarded?
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// How long the body is, as was announced before anything of it was read.
+    /// The body's length, as it was announced before any of it was read.
     #[must_use]
     pub fn announced(&self) -> SizeHint {
         self.announced

@@ -1,5 +1,5 @@
-//! Whether there is an open file for the connection that a request may need, asked before its limits: what cannot be forwarded
-//! is not charged.
+//! An open file for the connection that a request may need, asked for before its limits: a request that cannot be
+//! forwarded is not charged.
 
 use super::Worker;
 use super::error::ProxyError;
@@ -8,11 +8,11 @@ use crate::descriptors::DescriptorReserve;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
 
-/// At most once in this time the log has a line of it.
+/// The least time between two log lines about missing descriptors.
 const TOLD: Duration = Duration::from_secs(10);
 
 impl Worker {
-    /// A descriptor for the connection that the request may need to its upstream, if it is to have one.
+    /// A descriptor for the connection to the upstream that the request may need, where its route has an upstream.
     pub(super) fn promise(
         &self,
         exchange: &Exchange,
@@ -27,7 +27,7 @@ impl Worker {
         }
     }
 
-    /// All are taken: one that an idle connection to a server has can be had.
+    /// All descriptors are taken: an idle connection to a server may give its own up.
     #[cold]
     fn promise_at_last(&self) -> Result<DescriptorReserve<'_>, ProxyError> {
         static BUSY: Throttle = Throttle::every(TOLD);

@@ -12,28 +12,28 @@ use crate::upstream::failure::UpstreamError;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// When to come back where no limit says so, in microseconds.
+/// The time after which a client may come back where no limit names one, in microseconds.
 pub const LATER: u64 = 1_000_000;
 
-/// Why a request was not forwarded, or its answer not relayed.
+/// Causes for which a request is not forwarded, or its answer not relayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// The request is not one that may be forwarded.
+    /// The request is malformed, or of a kind that is not forwarded.
     #[error("{0}")]
     BadRequest(#[from] BadRequest),
-    /// A request to itself: it has come through this gateway too often.
+    /// The request leads to itself: it has come through this gateway too often.
     #[error("the request has passed this gateway too often")]
     Loop,
-    /// No route recognises it.
+    /// No route recognises the request.
     #[error("no route matches")]
     NoRoute,
-    /// Limits turn it away.
+    /// Limits turn the request away.
     #[error(transparent)]
     Refused(#[from] RefusalCause),
     /// More requests are held than the gateway's caps allow.
     #[error("too many requests are held back")]
     TooManyHeld,
-    /// No descriptor is left for a connection to its upstream.
+    /// No descriptor is left for a connection to the upstream.
     #[error("the gateway has no connection left for the upstream")]
     Busy,
     /// The gateway is stopping.
@@ -48,13 +48,13 @@ pub enum ProxyError {
     /// The client's body is not framed as HTTP frames bodies (RFC 9112, section 7.1).
     #[error("the request's body is malformed")]
     BodyMalformed,
-    /// The upstream fails it.
+    /// The upstream fails the request.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
 }
 
 impl ProxyError {
-    /// The status it is answered with.
+    /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -90,7 +90,7 @@ impl ProxyError {
         }
     }
 
-    /// The word for it in the access log.
+    /// The word for the error in the access log.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
@@ -114,7 +114,7 @@ impl ProxyError {
         }
     }
 
-    /// When to come back, in microseconds, where that is known.
+    /// The time after which the client may come back, in microseconds, where it is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
@@ -151,7 +151,7 @@ impl From<FramingFault> for BadRequest {
     }
 }
 
-/// The status of a refusal: as the file says; 429 and 401 where it says nothing.
+/// The status of a refusal: the one in the file, else 429 or 401.
 fn refusal_status(cause: &RefusalCause) -> StatusCode {
     match cause {
         RefusalCause::Limited { limit, .. } => {

@@ -1,4 +1,4 @@
-//! The exchange: everything learned about one request on its way; it becomes metrics and a log line when it ends.
+//! The exchange: the facts gathered about one request on its way, which become metrics and a log line at its end.
 
 mod account;
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How an exchange ended, as its body has seen it.
+/// The end of an exchange, as its body has seen it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeEnd {
     /// The last byte was handed on.
@@ -39,7 +39,7 @@ pub enum ExchangeEnd {
     Upstream(Failure),
     /// The client left before the end.
     ClientGone,
-    /// The client took nothing of it for too long.
+    /// The client took no byte of the answer for too long.
     ClientStalled,
 }
 
@@ -47,7 +47,7 @@ pub enum ExchangeEnd {
 #[derive(Debug)]
 pub struct Exchange {
     worker: Rc<Worker>,
-    /// The generation it lives under.
+    /// The generation of the snapshot that the request lives under.
     pub local: Rc<WorkerSnapshot>,
     began: Timestamp,
     started: Instant,
@@ -55,19 +55,19 @@ pub struct Exchange {
     uri: Uri,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// Speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
+    /// The request speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
     pub grpc: bool,
-    /// As every call of gRPC is asked for: over HTTP/2, with POST.
+    /// The request has the form of every call of gRPC: HTTP/2 with POST.
     calls: bool,
-    /// The form of refusals where it does not.
+    /// The form of refusals for a request without gRPC.
     form: ReplyFormat,
-    /// What is known of its body before it is forwarded.
+    /// The facts known of the request's body before it is forwarded.
     pub content: Content,
-    /// Its id.
+    /// The request's id.
     pub id: HeaderValue,
-    /// Its host, once it is known to be valid.
+    /// The request's host, once it is known to be valid.
     pub host: Option<HeaderValue>,
-    /// The far end of its connection.
+    /// The far end of the request's connection.
     pub peer: ConnectionPeer,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
@@ -75,11 +75,11 @@ pub struct Exchange {
     plan: Plan,
     admission: Option<Admission>,
     delayed: u64,
-    /// More of its body is to come than a refusal reads.
+    /// The rest of the request's body is longer than a refusal reads.
     outlasts: bool,
-    /// What has been read of its body before it is forwarded.
+    /// The frames of the request's body that have been read before it is forwarded.
     pub(super) prefix: Option<Box<BodyPrefix>>,
-    /// What is known of its body on the way up, if it has one.
+    /// The state of the request's body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     /// The server that was asked last, and how long it took to answer.
     upstream: Option<(Rc<Pool<RequestBody>>, Option<Duration>)>,
@@ -91,11 +91,11 @@ pub struct Exchange {
     sent: u64,
     ending: ExchangeEnd,
     stalled: StallFlag,
-    /// Its connection, in HTTP/1.0.
+    /// The client's connection, where it speaks HTTP/1.0.
     old_client: Option<SocketWatch>,
-    /// Empty, with room.
+    /// An empty map with room, for the answer's fields.
     spare: Option<HeaderMap>,
-    /// What its limits have charged, and may give back.
+    /// The charges of its limits that may go back.
     pub(super) reservation: Option<Rc<Reservations>>,
     _in_flight: InFlight,
 }
@@ -114,7 +114,7 @@ impl Exchange {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
         let began = clock::wall();
-        // Without a log they are not read.
+        // Without a log these fields are not read.
         let logged = worker.access.is_on();
         Box::new(Self {
             worker: Rc::clone(worker),
@@ -173,19 +173,19 @@ impl Exchange {
         })
     }
 
-    /// The version of HTTP it came in.
+    /// The version of HTTP that the request came in.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// A route recognised it.
+    /// A route recognised the request.
     pub fn matched(&mut self, route: usize) {
         self.route = Some(route);
     }
 
-    /// None of its limits is asked: none that decides anything applies. Some may be in shadow, and would refuse it for want
-    /// of their key.
+    /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
+    /// want of their key.
     pub(super) fn unasked(&mut self, plan: Plan) {
         self.plan = plan;
         if !self.plan.keyless().is_empty() {
@@ -193,7 +193,7 @@ impl Exchange {
         }
     }
 
-    /// Its limits have been asked.
+    /// The limits have been asked.
     pub(super) fn decided(
         &mut self,
         plan: Plan,
@@ -209,14 +209,14 @@ impl Exchange {
         self.count_decisions();
     }
 
-    /// It is held back for `micros`, by the limit at that position in the plan.
+    /// The request is held back for `micros`, by the limit that delays it.
     pub fn delayed(&mut self, micros: u64) {
         self.delayed = micros;
         self.reason = Reason::LimitDelayed;
         self.limit = self.delaying().map(|(_, name)| Arc::clone(name));
     }
 
-    /// It was held so long: less than its delay where requests in front left, or the hold was cut.
+    /// The request was held for `time`: less than its delay where requests in front left, or the hold was cut.
     pub fn held_for(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.delayed = self.delayed.min(micros);
@@ -241,12 +241,12 @@ impl Exchange {
         self.worker.metrics.overhead(ours);
     }
 
-    /// No server has answered; this one was tried last.
+    /// No server has answered; `pool` is the one tried last.
     pub fn unanswered(&mut self, pool: &Rc<Pool<RequestBody>>) {
         self.upstream = Some((Rc::clone(pool), None));
     }
 
-    /// It has become a tunnel.
+    /// The exchange has become a tunnel.
     pub fn upgraded(&mut self) {
         self.reason = Reason::Upgraded;
     }
@@ -270,7 +270,7 @@ impl Exchange {
         upload.bytes.set(upload.bytes.get() + bytes);
     }
 
-    /// What its route leads to.
+    /// The service that the route leads to.
     #[must_use]
     pub fn service(&self) -> Option<&Service> {
         self.route.map(|route| self.local.service(route))
@@ -287,7 +287,7 @@ impl Exchange {
             reservation.failed(error);
         }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
-            // Charged for a wait that was not waited out, and given back.
+            // The request was charged for a wait that was not waited out, and the charge has gone back.
             self.delayed = 0;
         }
         if let Some(limit) = error.limit() {
@@ -308,18 +308,18 @@ impl Exchange {
         }
     }
 
-    /// Leaves the request's fields, which are not read again, for their room to be used by the answer's.
+    /// Leaves the request's fields, which are not read again: the answer's fields use their room.
     pub fn leave(&mut self, mut fields: HeaderMap) {
         fields.clear();
         self.spare = Some(fields);
     }
 
-    /// Puts the gateway's own fields on a response, the upstream's too.
+    /// Puts the gateway's own fields on a response, including responses of the upstream.
     pub fn stamp(&self, fields: &mut HeaderMap) {
         let service = self.service();
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
             match self.reason {
-                // The upstream's answer, or the route's own.
+                // The answer is the upstream's, or the route's own.
                 Reason::Ok | Reason::Repeat | Reason::LimitDelayed | Reason::Upgraded => {
                     changes.apply(fields);
                 }
@@ -339,7 +339,7 @@ impl Exchange {
         self.stamp_limits(fields);
     }
 
-    /// A response is on its way, of which the body is to come.
+    /// A response is on its way, and its body is still to come.
     pub fn replied(&mut self, status: StatusCode) {
         self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
@@ -347,20 +347,20 @@ impl Exchange {
         }
     }
 
-    /// Is what its body begins with to be known before its limits are asked?
+    /// Must the beginning of the body be known before the limits are asked?
     pub(super) fn wants_prefix(&self) -> bool {
         let service = self.service();
         !self.content.is_absent() && service.is_some_and(|service| service.compares_bodies)
     }
 
-    /// Its body breaks before it is forwarded.
+    /// The body breaks before it is forwarded.
     pub(super) fn broken(&mut self, failure: UploadFailure) -> ProxyError {
         let upload = self.upload.get_or_insert_default();
         upload.broken.set(Some(failure));
         ProxyError::from(failure)
     }
 
-    /// It is over.
+    /// The exchange is over.
     pub fn end(mut self: Box<Self>, ending: ExchangeEnd) {
         self.ending = ending;
     }
@@ -402,7 +402,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.tell_old_client();
         if self.status == 0 {
-            // Nothing was answered because no client was there to read it, or no gateway to write it.
+            // The request has no answer because no client was there to read it, or no gateway to write it.
             let end = if self.worker.drain.is_over() {
                 ProxyError::Draining
             } else {

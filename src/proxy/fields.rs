@@ -1,8 +1,9 @@
-//! The limit's fields on a response: the draft's, the older ones, and when to come back.
+//! The fields about limits on a response: the draft's, the older ones, and the time to come back.
 //!
-//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings, `q` and `w` the
-//! quota and window of the file, `r` what is left, `t` the seconds until it is all there again. A limit on what is in flight
-//! is one of `concurrent-requests` there, without times, and in none of the older fields, which tell of rates.
+//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings. `q` and `w` are
+//! the quota and window of the file, `r` the units left, `t` the seconds until all units are there again. A limit on
+//! what is in flight has the unit `concurrent-requests` and no times. It stands in none of the older fields, which are
+//! about rates.
 
 mod merge;
 
@@ -25,10 +26,10 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// What a page of another origin may read, where the upstream lets it read anything at all.
+/// The fields that a page of another origin may read, where the upstream lets it read any at all.
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
 
-/// The `RateLimit-Policy` of these limits: known when the file is.
+/// The `RateLimit-Policy` of these limits, computed when the file is read.
 #[must_use]
 pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<HeaderValue> {
     let mut text = BytesMut::new();
@@ -46,7 +47,7 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
     value.filter(|value| !value.is_empty())
 }
 
-/// Writes what the limits say. `policy` is the prepared field for exactly these limits.
+/// Writes the fields of the limits. `policy` is the prepared field for exactly these limits.
 pub fn stamp(
     fields: &mut HeaderMap,
     style: FieldStyle,
@@ -54,8 +55,8 @@ pub fn stamp(
     decision: &Decision,
     policy: Option<&HeaderValue>,
 ) {
-    // Asked before ours are there, and of the names, most of which differ in their length: cheaper than looking up what
-    // most responses lack.
+    // The names are searched before our fields are added. A pass over them is cheap, since most differ in length;
+    // looking up fields that most responses lack would cost more.
     let (mut is_exposed, mut theirs) = (false, UpstreamFields::default());
     for name in fields.keys() {
         match name.as_str().len() {
@@ -94,7 +95,8 @@ pub fn stamp(
     }
 }
 
-/// Writes what is known where no store counted some of the limits: of those no number is better than a guessed one.
+/// Writes the numbers that are known where no store counted some of the limits. Those limits get no number, since none
+/// is better than a guessed one.
 #[cold]
 pub fn stamp_known(
     fields: &mut HeaderMap,
@@ -119,14 +121,14 @@ pub fn stamp_known(
     stamp(fields, style, &limits, &decision, policy.as_ref());
 }
 
-/// When to come back: whole seconds, rounded up, never 0, since that is what every client obeys; milliseconds for
-/// clients that read them.
+/// Writes the time to come back. `Retry-After` has whole seconds, rounded up and never 0, since every client obeys it;
+/// the milliseconds are for clients that read them.
 pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
     fields.insert(header::RETRY_AFTER, number(seconds(micros)));
     fields.insert(RETRY_AFTER_MS, number(micros.div_ceil(1000).max(1)));
 }
 
-/// Says that, and for how long, the response was delayed (Server-Timing, milliseconds).
+/// Writes the length of the response's delay (Server-Timing, milliseconds).
 pub fn delayed(fields: &mut HeaderMap, limit: &str, micros: u64) {
     let millis = micros.div_ceil(1000);
     if let Ok(value) = HeaderValue::try_from(format!("limit;desc=\"{limit}\";dur={millis}")) {
@@ -152,8 +154,8 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
     header_value::written(write).filter(|value| !value.is_empty())
 }
 
-/// The one that the older fields, which have room for one, tell of: on a refusal the one that is named, so that they agree
-/// with `Retry-After`, else the tightest. Nothing of limits that have no window.
+/// The one limit in the older fields, which have room for one. On a refusal it is the named limit, so that the fields
+/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them.
 fn told_of<'a>(
     limits: &[&'a Arc<Limit>],
     decision: &'a Decision,
@@ -166,8 +168,8 @@ fn told_of<'a>(
     }
 }
 
-/// The one with the least left of what it holds, which is a bucket's burst and not its rate; among equals the first in the
-/// file.
+/// The limit with the smallest part left of its capacity, which is a bucket's burst and not its rate. Among equals the
+/// first in the file is taken.
 fn tightest<'a>(
     limits: &[&'a Arc<Limit>],
     verdicts: &'a [Verdict],
@@ -175,7 +177,7 @@ fn tightest<'a>(
     let all = limits.iter().copied().zip(verdicts);
     let timed = all.filter(|(limit, _)| has_window(limit));
     timed.reduce(|best, next| {
-        // Left / capacity, compared without dividing.
+        // The fractions left / capacity are compared without dividing.
         let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
             u128::from(of.1.remaining) * u128::from(by.rule.most())
         };
@@ -188,12 +190,12 @@ fn tightest<'a>(
     })
 }
 
-/// Is it so much in a time? What is in flight is not.
+/// Does the limit count units in a time? A limit on what is in flight does not.
 fn has_window(limit: &Limit) -> bool {
     limit.rule.holds().is_none()
 }
 
-/// Never more than the quota, although a burst may be larger.
+/// The units left, never more than the quota, although a burst may be larger.
 fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
     verdict.remaining.min(u64::from(limit.rate.count.get()))
 }

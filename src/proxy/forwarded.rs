@@ -1,7 +1,7 @@
-//! The fields that tell the origin where a request came from, and what becomes of those that came with it.
+//! The fields that name a request's origin to the upstream, and the treatment of those that the request came with.
 //!
-//! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
-//! extended by the peer. `Via` and `Max-Forwards` count hops.
+//! One rule holds for the whole family of fields: a stranger's fields are deleted and ours take their place; a trusted
+//! peer's are extended by the peer. `Via` and `Max-Forwards` count hops.
 
 use super::hop;
 use super::request::{Target, is_host};
@@ -25,16 +25,16 @@ const PSEUDONYM: &[u8] = b"tollgate";
 /// How often our own name may stand in `Via`: longer chains of gateways are loops.
 const MOST_PASSES: usize = 10;
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
     /// The far end of the connection.
     pub peer: IpAddr,
     /// The client, as [`Trust::client`] finds it.
     pub client: IpAddr,
-    /// The fields that are believed of the peer, if any are ([`Trust::believes`]).
+    /// The fields of the peer that are believed, if any are ([`Trust::believes`]).
     pub believed: Option<BelievedFields>,
-    /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
+    /// The host that the client asked for, with its port. An HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme that the client has used, as far as the peer is believed.
     pub scheme: Scheme,
@@ -43,14 +43,14 @@ pub struct Origin<'a> {
 /// Which fields of a trusted peer are believed.
 #[derive(Debug, Clone, Copy)]
 pub struct BelievedFields {
-    /// The one that is believed alone ([`Trust::leading`]): the other one is a stranger's.
+    /// The field that is believed alone ([`Trust::leading`]): the other one is a stranger's.
     pub leading: Option<Field>,
-    /// Those that give the scheme and the host ([`Trust::speaks`]).
+    /// The fields that give the scheme and the host ([`Trust::speaks`]).
     pub speaks: OriginFields,
 }
 
 impl BelievedFields {
-    /// Those of the peer at `address`; nothing where the peer is not trusted.
+    /// The believed fields of the peer at `address`; none where the peer is not trusted.
     #[must_use]
     pub fn of(trust: &Trust, address: IpAddr, fields: &HeaderMap) -> Option<Self> {
         trust.believes(address).then(|| Self {
@@ -76,16 +76,19 @@ impl ValueBuffer {
 
 /// Writes `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto`, `-Host` and `X-Real-IP`.
 ///
-/// From a stranger, everything of the family goes first: all of `X-Forwarded-*`, and the fields by which some
-/// frameworks take another path than the one that was matched. From a trusted peer, `Proto` and `Host` stay as they are,
-/// or are what its element of `Forwarded` says, whichever of them speaks; where only one of the two chains is there, or one
-/// alone is believed, the other is made from it (RFC 7239 section 7.4), so that the next reader finds them in agreement:
-/// likewise where a `Forwarded` that does not speak tells of another scheme or host. Two chains of which
-/// neither was believed are replaced like a stranger's.
+/// From a stranger, every field of the family is removed first: all of `X-Forwarded-*`, and the fields by which some
+/// frameworks take another path than the one that was matched.
 ///
-/// To be called after the hop-by-hop fields are stripped and the client has been found.
+/// From a trusted peer, `Proto` and `Host` stay as they are where they speak for the origin, or take the values of the
+/// peer's element of `Forwarded` where that speaks. Where only one of the two chains is present, or one alone is
+/// believed, the other is made from it (RFC 7239 section 7.4), so that the next reader finds them in agreement. The
+/// same holds where a `Forwarded` that does not speak names another scheme or host. Two chains of which neither was
+/// believed are replaced like a stranger's.
 ///
-/// A stranger's connection says the same again and again: `introduced` keeps it, to be asked for with the same peer only.
+/// The call comes after the hop-by-hop fields are stripped and the client has been found.
+///
+/// The fields of a stranger's connection are the same for every request: `introduced` keeps them, and serves one peer
+/// only.
 pub fn announce(
     fields: &mut HeaderMap,
     origin: &Origin<'_>,
@@ -123,10 +126,10 @@ pub fn announce(
     }
 }
 
-/// Removes everything a stranger says in the names of proxies.
+/// Removes all fields of a stranger that only proxies write.
 fn forget(fields: &mut HeaderMap) {
     hop::remove_all(fields, |name| {
-        // What is inserted anyway need not be removed.
+        // Fields that are inserted anyway need not be removed.
         let ours = || {
             matches!(
                 name.as_str(),
@@ -137,7 +140,7 @@ fn forget(fields: &mut HeaderMap) {
     });
 }
 
-/// Is it a field of proxies alone: the client, the scheme, the host, the path?
+/// Is this a field that only proxies write: about the client, the scheme, the host or the path?
 #[must_use]
 pub fn is_of_proxies(name: &HeaderName) -> bool {
     let name = name.as_str();
@@ -159,9 +162,9 @@ pub struct ConnectionPeer {
     pub scheme: Scheme,
 }
 
-/// The scheme by which a client has sent the request: that of the connection, unless its peer is trusted. A trusted peer's word
-/// is the last of `X-Forwarded-Proto`, or its element of `Forwarded`, whichever speaks ([`Trust::speaks`]); without either it
-/// is the scheme of the target.
+/// The scheme by which a client has sent the request. It is the connection's, unless the peer is trusted. A trusted
+/// peer's scheme is the last of `X-Forwarded-Proto`, or that of its element of `Forwarded`, whichever speaks
+/// ([`Trust::speaks`]). Without either it is the scheme of the target.
 #[must_use]
 pub fn client_scheme(
     trust: &Trust,
@@ -182,7 +185,7 @@ pub fn client_scheme(
     }
 }
 
-/// What `Forwarded` tells of scheme and host, where it speaks.
+/// The scheme and the host in `Forwarded`, where that field speaks.
 fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<HeaderValue>) {
     if speaks.forwarded {
         (told_scheme(fields), told_host(fields))
@@ -191,7 +194,7 @@ fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<Hea
     }
 }
 
-/// Does `Forwarded` tell of another scheme or host than the fields beside it?
+/// Does `Forwarded` name another scheme or host than the fields beside it?
 fn contradicts(fields: &HeaderMap) -> bool {
     let is_other = |told: Option<&[u8]>, name: HeaderName| {
         let said = hop::tokens(fields, &name).last();
@@ -204,13 +207,13 @@ fn contradicts(fields: &HeaderMap) -> bool {
     ) || is_other(host.as_ref().map(HeaderValue::as_bytes), X_FORWARDED_HOST)
 }
 
-/// What the last hop says in `Forwarded` of how the request came to it.
+/// The scheme in the last hop's element of `Forwarded`.
 fn told_scheme(fields: &HeaderMap) -> Option<Scheme> {
     let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
     Scheme::read(last(line.as_bytes(), "proto")?.as_bytes())
 }
 
-/// What it says there of the host that was asked for.
+/// The requested host in the last hop's element of `Forwarded`.
 fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
     let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
     let host = last(line.as_bytes(), "host")?;
@@ -219,7 +222,7 @@ fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
         .flatten()
 }
 
-/// Both chains, beginning with the peer, and the peer as the client it is.
+/// Writes both chains, beginning with the peer, and the peer as the client.
 fn introduce(
     fields: &mut HeaderMap,
     origin: &Origin<'_>,
@@ -230,7 +233,7 @@ fn introduce(
         *introduced = compose(origin);
     }
     let Some(known) = introduced else {
-        // Addresses and checked hosts always make a value; if not, no word is better than a stranger's.
+        // Addresses and checked hosts always make a value. If one does not, no field is better than a stranger's.
         for name in [X_FORWARDED_FOR, X_REAL_IP, header::FORWARDED] {
             fields.remove(name);
         }
@@ -246,7 +249,7 @@ fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
     address.address(origin.peer);
     write_element(&mut element, origin);
     Some(ForwardedFields {
-        // Copied: a clone would keep the whole buffer alive that the request's head was read into.
+        // The value is copied: a clone would keep the whole buffer alive that the request's head was read into.
         host: match origin.host {
             Some(host) => Some(HeaderValue::from_bytes(host.as_bytes()).ok()?),
             None => None,
@@ -256,7 +259,7 @@ fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
     })
 }
 
-/// Both chains, beginning with the peer.
+/// Writes both chains, beginning with the peer.
 fn begin_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
     set(fields, X_FORWARDED_FOR, |line| line.address(origin.peer));
     set(fields, header::FORWARDED, |line| {
@@ -306,7 +309,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             });
             set(fields, X_FORWARDED_FOR, |line| *line = chain);
         }
-        // None there, or two that were not believed.
+        // There is no chain, or there are two that were not believed.
         _ => begin_chains(fields, origin),
     }
 }
@@ -333,12 +336,13 @@ fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Value
     compose(&mut line);
     match HeaderValue::from_bytes(&line.0) {
         Ok(value) => drop(fields.insert(name, value)),
-        // Addresses, checked hosts and parts of fields always make a value; if not, no word is better than a stranger's.
+        // Addresses, checked hosts and parts of fields always make a value. If one does not, no field is better than a
+        // stranger's.
         Err(_) => drop(fields.remove(name)),
     }
 }
 
-/// Joins a field's lines and adds what `compose` writes: some origins read the first line only.
+/// Joins a field's lines and adds the text that `compose` writes: some origins read the first line only.
 fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
     let mut joined = ValueBuffer::default();
     for line in fields.get_all(&name) {
@@ -363,7 +367,7 @@ fn write_element(line: &mut ValueBuffer, origin: &Origin<'_>) {
     line.text(origin.scheme.as_str().as_bytes());
 }
 
-/// An address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), what is no address as `unknown`.
+/// Writes an address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), a missing address as `unknown`.
 fn write_node(line: &mut ValueBuffer, address: Option<IpAddr>) {
     match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V6(v6)) => {
@@ -376,7 +380,7 @@ fn write_node(line: &mut ValueBuffer, address: Option<IpAddr>) {
     }
 }
 
-/// A token as it is, anything else quoted (RFC 7239 section 4): a host with a port has a colon.
+/// Writes a token as it is, any other text quoted (RFC 7239 section 4): a host with a port has a colon.
 fn write_value(line: &mut ValueBuffer, text: &[u8]) {
     let is_token =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
@@ -394,10 +398,10 @@ fn write_value(line: &mut ValueBuffer, text: &[u8]) {
     line.text(b"\"");
 }
 
-/// Has this request passed here too often? Then it runs in a circle, and 508 ends it.
+/// Has this request passed here too often? Such a request runs in a circle, and 508 ends it.
 #[must_use]
 pub fn is_loop(fields: &HeaderMap) -> bool {
-    // Hardly any request has it; comparing names is cheaper than looking one up.
+    // Hardly any request has `Via`; comparing names is cheaper than a lookup.
     if !fields.keys().any(|name| *name == header::VIA) {
         return false;
     }
@@ -426,12 +430,12 @@ pub fn add_via(fields: &mut HeaderMap, version: Version) {
     fields.append(header::VIA, ours);
 }
 
-/// What `Max-Forwards` leaves us to do.
+/// The consequence of `Max-Forwards`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hops {
-    /// Forward it.
+    /// The request may be forwarded.
     Left,
-    /// Answer it here: it may go no further.
+    /// The request is answered here: it may go no further.
     Spent,
 }
 

@@ -1,4 +1,4 @@
-//! Heads that are refused before they are requests, by hyper or since they are late: they too are counted, and have their line in the access log.
+//! Heads that are refused before they are requests, by hyper or for being late: they are counted and logged too.
 
 use super::{Worker, request_id};
 use crate::clock;
@@ -16,7 +16,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     let unknown = Method::from_bytes(b"-").unwrap_or_default();
     let status = head.status.as_u16();
     worker.current().unrouted.request(
-        // What cannot be read is counted as an unknown method.
+        // A method that cannot be read is counted as an unknown one.
         method.unwrap_or(&unknown),
         status,
         AnswerSource::Gateway,
@@ -28,7 +28,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     let now = clock::wall();
     worker.access.record(&AccessRecord {
         ts: now.micros(),
-        // The log alone has it: hyper's answer has no fields of ours.
+        // Only the log has this id: hyper's answer has none of our fields.
         request_id: request_id::of(&HeaderMap::new(), false, now).as_bytes(),
         client: Some(peer.address.ip()),
         peer: Some(peer.address.ip()),
@@ -45,7 +45,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     });
 }
 
-/// A request line, as far as it is one.
+/// A request line, as far as the bytes make one.
 #[derive(Debug, PartialEq, Eq)]
 struct RequestLine<'a> {
     method: Method,

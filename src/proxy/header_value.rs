@@ -4,18 +4,19 @@ use bytes::BytesMut;
 use http::HeaderValue;
 use std::cell::RefCell;
 
-/// Values are cut from blocks of this size. Small, since one value that is kept keeps its whole block.
+/// The size of a block. It is small, since one value that is kept keeps its whole block.
 const BLOCK: usize = 1024;
 
 thread_local! {
     static REST: RefCell<BytesMut> = RefCell::new(BytesMut::with_capacity(BLOCK));
 }
 
-/// What `write` writes as a field's value, if it can be one. It shares its memory with those cut before and after it.
+/// The text that `write` writes, as a field's value, if it can be one. The value shares its memory with those cut
+/// before and after it.
 #[must_use]
 pub fn written(write: impl FnOnce(&mut BytesMut)) -> Option<HeaderValue> {
     let bytes = REST.with_borrow_mut(|rest| {
-        // Nothing is left in it, unless a writer has panicked.
+        // The block has nothing left in it, unless a writer has panicked.
         rest.clear();
         write(rest);
         rest.split().freeze()

@@ -1,4 +1,5 @@
-//! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
+//! Waits out a leaky bucket. The wait is bounded and in order, and it is given up when the client leaves or draining
+//! would cut it.
 
 use super::Worker;
 use super::error::ProxyError;
@@ -15,16 +16,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep_until;
 
-/// A client that leaves is noticed within a second; a shorter hold is over before watching for it would pay.
+/// The shortest hold whose client is watched. A client that leaves is noticed within a second; a shorter hold is over
+/// before a watch would pay.
 const WORTH_WATCHING: Duration = Duration::from_millis(300);
-/// A hold that would end closer than this to the end of draining is not finished.
+/// The time that is left for forwarding: a hold that would end closer than this to the end of draining is not finished.
 const FORWARDING: Duration = Duration::from_millis(500);
 
 /// Requests held in this gateway, all workers together.
 #[derive(Debug, Default)]
 pub struct Holds {
     held: Mutex<HeldRequests>,
-    /// The lines that they stand in.
+    /// The queues that they wait in.
     pub(super) queues: Arc<WaitQueues>,
 }
 
@@ -36,7 +38,7 @@ pub struct HoldPermit {
 }
 
 impl Worker {
-    /// Waits out a leaky bucket, the body unread. The request is one of the held until then.
+    /// Waits out a leaky bucket, the body unread. The request counts as held until then.
     pub(super) async fn hold(
         &self,
         places: Tickets,
@@ -49,9 +51,9 @@ impl Worker {
         let held = self.wait(&places, peer).await;
         let time = began.elapsed();
         if places.are_put_off() {
-            // Longer than the store's delay, since the gateway stood still.
+            // The time may exceed the store's delay, since the gateway stood still.
             exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-            // Or it was not to wait at all, and came behind late requests.
+            // The store may have given no delay, and the request came behind late ones.
             counted = counted.or_else(|| exchange.counted_as_held(began));
         }
         drop((counted, permit));
@@ -63,8 +65,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until the turn of a request. Returns the places that it has used up, which go back should it be given up before
-    /// it is forwarded, as they do after others have left.
+    /// Waits until the turn of a request. Returns the places that it has used up. These go back if the request is given
+    /// up before it is forwarded, as they do after others have left.
     ///
     /// # Errors
     /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.

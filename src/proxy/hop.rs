@@ -1,14 +1,14 @@
 //! Fields that belong to one connection and end here (RFC 9110 section 7.6.1), both ways, and the one upgrade we relay.
 //!
-//! Order matters: strip first, add what is ours afterwards, or a client names our own field in `Connection` and we
-//! remove it ourselves.
+//! The order matters: strip first, add our own fields afterwards. Otherwise a client names our own field in
+//! `Connection` and we remove it ourselves.
 
 use super::request::BadRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use smallvec::SmallVec;
 
-/// Fields of one hop. `Trailer` is not among them, since trailers are relayed; `Proxy-Authorization` is, and is
-/// not read: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
+/// Fields of one hop. `Trailer` is not among them, since trailers are relayed. `Proxy-Authorization` is among them, and
+/// is not read: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
 /// The last two end here in requests only.
 static HOP_BY_HOP: [HeaderName; 12] = [
     header::CONNECTION,
@@ -20,18 +20,18 @@ static HOP_BY_HOP: [HeaderName; 12] = [
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     HeaderName::from_static("proxy-authentication-info"),
-    // From the time when HTTP/2 was asked for by Upgrade (RFC 7540 section 3.2.1).
+    // A field from the time when HTTP/2 was asked for by Upgrade (RFC 7540 section 3.2.1).
     HeaderName::from_static("http2-settings"),
-    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
+    // hyper answers a 100 when the upstream's side begins to read. Waiting for another one would never end.
     header::EXPECT,
-    // Ours alone: a client that writes it would grant itself something.
+    // This field is ours alone: a client that writes it would grant itself something.
     GRANTED,
 ];
 
-/// Tells the upstream what a limit that may grant less has granted.
+/// The field that names to the upstream the units granted by a limit that may grant less.
 pub const GRANTED: HeaderName = HeaderName::from_static("tollgate-granted");
 
-/// Places in [`HOP_BY_HOP`].
+/// Positions in [`HOP_BY_HOP`].
 const CONNECTION: usize = 0;
 const TE: usize = 3;
 const TRANSFER_ENCODING: usize = 4;
@@ -43,10 +43,10 @@ const MOST_NAMED: usize = 100;
 const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
 const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 
-/// Removes what a request must not carry on, `Expect` and our own [`GRANTED`] with it.
+/// Removes the fields that a request must not carry on, with them `Expect` and our own [`GRANTED`].
 ///
-/// `TE: trailers` stays when it was there, with the `Connection` that announces it (RFC 9110 section 10.1.4). After this
-/// call the framing must be written anew: [`frame_request`].
+/// `TE: trailers` stays when it was present, with the `Connection` that announces it (RFC 9110 section 10.1.4). After
+/// this call the framing must be written anew: [`frame_request`].
 pub fn strip_request(fields: &mut HeaderMap) {
     let found = strip(fields, IN_REQUESTS);
     if found.trailers {
@@ -55,11 +55,11 @@ pub fn strip_request(fields: &mut HeaderMap) {
     }
 }
 
-/// Removes the fields that a request's `Connection` names: they end here, so that no request is counted, let through or sent
-/// another way by what the upstream never sees.
+/// Removes the fields that a request's `Connection` names. Those fields end here, so that no request is counted, let
+/// through or sent another way by a field that the upstream never sees.
 ///
 /// # Errors
-/// More than [`MOST_NAMED`]: each is looked for, and no honest client names so many.
+/// When there are more than [`MOST_NAMED`] names: each is looked for, and no honest client names so many.
 pub fn drop_named(fields: &mut HeaderMap) -> Result<(), BadRequest> {
     let mut lines = fields
         .iter()
@@ -76,13 +76,13 @@ pub fn drop_named(fields: &mut HeaderMap) -> Result<(), BadRequest> {
     Ok(())
 }
 
-/// Removes what a response must not carry on.
+/// Removes the fields that a response must not carry on.
 ///
 /// A response with both `Content-Length` and `Transfer-Encoding` loses both (RFC 9112 section 6.3): hyper has decoded
 /// the chunks and left the length, which may lie and would cut the body off. A 204 has none. Equal lengths become one.
 pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     let found = strip(fields, IN_RESPONSES);
-    // hyper sees to it for other methods than HEAD (RFC 9110 section 8.6).
+    // For other methods than HEAD hyper does so itself (RFC 9110 section 8.6).
     if found.coded || status == StatusCode::NO_CONTENT {
         fields.remove(header::CONTENT_LENGTH);
     } else if found.lengths {
@@ -90,20 +90,20 @@ pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     }
 }
 
-/// Has a response a transfer coding beside `chunked`? We ask for none (RFC 9112 section 7.4), and hyper hands the coded
-/// bytes on as if they were the content. To be asked before [`strip_response`].
+/// Has a response a transfer coding other than `chunked`? We ask for none (RFC 9112 section 7.4), and hyper hands the
+/// coded bytes on as if they were the content. The call comes before [`strip_response`].
 #[must_use]
 pub fn is_coded(fields: &HeaderMap) -> bool {
-    // Comparing names is cheaper than looking one up that many responses lack.
+    // Comparing names is cheaper than looking up a field that many responses lack.
     fields.keys().any(|name| *name == header::TRANSFER_ENCODING)
         && !(tokens(fields, &header::TRANSFER_ENCODING).count() == 1
             && tokens(fields, &header::TRANSFER_ENCODING)
                 .all(|coding| coding.eq_ignore_ascii_case(b"chunked")))
 }
 
-/// Says how a request's body is framed on its next hop. `ended` tells that there is none.
+/// Writes the framing of a request's body for its next hop. `ended` means that there is no body.
 ///
-/// hyper's client sends no body with GET or HEAD unless a field says that there is one. What has a length keeps it.
+/// hyper's client sends no body with GET or HEAD unless a field announces one. A request with a length keeps it.
 pub fn frame_request(fields: &mut HeaderMap, ended: bool) {
     if !ended && !fields.contains_key(header::CONTENT_LENGTH) {
         let chunked = HeaderValue::from_static("chunked");
@@ -111,10 +111,11 @@ pub fn frame_request(fields: &mut HeaderMap, ended: bool) {
     }
 }
 
-/// Does this request ask for a WebSocket, in a way we relay? To be asked before [`strip_request`].
+/// Does this request ask for a WebSocket, in a way we relay? The call comes before [`strip_request`].
 ///
-/// GET in HTTP/1.1 without content, `Connection: upgrade` and `Upgrade: websocket` alone (RFC 6455 section 4.1). Any
-/// other upgrade is none: the fields are stripped, and the request is an ordinary one (RFC 9110 section 7.8).
+/// Such a request is a GET in HTTP/1.1 without content, with `Connection: upgrade` and `Upgrade: websocket` alone (RFC
+/// 6455 section 4.1). Any other upgrade is not relayed: its fields are stripped, and the request is an ordinary one
+/// (RFC 9110 section 7.8).
 #[must_use]
 pub fn wants_websocket(method: &Method, version: Version, fields: &HeaderMap) -> bool {
     *method == Method::GET
@@ -126,24 +127,27 @@ pub fn wants_websocket(method: &Method, version: Version, fields: &HeaderMap) ->
             .is_none_or(|length| length == "0")
 }
 
-/// Puts the upgrade to a WebSocket back, after stripping: on the request that asks for it and on the 101 that grants it.
+/// Puts the fields of the upgrade to a WebSocket back after stripping: on the request for it and on the 101 that grants
+/// it.
 pub fn mark_websocket(fields: &mut HeaderMap) {
     fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     fields.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
 }
 
-/// What a response says about switching protocols.
+/// A response's statement about switching protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
-    /// Nothing; an ordinary response, also one that declines.
+    /// The response is an ordinary one, or declines.
     None,
     /// The WebSocket that was asked for begins.
     WebSocket,
-    /// 101 without a request for it, or for something else: 502, for what follows is no HTTP (RFC 9110 section 15.2.2).
+    /// The response is a 101 without a request for it, or for another protocol. The answer is 502, since the bytes that
+    /// follow are no HTTP (RFC 9110 section 15.2.2).
     Unasked,
 }
 
-/// Reads the head of a response, before [`strip_response`]; `asked` is what [`wants_websocket`] found in the request.
+/// Reads the head of a response, before [`strip_response`]; `asked` is the answer of [`wants_websocket`] for the
+/// request.
 #[must_use]
 pub fn switch(asked: bool, status: StatusCode, fields: &HeaderMap) -> Switch {
     match status {
@@ -154,7 +158,7 @@ pub fn switch(asked: bool, status: StatusCode, fields: &HeaderMap) -> Switch {
 }
 
 fn names_websocket(fields: &HeaderMap) -> bool {
-    // Hardly any request has it; comparing names is cheaper than looking one up.
+    // Hardly any message has `Upgrade`; comparing names is cheaper than a lookup.
     if !fields.keys().any(|name| *name == header::UPGRADE) {
         return false;
     }
@@ -170,17 +174,17 @@ fn names_websocket(fields: &HeaderMap) -> bool {
         && tokens(fields, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"))
 }
 
-/// What stripping came across.
+/// The fields that stripping came across.
 struct StripReport {
-    /// There was a `Transfer-Encoding`.
+    /// The message had a `Transfer-Encoding`.
     coded: bool,
-    /// There was `TE: trailers`.
+    /// The message had `TE: trailers`.
     trailers: bool,
     /// `Content-Length` had more than one number.
     lengths: bool,
 }
 
-/// One pass over the fields that are there; nothing is looked up that is not.
+/// Strips in one pass over the fields that are present, without a lookup of absent ones.
 fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
     let mut present = 0_u16;
     let (mut names_fields, mut length, mut lengths) = (false, false, false);
@@ -190,7 +194,7 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
                 lengths |= length || value.as_bytes().contains(&b',');
                 length = true;
             }
-            // What most messages have is not compared with the list.
+            // Fields of most messages are not compared with the list.
             header::HOST
             | header::USER_AGENT
             | header::ACCEPT
@@ -229,13 +233,13 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
     }
 }
 
-/// Does this field end here, whichever way it goes?
+/// Does this field end here in both directions?
 #[must_use]
 pub fn ends_here(name: &HeaderName) -> bool {
     place(name).is_some()
 }
 
-/// The place of a field in [`HOP_BY_HOP`]. Most names differ from all of them in their length.
+/// The position of a field in [`HOP_BY_HOP`]. Most names differ from all of them in their length.
 fn place(name: &HeaderName) -> Option<usize> {
     let name = name.as_str();
     Some(match name.len() {
@@ -255,7 +259,7 @@ fn place(name: &HeaderName) -> Option<usize> {
     })
 }
 
-/// Is this line of `Connection` what most peers say, which names no field?
+/// Is this line of `Connection` one that most peers send and that names no field?
 fn says_nothing(line: &HeaderValue) -> bool {
     matches!(
         line.as_bytes(),
@@ -275,7 +279,7 @@ fn strip_named(fields: &mut HeaderMap) {
     }
 }
 
-/// Removes the fields whose names are like that. Most messages have none.
+/// Removes the fields whose names `is_like_that` accepts. Most messages have none.
 pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderName) -> bool) {
     let names = fields.keys().filter(|name| is_like_that(name));
     let names: SmallVec<[HeaderName; 4]> = names.cloned().collect();
@@ -284,14 +288,15 @@ pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderNa
     }
 }
 
-/// Connection options that name no field, or one that goes anyway.
+/// Is this connection option one that names no field, or a field that is removed anyway?
 fn is_usual(token: &[u8]) -> bool {
     const USUAL: [&[u8]; 5] = [b"", b"keep-alive", b"close", b"upgrade", b"te"];
     USUAL.iter().any(|usual| token.eq_ignore_ascii_case(usual))
 }
 
-/// Fields for every recipient, which `Connection` has no power over (RFC 9110 section 7.6.1). A client that could have them
-/// removed here would take away what a proxy in front of us vouches for, or what frames and routes the message.
+/// Is this a field for every recipient, over which `Connection` has no power (RFC 9110 section 7.6.1)? A client that
+/// could have it removed here would remove a fact that a proxy in front of us vouches for, or the framing or routing of
+/// the message.
 fn is_end_to_end(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.starts_with("x-forwarded-")

@@ -1,34 +1,34 @@
-//! Finds one number in JSON that passes by, in pieces of any size and with a few bytes of its own: the texts are read once
-//! and never kept. What is no JSON has no number; it is not held against the response.
+//! Finds one number in JSON that passes by, in pieces of any size and with a few bytes of its own: the texts are read
+//! once and never kept. A text that is no JSON has no number, which is not held against the response.
 
 use std::sync::Arc;
 
-/// Deeper nesting is not followed: nothing is known of what stands behind it.
+/// The deepest nesting that is followed: nothing is known of a text behind deeper nesting.
 const DEEPEST: usize = 256;
 
-/// The most bytes in which a byte of a name is written: as an escape.
+/// The most bytes that spell one byte of a name: an escape.
 const LONGEST_SPELLING: usize = 6;
 
-/// Looks for a member.
+/// The search for one member.
 #[derive(Debug, Default)]
 pub(super) struct JsonProbe {
-    /// The names that lead to it, from the outermost object on.
+    /// The names that lead to the member, from the outermost object on.
     names: Arc<[Box<str>]>,
-    /// Open containers, outermost first: is it an object?
+    /// Open containers, outermost first; true for an object.
     open: Vec<bool>,
-    /// How many of them, from the outermost on, are objects on the way there.
+    /// The number of open containers, from the outermost on, that are objects on the way to the member.
     on_way: usize,
-    /// The value to come is the next on the way.
+    /// The value to come is the next on the way to the member.
     is_next: bool,
     state: ProbeState,
     found: Option<u32>,
-    /// It was there, and was no whole number.
+    /// The member was there, and its value was no whole number.
     odd: bool,
-    /// The name that is read, as it is written, where it may be wanted.
+    /// The name that is read, in its spelling, where it may be the next on the way.
     name: Vec<u8>,
-    /// Texts are lines: what a broken one leaves open ends with it.
+    /// Each line is a text: containers that a broken line leaves open end with it.
     lines: bool,
-    /// Nothing can be made of the rest of the text.
+    /// The rest of the text cannot be read.
     lost: bool,
 }
 
@@ -46,7 +46,7 @@ enum ProbeState {
     InText {
         escaped: bool,
     },
-    /// In the number that is looked for.
+    /// In the number of the member.
     InNumber(Option<u32>),
     /// In any other number, or a word.
     Plain,
@@ -64,7 +64,7 @@ impl JsonProbe {
         }
     }
 
-    /// Reads lines, each a text of its own.
+    /// Reads lines, each as a text of its own.
     #[must_use]
     pub(super) fn in_lines(self) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl JsonProbe {
         }
     }
 
-    /// Was it there, and never a whole number? `null` says nothing.
+    /// Was the member there, and never a whole number? `null` counts as absent.
     #[must_use]
     pub(super) fn is_odd(&self) -> bool {
         self.odd && self.found.is_none()
@@ -85,14 +85,14 @@ impl JsonProbe {
         self.found
     }
 
-    /// Another text begins; what was found stays.
+    /// Another text begins; the number found so far stays.
     pub(super) fn restart(&mut self) {
         self.open.clear();
         (self.on_way, self.is_next) = (0, false);
         (self.state, self.lost) = (ProbeState::Value, false);
     }
 
-    /// Reads on.
+    /// Reads the next bytes.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if !self.lost {
@@ -132,7 +132,7 @@ impl JsonProbe {
                 _ => ProbeState::Plain,
             },
             _ if byte.is_ascii_whitespace() => self.state,
-            // A byte order mark.
+            // The byte belongs to a byte order mark.
             ProbeState::Value if self.open.is_empty() && matches!(byte, 0xEF | 0xBB | 0xBF) => {
                 self.state
             }
@@ -163,7 +163,7 @@ impl JsonProbe {
         }
     }
 
-    /// The name that leads on from the innermost open container, if that is on the way.
+    /// The next name on the way in the innermost open container, if that container is on the way.
     fn wanted(&self) -> Option<&str> {
         let is_on_way = self.open.len() == self.on_way;
         let wanted = self.names.get(self.on_way.checked_sub(1)?);
@@ -212,7 +212,7 @@ impl JsonProbe {
             b',' if self.open.last() == Some(&true) => ProbeState::Name,
             b',' => ProbeState::Value,
             _ if byte.is_ascii_whitespace() => ProbeState::After,
-            // One text after another.
+            // Another text follows directly.
             _ if self.open.is_empty() => self.value(byte),
             _ => {
                 self.lost = true;
@@ -222,7 +222,7 @@ impl JsonProbe {
     }
 }
 
-/// Is this what stands between the quotes of a text that says `wanted`?
+/// Do these bytes between quotes spell `wanted`?
 fn is_spelling(written: &[u8], wanted: &str) -> bool {
     if !written.contains(&b'\\') {
         return written == wanted.as_bytes();
@@ -236,13 +236,13 @@ fn is_spelling(written: &[u8], wanted: &str) -> bool {
 pub(super) struct EventProbe {
     member: JsonProbe,
     line: EventLine,
-    /// The line before ended with a carriage return, of which a line feed may be part.
+    /// The line before ended with a carriage return; a line feed that follows belongs to that end.
     returned: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventLine {
-    /// So much of it is as `data:` begins.
+    /// The line so far equals this many of the first bytes of `data:`.
     Begin(usize),
     Data,
     Other,
@@ -251,7 +251,7 @@ enum EventLine {
 const DATA: &[u8] = b"data:";
 
 impl EventProbe {
-    /// Of events with this member.
+    /// A probe for `member` in events.
     #[must_use]
     pub(super) fn with(member: JsonProbe) -> Self {
         Self {
@@ -261,13 +261,13 @@ impl EventProbe {
         }
     }
 
-    /// What has been found in them.
+    /// The probe of the member, with its result.
     #[must_use]
     pub(super) fn member(&self) -> &JsonProbe {
         &self.member
     }
 
-    /// Reads on.
+    /// Reads the next bytes.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
             let was_returned = std::mem::take(&mut self.returned);

@@ -1,4 +1,4 @@
-//! Holds a request to its limits: plans them, asks the store once for all, and keeps what may come back.
+//! Holds a request to its limits: plans them, asks the store once for all, and keeps the charges that may go back.
 
 use super::Worker;
 use super::error::ProxyError;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl Worker {
-    /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
+    /// Asks all limits at once. Returns the request's places in queues, if it is to be held.
     pub(super) async fn admit(
         &self,
         target: &Target,
@@ -63,15 +63,16 @@ impl Worker {
         let due = asked + Duration::from_micros(delay);
         let tickets = Tickets::new(&self.queues, charges.places, asked, due);
         let caps = local.snapshot.holds;
-        // Refused after having been charged: dropping the tickets gives the places back.
+        // The request is refused after having been charged: dropping the tickets gives the places back.
         let held = self.holds.enter(Client::of(exchange.client), caps);
         Ok(Some((tickets, held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
-    /// The limits of a request with their keys. Where its token would have to be verified for some of them, and others are
-    /// known to refuse it, these alone, and their refusal: forging tokens is made no dearer for the gateway than asking.
+    /// The limits of a request with their keys. Where some of them would need its token verified, and others are known
+    /// to refuse it, the plan has only those others, with their refusal. A forged token is then no dearer for the
+    /// gateway than any other request.
     ///
-    /// Written in place, because it is large.
+    /// The plan is written in place, because it is large.
     fn plan(
         &self,
         plan: &mut Plan,

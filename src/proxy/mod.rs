@@ -72,7 +72,7 @@ use upstream_call::{Purpose, UpstreamAnswer, UpstreamCall};
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
 
-/// Everything one worker needs to answer requests. Stays on its thread.
+/// The parts with which one worker answers requests. It stays on its thread.
 #[derive(Debug)]
 pub struct Worker {
     snapshots: Arc<ArcSwap<Snapshot>>,
@@ -84,13 +84,13 @@ pub struct Worker {
     drain: Drain,
     pace: RateBound,
     descriptors: DescriptorShare,
-    /// What bodies begin with, as far as it is kept.
+    /// The beginnings of bodies, as far as they are kept.
     prefixes: Rc<PrefixBudget>,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
 
-/// What a worker is made of.
+/// The parts that a worker is made of.
 #[derive(Debug)]
 pub struct Equipment {
     /// The snapshot in force.
@@ -99,13 +99,13 @@ pub struct Equipment {
     pub store: Store,
     /// Requests held by all workers.
     pub holds: Arc<Holds>,
-    /// Hears the gateway stop.
+    /// Reports that the gateway stops.
     pub drain: Drain,
-    /// Longest pause inside a body, and the least rate of a client's.
+    /// The longest pause inside a body, and the least rate of a client's body.
     pub pace: RateBound,
-    /// The worker's part of the open files that are not its clients' connections.
+    /// The worker's share of the open files that are not its clients' connections.
     pub descriptors: DescriptorShare,
-    /// The worker's numbers.
+    /// The worker's metrics.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
     pub access: AccessWriter,
@@ -132,7 +132,7 @@ impl Handler for Worker {
     }
 }
 
-/// What carrying a request comes to.
+/// The result of carrying a request.
 enum Reply {
     /// A response, with its body to come.
     Response(Response<Body>),
@@ -141,7 +141,7 @@ enum Reply {
 }
 
 impl Worker {
-    /// Equips a worker. To be called on its own thread.
+    /// Equips a worker, on the worker's own thread.
     #[must_use]
     pub fn new(equipment: Equipment) -> Self {
         let Equipment {
@@ -182,13 +182,13 @@ impl Worker {
         self.store.report();
     }
 
-    /// Lets what is on its way to the store arrive: the last thing a worker does. Bounded by the store's timeout.
+    /// Lets everything on its way to the store arrive: the last act of a worker. The store's timeout bounds it.
     pub async fn settle(&self) {
         self.queues.settle().await;
         self.store.settle().await;
     }
 
-    /// Writes out log queues that wait for company. To be spawned once.
+    /// Writes out log queues that wait for more lines. The future is spawned once.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
         self.access.flushing()
     }
@@ -219,7 +219,7 @@ impl Worker {
         }
         parts.uri = self.find(&target, &parts, exchange)?;
         let admitted = async {
-            // First, so that nothing is charged that could not be forwarded.
+            // The descriptor comes first, so that no request is charged that could not be forwarded.
             let promise = self.promise(exchange)?;
             if exchange.wants_prefix() {
                 Box::pin(self.read_ahead(&mut incoming, &parts.headers, exchange)).await?;
@@ -227,7 +227,7 @@ impl Worker {
             if let Some((places, permit)) = self.admit(&target, &parts, exchange).await? {
                 self.hold(places, permit, peer, exchange).await?;
             }
-            // Checked last: it counts on the limits that can be asked, and waits where they make it.
+            // This check comes last: the request counts on the limits that can be asked, and waits where they make it.
             exchange.lacks_nothing()?;
             Ok(promise)
         };
@@ -267,7 +267,7 @@ impl Worker {
         Ok(target)
     }
 
-    /// Which route is it for? Returns what to ask the upstream for: the path in the form that was matched.
+    /// Which route is the request for? Returns the upstream's target: the path in the form that was matched.
     fn find(
         &self,
         target: &Target,
@@ -296,7 +296,7 @@ impl Worker {
         Ok(Uri::from(onward))
     }
 
-    /// Reads what the body begins with, where a limit tells repeats by it.
+    /// Reads the beginning of the body, where a limit tells repeats by it.
     async fn read_ahead(
         &self,
         incoming: &mut Incoming,
@@ -335,7 +335,7 @@ impl Worker {
             .service()
             .and_then(|service| Some((service, service.upstream?)))
         else {
-            // It has been held to the limits that hold everywhere.
+            // The request has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
         let balancer = local.balancer(upstream, &self.pools);
@@ -381,7 +381,7 @@ impl Worker {
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
     }
 
-    /// Turns the upstream's answer round, or prepares the tunnel that it has agreed to.
+    /// Relays the upstream's answer, or prepares the tunnel that the upstream has agreed to.
     fn relay(
         &self,
         mut answer: UpstreamAnswer,
@@ -430,8 +430,8 @@ impl Worker {
             None => Some((connection, pool)),
         };
         let (mut parts, incoming) = response.into_parts();
-        // Each hop says its own (RFC 9110 section 2.5), or a client is bound to what the upstream cannot do: keep its
-        // connection, and tell by chunks where a body ends.
+        // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
+        // older upstream: no kept connection, and no chunks that mark the end of a body.
         parts.version = Version::HTTP_11;
         hop::strip_response(parts.status, &mut parts.headers);
         let download = UpstreamBody::new(incoming, start, self.pace.idle, &peer.watch, lent);

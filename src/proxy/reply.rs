@@ -21,33 +21,33 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// Fields that a refusal has, with those that are stamped on it afterwards.
+/// The most fields of a refusal, with those that are stamped on it afterwards.
 const FIELDS: usize = 12;
 
-/// What a refusal's body says of the limits: the one that is named, and all that refused.
+/// The limits in a refusal's body: the one that is named, and all that refused.
 #[derive(Debug, Default)]
 pub struct Violations<'a> {
-    /// The one with the longest wait.
+    /// The limit with the longest wait.
     pub named: Option<&'a Arc<Limit>>,
-    /// All that refused.
+    /// All limits that refused.
     pub all: SmallVec<[&'a str; INLINE_LIMITS]>,
 }
 
-/// What there is to tell.
+/// The facts that an answer reports.
 #[derive(Debug, Clone, Copy)]
 pub struct ProblemDetails<'a, 'l> {
-    /// Why the gateway answers itself.
+    /// The cause of the gateway's own answer.
     pub error: &'a ProxyError,
-    /// What the limits have to do with it.
+    /// The limits that refused.
     pub violated: &'a Violations<'l>,
-    /// When to come back, in microseconds, where that is known.
+    /// The time after which the client may come back, in microseconds, where it is known.
     pub wait: Option<u64>,
-    /// The request's.
+    /// The request's id.
     pub request_id: &'a HeaderValue,
 }
 
-/// The answer, its fields in the room of `spare`, which has none; `preferred` is what the client would rather have,
-/// where the file asks for it.
+/// The answer. Its fields use the room of `spare`, which has no fields; `preferred` is the form that the client would
+/// rather have, where the file asks for it.
 #[must_use]
 pub fn to(
     details: &ProblemDetails<'_, '_>,
@@ -76,7 +76,7 @@ pub fn to(
     if details.error.status() == StatusCode::UNAUTHORIZED
         && let Some(Ok(value)) = challenge(details.error).map(HeaderValue::try_from)
     {
-        // RFC 9110, section 15.5.2: a 401 names a way in.
+        // A 401 names a way to authenticate (RFC 9110, section 15.5.2).
         fields.insert(header::WWW_AUTHENTICATE, value);
     }
     response
@@ -85,7 +85,7 @@ pub fn to(
 /// Does the request speak gRPC?
 #[must_use]
 pub fn is_grpc(fields: &HeaderMap) -> bool {
-    // Comparing names is cheaper than looking one up that most requests lack.
+    // Comparing names is cheaper than looking up a field that most requests lack.
     let mut kinds = fields
         .iter()
         .filter(|(name, _)| **name == header::CONTENT_TYPE);
@@ -113,7 +113,8 @@ pub fn grpc(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Byte
     response
 }
 
-/// The status codes of gRPC, by what the error means there; the file may say another HTTP status for a limit's.
+/// The status codes of gRPC, by the meaning of the error there; the file may name another HTTP status for a limit's
+/// refusal.
 fn grpc_status(error: &ProxyError) -> u16 {
     match error {
         ProxyError::Refused(RefusalCause::Limited { .. }) => return 8,
@@ -140,13 +141,14 @@ pub fn empty() -> Response<Bytes> {
     response
 }
 
-/// Where the request should have named its client. Names are checked to need no escapes.
+/// The challenge, which names the place where the request should have named its client. Names are checked to need no
+/// escapes.
 fn challenge(error: &ProxyError) -> Option<String> {
     let part = match error {
         ProxyError::Refused(
             RefusalCause::MissingKey { part, .. } | RefusalCause::UnknownKey { part, .. },
         ) => part,
-        // RFC 6750, section 3.1.
+        // The form of RFC 6750, section 3.1.
         ProxyError::Refused(RefusalCause::BadToken { .. }) => {
             return Some("Bearer error=\"invalid_token\"".to_owned());
         }

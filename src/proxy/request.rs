@@ -1,8 +1,9 @@
-//! What a request's head must be before anything is decided or forwarded, and which host it addresses.
+//! The demands on a request's head before anything is decided or forwarded, and the host that the head addresses.
 //!
-//! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last line,
-//! `Transfer-Encoding`. Differing and malformed lengths it refuses. What it settles before we look, a `Content-Length`
-//! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
+//! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last
+//! line, `Transfer-Encoding`. It refuses differing and malformed lengths. Two faults are settled before this room sees
+//! the head: a `Content-Length` beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off. Each of
+//! them is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
 
 use crate::client::Scheme;
 use crate::route::path::{BadPath, NormalPath};
@@ -27,7 +28,7 @@ pub struct Target {
     scheme: Option<Scheme>,
 }
 
-/// Why a request is answered without being looked at further.
+/// Causes for which a request is answered without a further look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `Host` (RFC 9112 section 3.2).
@@ -36,7 +37,7 @@ pub enum BadRequest {
     /// More than one `Host`.
     #[error("the request has more than one Host field")]
     ManyHosts,
-    /// Not `host[:port]`.
+    /// A host that is not `host[:port]`.
     #[error("the host is not a name or address with an optional port")]
     BadHost,
     /// `:authority` and `Host` name different hosts (RFC 9113 section 8.3.1).
@@ -49,16 +50,16 @@ pub enum BadRequest {
     /// `user@host` (RFC 9110 section 4.2.4).
     #[error("the URI has user information")]
     UserInfo,
-    /// `host:port` as the target of something else than CONNECT (RFC 9112 section 3.2.3).
+    /// `host:port` as the target of another method than CONNECT (RFC 9112 section 3.2.3).
     #[error("the target is neither a path nor a URI")]
     AuthorityForm,
-    /// `*` for something else than OPTIONS (RFC 9112 section 3.2.4).
+    /// `*` as the target of another method than OPTIONS (RFC 9112 section 3.2.4).
     #[error("the target * is for OPTIONS only")]
     Asterisk,
-    /// The gateway tunnels nothing, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
+    /// CONNECT: the gateway tunnels nothing, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
     #[error("CONNECT is not implemented")]
     Connect,
-    /// Longer than [`LONGEST_URI`].
+    /// A URI longer than [`LONGEST_URI`].
     #[error("the URI is too long")]
     UriTooLong,
     /// A transfer coding that is not `chunked` (RFC 9112 section 6.1 asks for 501).
@@ -67,10 +68,10 @@ pub enum BadRequest {
     /// `chunked` twice, or beside nothing, or in HTTP/1.0 (RFC 9112 sections 6.1 and 7).
     #[error("Transfer-Encoding must be chunked, once")]
     BadCoding,
-    /// No decimal number, or several that differ (RFC 9112 section 6.3).
+    /// A length that is no decimal number, or several that differ (RFC 9112 section 6.3).
     #[error("Content-Length is not one number")]
     BadLength,
-    /// Both framings at once: the smuggler's tool (RFC 9112 section 11.2).
+    /// Both framings at once, the means of request smuggling (RFC 9112 section 11.2).
     #[error("Content-Length and Transfer-Encoding exclude each other")]
     LengthAndCoding,
     /// `#` in the target (RFC 9112 section 3.2.1).
@@ -82,10 +83,10 @@ pub enum BadRequest {
     /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
     #[error("HTTP/2 has no connection fields")]
     ConnectionField,
-    /// More names in `Connection` than are looked for.
+    /// More names in `Connection` than the gateway looks for.
     #[error("Connection names more than 100 fields")]
     ManyConnectionNames,
-    /// The path.
+    /// A path that cannot be normalised.
     #[error(transparent)]
     Path(#[from] BadPath),
 }
@@ -107,7 +108,7 @@ impl Target {
     /// Checks a head, and finds the host that it addresses.
     ///
     /// # Errors
-    /// The first thing found wrong with it.
+    /// The first fault of the head.
     pub fn read(
         method: &Method,
         uri: &Uri,
@@ -166,7 +167,7 @@ impl Target {
         self.authority.as_ref()
     }
 
-    /// That field where it is the target's own, and `Host` absent or another.
+    /// The `Host` field to forward where it is the target's own, and `Host` is absent or another.
     #[must_use]
     pub fn own_authority(&self) -> Option<&HeaderValue> {
         self.authority.as_ref().filter(|_| self.own)
@@ -178,17 +179,18 @@ impl Target {
         self.scheme
     }
 
-    /// `OPTIONS *`: asks about the server it reaches, so we answer it ourselves (RFC 9110 section 9.3.7).
+    /// Is this `OPTIONS *`? It asks about the server that it reaches, so the gateway answers it (RFC 9110 section
+    /// 9.3.7).
     #[must_use]
     pub fn is_asterisk(&self) -> bool {
         self.asterisk
     }
 }
 
-/// The target to forward: the normal path with the query as it came. A path that is normal is not copied.
+/// The target to forward: the normal path with the unchanged query. A path that is normal already is not copied.
 ///
 /// # Errors
-/// A path that no URI can have; what [`normalize`](crate::route::path::normalize) returns has none such.
+/// When the path has a byte that no URI can have; a path from [`normalize`](crate::route::path::normalize) has none.
 pub fn forward_target(uri: &Uri, path: &NormalPath<'_>) -> Result<PathAndQuery, BadRequest> {
     let sent = uri.path_and_query();
     if let Some(sent) = sent
@@ -212,7 +214,7 @@ fn length(uri: &Uri) -> usize {
     path + authority
 }
 
-/// The `Host` field, after everything that is wrong with the fields has been found in one pass.
+/// The `Host` field, after one pass has found every fault of the fields.
 fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderValue>, BadRequest> {
     let (mut host, mut length) = (None, None);
     let mut coded = false;
@@ -245,13 +247,13 @@ fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderVa
     }
     match host {
         Some(host) if !is_host(host.as_bytes()) => Err(BadRequest::BadHost),
-        // Asked for even where the target names a host (RFC 9112 section 3.2.2).
+        // `Host` is required even where the target names a host (RFC 9112 section 3.2.2).
         None if version == Version::HTTP_11 => Err(BadRequest::MissingHost),
         host => Ok(host),
     }
 }
 
-/// RFC 9113 section 8.2.2. h2 refuses them too; we do not depend on it.
+/// Is this a field of a connection (RFC 9113 section 8.2.2)? h2 refuses these fields too; we do not depend on it.
 fn is_of_connection(name: &HeaderName, value: &HeaderValue) -> bool {
     match name.as_str() {
         "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
@@ -260,7 +262,7 @@ fn is_of_connection(name: &HeaderName, value: &HeaderValue) -> bool {
     }
 }
 
-/// One line, and on it `chunked`.
+/// Accepts only one line with `chunked` alone.
 fn check_coding(version: Version, fields: &HeaderMap) -> Result<(), BadRequest> {
     let lines = || fields.get_all(header::TRANSFER_ENCODING).iter();
     let codings = || {
@@ -288,7 +290,7 @@ fn check_authority(
     host: Option<&HeaderValue>,
 ) -> Result<HeaderValue, BadRequest> {
     let text = authority.as_str();
-    // In HTTP/2 a proxy in front of the gateway that has ended TLS passes `https` on.
+    // The `https` of an HTTP/2 request comes from a proxy in front of the gateway that has ended TLS.
     let ended = version == Version::HTTP_2 && uri.scheme_str() == Some("https");
     let is_foreign = |named: &str| named != connection.as_str();
     if !ended && uri.scheme_str().is_some_and(is_foreign) {
@@ -307,7 +309,7 @@ fn check_authority(
     HeaderValue::from_str(text).map_err(|_| BadRequest::BadHost)
 }
 
-/// Do two authorities of `http` name the same? Its port is 80.
+/// Do two authorities of `http`, whose port is 80, name the same host?
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let named = |text| {
         let text = <[u8]>::strip_suffix(text, b":").unwrap_or(text);
@@ -316,8 +318,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     named(one).eq_ignore_ascii_case(named(other))
 }
 
-/// `host[:digits]`. Stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~` only, since escapes and
-/// delimiters are in no host's name and have fooled many a rule.
+/// Is this `host[:digits]`? The check is stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~`
+/// only. Escapes and delimiters are in no host's name and have fooled many a rule.
 pub(super) fn is_host(text: &[u8]) -> bool {
     if text.len() > LONGEST_HOST {
         return false;
@@ -334,18 +336,18 @@ pub(super) fn is_host(text: &[u8]) -> bool {
     let is_of_name = |byte: &u8| NAME[usize::from(*byte)];
     let end = text.iter().position(|byte| !is_of_name(byte));
     let (name, port) = text.split_at(end.unwrap_or(text.len()));
-    // No label is empty but the one behind a final dot.
+    // No label is empty, except the one behind a final dot.
     let has_labels =
         !name.is_empty() && name[0] != b'.' && !name.windows(2).any(|pair| pair == b"..");
     has_labels && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
-/// `host:` as `host`.
+/// `host:` without its colon.
 fn without_empty_port(authority: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(authority.as_bytes().strip_suffix(b":")?).ok()
 }
 
-/// What labels and the dots between them consist of.
+/// The bytes of labels and of the dots between them.
 static NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;

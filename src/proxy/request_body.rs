@@ -19,30 +19,30 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// What is known of a request's body while it is on its way.
+/// The state of a request's body on its way.
 #[derive(Debug, Default)]
 pub struct Upload {
     /// Bytes relayed so far.
     pub bytes: Cell<u64>,
-    /// Nothing more of it will come.
+    /// No more of the body will come.
     pub done: Cell<bool>,
-    /// Why it ended early, not by the upstream's doing.
+    /// The cause of its early end, where that was not the upstream.
     pub broken: Cell<Option<UploadFailure>>,
 }
 
-/// A request's body towards the upstream. Small, because hyper moves it several times on its way.
+/// A request's body towards the upstream. The type is small, because hyper moves it several times.
 #[derive(Debug)]
 pub enum RequestBody {
-    /// None.
+    /// The request has no body.
     Empty,
-    /// As the client sends it.
+    /// The body as the client sends it.
     Stream(Box<UploadBody>),
 }
 
 /// A body on its way up.
 #[derive(Debug)]
 pub struct UploadBody {
-    /// What has been read of it already.
+    /// The part of the body that has been read already.
     beginning: Option<Box<BodyPrefix>>,
     incoming: Incoming,
     pace: RateTimer,
@@ -50,7 +50,7 @@ pub struct UploadBody {
 }
 
 impl RequestBody {
-    /// Wraps what the client sends; the other half tells how far it has come.
+    /// Wraps the body that the client sends; the other half counts its progress.
     #[must_use]
     pub fn new(
         beginning: Option<Box<BodyPrefix>>,
@@ -111,11 +111,11 @@ impl UploadBody {
         }
     }
 
-    /// What has been read before; its end, if that was among it.
+    /// The next frame that has been read before, or the end of the body, if it was among those frames.
     #[cold]
     fn next_of(&mut self, mut beginning: Box<BodyPrefix>) -> Option<Frame<Bytes>> {
         let frame = beginning.next();
-        // Kept where it was all, for the body is not asked again when it has ended.
+        // The beginning is kept where it was the whole body, since a body is not polled again after its end.
         self.beginning = Some(beginning).filter(|rest| rest.is_all || !rest.is_over());
         self.upload.done.set(self.is_over());
         let frame = frame?;
@@ -160,8 +160,9 @@ impl UploadBody {
     }
 }
 
-/// Resolves when the rest of an upload will not come, since its client has left. Never once all of it has been taken: what
-/// is then left to do is the server's; nor while its server takes what the client has left behind, which may be all of it.
+/// Resolves when the rest of an upload will not come, since its client has left. It never resolves once the whole
+/// upload has been taken: the rest of the work is then the server's. Nor does it while the server takes the bytes that
+/// the client has left behind, which may be the whole rest.
 pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
     let mut leaving = pin!(client.gone());
     let mut gone = false;
@@ -176,7 +177,7 @@ pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
             return pending().await;
         }
         if was_gone && upload.bytes.get() == relayed {
-            // A reader of the answer finds its connection ended, by the client's doing.
+            // The reader of the answer finds its connection ended, by the client's doing.
             let broken = upload.broken.get().unwrap_or(UploadFailure::ClientGone);
             upload.broken.set(Some(broken));
             return;
@@ -184,12 +185,12 @@ pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
     }
 }
 
-/// Most of a refused request's body that is read, and for how long, so that the refusal is not overtaken by a reset
-/// (RFC 9112, section 9.6).
+/// The most bytes of a refused request's body that are read, and the longest time for them, so that a reset does not
+/// overtake the refusal (RFC 9112, section 9.6).
 const DISCARDED: u64 = 64 * 1024;
 const DISCARDING: Duration = Duration::from_secs(1);
 
-/// Is more of it to come than [`discard`] reads? Then its connection ends with a refusal.
+/// Is more of the body to come than [`discard`] reads? Its connection then ends with a refusal.
 #[must_use]
 pub(super) fn outlasts<B: http_body::Body>(request: &Request<B>) -> bool {
     let body = request.body();

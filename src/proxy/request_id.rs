@@ -9,7 +9,8 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over.
 const LONGEST: usize = 128;
 
-/// The id the request came with, if its sender is trusted and it is 1 to 128 visible ASCII characters; else a new one.
+/// The id that the request came with, if its sender is trusted and the id has 1 to 128 visible ASCII characters; else a
+/// new one.
 #[must_use]
 pub fn of(fields: &HeaderMap, trusted: bool, now: Timestamp) -> HeaderValue {
     let is_id = |id: &&HeaderValue| {
@@ -32,7 +33,7 @@ static HEX: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Where the bytes of a UUID stand in its text, between the dashes.
+/// The positions of a UUID's bytes in its text, between the dashes.
 const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 /// A UUID of version 7 (RFC 9562, section 5.7): sorted by time, unique by 74 random bits.

@@ -1,8 +1,8 @@
-//! What an admitted request has taken and may not keep: slots, which are free again at its end, and charges that its end
-//! refunds or its response settles.
+//! The charges of an admitted request that are not final: slots, which are free again at its end, and charges that its
+//! end refunds or its response settles.
 //!
-//! A reservation ends once: committed as it is, settled at the cost that the response names, or refunded. A dropped one is
-//! refunded as far as nothing was forwarded.
+//! A reservation ends once: committed as it is, settled at the cost that the response names, or refunded. A reservation
+//! that is dropped is refunded where nothing was forwarded.
 
 use super::error::ProxyError;
 use super::response_cost::{BodyFormat, BodyMeter, ResponseCost};
@@ -19,19 +19,19 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-/// What one request has taken and may not keep.
+/// The charges of one request that are not final.
 #[derive(Debug)]
 pub(super) struct Reservations {
     store: Store,
-    /// Free again when the request ends.
+    /// The slots, free again when the request ends.
     slots: RefCell<Option<Slots>>,
-    /// Not final yet.
+    /// The charges that are not final yet.
     charges: RefCell<Vec<Reservation>>,
     /// The upstream may have seen the request.
     forwarded: Cell<bool>,
-    /// Something of the answer's body has passed.
+    /// A piece of the answer's body has passed.
     begun: Cell<bool>,
-    /// Charges that wait for a number in the body.
+    /// Charges that wait for a number in the answer's body.
     meters: RefCell<Vec<BodyMeter>>,
     costs: RefCell<Vec<ResponseCost>>,
 }
@@ -40,12 +40,12 @@ pub(super) struct Reservations {
 #[derive(Debug)]
 struct Slots {
     charges: Rc<[Reservation]>,
-    /// Renews the slots in Redis. In this process no slot lapses, and nothing is renewed.
+    /// The task that renews the slots in Redis. In this process no slot lapses, and no renewal is needed.
     renewal: Option<AbortHandle>,
 }
 
 impl Slots {
-    /// Keeps the slots that `charges` have taken, if there are any. On a worker's own thread.
+    /// Keeps the slots that `charges` have taken, if there are any. The call is made on a worker's own thread.
     fn keep(store: &Store, charges: Vec<Reservation>) -> Option<Self> {
         let rules = charges
             .iter()
@@ -71,8 +71,8 @@ impl Slots {
 }
 
 impl Reservations {
-    /// Takes the slots and what may come back out of `charges`; nothing where there is neither, nor a place in a queue, which
-    /// may come back once its turn has come.
+    /// Takes the slots and the refundable charges out of `charges`. Returns nothing where there is neither of them, nor
+    /// a place in a queue, which may be refunded once its turn has come.
     #[must_use]
     pub(super) fn keep(store: &Store, charges: &mut OpenCharges) -> Option<Rc<Self>> {
         if charges.is_empty() {
@@ -136,10 +136,10 @@ impl Reservations {
         }
     }
 
-    /// The gateway answers itself.
+    /// The gateway answers by itself.
     pub(super) fn failed(&self, error: &ProxyError) {
         self.end(match error {
-            // A limit refuses what was charged where its turn would have come too late.
+            // The limit refuses a request that was charged, since its turn would have come too late.
             ProxyError::ClientGone
             | ProxyError::Draining
             | ProxyError::TooManyHeld
@@ -148,7 +148,8 @@ impl Reservations {
             {
                 RequestEnd::Abandoned
             }
-            // Whatever status the file has for it: no server was asked, and guesses count.
+            // Such a request counts as answered, whatever status the file names: no server was asked, and guesses
+            // count.
             ProxyError::Refused(_) => RequestEnd::Answered,
             _ => match error.status() {
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => RequestEnd::ServerError,
@@ -172,8 +173,8 @@ impl Reservations {
         }
     }
 
-    /// The response is over, or its client has `left`: the numbers so far count. Where there is none, a client that has left
-    /// is charged what the limit says.
+    /// The response is over, or its client has `left`. The numbers so far count; without any, a client that has left is
+    /// charged as the limit's `on_leave` demands.
     pub(super) fn over(&self, left: bool) {
         let left = left && self.begun.get();
         for meter in self.meters.take() {
@@ -188,12 +189,12 @@ impl Reservations {
         }
     }
 
-    /// What the response named as its cost to each limit that reads one.
+    /// The costs that the response named, for each limit that reads one.
     pub(super) fn costs(&self) -> Vec<ResponseCost> {
         self.costs.take()
     }
 
-    /// Makes a charge the true one, now or when the body has named it.
+    /// Settles a charge at the true cost, now or when the body has named it.
     fn settle(&self, charge: Reservation, fields: &HeaderMap) {
         let Some(meter) = &charge.limit.meter else {
             return;
@@ -227,8 +228,8 @@ impl Drop for Reservations {
     }
 }
 
-/// What is charged where the client leaves before the body has named a cost; nothing where the estimate stays. A limit that
-/// names no most takes all that it holds.
+/// The charge of a client that leaves before the body has named a cost; nothing where the estimate stays. For a limit
+/// without a `max` it is the limit's whole capacity.
 fn most(charge: &Reservation) -> Option<u32> {
     let meter = charge.limit.meter.as_ref()?;
     match meter.on_leave {

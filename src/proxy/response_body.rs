@@ -17,35 +17,35 @@ use std::time::Duration;
 /// A body from the upstream.
 pub(super) struct UpstreamBody {
     incoming: Incoming,
-    /// What was there with the head.
+    /// The frame that came with the head.
     first: Option<Frame<Bytes>>,
-    /// How it broke, while what came before is written out.
+    /// The break of the body, while the bytes before it are written out.
     broken: Option<BodyError>,
     patience: SoftTimeout,
-    /// Brings the body; goes back to its pool as soon as all of it has been read.
+    /// The connection that brings the body; it goes back to its pool as soon as the whole body has been read.
     connection: LentConnection,
 }
 
-/// The connection that a body comes on, and where it belongs; none when it is moved on elsewhere.
+/// The connection that brings a body, and its pool; none when another part of the gateway moves the connection on.
 pub(super) type LentConnection = Option<PooledConnection<RequestBody>>;
 
-/// What a body begins with, if that is known with the head.
+/// The beginning of a body, if it is known with the head.
 #[derive(Debug, Default)]
 pub enum BodyStart {
-    /// It is still to come.
+    /// The beginning is still to come.
     #[default]
     Unknown,
-    /// This.
+    /// The body begins with this frame.
     With(Frame<Bytes>),
-    /// There is none.
+    /// The body is empty.
     Empty,
 }
 
 impl BodyStart {
-    /// Has the answer's body broken before anything of it came? That is seen without waiting, or not at all.
+    /// The beginning of the answer's body, found without waiting.
     ///
     /// # Errors
-    /// What hyper says of the body.
+    /// When the body has broken before any of it came: hyper's error.
     pub fn of(
         incoming: &mut Incoming,
         connection: &mut Connection<RequestBody>,
@@ -62,8 +62,8 @@ impl BodyStart {
 }
 
 impl UpstreamBody {
-    /// A body that begins with `start`; nothing when that is all. A connection without anything left to read goes back at
-    /// once.
+    /// A body that begins with `start`; nothing when `start` is the whole body. A connection without anything left to
+    /// read goes back at once.
     pub(super) fn new(
         incoming: Incoming,
         start: BodyStart,
@@ -107,7 +107,8 @@ impl UpstreamBody {
         };
         self.patience.resumed();
         if let Some(Err(error)) = frame {
-            // hyper drops what it has not written when a body fails, and writes it when a body has nothing yet.
+            // When a body fails, hyper drops the bytes that it has not written. While a body has nothing yet, hyper
+            // writes them out.
             self.broken = Some(error.into());
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -1,4 +1,4 @@
-//! What responses say that their requests have cost: in a field, or in a body that passes by.
+//! The costs of requests that their responses name: in a field, or in a body that passes by.
 
 use super::json_probe::{EventProbe, JsonProbe};
 use crate::key::{Meter, PriceError};
@@ -10,10 +10,10 @@ use http::{HeaderMap, header};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells of fields that are no number: every response may have one.
+/// Spaces the warnings about fields that are no number: every response may have one.
 static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// A body that is read as it passes, for the charge that waits for its number.
+/// A body that is read as it passes, for the charge that waits for a number in it.
 #[derive(Debug)]
 pub(super) struct BodyMeter {
     pub(super) charge: Reservation,
@@ -27,19 +27,19 @@ pub(super) enum BodyFormat {
     EventProbe(EventProbe),
 }
 
-/// What a response named as its cost to one limit.
+/// The cost that a response named to one limit.
 #[derive(Debug)]
 pub(super) struct ResponseCost {
     /// The limit.
     pub(super) limit: Arc<Limit>,
     /// Did the response name a number?
     pub(super) told: CostReport,
-    /// The true number, where it was.
+    /// The true number, where the response named one.
     pub(super) units: Option<u32>,
 }
 
 impl ResponseCost {
-    /// What the response's head says of the cost of `limit`.
+    /// The cost of `limit` in the response's head.
     pub(super) fn in_head(limit: &Arc<Limit>, meter: &Meter, fields: &HeaderMap) -> Self {
         match meter.of(fields) {
             Ok(units) => Self::of(limit, units),
@@ -60,7 +60,7 @@ impl ResponseCost {
         Self { limit, told, units }
     }
 
-    /// What stands in place of a number is none.
+    /// A cost in whose place the response has something other than a number.
     pub(super) fn unreadable(limit: &Arc<Limit>) -> Self {
         Self {
             told: CostReport::Unreadable,
@@ -69,7 +69,7 @@ impl ResponseCost {
     }
 }
 
-/// Warns of what is no number: the limit stays at its estimate.
+/// Warns of a value that is no number: the charge stays at its estimate.
 fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
     if let Some(more) = NONSENSE.pass() {
         let (what, name) = (wrong.as_str(), &limit.name);
@@ -79,8 +79,8 @@ fn warn(limit: &Limit, meter: &Meter, wrong: PriceError) {
 }
 
 impl BodyFormat {
-    /// The body of a response with `fields`, in which the member at `names` is looked for; nothing where it cannot be read: it
-    /// is encoded, or neither JSON nor a stream of events.
+    /// The format of a response's body, in which the member at `names` is looked for. Nothing where the body cannot be
+    /// read: it is encoded, or neither JSON nor a stream of events.
     pub(super) fn of(names: &Arc<[Box<str>]>, fields: &HeaderMap) -> Option<Self> {
         let encoded = fields
             .get_all(header::CONTENT_ENCODING)
@@ -111,7 +111,7 @@ impl BodyMeter {
         }
     }
 
-    /// The body is over: what it named as the cost of its charge.
+    /// The body is over: the cost that it named for its charge.
     #[must_use]
     pub(super) fn end(&self) -> ResponseCost {
         let limit = &self.charge.limit;

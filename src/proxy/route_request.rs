@@ -11,13 +11,13 @@ use http::request::Parts;
 /// A request on its way to a route.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteRequest<'a> {
-    /// Its head.
+    /// The request's head.
     pub parts: &'a Parts,
-    /// The host that it addresses.
+    /// The host that the request addresses.
     pub target: &'a Target,
-    /// The far end of its connection.
+    /// The far end of the request's connection.
     pub peer: ConnectionPeer,
-    /// Which peers are believed about the scheme.
+    /// The peers that are believed about the scheme.
     pub trust: &'a Trust,
 }
 

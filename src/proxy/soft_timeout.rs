@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A pause longer than this is worth watching the client for: one that has left is then noticed within a second, and
-/// the many short pauses pay nothing.
+/// The pause from which on the client is watched: a client that has left is then noticed within a second. The many
+/// short pauses pay nothing.
 pub const QUICK: Duration = Duration::from_millis(500);
 
-/// Bounds the pauses of one body. Costs nothing until there is one.
+/// Bounds the pauses of one body, at no cost until there is one.
 pub struct SoftTimeout {
     allowed: Duration,
     client: SocketWatch,
@@ -33,7 +33,7 @@ impl fmt::Debug for SoftTimeout {
 }
 
 impl SoftTimeout {
-    /// A pause may last `allowed`, and only while `client` stays.
+    /// A bound for pauses: each may last `allowed`, and only while `client` stays.
     #[must_use]
     pub fn new(allowed: Duration, client: SocketWatch) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl SoftTimeout {
         self.since = None;
     }
 
-    /// There is a pause; ready when it has been too long, or the client has left.
+    /// There is a pause. Ready when the pause has been too long, or the client has left.
     pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         let since = *self.since.get_or_insert_with(clock::now);
         loop {

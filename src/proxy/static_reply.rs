@@ -1,4 +1,4 @@
-//! What a route answers itself: a redirect, or a text.
+//! The answers of routes without an upstream: a redirect, or a text.
 
 use crate::snapshot::StaticReply;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub fn answer(own: &StaticReply, method: &Method, uri: &Uri) -> Response<Bytes> 
                 there.push('?');
                 there.push_str(query);
             }
-            // A URI that was read has no byte that a field could not have.
+            // A URI that was read has no byte that is forbidden in a field.
             if let Ok(there) = HeaderValue::from_maybe_shared(Bytes::from(there)) {
                 response.headers_mut().insert(header::LOCATION, there);
             }

@@ -1,7 +1,7 @@
-//! Which trailers are relayed.
+//! The choice of trailers that are relayed.
 //!
-//! Trailers come after everything has been decided, so nothing in them may decide (RFC 9110 section 6.5.1): no framing,
-//! no routing, no credentials, no identity, no controls. They are never merged into the head. `grpc-status`, checksums
+//! Trailers come after everything has been decided, so no trailer may decide (RFC 9110 section 6.5.1): no framing, no
+//! routing, no credentials, no identity, no controls. Trailers are never merged into the head. `grpc-status`, checksums
 //! and the like pass.
 
 use super::{forwarded, hop};
@@ -10,12 +10,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::Frame;
 
-/// Removes what may not be relayed.
+/// Removes the trailers that may not be relayed.
 pub fn filter(trailers: &mut HeaderMap) {
     hop::remove_all(trailers, |name| !may_relay(name));
 }
 
-/// The frame without trailers that may not be relayed.
+/// The frame without the trailers that may not be relayed.
 pub(super) fn filtered(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     if let Some(fields) = frame.trailers_mut() {
         filter(fields);
@@ -27,18 +27,18 @@ pub(super) fn filtered(mut frame: Frame<Bytes>) -> Frame<Bytes> {
 #[must_use]
 pub fn may_relay(name: &HeaderName) -> bool {
     const FAMILIES: [&str; 8] = [
-        // Pseudo-fields, were one ever let through to us (RFC 9113 section 8.1).
+        // Pseudo-fields, in case one is ever let through to us (RFC 9113 section 8.1).
         ":",
         "content-",
         "if-",
         "proxy-",
         "access-control-",
         "sec-",
-        // Ours to say, in the head.
+        // The gateway's own fields of the head.
         "ratelimit",
         "x-ratelimit-",
     ];
-    // What the head loses is not brought back behind it.
+    // A field that is removed from the head does not come back behind it.
     if hop::ends_here(name) || forwarded::is_of_proxies(name) {
         return false;
     }
@@ -54,15 +54,15 @@ pub fn may_relay(name: &HeaderName) -> bool {
 fn is_of_the_head(name: &str) -> bool {
     matches!(
         name,
-        // Framing.
+        // Fields of framing.
         "trailer"
-        // Routing.
+        // Fields of routing.
         | "host" | "max-forwards" | "via" | "location"
-        // Credentials.
+        // Fields with credentials.
         | "authorization" | "www-authenticate" | "authentication-info" | "cookie" | "set-cookie"
-        // Identity.
+        // A field of identity.
         | "x-request-id"
-        // Controls.
+        // Fields of control.
         | "age" | "cache-control" | "date" | "expires" | "pragma" | "range" | "retry-after"
         | "retry-after-ms" | "strict-transport-security" | "vary" | "warning"
     )

@@ -15,12 +15,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// What is read at once.
+/// The most bytes of one read.
 const CHUNK: usize = 16 * 1024;
 /// Longest time for both sides to hand over their connections after the 101.
 const HAND_OVER: Duration = Duration::from_secs(10);
 
-/// Both sides of a tunnel about to be joined, and the 101 that says so.
+/// Both sides of a tunnel about to be joined, and the 101 that announces it.
 #[derive(Debug)]
 pub struct Tunnel {
     response: Response<Body>,
@@ -57,8 +57,8 @@ impl Tunnel {
     }
 }
 
-/// Joins both sides in a task of its own. The exchange ends with the tunnel; the peer's connection counts as open as
-/// long.
+/// Joins both sides in a task of its own. The exchange ends with the tunnel, and the peer's connection counts as open
+/// until then.
 fn join(down: OnUpgrade, up: OnUpgrade, exchange: Box<Exchange>, peer: Rc<Peer>, idle: Duration) {
     tokio::task::spawn_local(async move {
         let handed_over = timeout(HAND_OVER, async { tokio::try_join!(down, up) }).await;
@@ -79,7 +79,7 @@ fn join(down: OnUpgrade, up: OnUpgrade, exchange: Box<Exchange>, peer: Rc<Peer>,
     });
 }
 
-/// The bytes of a tunnel, for its exchange, which hears of them also when the tunnel is cut from outside.
+/// The counters of a tunnel's bytes, which reach its exchange even when the tunnel is cut from outside.
 struct TunnelBytes {
     exchange: Option<Box<Exchange>>,
     received: Cell<u64>,
@@ -142,6 +142,6 @@ async fn copy(
         last.set(clock::now());
         count.set(count.get() + read as u64);
     }
-    // The other direction may go on: an end of stream is passed on, not turned into a reset.
+    // The other direction may go on: an end of stream is passed on, and does not become a reset.
     let _ = to.shutdown().await;
 }

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// A head with more fields is not sent again.
+/// The most fields of a head that is kept for a second attempt.
 const MOST_FIELDS: usize = 256;
 
 /// A request on its way upstream.
@@ -33,17 +33,17 @@ pub struct UpstreamCall<'a> {
     pub request: Request<RequestBody>,
     /// A descriptor for a connection, if it needs a new one.
     pub descriptor: Option<DescriptorReserve<'a>>,
-    /// What it is to become.
+    /// The purpose of the request's connection.
     pub purpose: Purpose,
-    /// When it sets out.
+    /// The time at which the request sets out.
     pub at: Instant,
-    /// Charges that stay once it is on its way.
+    /// The charges that become final once the request is on its way.
     pub(super) reservation: Option<Rc<Reservations>>,
-    /// Where the server is noted that is tried, by its position.
+    /// The position of the server that is tried, written by the call.
     pub tried: &'a Cell<usize>,
 }
 
-/// What a request is to become.
+/// The purpose of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// One exchange among others on its connection.
@@ -52,27 +52,28 @@ pub enum Purpose {
     Tunnel,
 }
 
-/// An answer under way, with the connection it comes on.
+/// An answer under way, with the connection that brings it.
 #[derive(Debug)]
 pub struct UpstreamAnswer {
-    /// Its head, and its body to come.
+    /// The answer's head, and its body to come.
     pub response: Response<Incoming>,
-    /// Where it comes from.
+    /// The connection that brings the answer.
     pub connection: Connection<RequestBody>,
-    /// Where the connection goes afterwards.
+    /// The pool that takes the connection back afterwards.
     pub pool: Rc<Pool<RequestBody>>,
 }
 
 impl UpstreamAnswer {
-    /// Its head has come, at that time: how long its connection may rest counts from there.
+    /// The head has come at `at`: the time that the connection may rest counts from there.
     pub fn came(&mut self, at: Instant) {
         self.connection.answered(at, self.response.headers());
     }
 
-    /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
+    /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
     ///
     /// # Errors
-    /// 502 where it has a transfer coding that the gateway did not ask for, or its body has broken before anything of it came.
+    /// 502 where the answer has a transfer coding that the gateway did not ask for, or its body has broken before any
+    /// of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         if hop::is_coded(self.response.headers()) {
             return Err(UpstreamError::UnaskedCoding.into());
@@ -82,10 +83,11 @@ impl UpstreamAnswer {
     }
 }
 
-/// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. Taken by reference, because it is large.
+/// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. It is taken by reference,
+/// because it is large.
 ///
 /// # Errors
-/// 504 when it takes too long; nothing that anyone reads when the client leaves.
+/// 504 when it takes too long. When the client leaves, an error that is never sent.
 pub async fn within<T>(
     mut exchange: Pin<&mut impl Future<Output = Result<T, ProxyError>>>,
     start: Instant,
@@ -97,7 +99,7 @@ pub async fn within<T>(
         outcome = exchange.as_mut() => return outcome,
         () = peer.until(start + allowed.min(QUICK)) => {}
     }
-    // Beyond this point a request is rare, and what waits for it may cost an allocation.
+    // A request seldom comes beyond this point, and its wait may cost an allocation.
     Box::pin(async move {
         tokio::select! {
             biased;
@@ -111,10 +113,10 @@ pub async fn within<T>(
 
 /// Sends the request and waits for the head of its answer.
 ///
-/// A pooled connection that turns out to be closed before any byte of an answer is its server's keep-alive ending under
-/// our hands, or its server's end: the request is sent once more on a fresh one, to the next server if this one takes
-/// none, unless its body has been started. One whose method is not idempotent is sent again only if nothing of it was
-/// written: its server may have acted on it (RFC 9110, section 9.2.2).
+/// A pooled connection may turn out to be closed before any byte of an answer, because its server's keep-alive ended or
+/// the server itself did. The request is then sent once more on a fresh connection, to the next server if this one
+/// takes none, unless its body has been started. A request whose method is not idempotent is sent again only if none of
+/// it was written: its server may have acted on it (RFC 9110, section 9.2.2).
 ///
 /// # Errors
 /// When no server can be reached, or the answer fails.
@@ -132,12 +134,12 @@ pub async fn send(
     } = outgoing;
     tried.set(balancer.next());
     let pool = &balancer.at(tried.get()).pool;
-    // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
+    // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
     let idle = match purpose {
         Purpose::Exchange => pool.take(at),
         Purpose::Tunnel => None,
     };
-    // Kept, or taken at once by the new one.
+    // The descriptor is kept, or the new connection takes it at once.
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),
@@ -173,7 +175,7 @@ pub async fn send(
     Box::pin(send_again(balancer, again, tried)).await
 }
 
-/// The bodiless request that these bytes are.
+/// The bodiless request that `bytes` record.
 fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
@@ -204,7 +206,7 @@ async fn send_again(
     }
 }
 
-/// The failure of the exchange, of whose connection the client's upload may have been the end.
+/// The cause of a failed exchange: the client's upload, where it may have ended the connection, else `error`.
 pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
     match (&error, upload.and_then(|upload| upload.broken.get())) {
         (ProxyError::Upstream(UpstreamError::Answer(_)), Some(broken)) => broken.into(),
@@ -212,7 +214,7 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
     }
 }
 
-/// A new connection, or one that a server which takes no more still has.
+/// A new connection; or an idle one of a server that takes no new ones.
 async fn connect(
     balancer: &Balancer<RequestBody>,
     tried: &Cell<usize>,

@@ -14,10 +14,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Uri, header};
 use std::mem;
 
-/// How many fields are added.
+/// The number of fields that the gateway adds.
 const OURS: usize = 9;
 
-/// What a rewriting adds at most, usually.
+/// The usual growth of a path that is rewritten.
 const ROOM: usize = 64;
 
 /// The request to send, without its body: in origin form, with hop-by-hop fields removed and ours added.
@@ -35,7 +35,7 @@ pub fn head(
     if forwarded::is_loop(fields) {
         return Err(ProxyError::Loop);
     }
-    // Room for ours at once; growing field by field would move all of them twice.
+    // The room for our fields is reserved at once; growing field by field would move all of them twice.
     fields.reserve(OURS);
     hop::strip_request(fields);
     if websocket {
@@ -63,7 +63,7 @@ pub fn head(
     if target.authority().is_none()
         && let Some(upstream) = exchange.service().and_then(|service| service.upstream)
     {
-        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own will do.
+        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host takes its place.
         let upstream = &exchange.local.snapshot.upstreams[upstream];
         let own = upstream.servers.first().map(Server::authority);
         if let Some(Ok(own)) = own.map(HeaderValue::try_from) {
@@ -86,7 +86,7 @@ pub fn head(
     Ok(request)
 }
 
-/// What to ask for instead of `uri`, a path in forwarded form with its query, which stays.
+/// The target that replaces `uri`, a path in forwarded form; its query stays.
 fn rewritten(uri: &Uri, rewrite: &Template) -> Result<Uri, ProxyError> {
     let mut text = String::with_capacity(uri.path().len() + ROOM);
     rewrite.fill(uri.path(), &mut text);
@@ -94,7 +94,7 @@ fn rewritten(uri: &Uri, rewrite: &Template) -> Result<Uri, ProxyError> {
         text.push('?');
         text.push_str(query);
     }
-    // What was read and what is written in the file are both checked: it can be too long at worst.
+    // The path that was read and the template in the file are both checked: the result can be too long at worst.
     let target = PathAndQuery::from_maybe_shared(Bytes::from(text));
     target
         .map(Uri::from)

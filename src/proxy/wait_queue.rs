@@ -1,16 +1,17 @@
 //! The held requests of a gateway wait in queues, all workers together: when one leaves, those behind move up, and only
 //! the last position is refunded.
 //!
-//! A place in the middle cannot go back to the store: the wait of every later request counts on it. Inside one
+//! A position in the middle cannot go back to the store: the wait of every later request counts on it. Inside one
 //! gateway the waits can be set anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
-//! the last place of one may lie in front of another's: it is kept, and tried again every second until its turn.
+//! the last position of one gateway may lie in front of another's. Such a position is kept, and its refund is tried
+//! every second until its turn.
 //!
-//! A request that is late, since the gateway stood still, goes on in turn as well: behind those in front of it, at the
-//! queue's rate, or is refused where that is longer than the longest wait. So is a request that comes while the queue is
-//! behind.
+//! A request may be late, since the gateway stood still. It goes on in turn as well: behind the requests in front of
+//! it, at the queue's rate. It is refused where that takes longer than the longest wait. The same holds for a request
+//! that comes while the queue is behind.
 //!
-//! Workers share the queues under locks, which held requests touch: these wait anyway. While there are queues, a request
-//! that its limit lets pass at once looks whether there is one for it.
+//! Workers share the queues under locks that only held requests touch, and these wait anyway. While there are queues, a
+//! request that its limit lets pass at once looks for a queue of its key.
 
 mod leak;
 mod queue;
@@ -34,49 +35,50 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-/// Locks; so many busy lines hardly ever wait for each other.
+/// The number of locks; so many busy queues hardly ever wait for each other.
 const SHARDS: usize = 16;
-/// Between two looks at what the store has kept.
+/// The time between two attempts to refund the positions that the store has kept.
 const AGAIN: Duration = Duration::from_millis(900);
-/// The longest that a worker which ends waits for places to come back.
+/// The longest time that a worker which ends waits for refunds.
 const LAST: Duration = Duration::from_secs(1);
 
-/// One line for each limit and key, and for each that counts.
+/// The name of a queue: one for each limit and key, and for each store that counts them.
 type QueueKey = (LimitId, Box<[u8]>, Decider);
 
 type QueueShard = HashMap<QueueKey, WaitQueue>;
 
-/// All lines of a gateway.
+/// All queues of a gateway.
 #[derive(Debug)]
 pub struct WaitQueues {
     shards: [Mutex<QueueShard>; SHARDS],
     hasher: RandomState,
-    /// How many lines there are.
+    /// The number of queues.
     count: AtomicUsize,
     swept: Mutex<Option<Instant>>,
 }
 
-/// One worker's way to the lines.
+/// One worker's way to the queues.
 #[derive(Debug)]
 pub struct WorkerQueues {
     desk: Rc<RefundDesk>,
     task: Option<AbortHandle>,
 }
 
-/// Where a worker gives places back.
+/// The part of a worker that refunds positions.
 #[derive(Debug)]
 struct RefundDesk {
     all: Arc<WaitQueues>,
     store: Store,
     /// Refunds whose answers are awaited, in order.
     groups: RefCell<VecDeque<RefundBatch>>,
-    /// How many groups are not done with.
+    /// The number of groups that are not finished.
     open: Cell<usize>,
     work: Notify,
     quiet: Notify,
 }
 
-/// Positions of one queue on their way back. Dropped without an answer, they are lost, and the queue goes on.
+/// Positions of one queue on their way back. If the batch is dropped without an answer, the positions are lost, and the
+/// queue goes on.
 #[derive(Debug)]
 struct RefundBatch {
     all: Arc<WaitQueues>,
@@ -112,7 +114,7 @@ impl WaitQueues {
         }
     }
 
-    /// Is it time to look at what was kept? Once for all workers.
+    /// Is it time for another attempt at the positions that the store has kept? True once for all workers.
     fn is_time(&self, now: Instant) -> bool {
         let mut swept = lock(&self.swept);
         let is_time = swept.is_none_or(|last| now.duration_since(last) >= AGAIN);
@@ -124,7 +126,7 @@ impl WaitQueues {
 }
 
 impl WorkerQueues {
-    /// A worker's way to `all`. To be called on its own thread.
+    /// A worker's way to `all`, made on the worker's own thread.
     #[must_use]
     pub fn new(all: &Arc<WaitQueues>, store: &Store) -> Self {
         let desk = Rc::new(RefundDesk {
@@ -142,7 +144,7 @@ impl WorkerQueues {
                 desk.join(&name(&charge), Position::left(until, charge));
             }
         });
-        // Memory says at once what has become of a place.
+        // The memory store answers a refund at once.
         let task = match store {
             Store::Memory(_) => None,
             Store::Shared(_) => {
@@ -153,7 +155,7 @@ impl WorkerQueues {
         Self { desk, task }
     }
 
-    /// Is there any line?
+    /// Is there any queue?
     #[must_use]
     pub fn exist(&self) -> bool {
         self.desk.all.count.load(Ordering::Relaxed) > 0
@@ -166,7 +168,8 @@ impl WorkerQueues {
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
     }
 
-    /// Tries again to give back what was kept, and forgets what has passed. To be called about once a second.
+    /// Tries the refunds of kept positions again, and forgets those whose turn has passed. The call comes about once a
+    /// second.
     pub fn sweep(&self) {
         let now = clock::now();
         if !self.desk.all.is_time(now) {
@@ -190,7 +193,7 @@ impl WorkerQueues {
         }
     }
 
-    /// Waits, for a second at most, until all that was to come back has.
+    /// Waits, for a second at most, until all refunds are finished.
     pub async fn settle(&self) {
         let settled = async {
             while self.desk.open.get() > 0 {
@@ -210,7 +213,7 @@ impl Drop for WorkerQueues {
 }
 
 impl RefundDesk {
-    /// Puts a place into its line, which begins with it if there is none.
+    /// Puts a position into its queue, which begins with it if there is none.
     fn join(&self, name: &QueueKey, place: Position) {
         let mut shard = self.all.shard(name);
         let line = shard.entry(name.clone()).or_insert_with(|| {
@@ -224,7 +227,7 @@ impl RefundDesk {
         self.all.forget_empty(&mut shard, name, now);
     }
 
-    /// Has something done to a line, if there is such a line, and gives back what is free then.
+    /// Does `work` on a queue, if there is such a queue, and refunds the positions that are free afterwards.
     fn with(&self, name: &QueueKey, work: impl FnOnce(&mut WaitQueue)) {
         let mut shard = self.all.shard(name);
         if let Some(line) = shard.get_mut(name) {
@@ -234,8 +237,8 @@ impl RefundDesk {
         }
     }
 
-    /// Gives back what is free at the end of a line, the last place first. One answer is awaited at a time, or a place
-    /// could come to the store before the one behind it.
+    /// Refunds the free positions at the end of a queue, the last one first. One answer is awaited at a time, or a
+    /// position could reach the store before the one behind it.
     fn give_back(&self, name: &QueueKey, line: &mut WaitQueue) {
         while !line.is_returning {
             let last = line.take_last();
@@ -268,7 +271,7 @@ impl RefundDesk {
         }
     }
 
-    /// Hears what has become of places, until the worker ends.
+    /// Takes the answers about positions, until the worker ends.
     async fn serve(self: Rc<Self>) {
         loop {
             let next = self.groups.borrow_mut().pop_front();

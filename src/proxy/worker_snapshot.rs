@@ -16,10 +16,11 @@ use std::sync::Arc;
 pub struct WorkerSnapshot {
     /// What all workers share.
     pub snapshot: Arc<Snapshot>,
-    /// Made when a route is first used, so that a reload of ten thousand routes costs a worker nothing at once.
+    /// Handles of routes, each made when its route is first used. A reload of ten thousand routes thus costs a worker
+    /// nothing at once.
     routes: Vec<OnceCell<RouteHandles>>,
     upstreams: Vec<OnceCell<Balancer<RequestBody>>>,
-    /// Counts what matched no route.
+    /// Counts the requests that no route matched.
     pub unrouted: RouteMetrics,
     metrics: WorkerMetrics,
 }
@@ -27,15 +28,15 @@ pub struct WorkerSnapshot {
 /// A route's handles.
 #[derive(Debug)]
 pub struct RouteHandles {
-    /// Counts its requests.
+    /// Counts the route's requests.
     pub metrics: RouteMetrics,
-    /// Count its limits' decisions, in the service's order.
+    /// Counts the decisions of the route's limits, in the service's order.
     pub limits: Vec<LimitMetrics>,
-    /// `RateLimit-Policy` when all limits apply.
+    /// The `RateLimit-Policy` for the case that all limits apply.
     pub policy: Option<HeaderValue>,
 }
 
-/// As the metrics call it.
+/// The mode in the metrics.
 fn mode(mode: Mode) -> metrics::Mode {
     match mode {
         Mode::Enforce => metrics::Mode::Enforce,
@@ -44,13 +45,13 @@ fn mode(mode: Mode) -> metrics::Mode {
     }
 }
 
-/// Those of them that decide.
+/// The limits that decide.
 fn deciding(limits: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limit>> {
     limits.iter().filter(|limit| limit.mode.decides())
 }
 
 impl WorkerSnapshot {
-    /// Nothing is resolved yet.
+    /// A worker's half of `snapshot`, with nothing resolved yet.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, metrics: &WorkerMetrics) -> Self {
         let routes = snapshot.services.iter().map(|_| OnceCell::new()).collect();
@@ -64,7 +65,7 @@ impl WorkerSnapshot {
         }
     }
 
-    /// What route `index` leads to.
+    /// The service of route `index`.
     #[must_use]
     pub fn service(&self, index: usize) -> &Service {
         &self.snapshot.services[index]

@@ -4,13 +4,14 @@ use super::Fault;
 use crate::key::address::read_address;
 use std::net::IpAddr;
 
-/// An address; an IPv4 address in IPv6 clothes is an IPv4 address.
+/// Reads an address; an IPv4-mapped IPv6 address is the IPv4 address in it.
 pub(super) fn read(text: &str) -> Result<IpAddr, Fault> {
     let address = text.parse::<IpAddr>().map_err(|_| Fault::BadClient)?;
     Ok(address.to_canonical())
 }
 
-/// Is it a list of addresses, as `X-Forwarded-For` is one? The right end decides: a client may have written the left.
+/// Is the text a list of addresses, like the value of `X-Forwarded-For`? The right end decides: a client may have
+/// written the left.
 pub(super) fn is_list(list: &str) -> bool {
     let last = list.rsplit(',').next().unwrap_or_default();
     read_address(last).is_some()

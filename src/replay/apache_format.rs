@@ -20,7 +20,7 @@ pub(super) fn read<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result
     request.ts = Some(instant::apache(time).ok_or(Fault::BadTime)?);
     request.client = client;
     request.put_status(rest.split_ascii_whitespace().next());
-    // The size stands between.
+    // The answer's size stands between the status and the referer.
     request.referer = said(&mut rest);
     let agent = quoted(&mut rest);
     request.user_agent = agent.filter(|text| *text != "-").map(worded);
@@ -34,8 +34,8 @@ pub(super) fn read<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Result
     Ok(())
 }
 
-/// What stands behind a combined line: nginx's `main` has the addresses that a request came through, Traefik the time
-/// that it took.
+/// Reads the words behind a combined line. nginx's `main` has the addresses that the request came through there,
+/// Traefik has the request's duration.
 #[cold]
 fn more<'a>(request: &mut LoggedRequest<'a>, line: &'a str) {
     let (mut rest, mut list) = (line, None);
@@ -86,7 +86,7 @@ fn asked(line: &str) -> Result<(Method, Cow<'_, str>), Fault> {
     Ok((read_method(&plain(method))?, plain(target)))
 }
 
-/// What stands before the first `mark`, which is ASCII, and behind it.
+/// The texts before and behind the first `mark`, which is ASCII.
 pub(super) fn split(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = memchr::memchr(mark, text.as_bytes())?;
     Some((&text[..at], &text[at + 1..]))
@@ -110,13 +110,14 @@ pub(super) fn said<'a>(rest: &mut &'a str) -> Option<Cow<'a, str>> {
     quoted(rest).filter(|text| *text != "-").map(worded)
 }
 
-/// The value of a field, whose bytes are not written by percents. One that is no text afterwards stays as paths do.
+/// The value of a field, in which an escaped byte, `\xHH`, becomes the byte itself. A value that is then no text is
+/// spelled like a path, with `%HH`.
 pub(super) fn worded(text: &str) -> Cow<'_, str> {
     let byte = |out: &mut Vec<u8>, hex: &str| out.extend(u8::from_str_radix(hex, 16));
     unescaped(text, byte).unwrap_or_else(|| plain(text))
 }
 
-/// Without the escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
+/// The text without backslash escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
 fn plain(text: &str) -> Cow<'_, str> {
     let percents = |out: &mut Vec<u8>, hex: &str| {
         out.push(b'%');
@@ -125,7 +126,8 @@ fn plain(text: &str) -> Cow<'_, str> {
     unescaped(text, percents).unwrap_or_default()
 }
 
-/// Without the escapes; `byte` writes one that stands there as two hexadecimal digits. Nothing where that is no text.
+/// The text without backslash escapes; `byte` writes a byte that is escaped as two hexadecimal digits. None if the
+/// result is no text.
 fn unescaped(text: &str, byte: impl Fn(&mut Vec<u8>, &str)) -> Option<Cow<'_, str>> {
     if !text.contains('\\') {
         return Some(Cow::Borrowed(text));
@@ -154,7 +156,7 @@ fn unescaped(text: &str, byte: impl Fn(&mut Vec<u8>, &str)) -> Option<Cow<'_, st
     String::from_utf8(out).ok().map(Cow::Owned)
 }
 
-/// The character that stands for itself behind a backslash, or the control character that it names.
+/// The character that an escape of backslash and `mark` stands for: a control character, or `mark` itself.
 fn control(mark: char) -> char {
     match mark {
         't' => '\t',
@@ -214,7 +216,7 @@ mod tests {
             ("plain", "plain"),
             (r"caf\xc3\xa9", "caf\u{e9}"),
             (r"a\tb\\c", "a\tb\\c"),
-            // No text, so that it is spelled as it is in a path.
+            // The byte is no text, and is spelled as in a path.
             (r"a\xff", "a%ff"),
             (r"\x4", "x4"),
         ] {

@@ -1,51 +1,52 @@
-//! How often each client was refused, for any number of clients in bounded memory: exact up to some hundred thousand.
-//! Beyond that the numbers of clients are estimates, and the clients that were refused most are kept.
+//! How often each client was refused, for any number of clients in bounded memory. The counts are exact up to some
+//! hundred thousand clients. Beyond that, the numbers of clients are estimates, and the table keeps the clients that
+//! were refused most.
 
 use super::sketch::Sketch;
 use hashbrown::HashTable;
 use std::cmp::Reverse;
 
-/// Clients that are kept.
+/// The most clients that the table keeps.
 const MOST: usize = 1 << 17;
 
-/// Files that are compared at most.
+/// The most files that one replay compares.
 pub(super) const SIDES: usize = 2;
 
 /// All clients of a trace.
 #[derive(Debug)]
 pub(super) struct Clients {
     table: HashTable<ClientRow>,
-    /// Counts of refused clients, apart from the table: most clients are never refused, and the table is read for every
-    /// request.
+    /// Counts of refused clients, apart from the table: most clients are never refused, and the table, which is read
+    /// for every request, stays small.
     refusals: Vec<RefusalCounts>,
     most: usize,
-    /// A client was dropped from the table: counts come from the sketches.
+    /// Was a client dropped from the table? From then on the numbers of clients come from the sketches.
     dropped: bool,
     seen: Sketch,
-    /// Refused under each file.
+    /// Clients that were refused, for each file.
     refused: [Sketch; SIDES],
-    /// Refused under either.
+    /// Clients that were refused under either file.
     either: Sketch,
 }
 
-/// A client, in as little room as can be: fetching it is what counting it costs.
+/// A client, in as few bytes as possible: fetching the row from memory is most of the cost of counting a request.
 #[derive(Debug)]
 struct ClientRow {
     hash: u64,
-    /// Its requests, and below them, in [`PLACE`] bits, its position among the refusals; [`NEVER_REFUSED`] where it has
-    /// none.
+    /// The number of the client's requests in the upper bits. The lower [`PLACE`] bits are the client's position in
+    /// `Clients::refusals`, or [`NEVER_REFUSED`].
     counted: u64,
 }
 
-/// A client before its request is counted. It holds until the next client is counted.
+/// A client before its request is counted. The position is valid until the next client is counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientPosition {
     hash: u64,
-    /// Its place in the table.
+    /// The client's place in the table, if it has one.
     at: Option<usize>,
 }
 
-/// Bits of a position among the refusals, of which there are [`MOST`] and one for [`NEVER_REFUSED`].
+/// Bits of a position in `Clients::refusals`, which has [`MOST`] entries and one for [`NEVER_REFUSED`].
 const PLACE: u32 = 18;
 
 impl ClientRow {
@@ -54,7 +55,7 @@ impl ClientRow {
     }
 
     fn count(&mut self) {
-        // No trace has the 2^46 that would be too many.
+        // An overflow takes 2^46 requests, and no trace has so many.
         self.counted = self.counted.wrapping_add(1 << PLACE);
     }
 
@@ -70,39 +71,39 @@ impl ClientRow {
 #[derive(Debug, Default)]
 struct RefusalCounts {
     name: Box<str>,
-    /// Under each file.
+    /// Refused requests under each file.
     count: [u64; SIDES],
 }
 
 /// A client that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardestClient {
-    /// Its address, or the key it counts under.
+    /// The client's address, or the key that it counts under.
     pub client: Box<str>,
-    /// Requests it made.
+    /// Requests that the client made.
     pub requests: u64,
-    /// Those refused, under each file.
+    /// Requests of the client that were refused, under each file.
     pub refused: [u64; SIDES],
 }
 
 /// The position of clients that were never refused.
 const NEVER_REFUSED: usize = 0;
 
-/// How many clients, in all and refused; exact or about.
+/// The numbers of clients, in all and refused: exact, or estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientTotals {
     /// Different clients.
     pub all: u64,
-    /// Refused at least once under each file.
+    /// Clients that were refused at least once, for each file.
     pub refused: [u64; SIDES],
-    /// Refused under the second file and never under the first.
+    /// Clients that were refused under the second file and never under the first.
     pub first_time: u64,
-    /// The numbers are estimates: there were too many clients to be kept.
+    /// Are the numbers estimates, since the trace has more clients than the table keeps?
     pub about: bool,
 }
 
 impl Clients {
-    /// No client yet.
+    /// A table without clients.
     pub(super) fn new() -> Self {
         Self::with_room(MOST)
     }
@@ -119,7 +120,8 @@ impl Clients {
         }
     }
 
-    /// Where the client that `hash` stands for is kept. Asked early: while the request is decided, its memory comes.
+    /// The place of the client with this `hash`. The lookup comes before the decision of the request, during which the
+    /// processor fetches the row.
     pub(super) fn seek(&self, hash: u64) -> ClientPosition {
         let at = self
             .table
@@ -127,8 +129,8 @@ impl Clients {
         ClientPosition { hash, at }
     }
 
-    /// A request of the client that was just sought; `refused` says under which files it was refused, and `name` what it
-    /// is called.
+    /// Counts a request of `client`, the result of the last [`seek`](Self::seek). `refused` has an entry for each file,
+    /// and `name` makes the client's name.
     pub(super) fn count(
         &mut self,
         client: ClientPosition,
@@ -170,7 +172,7 @@ impl Clients {
         }
     }
 
-    /// Those refused most under file `side`, the worst first, of equals the first by name.
+    /// The clients that were refused most under file `side`, in falling order; equals are in the order of their names.
     pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<HardestClient> {
         let rows = self.table.iter();
         let rows = rows.map(|row| (row, &self.refusals[row.refusals()]));
@@ -185,7 +187,7 @@ impl Clients {
         worst.collect()
     }
 
-    /// How many there are.
+    /// The numbers of clients.
     pub(super) fn client_totals(&self) -> ClientTotals {
         if self.dropped {
             let refused = [0, 1].map(|side: usize| self.refused[side].estimate());
@@ -208,7 +210,7 @@ impl Clients {
         }
     }
 
-    /// Makes room: clients that were never refused go first, then the ones that were refused least.
+    /// Makes room: clients that were never refused go first, then the clients that were refused least.
     #[cold]
     fn drop_some(&mut self) {
         self.dropped = true;

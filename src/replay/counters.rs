@@ -1,4 +1,4 @@
-//! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts on that clock.
+//! The counters of a replay: in memory on a clock that the replay moves, or in Redis through the scripts on that clock.
 
 use crate::clock::{Clock, Timestamp};
 use crate::store::redis::RedisStore;
@@ -13,18 +13,18 @@ use std::time::Duration;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// No client waits for a replay.
+/// The timeout of a call to Redis: long, since no client waits for a replay.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So few counters are never swept.
+/// Up to this number, counters are not swept.
 const FEW: usize = 4_096;
 
-/// How much of a decision is wanted.
+/// The part of a decision that the caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// What becomes of the request.
+    /// The outcome of the request.
     Outcome,
-    /// The verdict of each limit, too.
+    /// The outcome, and the verdict of each limit.
     Verdicts,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Counters {
 #[derive(Debug)]
 pub(super) struct MemoryCounters {
     store: MemoryStore,
-    /// When there are so many counters, the ended ones go.
+    /// The number of counters at which the ended ones are removed.
     room: usize,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct RedisCounters {
     server: Rc<ReplayRedis>,
 }
 
-/// A Redis for as long as a replay lasts.
+/// The connection to a Redis, for as long as a replay lasts.
 #[derive(Debug)]
 pub(super) struct ReplayRedis {
     runtime: LocalRuntime,
@@ -62,7 +62,8 @@ pub(super) struct ReplayRedis {
 }
 
 impl Counters {
-    /// Empty ones in this process. Their number is bounded by what is live: no `max_keys` changes an answer.
+    /// Empty counters in this process. Their number is bounded by the number of live counters: no `max_keys` changes an
+    /// answer.
     pub(super) fn memory() -> Self {
         Self::Memory(MemoryCounters {
             store: MemoryStore::for_one_thread(Clock::manual(Timestamp::default())),
@@ -106,7 +107,7 @@ impl Counters {
         }
     }
 
-    /// Leaves nothing behind; says how many counters Redis had.
+    /// Removes the counters of the replay from Redis, and returns how many there were.
     pub(super) fn clear(&self) -> Result<u64, StoreError> {
         match self {
             Self::Memory(_) => Ok(0),
@@ -116,7 +117,7 @@ impl Counters {
 }
 
 impl RedisCounters {
-    /// Amends a charge, and waits for what a gateway would not: the next decision depends on it.
+    /// Amends a charge, and waits for Redis' answer, unlike a gateway: the next decision depends on the amendment.
     fn amend(
         &self,
         reservation: &Reservation,
@@ -165,10 +166,10 @@ impl MemoryCounters {
 }
 
 impl ReplayRedis {
-    /// Connects.
+    /// Connects to the Redis.
     ///
     /// # Errors
-    /// When it cannot be reached.
+    /// The Redis cannot be reached.
     pub(super) fn connect(target: &RedisTarget) -> io::Result<Rc<Self>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -195,10 +196,10 @@ impl ReplayRedis {
         Ok(server)
     }
 
-    /// Empty counters there, under a prefix with `name` in it.
+    /// Empty counters in the Redis, under a prefix with `name` in it.
     ///
     /// # Errors
-    /// When it cannot be reached.
+    /// The Redis cannot be reached.
     pub(super) fn counters(self: &Rc<Self>, name: &str) -> Result<Counters, StoreError> {
         let settings = StoreSettings {
             source: Backend::Redis(self.target.clone()),
@@ -217,7 +218,7 @@ impl ReplayRedis {
         }))
     }
 
-    /// Was the program asked to end? Its counters in Redis are to be removed first.
+    /// Did a signal ask the program to end? The counters in Redis are removed before it does.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.get()
     }

@@ -87,7 +87,7 @@ fn shadows(out: &mut dyn Write, side: &PolicySide) -> io::Result<()> {
     out.write_all(if some { b"]" } else { b"" })
 }
 
-/// Whether a limit admits, after which wait, or when to come back.
+/// Writes the outcome of a limit: admitted, delayed with the wait, or refused with the time until a retry.
 fn said(out: &mut dyn Write, outcome: verdict::VerdictOutcome) -> io::Result<()> {
     let (admitted, wait, again) = match outcome {
         verdict::VerdictOutcome::Admit { delay } => (true, delay, None),
@@ -101,7 +101,7 @@ fn said(out: &mut dyn Write, outcome: verdict::VerdictOutcome) -> io::Result<()>
     number_or_null(out, again)
 }
 
-/// How many units the request was granted.
+/// The number of units that the request was granted.
 fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u32 {
     match outcome {
         ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld | ReplayOutcome::NoRoute => 0,
@@ -109,7 +109,8 @@ fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u32 {
     }
 }
 
-/// Which rate of a list, or which group, the numbers belong to; a limit without either has no such member.
+/// Writes the member `name`: the rate of a list, or the group, that the numbers belong to. A limit without a list or
+/// groups has no such member.
 fn listed(out: &mut dyn Write, name: &str, value: Option<&str>) -> io::Result<()> {
     match value {
         None => Ok(()),

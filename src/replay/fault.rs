@@ -1,29 +1,29 @@
-//! Why a line of a trace cannot be read.
+//! Causes for which a line of a trace cannot be read.
 
 use std::fmt;
 
-/// Why a line cannot be read.
+/// A cause for which a line cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// In no form that is known.
+    /// The line has none of the known forms.
     Unknown,
-    /// Not JSON.
+    /// The line is not JSON.
     NotJson,
-    /// Not UTF-8.
+    /// The line is not UTF-8.
     NotText,
-    /// Longer than any line that could be one.
+    /// The line is longer than any line of a log.
     TooLong,
-    /// Has no `ts`.
+    /// The line has no `ts`.
     NoTime,
-    /// Has neither a client nor a path.
+    /// The line has neither a client nor a path.
     Nameless,
-    /// The time is none, or one that cannot be computed with.
+    /// The time is malformed, or outside of the range that limits can compute with.
     BadTime,
-    /// The client is no address.
+    /// The client is not an address.
     BadClient,
-    /// The quotes hold no request.
+    /// The text between the quotes is not a request line.
     NoRequest,
-    /// A member is of another type than it should be.
+    /// The member of this name has a value of the wrong type.
     BadMember(&'static str),
 }
 

@@ -1,10 +1,10 @@
-//! What a fuzzer hands any bytes to.
+//! The entry point of the fuzzer, for any bytes.
 
 use super::line::{self, LineReader};
 use super::mapping::Mapping;
 use super::request::LoggedRequest;
 
-/// Reads every line of `bytes`, as a trace and with `--fields`; says how many are requests.
+/// Reads every line of `bytes`, as a trace and with `--fields`, and returns the number of requests.
 #[must_use]
 pub fn trace(bytes: &[u8]) -> usize {
     let options = "client=a.b,path=request_uri,header:x-api-key=headers.x,duration=took,ts=t";

@@ -1,4 +1,4 @@
-//! The header fields of a logged request, from whichever members its line has them in.
+//! The header fields of a logged request, from all members of its line that have some.
 
 use super::Fault;
 use super::json::{self, Value};
@@ -9,13 +9,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 /// Writes the fields of one line.
 struct FieldWriter<'a> {
     fields: &'a mut HeaderMap,
-    /// The line is ours: a field that is none makes it unreadable. In another server's log it is passed over, and so is
-    /// what stands there instead of a secret.
+    /// Is the line one of the gateway's own log? An invalid field makes such a line unreadable. In another server's log
+    /// an invalid field is passed over, and so is the placeholder of a secret.
     is_own: bool,
 }
 
 impl LoggedRequest<'_> {
-    /// Has its line any field?
+    /// Has the line any field?
     #[inline]
     pub(super) fn has_fields(&self) -> bool {
         self.headers.len() > 2
@@ -24,7 +24,7 @@ impl LoggedRequest<'_> {
             || self.proxy_fields.is_some()
     }
 
-    /// Fills its fields, which are empty, from its members.
+    /// Fills `LoggedRequest::fields`, which is empty, from the members of the line.
     #[inline(never)]
     pub(super) fn fill_fields(&mut self) -> Result<(), Fault> {
         let proxy = self.proxy_fields.as_deref();

@@ -1,4 +1,4 @@
-//! A trace's lines, one at a time: from a file, from standard input, from gzip; never more of it in memory than one.
+//! A trace's lines, from a file, standard input or gzip: one at a time, and never more than one in memory.
 
 use super::Fault;
 use flate2::bufread::MultiGzDecoder;
@@ -8,23 +8,23 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Longer lines are not read.
+/// The longest line that is read.
 const LONGEST: usize = 1024 * 1024;
 
-/// How much is read at once: little enough to leave the processor's cache to the counters.
+/// The number of bytes that are read at once: little enough to leave the processor's cache to the counters.
 const CHUNK: usize = 64 * 1024;
 
-/// What gzip begins with.
+/// The first bytes of gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
-/// What some editors put in front of UTF-8.
+/// The byte order mark, which some editors put in front of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a trace.
 pub struct TraceLines {
     reader: Box<dyn BufRead>,
-    /// A line that did not lie in the buffer as a whole.
+    /// The last line, if the buffer did not have all of it at once.
     line: Vec<u8>,
-    /// How much of the buffer the last line has.
+    /// The bytes of the buffer that the last line takes.
     shown: usize,
     number: u64,
     read: Rc<Cell<u64>>,
@@ -34,9 +34,9 @@ pub struct TraceLines {
 /// One line of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceLine<'a> {
-    /// Counted from 1.
+    /// The line's number, counted from 1.
     pub number: u64,
-    /// The bytes of the line, with its end; or why they were not read.
+    /// The bytes of the line with its line break, or the cause for which they were not read.
     pub text: Result<&'a [u8], Fault>,
 }
 
@@ -49,10 +49,10 @@ impl std::fmt::Debug for TraceLines {
 }
 
 impl TraceLines {
-    /// Opens `path`; `-` is standard input. What begins as gzip does is read as gzip, whatever it is called.
+    /// Opens `path`; `-` is standard input. A file that begins like gzip is read as gzip, whatever its name.
     ///
     /// # Errors
-    /// When it cannot be opened, or not even its beginning can be read.
+    /// The file cannot be opened, or its beginning cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Self::new(io::stdin().lock(), None);
@@ -67,10 +67,10 @@ impl TraceLines {
         Self::new(file, size)
     }
 
-    /// The lines of anything that can be read; `size` is how many bytes will come, if that is known.
+    /// The lines of any reader; `size` is the number of bytes that it will give, if that is known.
     ///
     /// # Errors
-    /// When not even the beginning can be read.
+    /// The beginning cannot be read.
     pub fn new(source: impl Read + 'static, size: Option<u64>) -> io::Result<Self> {
         let read = Rc::new(Cell::new(0));
         let counted = Counted {
@@ -80,7 +80,7 @@ impl TraceLines {
         let mut raw = BufReader::with_capacity(CHUNK, counted);
         let is_gzip = raw.fill_buf()?.starts_with(GZIP);
         let mut reader: Box<dyn BufRead> = if is_gzip {
-            // Rotation may have joined several.
+            // Rotation may have joined several gzip files.
             Box::new(BufReader::with_capacity(CHUNK, MultiGzDecoder::new(raw)))
         } else {
             Box::new(raw)
@@ -101,7 +101,7 @@ impl TraceLines {
     /// The next line.
     ///
     /// # Errors
-    /// When reading fails: a broken disk, or gzip that is cut off.
+    /// Reading fails, for a broken disk or a gzip file that is cut off.
     pub fn read(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.reader.consume(std::mem::take(&mut self.shown));
         let end = match self.reader.fill_buf() {
@@ -112,7 +112,7 @@ impl TraceLines {
         let Some(end) = end else {
             return self.read_across();
         };
-        // It lies in the buffer, and is shown there.
+        // The whole line lies in the buffer, and is lent from there.
         self.number += 1;
         self.shown = end + 1;
         let text = Ok(&self.reader.fill_buf()?[..self.shown]);
@@ -143,14 +143,14 @@ impl TraceLines {
         Ok(Some(TraceLine { number, text }))
     }
 
-    /// Bytes read so far, as they lie there, and how many there are.
+    /// The bytes read so far, before decompression, and the size of the trace, if that is known.
     #[must_use]
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.read.get(), self.size)
     }
 }
 
-/// Counts what passes.
+/// A reader that counts the bytes that pass.
 struct Counted<R> {
     source: R,
     read: Rc<Cell<u64>>,

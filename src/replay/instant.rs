@@ -10,10 +10,11 @@ use jiff::civil::{Date, Time};
 use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::Offset;
 
-/// Instants from here on leave no room for the spans limits reach over (`limit::rate::MAX_SPAN`); in the year 2112.
+/// The end of the instants that can be replayed, in the year 2112: later ones leave no room for the longest span of a
+/// limit (`limit::rate::MAX_SPAN`).
 const END: u64 = 1 << 52;
 
-/// The instant that a value says: a number, or a text with or without brackets.
+/// The instant in a value: a number, or a text with or without brackets.
 #[inline]
 pub(super) fn of(value: Value<'_>) -> Result<Timestamp, Fault> {
     let at = match value {
@@ -29,7 +30,7 @@ pub(super) fn of(value: Value<'_>) -> Result<Timestamp, Fault> {
     at.ok_or(Fault::BadTime)
 }
 
-/// Seconds since the epoch with up to six decimals, or RFC 3339; else as [`other`] reads it.
+/// Reads seconds since the epoch with up to six decimals, or RFC 3339; leaves all other texts to [`other`].
 pub(super) fn read(text: &str) -> Option<Timestamp> {
     match text.as_bytes().get(4) {
         Some(b'-') => rfc3339(text),
@@ -37,8 +38,9 @@ pub(super) fn read(text: &str) -> Option<Timestamp> {
     }
 }
 
-/// Instants of other servers' logs: milli-, micro- and nanoseconds, by the number of their digits, and Apache's time. No
-/// number is an instant in two units: between them lie years without logs of HTTP.
+/// Reads instants of other servers' logs: Apache's time, or milli-, micro- and nanoseconds, which the number of digits
+/// tells apart. No number is a plausible instant in two units: read in a wrong unit, an instant lies in years without
+/// logs of HTTP.
 #[cold]
 fn other(text: &str) -> Option<Timestamp> {
     let whole = text.bytes().take_while(|byte| *byte != b'.').count();
@@ -50,14 +52,14 @@ fn other(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
+/// A number without sign and exponent, times ten to the power of `places`; further decimals are dropped.
 pub(super) fn decimal(text: &str, places: u32) -> Option<u64> {
     let text = text.as_bytes();
     let dot = text.iter().position(|byte| *byte == b'.');
     let whole = &text[..dot.unwrap_or(text.len())];
     let fraction = dot.map_or(&b"0"[..], |dot| &text[dot + 1..]);
     let places = places as usize;
-    // More digits than any instant has, and no overflow to look out for at each.
+    // 19 digits are more than any instant has, and few enough that no step below can overflow.
     if whole.is_empty() || fraction.is_empty() || whole.len() + places > 19 {
         return None;
     }

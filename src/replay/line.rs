@@ -10,20 +10,20 @@ use super::{Fault, apache_format, proxy_formats};
 use layout::LineLayout;
 use std::borrow::Cow;
 
-/// Prefixes that are looked behind: of compose, of its time, of syslog.
+/// The most prefixes that are removed from one line: that of compose, its time, that of syslog.
 const DEEPEST: usize = 3;
 
-/// What reads the lines of one trace.
+/// The reader of one trace's lines.
 #[derive(Debug)]
 pub(super) struct LineReader {
     layout: LineLayout,
-    /// What `--fields` says of JSON.
+    /// The mapping that `--fields` gives, if any.
     pub(super) mapping: Option<Mapping>,
     servers: [Mapping; 2],
 }
 
-/// The text of a line. A member that is not read need not be UTF-8: in JSON, bytes that are none become an escape that
-/// stands for no text.
+/// The text of a line. A member that is not read need not be UTF-8: in JSON, invalid bytes become an escape that stands
+/// for no text.
 pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
     let line = line.trim_ascii();
     match str::from_utf8(line) {
@@ -37,14 +37,14 @@ pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
 fn mended(line: &[u8]) -> String {
     let parts = line.utf8_chunks().flat_map(|chunk| {
         let is_whole = chunk.invalid().is_empty();
-        // The blank ends an escape that has begun.
+        // The blank ends an escape that the invalid bytes cut off.
         [chunk.valid(), if is_whole { "" } else { r" \ud800" }]
     });
     parts.collect()
 }
 
 impl LineReader {
-    /// Has read nothing yet. JSON is read by `mapping`, where there is one.
+    /// A reader at the beginning of its trace. JSON is read by `mapping`, if there is one.
     pub(super) fn new(mapping: Option<Mapping>) -> Self {
         Self {
             layout: LineLayout::default(),
@@ -53,8 +53,8 @@ impl LineReader {
         }
     }
 
-    /// Reads a line, whichever of the forms it has, into a request of which nothing is known yet: it is too large to be
-    /// handed on for every line.
+    /// Reads a line of any known form into `request`, which is blank. The caller passes the request in since it is too
+    /// large to be moved for every line.
     pub(super) fn read<'a>(
         &mut self,
         request: &mut LoggedRequest<'a>,
@@ -77,7 +77,7 @@ impl LineReader {
         Ok(())
     }
 
-    /// Reads a line of text, or what stands behind the words of other programs.
+    /// Reads a line of text, with or without the prefixes of other programs.
     #[inline(never)]
     fn read_text<'a>(
         &mut self,
@@ -116,7 +116,7 @@ impl LineReader {
         Ok(())
     }
 
-    /// Reads a line in which our own members say too little, where it is another server's.
+    /// Reads a line of JSON as another server's, since our own members do not describe a request in it.
     #[cold]
     fn read_server<'a>(&self, request: &mut LoggedRequest<'a>, line: &'a str) -> Result<(), Fault> {
         for server in &self.servers {

@@ -1,4 +1,5 @@
-//! Which members of a JSON log are the parts of a request: `--fields` maps any log, and Caddy's and Traefik's are known.
+//! The mapping from members of a JSON log to parts of a request. `--fields` gives the mapping of any log; those of
+//! Caddy's and Traefik's logs are built in.
 
 use super::json::{self, JsonText, Value};
 use super::request::{LogFormat, LoggedRequest};
@@ -26,7 +27,7 @@ const NAMES: [(&str, Part); 14] = [
     ("referer", Part::Field(header::REFERER)),
 ];
 
-/// Members that say what `--fields` does not: those of our own log, and the names that times have.
+/// Members for the parts that `--fields` does not name: those of our own log, and usual names of times.
 const UNMAPPED: [(&str, Part); 14] = [
     ("client", Part::Client),
     ("method", Part::Method),
@@ -59,7 +60,7 @@ const CADDY: [(&str, Part); 11] = [
     ("request.tls", Part::Https),
 ];
 
-/// Traefik's access log. `ClientHost` has what came in `X-Forwarded-For`, where Traefik believes it.
+/// Traefik's access log. `ClientHost` is the value of `X-Forwarded-For` if Traefik believes that field.
 const TRAEFIK: [(&str, Part); 12] = [
     ("StartUTC", Part::Beginning),
     ("StartLocal", Part::Beginning),
@@ -75,10 +76,10 @@ const TRAEFIK: [(&str, Part); 12] = [
     ("request_", Part::FieldsByPrefix),
 ];
 
-/// The one of the names that a word means.
+/// A function that finds the name that a misspelt word probably means.
 pub type NearestName = fn(&str, &[&'static str]) -> Option<&'static str>;
 
-/// Members by what they say.
+/// The members of a log, with the part of a request that each has.
 #[derive(Debug, Clone)]
 pub struct Mapping {
     format: LogFormat,
@@ -87,21 +88,21 @@ pub struct Mapping {
 
 #[derive(Debug, Clone)]
 struct MappedMember {
-    /// Names from the outside in, with dots between.
+    /// The names of the enclosing objects from the outside in, and the member's own, with dots between.
     path: Box<str>,
-    /// Of several members that say the same part, the first that a line has counts.
+    /// The member's part of a request. Of several members with the same part, the first that a line has counts.
     part: Part,
-    /// As `--fields` gave it; nothing where it did not.
+    /// The part's name in `--fields`; none for a member that the option does not name.
     name: Option<Box<str>>,
-    /// Some line has had it.
+    /// Has some line had the member?
     was_seen: Cell<bool>,
 }
 
-/// What a member says of a request.
+/// A part of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Beginning,
-    /// The end, which is a duration after the beginning.
+    /// The end of the request, which is its duration after the beginning.
     End,
     Client,
     Method,
@@ -114,18 +115,18 @@ enum Part {
     Field(HeaderName),
     /// An object of fields.
     Fields,
-    /// Fields, each in a member whose name begins so.
+    /// Fields, each in a member of its own; the mapped name is the beginning of the members' names.
     FieldsByPrefix,
     /// `https`, or anything about TLS.
     Https,
 }
 
-/// What a duration is written in.
+/// The unit that a duration is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TimeUnit {
-    /// How many decimals of it are microseconds.
+    /// The decimal places from the unit down to a microsecond.
     places: u32,
-    /// How many of it are a microsecond.
+    /// The number of units in a microsecond.
     per_micro: u64,
 }
 
@@ -138,7 +139,7 @@ const fn unit(places: u32, per_micro: u64) -> TimeUnit {
     TimeUnit { places, per_micro }
 }
 
-/// What one line says.
+/// The values of one line.
 #[derive(Default)]
 struct MappedValues<'a> {
     /// The value of each member that the line has.
@@ -152,7 +153,7 @@ impl Mapping {
     /// `meant` finds the name that a misspelt one means.
     ///
     /// # Errors
-    /// What is wrong, as a sentence.
+    /// The mistake, as a sentence.
     pub fn read_options(options: &[String], meant: NearestName) -> Result<Self, String> {
         let mut members: Vec<MappedMember> = Vec::new();
         for pair in options.iter().flat_map(|option| option.split(',')) {
@@ -204,13 +205,14 @@ impl Mapping {
         }
     }
 
-    /// Names with members that no line had.
+    /// The members that `--fields` names and no line had, each after the name of its part.
     pub(super) fn unseen(&self) -> impl Iterator<Item = (&str, &str)> {
         let unseen = self.members.iter().filter(|member| !member.was_seen.get());
         unseen.filter_map(|member| Some((member.name.as_deref()?, &*member.path)))
     }
 
-    /// Reads a line that begins as an object does. False where it is not of this log, which is known by its path.
+    /// Reads a line that begins like an object. False if the line is not of this log: every line of a known log has a
+    /// path.
     pub(super) fn read<'a>(
         &self,
         request: &mut LoggedRequest<'a>,
@@ -248,8 +250,8 @@ impl Mapping {
         Ok(true)
     }
 
-    /// Puts what `object` has of the members into `said`. It is the value of the member `path`, which ends with a dot unless
-    /// the object is the whole line.
+    /// Collects the mapped members of `object` in `said`. `path` is the path of the object, and ends with a dot; it is
+    /// empty for the whole line.
     fn find<'a>(
         &self,
         object: &'a str,
@@ -309,12 +311,12 @@ impl Part {
         ))
     }
 
-    /// Are the two one part of a request, in whichever unit?
+    /// Are the two the same part of a request, in whichever unit?
     fn is_like(&self, other: &Self) -> bool {
         self == other || matches!((self, other), (Self::Duration(_), Self::Duration(_)))
     }
 
-    /// Whether a line that says this part says `other`, too.
+    /// Does a line with this part have `other`, too?
     fn covers(&self, other: &Self) -> bool {
         let is_in_line = matches!(other, Self::Method | Self::Path);
         self.is_like(other) || (*self == Self::RequestLine && is_in_line)
@@ -380,7 +382,7 @@ impl Part {
     }
 }
 
-/// Microseconds that something took, as a number or as text. A text may have a unit of its own.
+/// Reads a duration, a number or a text, in microseconds. A text may have a unit of its own.
 fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
     const UNITS: [(&str, TimeUnit); 5] = [
         ("ns", NANOS),
@@ -403,7 +405,7 @@ fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
     if let Some(number) = instant::decimal(number, places) {
         return Some(number / per_micro);
     }
-    // `1e-05`, as some write it: no decision hangs on its last digit.
+    // Some servers write `1e-05`. A float is exact enough: no decision depends on the last digit of a duration.
     let number: f64 = number.parse().ok()?;
     let number = number * 10_f64.powi(i32::try_from(places).ok()?);
     #[allow(
@@ -416,7 +418,7 @@ fn span(value: Value<'_>, unit: TimeUnit) -> Option<u64> {
         .then_some(number as u64 / per_micro)
 }
 
-/// A text or a number, or the first of a list; nothing for what is empty.
+/// A text or a number, or the first of a list; none if the value is empty.
 fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
     let read =
         |text: JsonText<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));

@@ -1,4 +1,4 @@
-//! What the lines of a trace lack, though answers depend on it: clients, paths, and what limits count by.
+//! The parts of requests that answers depend on and that no line of a trace has: clients, paths, parts of keys.
 
 use super::policy_side::PolicySide;
 use super::report::{Note, Report};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// What has been seen so far.
+/// The findings of the lines read so far.
 #[derive(Debug, Default)]
 pub(super) struct MissingFields {
-    /// What no line has had yet, of all that an answer needs.
+    /// The parts that an answer needs and that no line has had yet.
     expected: Vec<ExpectedField>,
     clients: ClientSpread,
     has_nameless_fields: bool,
@@ -24,25 +24,25 @@ pub(super) struct MissingFields {
 
 #[derive(Debug, PartialEq, Eq)]
 enum ExpectedField {
-    /// A limit counts by it.
+    /// A part of a key that a limit counts by.
     Part { limit: Arc<str>, part: KeyPart },
-    /// Routes ask for one.
+    /// The host, which a route asks for.
     Host,
 }
 
-/// Which addresses the lines have.
+/// The spread of the clients' addresses.
 #[derive(Debug, Default)]
 struct ClientSpread {
-    /// The first address, and how many lines have a client; nothing before the first.
+    /// The first address, and the number of lines with a client; none before the first.
     first: Option<(IpAddr, u64)>,
-    /// A later line has another address.
+    /// Has a later line another address?
     differ: bool,
-    /// `trust` does not name one of the addresses.
+    /// Is there an address that `trust` does not name?
     is_distrusted: bool,
 }
 
 impl MissingFields {
-    /// Of a trace for these files.
+    /// The expectations of these files, before the first line.
     pub(super) fn new(sides: &[PolicySide]) -> Self {
         let mut expected = Vec::new();
         for side in sides {
@@ -68,7 +68,7 @@ impl MissingFields {
         }
     }
 
-    /// Looks at a line's request; `address` is the client's for `side`.
+    /// Notes the parts that a line's request has; `address` is its client's for `side`.
     #[inline]
     pub(super) fn look(
         &mut self,
@@ -138,7 +138,8 @@ impl MissingFields {
         notes
     }
 
-    /// The signs that the trace is the log of a server behind a proxy: it has the proxy for all clients.
+    /// A note if the trace seems to be the log of a server behind a proxy: such a log has the proxy in the place of all
+    /// clients.
     fn proxy_note(&self) -> Option<String> {
         const INSTEAD: &str = "log the list that it gets in X-Forwarded-For, too, as nginx's main format does with \
                                \"$http_x_forwarded_for\" at the end";
@@ -165,7 +166,7 @@ impl MissingFields {
     }
 }
 
-/// Is there a log that has everything else, and not this?
+/// May a log that is complete otherwise lack this part?
 fn may_be_unsaid(part: &KeyPart) -> bool {
     match part {
         KeyPart::Header { .. }
@@ -210,11 +211,11 @@ impl ClientSpread {
     }
 }
 
-/// An address that no client on the internet has.
+/// Is the address one that no client on the internet has?
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
-            // Carriers share the last (RFC 6598), and clusters take it.
+            // Carriers share this block (RFC 6598), and clusters use it, too.
             let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
             v4.is_private() || v4.is_loopback() || v4.is_link_local() || shared
         }

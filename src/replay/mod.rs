@@ -1,5 +1,5 @@
-//! What the limits of a file would have done to traffic that was logged: the same routes, keys, questions and algorithms
-//! as in the gateway, on a clock that the trace moves.
+//! A replay: the effect that the limits of a file would have had on logged traffic. Routes, keys, questions and
+//! algorithms are the gateway's own; the trace moves the clock.
 //!
 //! ```text
 //! input            lines of a file, of standard input, of gzip
@@ -17,8 +17,8 @@
 //! report           numbers → text, JSON or SVG
 //! ```
 //!
-//! Time never runs back: a line with an earlier `ts` than one before it counts at the latest seen. What is kept grows
-//! with the live counters, never with the trace.
+//! Time never runs back: a line with an earlier `ts` than a line before it counts at the latest `ts` so far. Memory
+//! grows with the live counters, never with the trace.
 
 mod address;
 mod apache_format;
@@ -87,26 +87,26 @@ pub struct Replay {
     sides: Vec<PolicySide>,
     server: Option<Rc<ReplayRedis>>,
     reader: LineReader,
-    /// The room of the last request's fields.
+    /// The field map of the last request, kept for its memory.
     fields: Option<HeaderMap>,
     missing_fields: MissingFields,
-    /// The estimates need every bit of a hash to be a good one.
+    /// The estimates need a hash whose every bit is well mixed.
     hasher: foldhash::quality::FixedState,
     clients: Clients,
-    /// What has been counted so far.
+    /// The counts so far.
     report: Report,
     now: Timestamp,
 }
 
-/// Why a replay ended before its trace.
+/// Causes for which a replay ends before its trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The trace could be opened, but not read to its end.
+    /// The trace could not be read to its end.
     #[error("cannot read the trace beyond line {line}: {error}")]
     Trace {
         /// The last line that was read.
         line: u64,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// The decisions could not be written.
@@ -115,16 +115,17 @@ pub enum ReplayError {
     /// The store did not decide.
     #[error("{0}")]
     Store(StoreError),
-    /// A signal asked for it.
+    /// A signal interrupted the replay.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Replay {
-    /// Of what `file` would have done, and beside it what `changed` would have. Counts in memory, or in `redis`.
+    /// A replay of the limits of `file`, and beside them of those of `changed`, if there is such a file. The counters
+    /// are in memory, or in `redis`.
     ///
     /// # Errors
-    /// When Redis cannot be reached.
+    /// The Redis cannot be reached.
     pub fn new(
         file: Snapshot,
         changed: Option<Snapshot>,
@@ -154,25 +155,25 @@ impl Replay {
             server,
             reader: LineReader::new(None),
             fields: None,
-            // One trace has one summary, estimates included.
+            // The seed is fixed, so that one trace always has the same summary, estimates included.
             hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
             now: Timestamp::default(),
         })
     }
 
-    /// Reads JSON by `mapping`, where there is one.
+    /// The same replay, with JSON read by `mapping`, if there is one.
     #[must_use]
     pub fn reading(self, mapping: Option<Mapping>) -> Self {
         let reader = LineReader::new(mapping);
         Self { reader, ..self }
     }
 
-    /// Replays `lines` to their end. Each decision, of the changed file where there is one, goes to `decisions`, and
-    /// `watch` is shown now and then how far it has come.
+    /// Replays `lines` to their end. Each decision goes to `decisions`: that of the changed file, if there is one.
+    /// `watch` is called every few lines with the progress.
     ///
     /// # Errors
-    /// When it ends before that.
+    /// The replay ends before its trace.
     pub fn run(
         &mut self,
         lines: &mut TraceLines,
@@ -211,10 +212,10 @@ impl Replay {
             .map_err(ReplayError::Decisions)
     }
 
-    /// Removes what the replay has put into Redis; says how many counters that were.
+    /// Removes the counters of the replay from Redis, and returns how many there were.
     ///
     /// # Errors
-    /// When Redis did not do it.
+    /// Redis did not remove them.
     pub fn clear(&self) -> Result<u64, StoreError> {
         self.sides.iter().map(|side| side.counters().clear()).sum()
     }
@@ -242,7 +243,7 @@ impl Replay {
         Ok(())
     }
 
-    /// One line's request, or all that it stands for.
+    /// Replays the request of one line, once for each request that the line stands for.
     fn request(
         &mut self,
         number: u64,
@@ -301,7 +302,7 @@ impl Replay {
                 let mut line = Vec::with_capacity(512);
                 decisions::write(&mut line, number, self.now, side, &outcome)
                     .and_then(|()| {
-                        // Where the file is a terminal, it would obey control characters.
+                        // The decisions may go to a terminal, which would obey control characters.
                         let line = String::from_utf8_lossy(&line);
                         out.write_all(printable_json(&line).as_bytes())
                     })
@@ -327,12 +328,12 @@ impl Replay {
         Ok(())
     }
 
-    /// All that there is to tell.
+    /// The report of the whole replay.
     #[must_use]
     pub fn report(mut self) -> Report {
         let side = self.sides.len() - 1;
         let client_totals = self.clients.client_totals();
-        // Under the changed file, unless that refuses no client.
+        // The clients refused under the changed file are shown, unless that file refuses none.
         let shown = if client_totals.refused[side] > 0 {
             side
         } else {

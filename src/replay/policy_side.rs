@@ -1,4 +1,4 @@
-//! One file's answer to each request: route, keys, one question, one decision, as the gateway goes about it.
+//! One file's answer to each request: a route, the keys, one question and one decision, in the gateway's order.
 
 mod identity;
 mod origin;
@@ -27,7 +27,7 @@ use crate::store::{Amendment, Decider, StoreDecision, StoreError};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The client of all lines that name none.
+/// The client of all lines without a client.
 const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A file with its counters.
@@ -36,43 +36,44 @@ pub(super) struct PolicySide {
     snapshot: Snapshot,
     counters: Counters,
     route_cache: RouteCache,
-    /// The route, the plan and the decision of the last request: kept here, since they are large.
+    /// The route, the plan and the decision of the last request. They are large, so that they are kept and not
+    /// returned.
     route: Option<usize>,
     plan: Plan,
     admission: Admission,
-    /// Was the last request's plan one that a store was asked?
+    /// Was the store asked about the last request's plan?
     asked: bool,
-    /// What requests under way hold and may give back; nothing where no limit does.
+    /// The reservations of requests under way; none if no limit makes any.
     reservations: Option<OpenReservations>,
     waiting: WaitingRequests,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplayOutcome {
-    /// It goes on at once.
+    /// The request goes on at once.
     Admit,
-    /// It goes on after so many microseconds.
+    /// The request is held, and goes on.
     Delay {
-        /// At least 1.
+        /// The wait in microseconds, at least 1.
         wait: u64,
-        /// The limit that holds it.
+        /// The limit that holds the request.
         limit: Arc<str>,
     },
-    /// It is refused.
+    /// The request is refused.
     Refuse {
-        /// Microseconds until it would not be, if it ever would.
+        /// The microseconds until the request would be admitted; none if it never would.
         wait: Option<u64>,
         /// The limit that refuses.
         limit: Arc<str>,
-        /// Which of its rates, where it has a list of them.
+        /// The rate that refuses, where the limit has a list of rates.
         window: Option<Arc<str>>,
     },
-    /// It would have to wait, and too many do.
+    /// The request would have to wait, and too many others wait already.
     TooManyHeld,
-    /// No route takes it.
+    /// No route takes the request.
     NoRoute,
 }
 
@@ -89,7 +90,7 @@ impl ReplayOutcome {
 impl PolicySide {
     /// The side of a file. `before` is the side of the file whose traffic the log shows, if that is another file.
     pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
-        // Keys of no group are in the log, too.
+        // Groups are not compared: the log also has the keys that no group knows.
         let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
         let is_moved = |limit: &&Arc<Limit>| {
             let mut then = before.into_iter().flat_map(|side| limits(&side.snapshot));
@@ -186,7 +187,7 @@ impl PolicySide {
             },
         };
         self.plan.refill(service, &caller, &values);
-        // What the gateway answers where the limits that it asks do not refuse.
+        // The refusal of a request that lacks a part; it comes if the limits that are asked do not refuse first.
         let otherwise = self.plan.lack().map(refusal);
         if self.plan.is_empty() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
@@ -212,7 +213,8 @@ impl PolicySide {
         })
     }
 
-    /// Keeps what a request may give back. False where it would have to wait, and too many do: then its charges go back.
+    /// Keeps the reservations of a request. False if the request would have to wait while too many others do; its
+    /// charges are then refunded.
     fn keep(
         &mut self,
         route: usize,
@@ -240,15 +242,15 @@ impl PolicySide {
         self.snapshot.services.get(self.route?)
     }
 
-    /// What the request just judged was asked: each limit, with the numbers that held, and its key.
+    /// The question about the request just judged: each limit, with the numbers that held, and its key.
     pub(super) fn keys(&self) -> impl Iterator<Item = (&Arc<Limit>, &str)> {
         let limits = self.service().into_iter().filter(|_| self.asked);
         let limits = limits.flat_map(|service| self.plan.limits(service));
         limits.zip(self.plan.keys().map(|(_, key, _)| key))
     }
 
-    /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
-    /// its limits took; 1 where it has none.
+    /// The number of units that the request just judged was granted, if it was admitted: the grant of the limit that
+    /// may grant less, else the highest charge of its limits; 1 if it has no limits.
     pub(super) fn granted(&self) -> u32 {
         let (Some(_), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
@@ -258,12 +260,12 @@ impl PolicySide {
         granted.map_or(1, Cost::units)
     }
 
-    /// The verdicts of the limits; nothing where none was asked.
+    /// The verdicts of the limits; none if no limit was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
         self.admission.decided.as_ref()
     }
 
-    /// Where it counts.
+    /// The counters of this file.
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -281,13 +283,13 @@ fn logged_cost(request: &LoggedRequest<'_>, limit: &Limit) -> Option<Cost> {
     let cost = match &limit.price {
         // As in the gateway, a cost above the maximum counts as the maximum.
         Some(price) => request.cost.or_else(logged).map(|cost| cost.min(price.max)),
-        // The log has no id of a repeat; a repeat is a request that took nothing.
+        // The log has no ids of repeats: a request that was charged nothing is a repeat.
         None => logged().filter(|cost| *cost == 0),
     };
     cost.map(Cost::new)
 }
 
-/// How long a request stays in the gateway, by its line and by its decision.
+/// The time of a request in the gateway, by its line and by its decision.
 struct Stay<'a, 'r> {
     request: &'a LoggedRequest<'r>,
     begins: Timestamp,
@@ -322,7 +324,8 @@ impl<'a, 'r> Stay<'a, 'r> {
     }
 }
 
-/// Refunds what belongs to the wait of a request that was charged and may not wait.
+/// Refunds a request that was charged and may not wait: its slots, its places in queues, and its charges under limits
+/// that refund an abandoned request.
 fn refund_wait(
     counters: &mut Counters,
     open: &OpenCharges,
@@ -334,7 +337,7 @@ fn refund_wait(
     charges.try_for_each(|charge| counters.amend(charge, Amendment::Refund, now))
 }
 
-/// Keeps the charges that something is to be done about when the stay ends: slots, refunds, settlements.
+/// Keeps the charges that change when the stay ends: slots, refunds, settlements.
 fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &Stay<'_, '_>) {
     let request = stay.request;
     if stay.is_abandoned && stay.wait > request.duration {

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 pub(super) use prefix::strip as strip_prefix;
 
-/// Nothing where it has the shape of none.
+/// Reads a line of another server's log; none if the line has the shape of no known log.
 pub(super) fn read<'a>(
     request: &mut LoggedRequest<'a>,
     line: &'a str,
@@ -27,7 +27,7 @@ pub(super) fn read<'a>(
     formats.into_iter().find_map(|read| read(request, line))
 }
 
-/// Apache's `vhost_combined`: the host, then the line.
+/// Reads Apache's `vhost_combined`: the host, then a combined line.
 fn behind_a_host<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Option<Result<(), Fault>> {
     let (host, rest) = line.split_once(' ')?;
     let (client, _) = rest.split_once(' ')?;
@@ -41,7 +41,7 @@ fn behind_a_host<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Option<R
     Some(apache_format::read(request, rest))
 }
 
-/// A list of addresses where the client should be, as Traefik and many a `LogFormat` write it.
+/// Reads a line with a list of addresses in the place of the client, as Traefik and many a `LogFormat` write it.
 fn behind_a_list<'a>(request: &mut LoggedRequest<'a>, line: &'a str) -> Option<Result<(), Fault>> {
     let (list, _) = line.split_once(" - ")?;
     let (before, last) = list.rsplit_once(',')?;

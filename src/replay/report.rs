@@ -17,7 +17,7 @@ use super::{Fault, LogFormat};
 use crate::clock::Timestamp;
 use std::fmt;
 
-/// Odd lines that a report lists one by one.
+/// The most odd lines that a report lists one by one.
 const SAMPLE: usize = 20;
 
 /// A replay in numbers.
@@ -25,60 +25,60 @@ const SAMPLE: usize = 20;
 pub struct Report {
     /// Lines of the trace.
     pub lines: u64,
-    /// Those with something in them.
+    /// Lines that are not empty.
     pub written: u64,
-    /// How many of the lines that are requests are written in each form.
+    /// The number of requests' lines in each form.
     pub formats: [u64; LogFormat::COUNT],
-    /// Lines without a client and without a path: they are no requests.
+    /// Lines without a client and without a path, which are no requests.
     pub nameless: LineSample,
-    /// Requests without a client: all of them are one's.
+    /// Requests without a client; they all count as requests of one client.
     pub clientless: LineSample,
-    /// Requests without a path: all of them are for `/`.
+    /// Requests without a path; they all count as requests for `/`.
     pub pathless: LineSample,
-    /// What to know before the numbers are believed.
+    /// Notes to read before the numbers are believed.
     pub notes: Vec<Note>,
-    /// Requests replayed.
+    /// Requests that were replayed.
     pub requests: u64,
     /// Lines that could not be read.
     pub unreadable: LineSample,
-    /// Lines that counted at a later time than they say.
+    /// Lines that counted at a later time than their own.
     pub late: LineSample,
-    /// From the first request to the last; nothing without requests.
+    /// The instants of the first request and the last; none without requests.
     pub span: Option<(Timestamp, Timestamp)>,
-    /// How many clients.
+    /// The numbers of clients.
     pub client_totals: ClientTotals,
-    /// Those refused most.
+    /// The clients that were refused most.
     pub hardest: Vec<HardestClient>,
     /// The file's numbers, and the changed file's.
     pub tallies: Vec<Tally>,
-    /// When it was.
+    /// The course over time.
     pub timeline: Timeline,
 }
 
-/// What to know about a trace before its numbers are believed.
+/// A note about a trace, to read before its numbers are believed.
 #[derive(Debug)]
 pub struct Note {
-    /// Its name, for programs.
+    /// The note's name, for programs.
     pub code: &'static str,
-    /// A sentence, for people.
+    /// The note as a sentence, for people.
     pub text: String,
 }
 
-/// Lines about which something is odd: how many, and which the first of them are.
+/// Odd lines of one kind: their number, and the first of them.
 #[derive(Debug, Default)]
 pub struct LineSample {
-    /// How many.
+    /// The number of the lines.
     pub count: u64,
-    /// The first of them.
+    /// The first of the lines.
     pub first: Vec<OddLine>,
 }
 
 /// An odd line.
 #[derive(Debug)]
 pub struct OddLine {
-    /// Its number.
+    /// The line's number.
     pub number: u64,
-    /// Why it cannot be read, where it cannot.
+    /// The cause for which the line cannot be read, if it cannot.
     pub fault: Option<Fault>,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for OddLine {
 }
 
 impl LineSample {
-    /// One more, at line `number`.
+    /// Adds line `number`.
     pub(super) fn add(&mut self, number: u64, fault: Option<Fault>) {
         self.count += 1;
         if self.first.len() < SAMPLE {
@@ -101,7 +101,7 @@ impl LineSample {
 }
 
 impl Report {
-    /// The forms that lines have, and how many have each.
+    /// The forms that lines have, with the number of lines in each.
     fn formats(&self) -> impl Iterator<Item = (LogFormat, u64)> {
         LogFormat::all()
             .zip(self.formats)
@@ -116,7 +116,7 @@ fn stamp(micros: u64) -> String {
     at.to_string().replacen('T', " ", 1)
 }
 
-/// A time in the two largest units that it has: `1 h 12 min`, `2.5 s`, `340 us`.
+/// A duration in its one or two largest units: `1 h 12 min`, `2.5 s`, `340 us`.
 fn time(micros: u64) -> String {
     let units = [
         ("d", 86_400_000_000),
@@ -143,7 +143,7 @@ fn time(micros: u64) -> String {
     }
 }
 
-/// With as many decimals as make three digits, and no zeros at the end.
+/// A value in the unit `name`, with enough decimals for three digits, and no zeros at the end.
 fn decimal(value: u64, unit: u64, name: &str) -> String {
     let (whole, rest) = (value / unit, value % unit * 1_000 / unit);
     let digits = match whole {
@@ -171,7 +171,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// A share in hundredths of a percent, rounded; a part is never shown as none or as all.
+/// A share in hundredths of a percent, rounded. A part that is neither none nor all is never shown as 0 % or as 100 %.
 fn share(part: u64, whole: u64) -> u64 {
     if whole == 0 {
         return 0;

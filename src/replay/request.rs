@@ -1,4 +1,4 @@
-//! A logged request: what a replay knows of it, from whichever kind of line.
+//! A logged request: its parts that a replay knows, from a line of any form.
 
 mod format;
 mod limits;
@@ -17,26 +17,26 @@ use std::borrow::Cow;
 use std::mem;
 use std::net::IpAddr;
 
-/// A request as its line has it.
+/// A request with the parts that its line has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LoggedRequest<'a> {
-    /// The instant of its head; nothing until the line has said it.
+    /// The instant of the request's head; none until it has been read.
     pub(super) ts: Option<Timestamp>,
     /// The client's address.
     pub(super) client: Option<IpAddr>,
-    /// `GET` where the line has none.
+    /// The method; `GET` where the line has none.
     pub(super) method: Method,
-    /// Empty where the line has none.
+    /// The host; empty where the line has none.
     pub(super) host: Cow<'a, str>,
-    /// Path, with or without a query; or a whole URI.
+    /// The path, with or without a query; or a whole URI.
     pub(super) target: Cow<'a, str>,
-    /// An object of fields, as it stands there.
+    /// The object of fields, as the line has it.
     pub(super) headers: &'a str,
-    /// Its fields, as the gateway would see them, once the line has been read.
+    /// The request's fields, as the gateway would see them, once the line has been read.
     pub(super) fields: HeaderMap,
-    /// Where a log has it outside of the fields.
+    /// `User-Agent`, where a log has it outside of the fields.
     pub(super) user_agent: Option<Cow<'a, str>>,
-    /// Where a log has it outside of the fields.
+    /// `Referer`, where a log has it outside of the fields.
     pub(super) referer: Option<Cow<'a, str>>,
     /// Keys by limit, as the access log writes them.
     pub(super) keys: SmallVec<[(JsonText<'a>, Value<'a>); INLINE_LIMITS]>,
@@ -44,51 +44,51 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) costs: &'a str,
     /// An object of groups by limit, as the access log writes it.
     pub(super) groups: &'a str,
-    /// What it takes from limits that read their cost from it.
+    /// The cost for limits that read it from the request or its response.
     pub(super) cost: Option<u32>,
-    /// How long it lasted, in microseconds.
+    /// The duration of the request, in microseconds.
     pub(super) duration: u64,
-    /// How many requests the line stands for.
+    /// The number of requests that the line stands for.
     pub(super) times: u64,
     /// The status of the answer; 0 where the line has none.
     pub(super) status: u16,
-    /// The access log's word for why; empty where the line has none.
+    /// The access log's word for the cause of the answer; empty where the line has none.
     pub(super) reason: &'a str,
-    /// The limit that refused or held it; empty where the line names none.
+    /// The limit that refused or held the request; empty where the line names none.
     pub(super) limit: &'a str,
-    /// It went on to a server.
+    /// Did the request go on to a server?
     pub(super) reached: bool,
-    /// Was it held before?
+    /// Was the request held, as the log has it?
     pub(super) was_held: bool,
-    /// The line says what was asked for.
+    /// Does the line have a path?
     pub(super) names_path: bool,
-    /// How the line is written.
+    /// The form of the line.
     pub(super) format: LogFormat,
-    /// What only other servers' logs have. With it, `client` is the peer of that server, and the client behind the peer is
-    /// found as the gateway finds it.
+    /// The parts that only other servers' logs have. With them, `client` is the peer of that server, and the client
+    /// behind the peer is found as the gateway finds it.
     pub(super) proxy_fields: Option<Box<ProxyFields<'a>>>,
 }
 
 /// The parts of a request's target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoggedTarget<'a> {
-    /// Empty where the line has none.
+    /// The host; empty where the line has none.
     pub(super) host: &'a str,
-    /// The path as it came.
+    /// The path as the request had it.
     pub(super) path: &'a str,
     /// The query, if the line has one.
     pub(super) query: Option<&'a str>,
 }
 
 impl Default for LoggedRequest<'_> {
-    /// A request of which nothing is known yet.
+    /// A blank request.
     fn default() -> Self {
         Self::with_room(HeaderMap::new())
     }
 }
 
 impl<'a> LoggedRequest<'a> {
-    /// A request of which nothing is known yet. Its fields will stand in `fields`, which is empty.
+    /// A blank request. Its fields will stand in `fields`, which is empty.
     pub(super) fn with_room(fields: HeaderMap) -> Self {
         Self {
             ts: None,
@@ -117,12 +117,12 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Forgets all but the room of its fields.
+    /// Makes the request blank again, and keeps only the memory of its fields.
     pub(super) fn clear(&mut self) {
         *self = Self::with_room(mem::take(&mut self.fields));
     }
 
-    /// Does its line say more of a request than its time?
+    /// Does the line have more of the request than its time?
     pub(super) fn says_anything(&self) -> bool {
         let proxy_fields = self.proxy_fields.as_deref();
         self.client.is_some()
@@ -131,7 +131,8 @@ impl<'a> LoggedRequest<'a> {
             || self.is_for_replay()
     }
 
-    /// A line of ours with a cost, a field or the key of a limit was written for a replay.
+    /// Was the line written for a replay? Such a line is in the form of our log, and has a cost, a field or the key of
+    /// a limit.
     fn is_for_replay(&self) -> bool {
         let has_members = |object| json::members(object).next().is_some();
         let is_priced = self.cost.is_some() || has_members(self.costs);
@@ -139,37 +140,39 @@ impl<'a> LoggedRequest<'a> {
         self.format == LogFormat::Own && (is_priced || is_keyed)
     }
 
-    /// Takes the method.
+    /// Sets the method.
     pub(super) fn put_method(&mut self, method: &str) -> Result<(), Fault> {
         self.method = read_method(method)?;
         Ok(())
     }
 
-    /// Takes a status, where it is one.
+    /// Sets the status, or 0 if the text is none.
     pub(super) fn put_status(&mut self, text: Option<&str>) {
         self.status = text.and_then(|status| status.parse().ok()).unwrap_or(0);
     }
 
-    /// Takes path and query, or a whole URI.
+    /// Sets the target: path and query, or a whole URI.
     pub(super) fn put_target(&mut self, target: Cow<'a, str>) {
         self.target = target;
         self.names_path = true;
     }
 
-    /// Is its end a server's error, for which limits may give back what they took? An answer that is the gateway's own
-    /// word about itself is none.
+    /// Did the request end with a server's error, for which limits may refund it? An answer of 5xx that the gateway
+    /// gave for its own state is no server's error.
     pub(super) fn failed(&self) -> bool {
         let own = ["store_down", "too_many_held", "busy", "draining"];
         (500..600).contains(&self.status) && !own.contains(&self.reason)
     }
 
-    /// Did the client leave before anything was forwarded, or would it have, being held for `wait`?
+    /// Would the client leave before the request is forwarded, if the request were held for `wait`? In the log the
+    /// client left before that. A request that was held in the log is left again only if `wait` is longer than its
+    /// duration.
     pub(super) fn left_within(&self, wait: u64) -> bool {
         let left = self.reason == "client_gone" && !self.reached;
         left && (wait > self.duration || !self.was_held)
     }
 
-    /// Where it goes. The host in its target goes before the one beside it, and that before the field.
+    /// The request's destination. A host in the target comes first, then the line's own `host`, then the field `Host`.
     pub(super) fn target(&self) -> LoggedTarget<'_> {
         let target = &*self.target;
         let end = target.bytes().position(|byte| matches!(byte, b'?' | b'#'));
@@ -194,7 +197,7 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Takes the client from a list of addresses. A `-` is no client.
+    /// Sets the client from a list of addresses. A `-` is no client.
     pub(super) fn put_client_list(&mut self, list: Cow<'a, str>) -> Result<(), Fault> {
         if matches!(list.trim_ascii(), "" | "-" | "unknown") {
             return Ok(());
@@ -216,7 +219,7 @@ impl<'a> LoggedRequest<'a> {
     }
 }
 
-/// What stands behind the scheme of a whole URI.
+/// The text behind the scheme of a whole URI; none if the target is a path.
 #[inline]
 fn whole_uri(target: &str) -> Option<&str> {
     if target.starts_with('/') {
@@ -227,7 +230,8 @@ fn whole_uri(target: &str) -> Option<&str> {
         .or_else(|| rest.strip_prefix("s://"))
 }
 
-/// The right end of a list of addresses, which is the peer of the server that wrote it, and what stands before.
+/// The right end of a list of addresses, and the list before it. The right end is the peer of the server that wrote the
+/// list.
 fn chain(list: &str) -> Option<(IpAddr, Option<&str>)> {
     match list.rsplit_once(',') {
         Some((before, last)) => Some((read_address(last)?, Some(before))),
@@ -235,12 +239,12 @@ fn chain(list: &str) -> Option<(IpAddr, Option<&str>)> {
     }
 }
 
-/// A method of HTTP.
+/// Reads a method of HTTP.
 pub(super) fn read_method(text: &str) -> Result<Method, Fault> {
     Method::from_bytes(text.as_bytes()).map_err(|_| Fault::BadMember("method"))
 }
 
-/// A number without sign; whole where it has no `places`.
+/// A number without sign, times ten to the power of `places`; without `places` it is whole.
 pub(super) fn number<T: TryFrom<u64>>(
     value: Value<'_>,
     places: u32,

@@ -1,15 +1,15 @@
-//! What requests under way hold: slots of limits on what is in flight, renewed as the gateway renews them and given back
-//! when the logged request ended; and charges that come back or are settled at that end.
+//! Reservations of requests under way. Slots of `concurrency` limits are renewed as the gateway renews them, and
+//! refunded when the logged request ended. Other charges are refunded or settled at that end.
 
 use super::counters::Counters;
 use crate::clock::Timestamp;
 use crate::store::{Amendment, Reservation, StoreError};
 use std::collections::BTreeMap;
 
-/// What requests under way hold, by when something is to be done about it.
+/// The reservations of requests under way, by the instant at which each is due.
 #[derive(Debug, Default)]
 pub(super) struct OpenReservations {
-    /// What is due at one instant is looked at in the order in which it was taken.
+    /// Reservations that are due at one instant are in the order in which they were made.
     due: BTreeMap<(Timestamp, u64), DueReservation>,
     taken: u64,
 }
@@ -18,12 +18,12 @@ pub(super) struct OpenReservations {
 struct DueReservation {
     reservation: Reservation,
     ends: Timestamp,
-    /// What becomes of it then.
+    /// The amendment of the reservation at its end.
     amendment: Amendment,
 }
 
 impl OpenReservations {
-    /// Holds `reservation` from `now` until `ends`, when it is amended; slots are renewed until then.
+    /// Holds `reservation` from `now` until `ends`, and amends it then. A slot is renewed until then.
     pub(super) fn hold(
         &mut self,
         reservation: Reservation,
@@ -40,8 +40,8 @@ impl OpenReservations {
         self.schedule(due, now, self.taken);
     }
 
-    /// Looks at reservation `number` again after `now` as the gateway does: every third of the time after which its slot
-    /// would lapse.
+    /// Schedules reservation `number`: its end, or a renewal before that. As in the gateway, a slot is renewed after a
+    /// third of the time after which it would lapse.
     fn schedule(&mut self, due: DueReservation, now: Timestamp, number: u64) {
         let rule = due.reservation.limit.rule.holds();
         let third = rule.map_or(u64::MAX, |rule| rule.ttl / 3);
@@ -49,7 +49,7 @@ impl OpenReservations {
         self.due.insert((at, number), due);
     }
 
-    /// Does what is due by `now`.
+    /// Renews and amends the reservations that are due by `now`.
     pub(super) fn pass(
         &mut self,
         counters: &mut Counters,

@@ -1,18 +1,18 @@
-//! Routes that were found a moment ago: logged traffic has few paths and many requests for each, and finding a route costs
-//! a fifth of a replay. The cache is small and never grows.
+//! A cache of the routes found last. Logged traffic has few paths and many requests for each, and finding a route takes
+//! a fifth of the time of a replay. The cache is small and never grows.
 
 use super::request::LoggedTarget;
 use crate::route::{RequestView, Table, host_key, path};
 use http::Method;
 use std::hash::{BuildHasher as _, Hasher as _};
 
-/// Places for two each; a power of two, and few enough to stay near the processor.
+/// The number of places, for two routes each: a power of two, and few enough for the processor's cache.
 const PLACES: usize = 256;
 
-/// Longer ones are looked up each time.
+/// The longest path in the cache; longer ones are looked up each time.
 const LONGEST: usize = 128;
 
-/// Routes by method, host and path, as they stand in the trace.
+/// Routes by method, host and path, as the trace has them.
 #[derive(Debug)]
 pub(super) struct RouteCache {
     hasher: foldhash::fast::RandomState,
@@ -21,18 +21,18 @@ pub(super) struct RouteCache {
 
 #[derive(Debug, Clone, Default)]
 struct CachedRoute {
-    /// Host, a blank, path.
+    /// The host, a blank, the path.
     text: String,
     method: Method,
     found: RouteMatch,
 }
 
-/// Where a request leads.
+/// The destination of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum RouteMatch {
-    /// To this route.
+    /// The request goes to this route.
     Found(usize),
-    /// No route takes it.
+    /// No route takes the request.
     #[default]
     Missing,
     /// The gateway answers 400, before any limit is asked.
@@ -40,7 +40,7 @@ pub(super) enum RouteMatch {
 }
 
 impl RouteCache {
-    /// Nothing was found yet.
+    /// An empty cache.
     pub(super) fn new() -> Self {
         Self {
             hasher: foldhash::fast::RandomState::default(),
@@ -48,7 +48,7 @@ impl RouteCache {
         }
     }
 
-    /// The route of `table`, always the same table, that takes such a request, if one does.
+    /// The route of `table` that takes such a request. All calls must pass the same table.
     pub(super) fn find(
         &mut self,
         table: &Table,
@@ -92,7 +92,7 @@ impl CachedRoute {
     }
 }
 
-/// As the gateway goes about it.
+/// Looks the route up in `table`, as the gateway does.
 fn look(
     table: &Table,
     method: &Method,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::route::{PathPattern, Rule, Segment};
 
-    /// Says nothing but host, path and method.
+    /// A request with nothing but host, path and method.
     struct Nothing;
 
     impl RequestView for Nothing {

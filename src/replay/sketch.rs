@@ -1,34 +1,35 @@
-//! How many different things there were, about, without keeping them: a HyperLogLog of 16 KiB, off by 0.8 % or so.
+//! An estimate of the number of different hashes, without keeping them: a HyperLogLog of 16 KiB, with an error of about
+//! 0.8 %.
 
-/// Registers, as a power of two.
+/// The number of registers, as a power of two.
 const BITS: u32 = 14;
 const REGISTERS: usize = 1 << BITS;
 
 /// Counts different hashes.
 #[derive(Debug, Clone)]
 pub(super) struct Sketch {
-    /// The longest run of zeros seen in each part of the hashes, and one.
+    /// For each register, the longest run of zeros among its hashes, plus one.
     longest: Box<[u8]>,
 }
 
 impl Sketch {
-    /// Has seen nothing.
+    /// A sketch without hashes.
     pub(super) fn new() -> Self {
         Self {
             longest: vec![0; REGISTERS].into(),
         }
     }
 
-    /// One more; one that was there before changes nothing.
+    /// Adds a hash; one that was added before changes nothing.
     pub(super) fn add(&mut self, hash: u64) {
         let register = usize::try_from(hash >> (u64::BITS - BITS)).unwrap_or(0);
-        // A bit below the hash ends every run.
+        // A bit set below the hash ends every run.
         let run = ((hash << BITS) | (1 << (BITS - 1))).leading_zeros() + 1;
         let longest = &mut self.longest[register];
         *longest = u8::try_from(run).unwrap_or(u8::MAX).max(*longest);
     }
 
-    /// How many there were.
+    /// The estimated number of different hashes.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -44,7 +45,7 @@ impl Sketch {
             .sum();
         let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
         let empty = self.longest.iter().filter(|run| **run == 0).count();
-        // Few hashes are counted better by the registers that none of them hit.
+        // A small number is estimated better from the registers that no hash has hit.
         if raw <= 2.5 * registers && empty > 0 {
             return (registers * (registers / empty as f64).ln()).round() as u64;
         }

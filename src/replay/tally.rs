@@ -1,4 +1,4 @@
-//! What one file did to the requests of a trace, in numbers.
+//! The effect of one file on the requests of a trace, in numbers.
 
 use super::policy_side::{PolicySide, ReplayOutcome, ShadowAnswer};
 use super::wait_histogram::WaitHistogram;
@@ -17,11 +17,11 @@ pub struct Tally {
     pub delayed: u64,
     /// Requests that no route takes.
     pub no_route: u64,
-    /// Those refused because too many were held already.
+    /// Requests that were refused since too many others were held already.
     pub too_many_held: u64,
-    /// What each limit refused and delayed, in the order in which they first did.
+    /// The refusals and delays of each limit, in the order of the limits' first ones.
     pub limits: Vec<ByLimit>,
-    /// What limits would have done that do not decide, in the order in which they first would have.
+    /// The refusals and delays that limits that do not decide would have made, in the same order.
     pub shadows: Vec<ByLimit>,
     waits: WaitHistogram,
     minute: u64,
@@ -29,39 +29,40 @@ pub struct Tally {
     worst: Option<Minute>,
 }
 
-/// One limit's part in it, or what it would have been.
+/// The refusals and delays of one limit, or those that it would have made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByLimit {
-    /// Its name.
+    /// The limit's name.
     pub limit: Arc<str>,
-    /// Requests it was named for refusing, or would have refused.
+    /// Requests whose refusal named the limit, or that it would have refused.
     pub refused: u64,
-    /// Requests it held, or would have held.
+    /// Requests that the limit held, or would have held.
     pub delayed: u64,
 }
 
 /// A minute of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
-    /// When it began, in microseconds since the epoch.
+    /// The beginning of the minute, in microseconds since the epoch.
     pub start: u64,
-    /// Requests refused in it.
+    /// Requests refused in the minute.
     pub refused: u64,
 }
 
-/// How long requests were held, in microseconds.
+/// The waits of the requests that were held, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitQuantiles {
-    /// Half of them no longer than this.
+    /// The wait that half of them do not exceed.
     pub p50: u64,
-    /// 99 of 100 no longer than this.
+    /// The wait that 99 of 100 do not exceed.
     pub p99: u64,
-    /// None longer than this.
+    /// The longest wait.
     pub max: u64,
 }
 
 impl Tally {
-    /// No requests yet. Limits that do not decide are listed from the start: no refusal is an answer, too.
+    /// A tally without requests. Limits that do not decide are listed from the start, since the absence of refusals is
+    /// an answer, too.
     pub(super) fn of_side(side: &PolicySide) -> Self {
         let mut tally = Self::default();
         for limit in side.limits().filter(|limit| !limit.mode.decides()) {
@@ -70,7 +71,7 @@ impl Tally {
         tally
     }
 
-    /// Adds a request at `at`.
+    /// Adds a request at the instant `at`, in microseconds.
     pub(super) fn add(&mut self, at: u64, outcome: &ReplayOutcome) {
         match outcome {
             ReplayOutcome::Admit => {}
@@ -91,7 +92,7 @@ impl Tally {
         }
     }
 
-    /// Time never runs back, so that one minute is counted at a time.
+    /// Counts a refusal in `minute`. Time never runs back, so that only the last minute has to be kept open.
     fn refuse(&mut self, minute: u64) {
         self.refused += 1;
         if minute != self.minute {
@@ -101,7 +102,7 @@ impl Tally {
         self.in_minute += 1;
     }
 
-    /// The minute with the most refusals, the first of equals.
+    /// The minute with the most refusals; of equals the first.
     #[must_use]
     pub fn worst(&self) -> Option<Minute> {
         let this = Minute {
@@ -116,7 +117,7 @@ impl Tally {
         }
     }
 
-    /// How long requests were held; nothing where none was.
+    /// The waits of the requests that were held; none if no request was.
     #[must_use]
     pub fn wait_quantiles(&self) -> Option<WaitQuantiles> {
         Some(WaitQuantiles {
@@ -126,8 +127,8 @@ impl Tally {
         })
     }
 
-    /// Adds the answers of limits that do not decide to the request just judged. Of several rates of one limit the worst
-    /// counts.
+    /// Adds the answers that limits that do not decide gave to the request just judged. Of several rates of one limit,
+    /// the strictest answer counts.
     pub(super) fn add_shadows(&mut self, side: &PolicySide) {
         if self.shadows.is_empty() {
             return;
@@ -150,7 +151,7 @@ impl Tally {
     }
 }
 
-/// The one of that name, which is new if there was none.
+/// The entry of `limit`, which is added if there is none.
 fn named<'a>(all: &'a mut Vec<ByLimit>, limit: &Arc<str>) -> &'a mut ByLimit {
     let at = all.iter().position(|by| by.limit == *limit);
     let at = at.unwrap_or_else(|| {

@@ -1,11 +1,12 @@
-//! The course of a replay over time: admitted, delayed, refused in equal stretches, few enough to be drawn.
+//! The course of a replay over time: the numbers of admitted, delayed and refused requests in equal stretches, few
+//! enough to be drawn.
 
 use super::clients::SIDES;
 
-/// Stretches that are kept; when time goes on beyond them, some become one.
+/// The most stretches that are kept; beyond them, neighbours are joined.
 const MOST: usize = 240;
 
-/// Lengths of a stretch in microseconds, each a multiple of the one before; beyond the last, doublings of it.
+/// Lengths of a stretch in microseconds, each a multiple of the length before. The last is followed by its doublings.
 const LENGTHS: [u64; 19] = [
     1_000,
     2_000,
@@ -28,29 +29,29 @@ const LENGTHS: [u64; 19] = [
     86_400_000_000,
 ];
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeKind {
-    /// It went on at once, or matched no route.
+    /// The request went on at once, or matched no route.
     Admitted,
-    /// It was held first.
+    /// The request was held, and went on.
     Delayed,
-    /// It was refused.
+    /// The request was refused.
     Refused,
 }
 
 impl OutcomeKind {
-    /// All of them, in the order of their numbers.
+    /// All outcomes, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Admitted, Self::Delayed, Self::Refused];
 
-    /// Its name.
+    /// The outcome's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         ["admitted", "delayed", "refused"][self as usize]
     }
 }
 
-/// How many requests of a stretch were admitted, delayed and refused.
+/// The numbers of requests of a stretch that were admitted, delayed and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Interval {
     counts: [u64; OutcomeKind::ALL.len()],
@@ -77,17 +78,17 @@ impl Interval {
 /// All stretches of a trace, for each file.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
-    /// Position in the lengths.
+    /// The position of the stretches' length in `LENGTHS`.
     length: usize,
-    /// Number of the first stretch, counted from the epoch.
+    /// The number of the first stretch, counted from the epoch.
     first: u64,
-    /// When the last stretch ends: until then nothing has to be divided.
+    /// The end of the last stretch: an instant before it needs no division.
     until: u64,
     intervals: Vec<[Interval; SIDES]>,
 }
 
 impl Timeline {
-    /// Adds what became of requests at `at`, which is never before the last.
+    /// Adds the outcomes of a request at `at`, one for each file. `at` is never before that of the request before.
     pub(super) fn add(&mut self, at: u64, kinds: [OutcomeKind; SIDES]) {
         if at >= self.until {
             self.reach(at);
@@ -99,7 +100,7 @@ impl Timeline {
         }
     }
 
-    /// Makes the stretch of `at` the last.
+    /// Makes the stretch of `at` the last one.
     #[cold]
     fn reach(&mut self, at: u64) {
         if self.intervals.is_empty() {
@@ -114,19 +115,20 @@ impl Timeline {
         self.until = (number + 1) * self.length();
     }
 
-    /// How long a stretch is, in microseconds.
+    /// The length of a stretch, in microseconds.
     #[must_use]
     pub fn length(&self) -> u64 {
         length(self.length)
     }
 
-    /// When the first stretch begins.
+    /// The beginning of the first stretch.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.first * self.length()
     }
 
-    /// The stretches of file `side`, at most `most`: neighbours joined where there are more. And how long each is.
+    /// The stretches of file `side`, and the length of each. There are at most `most`: where there are more, neighbours
+    /// are joined.
     #[must_use]
     pub fn of(&self, side: usize, most: usize) -> (Vec<Interval>, u64) {
         let together = self.intervals.len().div_ceil(most.max(1)).max(1);

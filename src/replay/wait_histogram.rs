@@ -1,18 +1,20 @@
-//! How long requests were held: counted in steps of a thousandth, in as much memory for any number of requests.
+//! The waits of requests that were held, counted in steps of a thousandth. The memory does not grow with the number of
+//! requests.
 
-/// Steps in which each doubling of the wait is counted, as a power of two.
+/// The number of steps for each doubling of the wait, as a power of two.
 const FINE: u32 = 10;
 
-/// Waits by length.
+/// Counts of waits by length.
 #[derive(Debug, Default, Clone)]
 pub(super) struct WaitHistogram {
-    /// For each step, how many, and the longest of them: where all waits of a step are equal, the answer is exact.
+    /// For each step, the number of its waits and the longest one. A quantile is exact if all waits of its step are
+    /// equal.
     steps: Vec<(u64, u64)>,
     count: u64,
 }
 
 impl WaitHistogram {
-    /// One more, in microseconds.
+    /// Adds a wait in microseconds.
     pub(super) fn add(&mut self, wait: u64) {
         let step = step(wait);
         if self.steps.len() <= step {
@@ -24,7 +26,7 @@ impl WaitHistogram {
         self.count += 1;
     }
 
-    /// The wait that `per_mille` of a thousand do not exceed; nothing where no request waited.
+    /// The wait that `per_mille` of a thousand waits do not exceed; none if no request waited.
     pub(super) fn quantile(&self, per_mille: u64) -> Option<u64> {
         if self.count == 0 {
             return None;

@@ -1,4 +1,5 @@
-//! Requests that wait at this moment of the trace: the gateway bounds them in all and for each client.
+//! The requests that wait at the current instant of the trace. The gateway bounds their number, in all and for each
+//! client.
 
 use crate::admission::HeldRequests;
 use crate::client::Client;
@@ -8,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-/// Which clients have requests that wait, and until when.
+/// The clients of requests that wait, and the ends of the waits.
 #[derive(Debug, Default)]
 pub(super) struct WaitingRequests {
     until: BinaryHeap<Reverse<(Timestamp, Client)>>,
@@ -16,7 +17,7 @@ pub(super) struct WaitingRequests {
 }
 
 impl WaitingRequests {
-    /// Lets a request of `client` wait from `now` until `until`, unless the caps are reached.
+    /// Lets a request of `client` wait from `now` until `until`; false if a cap is reached.
     pub(super) fn enter(
         &mut self,
         client: IpAddr,
@@ -33,7 +34,7 @@ impl WaitingRequests {
         is_held
     }
 
-    /// Lets requests go on whose wait has ended.
+    /// Removes the requests whose wait has ended by `now`.
     fn leave(&mut self, now: Timestamp) {
         while let Some(Reverse((until, client))) = self.until.peek().copied() {
             if until > now {

@@ -1,14 +1,14 @@
-//! What a route asks of a request beyond host, path and method: fields, parameters of the query, the scheme.
+//! Conditions of a route beyond host, path and method: fields, parameters of the query, the scheme.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// One thing that must be so for a route to take a request.
+/// A condition that a request must meet for a route to take it.
 ///
-/// What came several times is one value, all of them joined by `, ` (RFC 9110 section 5.3), for the query too: so two
-/// values that are asked of one name contradict each other, whatever a client repeats.
+/// A field or parameter that came several times has one value: all of them, joined by `, ` (RFC 9110 section 5.3). Two
+/// conditions that ask one name for different values therefore contradict each other, whatever a client repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// A field has this value, or is there at all.
@@ -19,18 +19,18 @@ pub enum Condition {
     Https(bool),
 }
 
-/// A request, as conditions look at it. Nothing of it is worked out before a condition asks.
+/// A request, as conditions see it. No part is worked out before a condition asks for it.
 pub trait RequestView {
-    /// Its fields.
+    /// The request's fields.
     fn fields(&self) -> &HeaderMap;
-    /// Its query, as it came.
+    /// The request's query, as it came.
     fn query(&self) -> Option<&str>;
-    /// Did it come by `https`?
+    /// Did the request come by `https`?
     fn is_https(&self) -> bool;
 }
 
 impl Condition {
-    /// Is it so?
+    /// Does the request meet the condition?
     pub(super) fn holds(&self, asked: &impl RequestView) -> bool {
         match self {
             Self::Field(name, None) => asked.fields().contains_key(name),
@@ -44,7 +44,7 @@ impl Condition {
         }
     }
 
-    /// The name of what it asks a value of, if that is one whose value is kept secret.
+    /// The name of the field or parameter whose value the condition asks for, if `is_secret` holds for that name.
     #[must_use]
     pub fn secret_name(&self, is_secret: impl Fn(&str) -> bool) -> Option<&str> {
         let name = match self {
@@ -55,7 +55,7 @@ impl Condition {
         is_secret(name).then_some(name)
     }
 
-    /// The text of the value that it asks for, if it asks for one.
+    /// The text of the value that the condition asks for, if it asks for one.
     #[must_use]
     pub fn value(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -68,7 +68,7 @@ impl Condition {
         }
     }
 
-    /// Can no request meet both?
+    /// Can no request meet both conditions?
     fn contradicts(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Field(name, Some(one)), Self::Field(also, Some(two))) => {
@@ -83,7 +83,7 @@ impl Condition {
     }
 }
 
-/// Can one request meet all of these and all of those?
+/// Can one request meet all conditions of both lists?
 pub(super) fn compatible(these: &[Condition], those: &[Condition]) -> bool {
     let is_at_odds = |one: &Condition| those.iter().any(|other| one.contradicts(other));
     !these.iter().any(is_at_odds)
@@ -103,7 +103,7 @@ fn parameters<'a>(
         })
 }
 
-/// Are there values, and is `expected` what they are when joined?
+/// Are there values, and are they, when joined, equal to `expected`?
 fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -> bool {
     let mut left = expected;
     let mut first = true;
@@ -119,13 +119,13 @@ fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -
     !first && left.is_empty()
 }
 
-/// As an example of a request shows it: `?v=2`, ` x-version: 2`, ` by https`.
+/// The conditions of two routes as an example of a request shows them: `?v=2`, ` x-version: 2`, ` by https`.
 pub(super) struct Example<'a>(pub(super) &'a [Condition], pub(super) &'a [Condition]);
 
 impl fmt::Display for Example<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(these, those) = *self;
-        // What asks for a value says more than what asks for anything.
+        // A condition that asks for a value includes the one that asks for any value of that name.
         let is_said = |one: &&Condition| match one {
             Condition::Field(name, None) => !these
                 .iter()
@@ -170,7 +170,7 @@ impl fmt::Display for Example<'_> {
     }
 }
 
-/// As the file writes it, without the key it stands under: `x-version = "2"`, `x-debug = true`, `https`.
+/// The condition as the file writes it, without the key it stands under: `x-version = "2"`, `x-debug = true`, `https`.
 impl fmt::Display for Condition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

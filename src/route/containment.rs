@@ -1,10 +1,10 @@
-//! Is all that one pattern takes taken by another too? And how they are written.
+//! Containment of patterns: does one pattern take everything that another takes? Also the text of patterns.
 
 use super::{HostPattern, PathPattern, Segment, host_key, path};
 use std::fmt;
 
 impl HostPattern {
-    /// Is every host of this pattern one of `bound`?
+    /// Does `bound` take every host of this pattern?
     #[must_use]
     pub fn is_within(&self, bound: &Self) -> bool {
         match (self, bound) {
@@ -21,7 +21,7 @@ impl HostPattern {
     }
 }
 
-/// As the file writes it.
+/// The pattern as the file writes it.
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -32,7 +32,7 @@ impl fmt::Display for HostPattern {
 }
 
 impl PathPattern {
-    /// Is every path of this pattern one of `bound`?
+    /// Does `bound` take every path of this pattern?
     #[must_use]
     pub fn is_within(&self, bound: &Self) -> bool {
         let (mut own, mut bound) = (self.seen(), bound.seen());
@@ -41,7 +41,8 @@ impl PathPattern {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
-                // In any case it takes paths that only a more general pattern would take, perhaps of another owner.
+                // A folded segment with letters also takes spellings that `bound` does not take, and that may belong to
+                // another owner.
                 (Some(Segment::Folded(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) && !has_case(one) => {}
                 (
@@ -53,7 +54,7 @@ impl PathPattern {
         }
     }
 
-    /// The same for paths in any case.
+    /// The same pattern, for paths in any case.
     #[must_use]
     pub fn in_any_case(self) -> Self {
         let segments = self.segments.into_iter().map(|segment| match segment {
@@ -65,7 +66,7 @@ impl PathPattern {
         }
     }
 
-    /// The same for paths in their own case alone.
+    /// The same pattern, for paths in its own case alone.
     #[must_use]
     pub fn in_its_case(self) -> Self {
         let segments = self.segments.into_iter().map(|segment| match segment {
@@ -77,7 +78,7 @@ impl PathPattern {
         }
     }
 
-    /// As people read it: with a word where case means nothing.
+    /// The pattern for people, with a remark if case means nothing in it.
     #[must_use]
     pub fn told(&self) -> String {
         let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));
@@ -88,7 +89,7 @@ impl PathPattern {
         }
     }
 
-    /// Its segments; a leading, doubled or trailing slash in the file means nothing, as in a request.
+    /// The pattern's segments. A leading, doubled or trailing slash in the file means nothing, as in a request.
     fn seen(&self) -> impl Iterator<Item = &Segment> {
         let is_empty =
             |segment: &&Segment| matches!(segment, Segment::Literal(text) if text.is_empty());
@@ -98,7 +99,7 @@ impl PathPattern {
     }
 }
 
-/// As the file writes it.
+/// The pattern as the file writes it.
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut segments = self.seen().peekable();

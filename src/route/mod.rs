@@ -21,13 +21,14 @@ use std::sync::Arc;
 pub struct Rule {
     /// The route's name.
     pub name: Arc<str>,
-    /// Hosts it is for; none means any.
+    /// Hosts that the rule is for; none means any.
     pub hosts: Vec<HostPattern>,
-    /// Paths it is for.
+    /// Paths that the rule is for.
     pub path: PathPattern,
-    /// Methods it is for; none means any. `GET` stands for `HEAD` too, unless a route of equal rank names `HEAD`.
+    /// Methods that the rule is for; none means any. `GET` stands for `HEAD` too, unless a route of equal rank names
+    /// `HEAD`.
     pub methods: Vec<Method>,
-    /// What else must be so; each name once.
+    /// Further conditions; each name occurs once.
     pub conditions: Vec<Condition>,
 }
 
@@ -43,13 +44,14 @@ pub enum HostPattern {
 /// A path to match, segment by segment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PathPattern {
-    /// Its segments; only the last can be [`Segment::Rest`].
+    /// The pattern's segments; only the last can be [`Segment::Rest`].
     pub segments: Vec<Segment>,
 }
 
 impl PathPattern {
-    /// What the parameter `name` takes of `path`, a match form that this pattern recognises; several segments without the
-    /// slash in front, and nothing at all where `{*rest}` takes none. `None` when there is no such parameter.
+    /// The part of `path` that the parameter `name` takes; `None` if there is no such parameter. `path` is a match form
+    /// that this pattern recognises. Several segments come without the slash in front; a `{*rest}` that takes no
+    /// segment has an empty text.
     #[must_use]
     pub fn taken<'a>(&self, path: &'a str, name: &str) -> Option<&'a str> {
         let mut left = path.strip_prefix('/').unwrap_or(path);
@@ -67,13 +69,13 @@ impl PathPattern {
         None
     }
 
-    /// Has it a parameter of this name?
+    /// Has the pattern a parameter of this name?
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.parameters().any(|own| own == name)
     }
 
-    /// The names of its parameters.
+    /// The names of the pattern's parameters.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {
             Segment::Literal(_) | Segment::Folded(_) => None,
@@ -85,9 +87,9 @@ impl PathPattern {
 /// One segment of a path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Segment {
-    /// Itself, in normal form ([`path::literal`]).
+    /// This text, in normal form ([`path::literal`]).
     Literal(Arc<str>),
-    /// The same in any case, of ASCII letters.
+    /// This text, with ASCII letters in any case.
     Folded(Arc<str>),
     /// `{name}`: any one segment.
     Parameter(Arc<str>),

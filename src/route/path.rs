@@ -1,16 +1,16 @@
-//! One path, one spelling: what a path is matched as, and what is forwarded for it.
+//! One path, one spelling: the form in which a path is matched, and the form in which it is forwarded.
 //!
-//! Rules that hold for `/limited` must hold for every spelling an origin may read as `/limited`. So a path is rewritten
-//! to one form, matching reads that form, and the same form goes to the origin, which is left nothing to resolve. What
-//! different origins would resolve differently is refused.
+//! Rules that hold for `/limited` must hold for every spelling that an origin may read as `/limited`. So a path is
+//! rewritten to one form, matching reads that form, and the same form goes to the origin, which is left nothing to
+//! resolve. A path that origins would resolve differently is refused.
 //!
 //! *Forwarded* is the path with duplicate slashes merged, dot segments removed, escapes of unreserved characters decoded
 //! and other escapes in upper case (RFC 3986 section 6.2.2). Its `;parameters` and a trailing slash stay.
 //!
-//! *Matched* is the forwarded form without trailing slash and parameters, where every byte has one spelling: bytes that
-//! may stand in a segment as they are (RFC 3986 section 3.3, `pchar`) do, all others are escaped. So `/%40me` is `/@me`
-//! and `/café` is `/caf%C3%A9`. An escaped `;` begins parameters too, since origins decode before they cut, and cut
-//! before they decode.
+//! **Matched* is the forwarded form without trailing slash and parameters, where every byte has one spelling: a byte
+//! that may stand in a segment as it is (RFC 3986 section 3.3, `pchar`) is plain, and every other byte is escaped. So
+//! `/%40me` is `/@me` and `/café` is `/caf%C3%A9`. An escaped `;` begins parameters too, since some origins decode
+//! before they cut, and others cut before they decode.
 
 use std::borrow::Cow;
 
@@ -18,47 +18,47 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NormalPath<'a> {
     raw: &'a str,
-    /// Of `raw`.
+    /// The forwarded form, made from `raw`.
     forward: PathText,
-    /// Of the forwarded form.
+    /// The match form, made from the forwarded form.
     matched: PathText,
 }
 
-/// A rewritten text: the beginning of what it was made from, as long as that is true.
+/// A rewritten text. As long as the text is a beginning of its source, only its length is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathText {
     Same(usize),
     Own(String),
 }
 
-/// Why a path is refused.
+/// A cause for which a path is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
-    /// It does not begin with a slash.
+    /// The path does not begin with a slash.
     #[error("the path does not begin with a slash")]
     NotAbsolute,
-    /// A control byte, a blank, `?` or `#`.
+    /// The path has a control byte, a blank, `?` or `#`.
     #[error("the path has a character that must be escaped")]
     Character,
-    /// A `%` without two hexadecimal digits behind it.
+    /// The path has a `%` without two hexadecimal digits behind it.
     #[error("the path has a % without two hexadecimal digits")]
     Escape,
-    /// `%00`.
+    /// The path has `%00`.
     #[error("the path has an escaped NUL")]
     Nul,
-    /// `%2f`, `%5c` or a backslash: a separator to some origins and an ordinary character to others.
+    /// The path has `%2f`, `%5c` or a backslash: a separator to some origins and an ordinary character to others.
     #[error("the path has a backslash or an escaped slash")]
     Separator,
-    /// A dot segment with parameters, such as `..;x`: above to some origins and a name to others.
+    /// The path has a dot segment with parameters, such as `..;x`: the parent to some origins and a name to others.
     #[error("the path has a dot segment with parameters")]
     DotParameters,
-    /// It leads above the root.
+    /// The path leads above the root.
     #[error("the path leads above the root")]
     AboveRoot,
 }
 
 impl NormalPath<'_> {
-    /// The text routes are matched against: begins with a slash and ends in one only when it is `/`.
+    /// The text that routes are matched against. The text begins with a slash, and ends in one only when it is `/`.
     #[must_use]
     pub fn to_match(&self) -> &str {
         self.matched.of(self.to_forward())
@@ -88,10 +88,11 @@ impl PathText {
 
 /// Both forms of `raw_path`, which is the request's path without its query.
 ///
-/// Nothing is allocated for a path that is normal, or a beginning of what came (a trailing slash, trailing parameters).
+/// Nothing is allocated for a path that is in normal form, nor for one whose normal form is a beginning of `raw_path`
+/// (without a trailing slash or trailing parameters).
 ///
 /// # Errors
-/// What origins would not agree on, and what no URI may contain.
+/// The path has a part that origins would not agree on, or that no URI may contain.
 pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
     if is_plain(raw_path) {
         return Ok(NormalPath {
@@ -112,7 +113,7 @@ pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
 /// The match form of one literal segment of a pattern, as a person writes it.
 ///
 /// # Errors
-/// What no request's segment can be.
+/// The text is one that no segment of a request can be.
 pub fn literal(segment: &str) -> Result<Cow<'_, str>, BadPath> {
     if segment.contains('/') {
         return Err(BadPath::Separator);
@@ -120,7 +121,7 @@ pub fn literal(segment: &str) -> Result<Cow<'_, str>, BadPath> {
     let path = format!("/{segment}");
     let matched = normalize(&path)?.to_match()[1..].to_owned();
     match matched.len() {
-        // Empty, dots, or nothing but parameters.
+        // The segment is empty, dots, or nothing but parameters.
         0 => Err(BadPath::DotParameters),
         _ if matched == segment => Ok(Cow::Borrowed(segment)),
         _ => Ok(Cow::Owned(matched)),
@@ -136,7 +137,7 @@ const fn is_segment(byte: u8) -> bool {
         )
 }
 
-/// RFC 3986 section 2.3.
+/// Is the byte an unreserved character (RFC 3986 section 2.3)?
 const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
@@ -151,7 +152,7 @@ const SEGMENT: [bool; 256] = {
     table
 };
 
-/// Is the path certainly what it would be rewritten to? Segments that begin with a dot are looked at more closely.
+/// Is the path certainly equal to its rewritten form? Segments that begin with a dot are left to the rewriting.
 fn is_plain(path: &str) -> bool {
     let mut before = 0;
     for byte in path.bytes() {
@@ -192,7 +193,7 @@ fn forward_form(raw: &str) -> Result<PathText, BadPath> {
     Ok(out.text)
 }
 
-/// Dots, plain or escaped, that a segment begins with.
+/// The dots, plain or escaped, at the beginning of a segment.
 struct Dots {
     count: usize,
     length: usize,
@@ -214,7 +215,7 @@ fn leading_dots(segment: &str) -> Dots {
     }
 }
 
-/// Do parameters begin here? Escaped or not.
+/// Does the text begin with parameters, their `;` escaped or not?
 pub(super) fn begins_parameters(text: &str) -> bool {
     matches!(text.as_bytes(), [b';', ..] | [b'%', b'3', b'b' | b'B', ..])
 }
@@ -272,7 +273,7 @@ fn match_form(forward: &str) -> PathText {
     out.text
 }
 
-/// The whole of a path in which every byte stands as it is matched, but for a slash at its end.
+/// The match form of a path whose bytes are in match form already: all of it but a slash at its end.
 fn without_slash(path: &str) -> PathText {
     let whole = path.strip_suffix('/').unwrap_or(path);
     PathText::Same(whole.len().max(1))
@@ -311,7 +312,7 @@ fn match_segment(segment: &str, out: &mut PathWriter<'_>) {
     }
 }
 
-/// Writes a text that is often the beginning of its source, and copies only from where it is not.
+/// A writer of a text that is often a beginning of its source. The writer copies only from the first difference on.
 struct PathWriter<'a> {
     source: &'a str,
     text: PathText,
@@ -336,7 +337,7 @@ impl<'a> PathWriter<'a> {
                 *length += piece.len();
             }
             PathText::Same(length) => {
-                // An escape takes three bytes where one stood, at worst; most paths have few.
+                // At worst, an escape takes three bytes in the place of one; most paths have few escapes.
                 let mut text = String::with_capacity(self.source.len() + 16);
                 text.push_str(&self.source[..*length]);
                 text.push_str(piece);
@@ -345,7 +346,7 @@ impl<'a> PathWriter<'a> {
         }
     }
 
-    /// One ASCII character.
+    /// Writes one ASCII character.
     fn push(&mut self, ascii: u8) {
         self.push_str(char::from(ascii).encode_utf8(&mut [0; 2]));
     }

@@ -1,4 +1,4 @@
-//! All routes, arranged by host for finding.
+//! All routes, arranged by host for lookup.
 
 use super::condition::{Example, RequestView};
 use super::trie::{RouteClash, TrieNode};
@@ -9,39 +9,40 @@ use http::Method;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// All routes, arranged for finding.
+/// All routes, arranged for lookup.
 #[derive(Debug, Default)]
 pub struct Table {
     exact: HashMap<Box<str>, TrieNode, RandomState>,
-    /// By suffix, with its leading dot.
+    /// The paths of each suffix, with its leading dot.
     suffixes: HashMap<Box<str>, TrieNode, RandomState>,
-    /// No more of a host than this is looked up among the suffixes, however many dots a client sends.
+    /// The length of the longest suffix. No more of a host is looked up among the suffixes, however many dots a client
+    /// sends.
     longest_suffix: usize,
-    /// Has any route conditions?
+    /// Does any route have conditions?
     conditional: bool,
     any: TrieNode,
 }
 
-/// Two routes of equal rank that can match the same request: positions in the list of rules, and such a request.
+/// Two routes of equal rank that can match the same request: their positions in the list of rules, and such a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
-    /// The earlier one.
+    /// The position of the earlier route.
     pub first: usize,
-    /// The later one.
+    /// The position of the later route.
     pub second: usize,
-    /// For example `GET api.example.com/v1/orders`; without a host when both take any.
+    /// A request that both routes match, such as `GET api.example.com/v1/orders`; without a host when both take any.
     pub example: String,
 }
 
 impl Table {
     /// Arranges `rules`; a found route is a position in that list.
     ///
-    /// Two routes have equal rank when host pattern and path shape are the same (names of parameters aside), both
-    /// name a common method, or neither names any, and they have as many conditions. Where these contradict each other
-    /// no request meets both.
+    /// Two routes have equal rank when their host pattern and path shape are the same (names of parameters aside), when
+    /// both name a common method or neither names any, and when they have the same number of conditions. Where the
+    /// conditions contradict each other, no request meets both.
     ///
     /// # Errors
-    /// Pairs of routes of equal rank that can match the same request: every one, but no more than anybody reads.
+    /// The pairs of routes of equal rank that can match the same request: all of them, up to 1,000.
     pub fn build(rules: &[Rule]) -> Result<Self, Vec<Overlap>> {
         let mut table = Self::default();
         let mut overlaps = Vec::new();
@@ -86,8 +87,9 @@ impl Table {
     ///
     /// `host` is a [`host_key`], empty when the request names none; `path` is the match form of
     /// [`normalize`](super::path::normalize). The most specific route wins: first by host (exact, then the longest
-    /// suffix, then any), then by path from the left (literal, parameter, rest), then one that names the method, then the
-    /// one with more conditions. Where it fails on a later count, the next is tried, under the other hosts too.
+    /// suffix, then any), then by path from the left (literal, parameter, rest), then the route that names the method,
+    /// then the one with more conditions. If a route that leads on one count fails on a later count, the next route is
+    /// tried, under the other hosts too.
     #[must_use]
     pub fn find(
         &self,
@@ -118,7 +120,7 @@ impl Table {
             .find_map(|node| node.find(path, method, asked))
     }
 
-    /// The paths filed under a host pattern.
+    /// The paths under a host pattern, which is added if it is new.
     fn host(&mut self, host: Option<&HostPattern>) -> &mut TrieNode {
         match host {
             None => &mut self.any,
@@ -132,10 +134,10 @@ impl Table {
     }
 }
 
-/// No more overlaps are reported: more are not read, and pairs grow with the square.
+/// The most overlaps that are reported: a reader needs no more, and pairs grow with the square of the routes.
 const MOST_OVERLAPS: usize = 1_000;
 
-/// The host patterns a rule is filed under; any host is `None`.
+/// The host patterns of a rule; `None` stands for any host.
 fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
     let any = rule.hosts.is_empty().then_some(None);
     rule.hosts.iter().map(Some).chain(any)

@@ -1,33 +1,33 @@
-//! A path made anew from the one that was matched: what `rewrite`, `strip_prefix` and `redirect` say.
+//! Templates of paths, for `rewrite`, `strip_prefix` and `redirect`: a new path is made from the one that was matched.
 //!
-//! Filled from the forwarded form of the path, segment by segment: what a parameter took goes on as it would have without
-//! the rewriting, with its `;parameters` and escapes. Only whole segments are put together, none of which is a dot
-//! segment or has a separator in it, so that what comes out is in the normal form again.
+//! A template is filled from the forwarded form of the path, segment by segment. The segments that a parameter took go
+//! on as they would have without the rewriting, with their `;parameters` and escapes. Only whole segments are put
+//! together, and none of them is a dot segment or has a separator in it, so that the new path is in normal form again.
 
 use super::path::{self, BadPath};
 use super::{PathPattern, Segment};
 use std::sync::Arc;
 
-/// How to make a path.
+/// A template of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<TemplatePiece>,
-    /// As it was written.
+    /// The template as the file writes it.
     written: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TemplatePiece {
-    /// As it is.
+    /// This text, as it is.
     Text(Arc<str>),
-    /// A slash, and the segment at this place of the path.
+    /// A slash, and the segment of the path with this index.
     Segment(usize),
-    /// All from this place on, with the slash in front and the one at the end.
+    /// All segments of the path from this index on, with the slash in front and the one at the end.
     Rest(usize),
 }
 
 impl Template {
-    /// Leaves the first `many` segments out.
+    /// A template that leaves the first `many` segments out.
     #[must_use]
     pub fn without(many: usize, written: &str) -> Self {
         Self {
@@ -36,11 +36,11 @@ impl Template {
         }
     }
 
-    /// Puts `text`, which is written as a pattern is and begins with a slash, behind `origin`, with the parameters of
-    /// `pattern`.
+    /// Reads the template `text`, which goes behind `origin` and has parameters of `pattern`. The text is written like
+    /// a pattern and begins with a slash.
     ///
     /// # Errors
-    /// The parameter, with its braces, that `pattern` does not have so.
+    /// The parameter, with its braces, that `pattern` does not have in this form.
     pub fn read(origin: &str, text: &str, pattern: &PathPattern) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut fixed = origin.to_owned();
@@ -72,13 +72,13 @@ impl Template {
         })
     }
 
-    /// As it was written.
+    /// The template as the file writes it.
     #[must_use]
     pub fn written(&self) -> &str {
         &self.written
     }
 
-    /// Appends what it makes of `path`, a path in forwarded form that the pattern has recognised.
+    /// Appends the new path to `out`. `path` is a path in forwarded form that the pattern has recognised.
     pub fn fill(&self, path: &str, out: &mut String) {
         let start = out.len();
         for piece in &self.pieces {
@@ -102,7 +102,7 @@ impl Template {
     }
 }
 
-/// Where a parameter, `id` or `*rest`, stands in a pattern.
+/// The piece for a parameter of `pattern`; `name` is written `id` or `*rest`.
 fn find(name: &str, pattern: &PathPattern) -> Option<TemplatePiece> {
     let is_segment =
         |segment: &&Segment| !matches!(segment, Segment::Literal(text) if text.is_empty());
@@ -114,7 +114,7 @@ fn find(name: &str, pattern: &PathPattern) -> Option<TemplatePiece> {
     })
 }
 
-/// A literal segment as it is forwarded: its escapes stay where a person wrote them.
+/// A literal segment as it is forwarded: the escapes that the file has stay.
 fn spelled(segment: &str) -> Result<String, BadPath> {
     if !segment.is_ascii() {
         return path::literal(segment).map(std::borrow::Cow::into_owned);
@@ -123,7 +123,8 @@ fn spelled(segment: &str) -> Result<String, BadPath> {
     Ok(path::normalize(&whole)?.to_forward()[1..].to_owned())
 }
 
-/// The segments that patterns see, from the slash in front to the end: those left empty without their parameters are none.
+/// The ranges of the segments that patterns see, each from the slash in front to its end. A segment that is empty
+/// without its parameters is left out.
 fn segments(path: &str) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     let pieces = path.split('/').map(move |segment| {
@@ -252,7 +253,7 @@ mod tests {
                 let again = path::normalize(&made).map_err(|bad| TestCaseError::fail(format!("{made}: {bad}")))?;
                 prop_assert!(again.is_as_sent(), "{} to {}", sent, made);
             }
-            // What the patterns see moves as the forwarded text does.
+            // The match form of the new path has the same segments as its forwarded text.
             let mut made = String::new();
             Template::read("", "/n/{y}/{x}/{*rest}", &wanted).unwrap().fill(normal.to_forward(), &mut made);
             let seen = path::normalize(&made).unwrap().to_match().to_owned();

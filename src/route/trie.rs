@@ -1,8 +1,8 @@
 //! The paths of one host, as a tree of segments.
 //!
-//! A search tries literal, literal in any case, parameter and rest in this order at each segment and comes back where a branch fails, which
-//! makes the first route it meets the one of the highest rank. It visits what the path's own segments lead to, so its
-//! cost does not depend on how many routes there are.
+//! At each segment, a search tries literal, literal in any case, parameter and rest in this order, and comes back where
+//! a branch fails. The first route that it meets therefore has the highest rank. The search visits only the nodes that
+//! the path's own segments lead to, so that its cost does not depend on the number of routes.
 
 use super::condition::{Condition, RequestView, compatible};
 use super::{PathPattern, Rule, Segment, path};
@@ -11,41 +11,41 @@ use hashbrown::HashMap;
 use http::Method;
 use std::borrow::Cow;
 
-/// One place in the tree: everything that begins with the same segments.
+/// A node of the tree: the paths that begin with the same segments.
 #[derive(Debug, Default)]
 pub(super) struct TrieNode {
     literals: HashMap<Box<str>, TrieNode, RandomState>,
-    /// Segments in any case, under their lower one.
+    /// Segments in any case, under their lower-case form.
     folded: HashMap<Box<str>, TrieNode, RandomState>,
     parameter: Option<Box<TrieNode>>,
-    /// Routes whose path ends here.
+    /// Routes whose path ends at this node.
     ends: RouteList,
-    /// Routes with `{*rest}` from here.
+    /// Routes whose path has `{*rest}` from this node on.
     rests: RouteList,
 }
 
-/// The routes of one host and one path shape: they differ in methods and conditions only. Those with more conditions
+/// The routes of one host and one path shape, which differ in methods and conditions only. Routes with more conditions
 /// stand first.
 #[derive(Debug, Default)]
 pub(super) struct RouteList(Vec<RouteEnd>);
 
-/// A route where its path ends.
+/// A route at the end of its path.
 #[derive(Debug)]
 struct RouteEnd {
     route: usize,
-    /// None means any.
+    /// The methods of the route; none means any.
     methods: Box<[Method]>,
     conditions: Box<[Condition]>,
 }
 
 impl RouteEnd {
-    /// Are its conditions met? Most routes have none.
+    /// Does the request meet the route's conditions? Most routes have none.
     fn takes(&self, asked: &impl RequestView) -> bool {
         self.conditions.is_empty() || self.conditions.iter().all(|one| one.holds(asked))
     }
 }
 
-/// A route that was there before, and a method that both take.
+/// A route that the list had before, and a method that both routes take.
 #[derive(Debug)]
 pub(super) struct RouteClash {
     pub(super) route: usize,
@@ -53,7 +53,7 @@ pub(super) struct RouteClash {
 }
 
 impl TrieNode {
-    /// The place for routes with this path.
+    /// The list of the routes with this path, which is added if it is new.
     pub(super) fn slot(&mut self, pattern: &PathPattern) -> &mut RouteList {
         let mut node = self;
         for segment in &pattern.segments {
@@ -102,7 +102,7 @@ impl TrieNode {
 }
 
 impl TrieNode {
-    /// What a segment in any case leads to; only tables with such routes pay for looking.
+    /// The node that a segment in any case leads to. Only tables with such routes pay for the lookup.
     fn folded(&self, segment: &str) -> Option<&Self> {
         if self.folded.is_empty() {
             return None;
@@ -112,11 +112,11 @@ impl TrieNode {
 }
 
 impl RouteList {
-    /// Adds a route. The result is the routes that match the same requests.
+    /// Adds a route, and returns the routes that match the same requests.
     pub(super) fn add(&mut self, route: usize, rule: &Rule) -> Vec<RouteClash> {
         let (methods, conditions) = (&rule.methods[..], &rule.conditions[..]);
         if self.0.iter().any(|end| end.route == route) {
-            // The same host twice in one route.
+            // The route has the same host twice.
             return Vec::new();
         }
         let clashes = self.0.iter().filter_map(|end| {
@@ -151,8 +151,8 @@ impl RouteList {
             let mut ends = self.0.iter();
             ends.find(|end| end.methods.contains(method) && end.takes(asked))
         };
-        // What takes GET takes HEAD, which is GET without the content (RFC 9110 section 9.3.2): a limit on GET that
-        // HEAD slipped past would be no limit.
+        // A route that takes GET takes HEAD, which is GET without the content (RFC 9110 section 9.3.2): a limit on GET
+        // that HEAD slipped past would be no limit.
         let implied = || (*method == Method::HEAD).then(|| naming(&Method::GET))?;
         let any = || {
             let mut ends = self.0.iter();

@@ -1,10 +1,10 @@
-//! Why a handshake failed, in words that say what to do.
+//! The cause of a failed handshake, in words that tell an operator what to do.
 
 use rustls::{AlertDescription, CertificateError};
 use std::error::Error;
 use std::sync::Arc;
 
-/// What messages tell an operator to change.
+/// The settings that messages advise an operator to change.
 #[derive(Debug, Clone, Copy)]
 pub struct Advice {
     /// The table of the configuration file that has `ca`, `cert`, `key` and `server_name`.
@@ -13,7 +13,7 @@ pub struct Advice {
     pub plaintext: &'static str,
 }
 
-/// What went wrong, in words that say what to do; nothing where the error has nothing to do with TLS.
+/// The cause of the failure, in words that tell an operator what to do; nothing where the error has no relation to TLS.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> {
     let mut next = Some(error);
@@ -21,7 +21,7 @@ pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> 
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return Some(of_handshake(error, advice));
         }
-        // The source of what wraps an error is that error's source, not the error.
+        // For an error that wraps another, `source` returns the source of the inner error, not the inner error itself.
         let io = error.downcast_ref::<std::io::Error>();
         let shared = error.downcast_ref::<Arc<dyn Error + Send + Sync>>();
         next = match (io.and_then(std::io::Error::get_ref), shared) {
@@ -33,7 +33,7 @@ pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> 
     None
 }
 
-/// What is wrong with a certificate or a key that a file holds.
+/// The fault of a certificate or a key in a file.
 pub(super) fn of_file(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(bad) => format!("the certificate is of no use: {bad}"),
@@ -45,7 +45,7 @@ fn of_handshake(error: &rustls::Error, Advice { table, plaintext }: Advice) -> S
     use CertificateError as Bad;
     match error {
         rustls::Error::InvalidCertificate(bad) => match bad {
-            // An authority that was made anew under its old name signs what the old one did not.
+            // An authority that was renewed under its old name signs certificates that the old one did not sign.
             Bad::UnknownIssuer | Bad::BadSignature => {
                 format!(
                     "the certificate's authority is not one that is believed: name it as `ca` in {table}"

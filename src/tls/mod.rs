@@ -1,6 +1,7 @@
-//! TLS as every room needs it: authorities to trust, an identity to present, and what a failed handshake means.
+//! TLS as every room needs it: authorities to trust, an identity to present, and the causes of failed handshakes.
 //!
-//! A value is compared by a digest of what it was read from, so a reload sees whether the files have changed.
+//! A value is compared by a digest of the contents that it was read from, so a reload sees whether the files have
+//! changed.
 
 mod failure;
 mod identity;
@@ -21,17 +22,17 @@ use std::sync::{Arc, LazyLock, OnceLock};
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
 
-/// How connections of ours to a server are encrypted. Clones share it.
+/// The encryption of our connections to a server. Clones share one value.
 #[derive(Clone)]
 pub struct ClientTls(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Without any, the authorities that the system trusts.
+    /// The authorities to trust; without any, those that the system trusts.
     roots: Option<Arc<rustls::RootCertStore>>,
     identity: Option<Arc<SingleCertAndKey>>,
     server_name: Option<ServerName<'static>>,
-    /// Of everything above, so that two values can be compared.
+    /// A digest of all fields above, so that two values can be compared.
     digest: [u8; 32],
     config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
 }
@@ -45,29 +46,30 @@ struct Inner {
 pub struct PemFiles<'a> {
     /// Authorities to trust instead of the system's.
     pub ca: Option<&'a [u8]>,
-    /// A certificate to present, with those between it and its authority, and its key.
+    /// A certificate to present, with the certificates between it and its authority, and its key.
     pub identity: Option<(&'a [u8], &'a [u8])>,
     /// The name that the server's certificate must have, if not the host name of the connection.
     pub server_name: Option<&'a str>,
 }
 
-/// What is wrong with one of the files, or with the name.
+/// The fault of one of the files, or of the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mistake {
-    /// The authorities.
+    /// The file of authorities is at fault.
     Ca(String),
-    /// The certificate.
+    /// The certificate is at fault.
     Cert(String),
-    /// Its key.
+    /// The certificate's key is at fault.
     Key(String),
-    /// The name.
+    /// The name is at fault.
     Name,
     /// The system trusts no authority.
     System(Arc<str>),
 }
 
 impl ClientTls {
-    /// Presents no certificate and trusts the system's authorities, which are read when a connection is made.
+    /// A client that presents no certificate and trusts the system's authorities, which are read when a connection is
+    /// made.
     #[must_use]
     pub fn of_system() -> Self {
         Self(Arc::default())
@@ -153,7 +155,7 @@ impl PartialEq for ClientTls {
 impl Eq for ClientTls {}
 
 impl fmt::Debug for ClientTls {
-    /// Without the key.
+    /// The key is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientTls")
             .field("own_authorities", &self.0.roots.is_some())
@@ -183,7 +185,7 @@ pub fn server_name(text: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).ok()
 }
 
-/// The certificates of a PEM file, of which there is at least one; or what is wrong with it.
+/// The certificates of a PEM file, of which there is at least one; or the file's fault.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {

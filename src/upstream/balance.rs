@@ -1,4 +1,4 @@
-//! Which server of an upstream a request goes to: in turn, and to the next one while a server takes no connection.
+//! The choice of an upstream's server for a request: in turn, and the next one while a server takes no connection.
 
 use super::endpoint::{Endpoint, PooledConnection};
 use super::pool::Pools;
@@ -18,7 +18,7 @@ pub struct Balancer<B: OutgoingBody> {
     /// The position of the endpoint that was chosen last.
     last: Cell<usize>,
     connect_timeout: Duration,
-    /// Counts what the upstream does.
+    /// Counts the upstream's connections, answers and failures.
     pub metrics: UpstreamMetrics,
 }
 
@@ -48,14 +48,14 @@ impl<B: OutgoingBody> Balancer<B> {
         self.last.get()
     }
 
-    /// The endpoint at that position.
+    /// The endpoint at `position`.
     #[must_use]
     pub fn at(&self, position: usize) -> &Endpoint<B> {
         &self.endpoints[position]
     }
 
-    /// A new connection to the endpoint that was chosen last, or to the next one that takes a connection: nothing has been
-    /// sent yet. Each position is noted in `tried` before its endpoint is tried.
+    /// A new connection to the endpoint that was chosen last, or to the next one that takes a connection. No byte has
+    /// been sent yet. Each position is noted in `tried` before its endpoint is tried.
     ///
     /// # Errors
     /// The last failure; nothing where the upstream has no server.
@@ -75,7 +75,7 @@ impl<B: OutgoingBody> Balancer<B> {
                 }
                 Err(error) => failure = Some(error),
             }
-            // A server that takes no more may still have answered on one that it has.
+            // A server that takes no new connection may still answer on an idle one.
             if let Some(connection) = endpoint.pool.take_open() {
                 return Ok((connection, Rc::clone(&endpoint.pool)));
             }

@@ -21,38 +21,38 @@ use tokio::time::{Instant, sleep};
 pub struct Connection<B: OutgoingBody> {
     sender: Sender<B>,
     state: ConnectionState<B>,
-    /// Has carried an exchange before: its server may be closing it at this very moment.
+    /// The connection has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
-    /// How long its server will surely keep it, as far as that is known.
+    /// The time until which its server will surely keep it, as far as that is known.
     rests_until: Instant,
-    /// Its server has answered in HTTP/1.0: hyper would send the next request in that version too, and drop its body where
-    /// that has no length.
+    /// The server has answered in HTTP/1.0. hyper would send the next request in that version too, and drop the
+    /// request's body where it has no length.
     is_http10: bool,
 }
 
-/// What takes requests. HTTP/2 becomes a second variant, whose connection is [`ConnectionState::Spawned`].
+/// The half that takes requests. HTTP/2 becomes a second variant, whose connection is [`ConnectionState::Spawned`].
 #[derive(Debug)]
 enum Sender<B: OutgoingBody> {
     Http1(http1::SendRequest<B>),
 }
 
-/// What moves the bytes of a connection.
+/// The part that moves the bytes of a connection.
 #[derive(Debug)]
 enum ConnectionState<B: OutgoingBody> {
-    /// The task that waits for the answer. Boxed, because it is large and passes from hand to hand.
+    /// The task that waits for the answer moves them. The driver is boxed, because it is large and changes hands.
     Driven(Box<Driver<B>>),
-    /// A task of its own.
+    /// A task of its own moves them.
     Spawned,
-    /// Nothing any more: it is over, and this is the stream it ran on.
+    /// The connection is over, and this is the stream that it ran on.
     Over(Recorder),
 }
 
-/// Why a request was not answered.
+/// The failure of a request that was not answered.
 #[derive(Debug)]
 pub struct SendFailure<B> {
     /// hyper's error.
     pub error: hyper::Error,
-    /// The request, if none of it was sent.
+    /// The request, if no byte of it was sent.
     pub unsent: Option<Request<B>>,
 }
 
@@ -70,8 +70,8 @@ impl<B: OutgoingBody> Connection<B> {
 
     /// Sends one request and waits for the head of the answer.
     ///
-    /// A request that could not be sent a second time goes out on a connection that has rested only after a look whether its
-    /// server has closed it: what the system knows may not have reached the runtime yet.
+    /// A request that could not be sent a second time gets a further check on a connection that has rested: the system
+    /// is asked whether the server has closed it, since the runtime may not know yet.
     ///
     /// # Errors
     /// When the connection ends before an answer.
@@ -79,7 +79,7 @@ impl<B: OutgoingBody> Connection<B> {
         &mut self,
         request: Request<B>,
     ) -> impl Future<Output = Result<Response<Incoming>, SendFailure<B>>> + use<'_, B> {
-        // Not an async function: that would keep the request in its state although hyper has taken it.
+        // The function is not async: its future would keep the request in its state although hyper has taken it.
         if let ConnectionState::Driven(driver) = &self.state {
             driver.progress().begin_head();
             if self.reused && !is_repeatable(&request) {
@@ -101,13 +101,13 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Notes the head of an answer, which came at that time and says how long the connection will be kept. Its server may count
-    /// from there on: it does not know when the last byte is read.
+    /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
+    /// may count from then on: it does not know when the last byte is read.
     pub fn answered(&mut self, at: Instant, fields: &HeaderMap) {
         self.rests_until = at + keep_alive::rest(fields);
     }
 
-    /// Will its server still keep it at `now`?
+    /// Will the server still keep the connection at `now`?
     pub(super) fn is_kept(&self, now: Instant) -> bool {
         now < self.rests_until
     }
@@ -121,7 +121,7 @@ impl<B: OutgoingBody> Connection<B> {
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // What has been read already is taken before more is read.
+        // A part that has been read already is taken before more is read.
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut quiet()) {
             return Poll::Ready(frame);
         }
@@ -129,13 +129,13 @@ impl<B: OutgoingBody> Connection<B> {
             .poll_driven(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
-    /// Is the answer wholly read and the request wholly written, so that the connection can carry another?
+    /// Is the answer wholly read and the request wholly written, so that the connection can carry another request?
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.sender.is_ready() && self.is_flushed()
     }
 
-    /// Is everything written that has been handed over so far?
+    /// Are all bytes written that have been handed over so far?
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         matches!(&self.state, ConnectionState::Driven(driver) if driver.progress().is_flushed())
@@ -148,7 +148,7 @@ impl<B: OutgoingBody> Connection<B> {
             ConnectionState::Driven(driver) => {
                 let connection = driver.into_connection().with_upgrades();
                 tokio::task::spawn_local(async move {
-                    // Its errors reach the task that waits for the answer.
+                    // The connection's errors reach the task that waits for the answer.
                     let _ = connection.await;
                 });
             }
@@ -168,7 +168,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Resolves when something has waited to be written for `allowed` and nothing of it could be; nothing where no task
+    /// Resolves when bytes have waited to be written for `allowed` and none of them could be. Nothing where no task
     /// drives the connection from request to request.
     pub(super) fn write_stall(
         &self,
@@ -191,7 +191,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Lets it rest in a pool. False when it cannot be used again.
+    /// Lets the connection rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&self) -> bool {
         match &self.state {
             ConnectionState::Driven(driver) if self.is_free() && !self.is_http10 => {
@@ -212,7 +212,7 @@ impl<B: OutgoingBody> Connection<B> {
 }
 
 impl<B: OutgoingBody> Sender<B> {
-    /// Does it take a request now?
+    /// Does the connection take a request now?
     fn is_ready(&self) -> bool {
         match self {
             Self::Http1(sender) => sender.is_ready(),
@@ -221,14 +221,14 @@ impl<B: OutgoingBody> Sender<B> {
 }
 
 impl<B: OutgoingBody> ConnectionState<B> {
-    /// Moves the connection on, and then polls for what should have come of it.
+    /// Moves the connection on, and then polls for the outcome.
     fn poll_driven<T>(
         &mut self,
         cx: &mut Context<'_>,
         mut outcome: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         if matches!(self, Self::Driven(_)) && self.poll_over(cx).is_pending() {
-            // Only the connection can bring it, and the connection's waker wakes this task.
+            // Only the connection can bring the outcome, and the connection's waker wakes this task.
             return outcome(&mut quiet());
         }
         outcome(cx)
@@ -240,14 +240,15 @@ impl<B: OutgoingBody> ConnectionState<B> {
             ready!(driver.poll(cx));
         }
         if let Self::Driven(driver) = std::mem::replace(self, Self::Spawned) {
-            // Taken apart, the connection ends every wait for something on it.
+            // When the connection is taken apart, every wait for an event on it ends.
             *self = Self::Over(driver.into_stream());
         }
         Poll::Ready(())
     }
 }
 
-/// May it be sent again although a server may have acted on it (RFC 9110, section 9.2.2), and can it?
+/// May the request be sent again although a server may have acted on it (RFC 9110, section 9.2.2), and can it be sent
+/// again?
 #[must_use]
 pub fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
     request.method().is_idempotent() && request.body().is_end_stream()

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 /// The address of this process's demo upstream, once it listens.
 static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
 
-/// Its address.
+/// The address of the demo upstream.
 ///
 /// # Errors
 /// When it has not been started.
@@ -30,7 +30,7 @@ pub fn address() -> io::Result<SocketAddr> {
     })
 }
 
-/// Starts it on the current runtime unless it runs already.
+/// Starts the demo upstream on the current runtime unless it runs already.
 ///
 /// # Errors
 /// When no loopback socket can be had.

@@ -19,12 +19,12 @@ pub(super) struct Driver<B: OutgoingBody, S: PeekEnd = ServerStream> {
     connection: HyperConnection<B, S>,
     progress: Arc<WriteProgress>,
     shared: Arc<DriverWaker>,
-    /// `shared` as hyper and tokio hold it. It stays the same waker, so that nothing is registered anew when the connection
-    /// passes from request to request.
+    /// The handle of `shared` that hyper and tokio hold. It stays the same waker, so that no registration is renewed
+    /// when the connection passes from request to request.
     waker: Waker,
 }
 
-/// Wakes the task that drives the connection at the moment, and no task while the connection is idle.
+/// Wakes the task that drives the connection at present, and no task while the connection is idle.
 #[derive(Debug, Default)]
 struct DriverWaker {
     woken: AtomicBool,
@@ -69,12 +69,12 @@ impl<B: OutgoingBody, S: PeekEnd> Driver<B, S> {
         self.advance()
     }
 
-    /// Has an idle connection ended? Only an event since it was driven last can have ended it.
+    /// Has an idle connection ended? Only an event since its last move can have ended it.
     pub(super) fn has_ended(&mut self) -> bool {
         self.shared.woken.load(Ordering::Acquire) && self.advance().is_ready()
     }
 
-    /// How far its stream has written what it was given.
+    /// The progress of its stream in writing.
     pub(super) fn progress(&self) -> &Arc<WriteProgress> {
         &self.progress
     }
@@ -89,7 +89,7 @@ impl<B: OutgoingBody, S: PeekEnd> Driver<B, S> {
         self.connection
     }
 
-    /// The stream beneath. A task that waits for something on the connection learns that the connection is over.
+    /// The stream beneath. A task that waits for an event on the connection learns that the connection is over.
     pub(super) fn into_stream(self) -> Recorder<S> {
         self.connection.into_parts().io.into_inner()
     }
@@ -97,7 +97,7 @@ impl<B: OutgoingBody, S: PeekEnd> Driver<B, S> {
     fn advance(&mut self) -> Poll<()> {
         self.shared.woken.store(false, Ordering::Release);
         self.progress.begin_turn();
-        // Its errors reach the task that waits for an answer on it; an idle connection may fail unseen.
+        // The connection's errors reach the task that waits for an answer on it; an idle connection may fail unseen.
         Pin::new(&mut self.connection)
             .poll(&mut Context::from_waker(&self.waker))
             .map(|_| ())

@@ -1,4 +1,4 @@
-//! One server of an upstream as one worker uses it: the connections to it, and what is counted of it.
+//! One server of an upstream as one worker uses it: the connections to it, and its metrics.
 
 use super::connection::Connection;
 use super::pool::{Pool, Pools};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A server, with this worker's connections to it.
 #[derive(Debug)]
 pub struct Endpoint<B: OutgoingBody> {
-    /// This worker's connections to it.
+    /// This worker's connections to the server.
     pub pool: Rc<Pool<B>>,
     metrics: ServerMetrics,
 }
@@ -27,7 +27,7 @@ impl<B: OutgoingBody> Endpoint<B> {
         }
     }
 
-    /// A new connection, which is counted where the server takes none.
+    /// A new connection. The attempt is counted where the server takes none.
     ///
     /// # Errors
     /// When the server cannot be reached.

@@ -1,4 +1,4 @@
-//! How an upstream fails a request, and what that counts as.
+//! The failures of upstreams, and their classes in the metrics.
 
 use super::ConnectError;
 use crate::telemetry::metrics::Failure;
@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
-/// Why an upstream has not answered a request, or not as it should.
+/// Causes for which an upstream has not answered a request, or not properly.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// No server of the upstream could be reached.
@@ -27,7 +27,7 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// What it counts as.
+    /// The failure's class in the metrics.
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
@@ -39,7 +39,7 @@ impl UpstreamError {
     }
 }
 
-/// What the failure of a connection to a server counts as: its end, or something on it that is no HTTP.
+/// The class of a failed connection to a server: the connection ended, or carried bytes that are no HTTP.
 #[must_use]
 pub fn of_connection(error: &hyper::Error) -> Failure {
     if error.is_parse() || is_misframed(error) {
@@ -49,7 +49,7 @@ pub fn of_connection(error: &hyper::Error) -> Failure {
     }
 }
 
-/// Is a body not framed as HTTP frames bodies? hyper tells by the kind of an I/O error beneath its own.
+/// Is a body not framed as HTTP frames bodies? hyper shows this by the kind of an I/O error beneath its own.
 #[must_use]
 pub fn is_misframed(error: &hyper::Error) -> bool {
     let mut cause = error.source();

@@ -1,19 +1,20 @@
-//! How long a connection may rest before the next request goes out on it: always shorter than its server keeps it, since
-//! a request that is sent at the moment of closing is lost, and only an idempotent one can be sent again.
+//! The time that a connection may rest before the next request goes out on it. It is always shorter than the server's
+//! own: a request that is sent at the moment of closing is lost, and only an idempotent one can be sent again.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
-/// The rest where the server names none. The shortest time that common servers keep a connection is 2 s.
+/// The rest where the server names no time. The shortest time that common servers keep a connection is 2 s.
 const DEFAULT: Duration = Duration::from_millis(1500);
 /// The longest rest, however long the server would keep the connection.
 const LONGEST: Duration = Duration::from_secs(4);
-/// How much earlier than the server the rest ends: for the way there and back, and for delays on either side.
+/// The time by which the rest ends earlier than the server's: for the way there and back, and for delays on either
+/// side.
 const EARLIER: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// How long a connection may rest after an answer with these fields.
+/// The time that a connection may rest after an answer with these fields.
 pub(super) fn rest(fields: &HeaderMap) -> Duration {
     match fields.get(KEEP_ALIVE).and_then(timeout) {
         None => DEFAULT,
@@ -21,8 +22,8 @@ pub(super) fn rest(fields: &HeaderMap) -> Duration {
     }
 }
 
-/// `timeout=5, max=100` (RFC 2068, section 19.7.1.1): the seconds that the server keeps it. A value that
-/// cannot be read cannot be relied on.
+/// Reads `timeout=5, max=100` (RFC 2068, section 19.7.1.1): the seconds that the server keeps the connection. A value
+/// that cannot be read cannot be relied on.
 fn timeout(value: &HeaderValue) -> Option<Duration> {
     let mut parameters = value.to_str().ok()?.split([',', ';']);
     let seconds = parameters.find_map(|parameter| {
@@ -30,7 +31,7 @@ fn timeout(value: &HeaderValue) -> Option<Duration> {
         let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
         is_timeout.then(|| value.trim().trim_matches('"'))
     })?;
-    // More digits than fit are very long.
+    // A number with more digits than fit is a very long time.
     let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
 }

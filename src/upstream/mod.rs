@@ -42,7 +42,7 @@ pub struct Upstream {
     pub connect_timeout: Duration,
 }
 
-/// Where one server listens.
+/// The place where one server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Server {
     /// `http://host:port`; a name is resolved at each new connection.
@@ -57,7 +57,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// What a request without a host is sent to it as.
+    /// The host of a request to this server that names none.
     #[must_use]
     pub fn authority(&self) -> String {
         let url = self.to_string();

@@ -70,7 +70,7 @@ impl<B: OutgoingBody> Pools<B> {
         Rc::clone(pool)
     }
 
-    /// Closes idle connections that are old, and drops pools that nothing uses any more. To be called once a second.
+    /// Closes idle connections that are old, and drops pools that are no longer used. The call comes once a second.
     pub fn sweep(&self) {
         self.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
@@ -80,17 +80,17 @@ impl<B: OutgoingBody> Pools<B> {
 }
 
 impl<B: OutgoingBody> Pool<B> {
-    /// Where its connections lead.
+    /// The server of the pool's connections.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// The idle connection that was put back last, of those that the server has promised to keep until after `now`.
+    /// The idle connection that was put back last, among those that the server has promised to keep until after `now`.
     #[must_use]
     pub fn take(&self, now: Instant) -> Option<Connection<B>> {
-        // A connection that its server has closed meanwhile is found out by sending: nothing goes out on it, and the request
-        // comes back whole.
+        // A connection that its server has closed in the meantime shows this when a request is sent: no byte goes out
+        // on it, and the request comes back whole.
         loop {
             let mut connection = self.idle.borrow_mut().pop()?;
             if connection.is_kept(now) {
@@ -100,7 +100,7 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// An idle connection that its server has not closed, as far as can be known.
+    /// An idle connection that its server has not closed, as far as the system knows.
     #[must_use]
     pub fn take_open(&self) -> Option<Connection<B>> {
         loop {
@@ -111,7 +111,8 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// A new connection, within `deadline`. The first failure of a server is logged, and its return.
+    /// A new connection, within `deadline`. The log has a line for the first failure of a server, and one for the
+    /// server's return.
     ///
     /// # Errors
     /// When the server cannot be reached.
@@ -159,11 +160,11 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// Finishes a request's body after its answer, in a task of its own: the body must not wait until the answer is read, nor
-    /// be cut off by the answer's end. The connection is put back when both are through.
+    /// Finishes a request's body after its answer, in a task of its own. The body must not wait until the answer is
+    /// read, nor be cut off by the answer's end. The connection is put back when both are complete.
     ///
-    /// The connection is given up when its server has taken nothing of what waits to be written for `idle`, or when
-    /// `abandoned` resolves.
+    /// The connection is given up when its server has taken none of the bytes that wait to be written for `idle`, or
+    /// when `abandoned` resolves.
     pub fn finish_upload(
         self: Rc<Self>,
         mut connection: Connection<B>,

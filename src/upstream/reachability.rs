@@ -1,5 +1,5 @@
-//! Whether a server takes connections, as all workers of this process see it together: one line in the log when the server
-//! takes none any more, and one when it takes connections again.
+//! The reachability of a server, as all workers of this process see it together: one line in the log when the server
+//! takes no connections any more, and one when it takes them again.
 
 use super::Server;
 use super::stream::ConnectError;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// A server that failed less than so many microseconds ago is not logged as back: a server that takes every second connection would fill
-/// the log.
+/// The time since its last failure, in microseconds, before which a server is not logged as back. Without it a server
+/// that takes every second connection would fill the log.
 const STEADY: u64 = 1_000_000;
 
 /// Every server that a pool leads to. Read when a pool is made, never by a request.
@@ -19,11 +19,11 @@ static SERVERS: Mutex<BTreeMap<String, Weak<Reachability>>> = Mutex::new(BTreeMa
 /// The failures of one server. Times are microseconds of this process, 0 is never.
 #[derive(Debug, Default)]
 pub(super) struct Reachability {
-    /// Since when the server takes no connections; 0 while it takes them.
+    /// The time since which the server takes no connections; 0 while it takes them.
     lost: AtomicU64,
-    /// When a connection failed last.
+    /// The time of the last failed connection.
     failed: AtomicU64,
-    /// When a connection was made after that.
+    /// The time of the first connection after that failure.
     taken: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl Reachability {
     /// The reachability that all pools of this process to `server` share.
     pub(super) fn of(server: &Server) -> Arc<Self> {
         let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
-        // Servers that no pool leads to any more, since the file changed.
+        // Servers without a pool are left over from an earlier file.
         servers.retain(|_, reach| reach.strong_count() > 0);
         let shared = servers.entry(server.to_string()).or_default();
         shared.upgrade().unwrap_or_else(|| {
@@ -55,7 +55,7 @@ impl Reachability {
         }
     }
 
-    /// Logs that `server` is back, if it is. To be called now and then.
+    /// Logs that `server` is back, if it is. The call comes now and then.
     pub(super) fn log_return(&self, server: &Server) {
         if let Some(lost) = self.return_at(clock::uptime()) {
             let lost = lost.as_secs_f64();
@@ -63,7 +63,7 @@ impl Reachability {
         }
     }
 
-    /// Is this its first failure?
+    /// Is this failure the server's first?
     fn fail_at(&self, now: u64) -> bool {
         self.failed.store(now, Ordering::Relaxed);
         self.lost
@@ -71,7 +71,7 @@ impl Reachability {
             .is_ok()
     }
 
-    /// How long the server was lost, if it is back and that has not been logged.
+    /// The time for which the server was lost, if it is back and its return has not been logged.
     fn return_at(&self, now: u64) -> Option<Duration> {
         let lost = self.lost.load(Ordering::Relaxed);
         let failed = self.failed.load(Ordering::Relaxed);

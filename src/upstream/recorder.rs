@@ -1,6 +1,6 @@
-//! The stream under an upstream connection of HTTP/1. It remembers the head that was written last until a byte of the answer
-//! comes: a request that its server has not begun to answer may be sent once more, and copying bytes is far cheaper than
-//! a second head.
+//! The stream under an upstream connection of HTTP/1. It remembers the head that was written last until a byte of the
+//! answer comes. A request that its server has not begun to answer may be sent once more, and copying bytes is far
+//! cheaper than a second head.
 
 use super::stream::{PeekEnd, ServerStream};
 use crate::descriptors::Descriptor;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A longer head is not remembered, and so not sent again.
+/// The longest head that is remembered; a longer one is not sent again.
 const MOST: usize = 64 * 1024;
 const END: &[u8] = b"\r\n\r\n";
 
@@ -27,37 +27,38 @@ pub(super) struct Recorder<S = ServerStream> {
     _descriptor: Descriptor,
 }
 
-/// What the stream and the driver know of each other, across hyper between them.
+/// The state that the stream and the driver share, across hyper between them.
 #[derive(Debug, Default)]
 pub(super) struct WriteProgress {
-    /// The next byte begins a head. The sender sets it, and it is never guessed: a body that a client sends must not pass
-    /// for a head.
+    /// The next byte begins a head. The sender sets this flag, and it is never guessed: a body from a client must not
+    /// pass for a head.
     head_begins: AtomicBool,
-    /// hyper may have something left to write.
+    /// hyper may have bytes left to write.
     unflushed: AtomicBool,
     /// Bytes written so far.
     written: AtomicU64,
-    /// The next read asks the system itself: hyper reads before it writes, and writes nothing when the server has closed.
+    /// The next read asks the system itself: hyper reads before it writes, and writes nothing when the server has
+    /// closed.
     doubted: AtomicBool,
 }
 
 impl WriteProgress {
-    /// A head follows.
+    /// Notes that a head follows.
     pub(super) fn begin_head(&self) {
         self.head_begins.store(true, Ordering::Relaxed);
     }
 
-    /// The server may have closed a moment ago: the stream is looked at before anything is written.
+    /// Notes that the server may have closed a moment ago: the stream is checked before anything is written.
     pub(super) fn doubt(&self) {
         self.doubted.store(true, Ordering::Relaxed);
     }
 
-    /// The connection is about to be moved on: whether all of it gets written is found out anew.
+    /// Notes that the connection is about to be moved on, and that the state of its writes is unknown until then.
     pub(super) fn begin_turn(&self) {
         self.unflushed.store(true, Ordering::Relaxed);
     }
 
-    /// Has everything been written that hyper was given?
+    /// Have all bytes been written that hyper was given?
     pub(super) fn is_flushed(&self) -> bool {
         !self.unflushed.load(Ordering::Relaxed)
     }
@@ -70,7 +71,7 @@ impl WriteProgress {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeadState {
-    /// An answer has begun: nothing that was written may be sent again.
+    /// An answer has begun: no byte that was written may be sent again.
     Answered,
     /// A head is being written.
     Writing,
@@ -92,7 +93,7 @@ impl<S: PeekEnd> Recorder<S> {
         }
     }
 
-    /// The head that was written whole and to which nothing came back.
+    /// The head that was written whole and got no byte in return.
     pub(super) fn into_unanswered(self) -> Option<Vec<u8>> {
         (self.state == HeadState::Written).then_some(self.head)
     }
@@ -110,7 +111,7 @@ impl<S: PeekEnd> Recorder<S> {
         if self.state != HeadState::Writing {
             return;
         }
-        // The end of the head may have been cut in two by the writes.
+        // The end of the head may have been split over two writes.
         let from = self.head.len().saturating_sub(END.len() - 1);
         if written.len() > MOST - self.head.len() {
             written = &written[..MOST - self.head.len()];
@@ -166,7 +167,7 @@ impl<S: PeekEnd> AsyncWrite for Recorder<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if let [whole] = bufs {
-            // A head without a body: nothing to gather, and the plain system call is cheaper.
+            // A head without a body has nothing to gather, and the plain system call is cheaper.
             return self.poll_write(cx, whole);
         }
         let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
@@ -183,7 +184,7 @@ impl<S: PeekEnd> AsyncWrite for Recorder<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper asks for this when it has nothing left to write.
+    /// hyper calls this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.progress.unflushed.store(false, Ordering::Relaxed);
         Pin::new(&mut self.stream).poll_flush(cx)

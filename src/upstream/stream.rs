@@ -1,6 +1,6 @@
-//! The bytes between the gateway and a server: how a stream is opened, and whether its server has ended it.
+//! The bytes between the gateway and a server: opening a stream, and asking whether its server has ended it.
 //!
-//! Pool, driver and recorder are written for any [`PeekEnd`]; [`ServerStream`] is the one that connections are made of. TLS to
+//! Pool, driver and recorder are written for any [`PeekEnd`]; [`ServerStream`] is the type that connections use. TLS to
 //! servers makes it an enum.
 
 use super::{Server, demo};
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What carries the bytes of a connection to a server.
+/// The carrier of the bytes of a connection to a server.
 pub(super) type ServerStream = TcpStream;
 
-/// A stream that the system can be asked about, whatever the runtime knows of it.
+/// A stream whose end the system can be asked about, whatever the runtime knows of it.
 pub(super) trait PeekEnd: AsyncRead + AsyncWrite + Unpin {
-    /// Ready when the server has closed the stream, or has sent bytes that no request has asked for: an answer cannot begin
-    /// with those.
+    /// Ready when the server has closed the stream, or has sent bytes that no request has asked for: such bytes cannot
+    /// begin an answer.
     fn peek_end(&self) -> Poll<io::Result<()>>;
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn open(server: &Server) -> io::Result<ServerStream> {
     Ok(stream)
 }
 
-/// Why there is no connection.
+/// The failure of a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The address could not be found or reached.
@@ -60,7 +60,7 @@ pub enum ConnectError {
     Timeout {
         /// The server that was tried.
         server: Server,
-        /// How long it was tried.
+        /// The time for which the connection was tried.
         after: Duration,
     },
     /// The connection was made and lost at once.
@@ -96,7 +96,7 @@ mod tests {
         let (server, _) = listener.accept().await.unwrap();
         assert!(stream.peek_end().is_pending());
         drop(server);
-        // Nothing is awaited in between: the runtime does not know of the end.
+        // Nothing is awaited in between, so the runtime does not know of the end.
         assert!(matches!(stream.peek_end(), Poll::Ready(Ok(()))));
     }
 }

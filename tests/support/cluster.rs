@@ -16,7 +16,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// One that serves.
+    /// Starts a cluster, and waits until it serves.
     pub(crate) async fn start() -> Self {
         let mut nodes = Vec::new();
         for _ in 0..6 {
@@ -69,7 +69,7 @@ impl Cluster {
         cluster
     }
 
-    /// A single node that serves every slot, as managed services hand out.
+    /// A single node that serves every slot, as managed services offer.
     pub(crate) async fn of_one() -> Redis {
         let mut node = Redis::absent_at(port());
         node.with(&["--cluster-enabled", "yes"]);
@@ -86,7 +86,7 @@ impl Cluster {
         node
     }
 
-    /// Waits until every node says that all is served, and every replica is one.
+    /// Waits until every node reports that all slots are served and that every replica follows its master.
     pub(crate) async fn whole(&self) {
         self.all("the cluster is whole", async |node| {
             let info: String = node.command(&["CLUSTER", "INFO"]).await;
@@ -106,7 +106,7 @@ impl Cluster {
         }
     }
 
-    /// The nodes that are masters now, by their numbers.
+    /// The numbers of the nodes that are masters now.
     pub(crate) async fn masters(&self) -> Vec<usize> {
         let mut masters = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Cluster {
         masters
     }
 
-    /// Kills a node, and waits until another one says that all is served without it.
+    /// Kills a node, and waits until another node reports that all slots are served without it.
     pub(crate) async fn lose(&mut self, number: usize) {
         self.kill(number).await;
         let (gone, other) = (&self.nodes[number], &self.nodes[(number + 1) % 6]);
@@ -136,7 +136,8 @@ impl Cluster {
         .await;
     }
 
-    /// Kills a master that was one at the start after its replica, and waits until the others know: nobody takes its place.
+    /// Kills a master of the start after its replica, so that no node takes its place, and waits until the other nodes
+    /// know.
     pub(crate) async fn lose_for_good(&mut self, number: usize) {
         self.kill(number + 3).await;
         self.kill(number).await;
@@ -186,12 +187,12 @@ impl Cluster {
         self.nodes[number].kill().await;
     }
 
-    /// Brings it back, with what it knew of the cluster and nothing else.
+    /// Brings a node back, with its knowledge of the cluster and nothing else.
     pub(crate) async fn come(&mut self, number: usize) {
         self.nodes[number].come().await;
     }
 
-    /// Waits until every node says that nobody serves this slot.
+    /// Takes this slot from all nodes, and waits until every node reports that it is not served.
     pub(crate) async fn unassign(&self, slot: usize) {
         let slot = slot.to_string();
         self.all("nobody serves the slot", async |node| {
@@ -206,13 +207,13 @@ impl Cluster {
         .await;
     }
 
-    /// Has a slot be on its way from one node to another: what is new in it is there already.
+    /// Starts the migration of a slot from one node to another: new keys of the slot are on the second already.
     pub(crate) async fn send(&self, slot: usize, from: usize, to: usize) {
         self.set_slot(to, slot, "IMPORTING", from).await;
         self.set_slot(from, slot, "MIGRATING", to).await;
     }
 
-    /// Has it arrived, without what was in it.
+    /// Ends the migration of a slot, without the keys that were in it.
     pub(crate) async fn arrive(&self, slot: usize, from: usize, to: usize) {
         // While it holds something a node keeps its slot.
         self.nodes[from].command::<String>(&["FLUSHALL"]).await;
@@ -227,13 +228,13 @@ impl Cluster {
         self.nodes[number].command::<String>(&words).await;
     }
 
-    /// Gives it to a master.
+    /// Gives a slot to a master.
     pub(crate) async fn assign(&self, slot: usize, number: usize) {
         let words = ["CLUSTER", "ADDSLOTS", &slot.to_string()];
         self.nodes[number].command::<String>(&words).await;
     }
 
-    /// Calls of scripts so far, by all that live.
+    /// Calls of scripts so far, by all nodes that live.
     pub(crate) async fn script_calls(&self) -> u64 {
         let mut calls = 0;
         for node in &self.nodes {

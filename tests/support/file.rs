@@ -1,10 +1,11 @@
-//! A configuration file under construction: what every test needs, plus what the test is about.
+//! A configuration file under construction: the lines that every test needs, plus the lines that the test is about.
 
 use super::redis::Redis;
 use super::upstream::Upstream;
 use std::fmt::Write as _;
 
-/// The text of a gateway.toml. It listens on free ports of the loopback and logs each request as JSON.
+/// The text of a gateway.toml. A gateway with this file listens on free ports of the loopback and logs each request as
+/// JSON.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
     server: String,
@@ -20,41 +21,41 @@ impl File {
             .route("all", "/{*rest}", "main", limits)
     }
 
-    /// Lines of `[server]`.
+    /// Adds lines to `[server]`.
     pub(crate) fn server(mut self, lines: &str) -> Self {
         let _ = writeln!(self.server, "{lines}");
         self
     }
 
-    /// Lines of `[store]`.
+    /// Adds lines to `[store]`.
     pub(crate) fn store(mut self, lines: &str) -> Self {
         let _ = writeln!(self.store, "{lines}");
         self
     }
 
-    /// Counts in `redis`, with further `lines` of `[store]`.
+    /// Makes the gateway count in `redis`, with further `lines` of `[store]`.
     pub(crate) fn redis(self, redis: &Redis, lines: &str) -> Self {
         self.store(&format!("url = \"{}\"\n{lines}", redis.url()))
     }
 
-    /// Any further tables.
+    /// Adds any further tables.
     pub(crate) fn with(mut self, text: &str) -> Self {
         let _ = writeln!(self.rest, "{text}");
         self
     }
 
-    /// A limit by its lines.
+    /// Adds a limit with these lines.
     pub(crate) fn limit(self, name: &str, lines: &str) -> Self {
         self.with(&format!("[limits.{name}]\n{lines}"))
     }
 
-    /// An upstream of these servers.
+    /// Adds an upstream of these servers.
     pub(crate) fn upstream(self, name: &str, servers: &[&Upstream]) -> Self {
         let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
         self.with(&format!("[upstreams.{name}]\nservers = {urls:?}"))
     }
 
-    /// A route for `path`, last so that more lines of it may follow.
+    /// Adds a route for `path` at the end, so that more lines of the route may follow.
     pub(crate) fn route(self, name: &str, path: &str, upstream: &str, limits: &[&str]) -> Self {
         self.with(&format!(
             "[routes.{name}]\npath = \"{path}\"\nupstream = \"{upstream}\"\nlimits = {limits:?}"

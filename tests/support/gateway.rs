@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// A running gateway. Dropped, it is killed; if the test failed, what it said on standard error is shown.
+/// A running gateway, which is killed when dropped. If the test failed, its standard error is shown.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     child: Child,
@@ -23,7 +23,7 @@ pub(crate) struct Gateway {
     folder: TempDir,
     /// Standard output: the access log.
     pub(crate) access: Transcript,
-    /// Standard error: everything else.
+    /// Standard error: all other output.
     pub(crate) said: Transcript,
 }
 
@@ -47,7 +47,7 @@ impl Gateway {
         Self::launch_with(folder, arguments, &[]).await
     }
 
-    /// The same with variables of the environment.
+    /// Starts `tollgate` with any arguments, and with variables of the environment.
     pub(crate) async fn launch_with(
         folder: TempDir,
         arguments: &[&str],
@@ -87,12 +87,12 @@ impl Gateway {
         }
     }
 
-    /// Where it listens.
+    /// The address of the gateway's listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its admin listener is.
+    /// The address of the gateway's admin listener.
     pub(crate) async fn admin(&self) -> SocketAddr {
         let line = self
             .said
@@ -103,17 +103,17 @@ impl Gateway {
         address_after(&line, "admin").expect("found above")
     }
 
-    /// Its process.
+    /// The id of the gateway's process.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The folder it runs in.
+    /// The folder that the gateway runs in.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its file.
+    /// The path of the gateway's file.
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("gateway.toml")
     }
@@ -153,7 +153,7 @@ impl Gateway {
         self.admin_get("/metrics").await.expect(200).text()
     }
 
-    /// Waits until exactly so many requests are held back.
+    /// Waits until the gateway holds exactly `count` requests.
     pub(crate) async fn holds(&self, count: usize) {
         eventually(
             PATIENCE,
@@ -198,7 +198,7 @@ impl Gateway {
         json(&line)
     }
 
-    /// Replaces the file as editors do: a new one beside it, renamed over it.
+    /// Replaces the file as editors do: a new file is written beside the old one and renamed over it.
     pub(crate) fn rename_over(&self, text: &str) {
         let beside = self.folder.path().join(".gateway.toml.new");
         std::fs::write(&beside, text).unwrap();
@@ -215,7 +215,7 @@ impl Gateway {
         process::signal(self.pid, name);
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits for the gateway's end, and returns the exit code.
     pub(crate) async fn exit(&mut self, within: Duration) -> Option<i32> {
         match timeout(within, self.child.wait()).await {
             Ok(status) => status.unwrap().code(),
@@ -223,7 +223,7 @@ impl Gateway {
         }
     }
 
-    /// Ends it in order, and waits until both outputs are complete.
+    /// Ends the gateway in order, and waits until both outputs are complete.
     pub(crate) async fn stop(&mut self) {
         self.signal("TERM");
         assert_eq!(

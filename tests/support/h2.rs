@@ -28,7 +28,7 @@ impl H2 {
         Self::with(address, &http2::Builder::new(TokioExecutor::new())).await
     }
 
-    /// The same, taking no more of an answer's body than `window` bytes until it is read.
+    /// Connects with a window of `window` bytes: no more of an answer's body is taken until the body is read.
     pub(crate) async fn with_window(address: SocketAddr, window: u32) -> Self {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(window);
@@ -46,14 +46,14 @@ impl H2 {
         Self { sender }
     }
 
-    /// Sends a request; the response's head, or why there is none.
+    /// Sends a request, and returns the response's head, or the error in its place.
     pub(crate) async fn send(&self, request: Request<Feed>) -> hyper::Result<Response<Incoming>> {
         timeout(PATIENCE, self.sender.clone().send_request(request))
             .await
             .expect("a head in time")
     }
 
-    /// Sends a request and reads the whole answer, or how it was cut.
+    /// Sends a request, and reads the whole answer, or the error that cut it off.
     pub(crate) async fn try_ask(&self, request: Request<Feed>) -> hyper::Result<Answer> {
         let (head, mut body) = self.send(request).await?.into_parts();
         let mut bytes = BytesMut::new();
@@ -85,7 +85,7 @@ impl H2 {
         self.ask(get(path)).await
     }
 
-    /// Has the connection ended, or been told to?
+    /// Has the connection ended, or has the gateway asked it to?
     pub(crate) fn closed(&self) -> bool {
         self.sender.is_closed()
     }
@@ -123,7 +123,7 @@ impl Feed {
         Self { frames: None }
     }
 
-    /// A body, and the end to feed it by.
+    /// An open body, and the sender of its frames.
     pub(crate) fn open() -> (mpsc::Sender<Frame<Bytes>>, Self) {
         let (sender, frames) = mpsc::channel(16);
         (

@@ -1,11 +1,11 @@
-//! How late this machine is, measured beside what is tested, on the same thread.
+//! The lag of this machine, measured beside the test on the same thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
-/// The longest that this machine has been late with what was due: bounds of time are as much wider.
+/// The longest delay of this machine with a task that was due. Bounds of time are wider by this delay.
 #[derive(Debug)]
 pub(crate) struct Lag {
     micros: Arc<AtomicU64>,
@@ -13,7 +13,7 @@ pub(crate) struct Lag {
 }
 
 impl Lag {
-    /// From now on.
+    /// Starts the measurement.
     pub(crate) fn watch() -> Self {
         const BEAT: Duration = Duration::from_millis(5);
         let micros = Arc::<AtomicU64>::default();
@@ -32,7 +32,7 @@ impl Lag {
         }
     }
 
-    /// So far. The gateway, a process beside this one, may have been as late, too.
+    /// Twice the longest delay so far: the gateway, a process beside this one, may have been as late.
     pub(crate) fn of_both(&self) -> Duration {
         Duration::from_micros(self.micros.load(Ordering::Relaxed)) * 2
     }

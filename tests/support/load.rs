@@ -1,4 +1,4 @@
-//! Clients that keep asking, each on a connection of its own, and what they lived through.
+//! Clients that keep asking, each on a connection of its own, and the record of their requests.
 
 use super::gateway::Gateway;
 use super::message::get;
@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 /// One request of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shot {
-    /// When it was sent.
+    /// The instant at which the request was sent.
     pub(crate) at: Instant,
-    /// How long its answer took.
+    /// The time until the answer.
     pub(crate) took: Duration,
-    /// Its status; 0 when the connection ended instead.
+    /// The status of the answer; 0 if the connection ended without one.
     pub(crate) status: u16,
 }
 
@@ -45,12 +45,12 @@ impl Load {
         load
     }
 
-    /// Lets the load run on for a while: how long it lasts is no event of anybody's.
+    /// Lets the load run on for `time`; no event marks the end of a load.
     pub(crate) async fn run(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    /// Ends it; everything it saw, in the order of sending.
+    /// Ends the load, and returns all requests in the order of sending.
     pub(crate) async fn stop(self) -> Vec<Shot> {
         self.over.store(true, Ordering::Relaxed);
         let mut shots: Vec<Shot> = self
@@ -89,7 +89,7 @@ async fn keep_asking(mut wire: Wire, pause: Duration, over: Arc<AtomicBool>) -> 
     shots
 }
 
-/// How many shots had each status.
+/// The number of shots with each status.
 pub(crate) fn statuses(shots: &[Shot]) -> std::collections::BTreeMap<u16, usize> {
     shots
         .iter()
@@ -99,7 +99,7 @@ pub(crate) fn statuses(shots: &[Shot]) -> std::collections::BTreeMap<u16, usize>
         })
 }
 
-/// The time that this share of the shots stayed within.
+/// The time within which this share of the shots was answered.
 pub(crate) fn within(shots: &[Shot], share: f64) -> Duration {
     let mut times: Vec<Duration> = shots.iter().map(|shot| shot.took).collect();
     times.sort();

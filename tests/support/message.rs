@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 pub(crate) struct Fields(pub(crate) Vec<(String, String)>);
 
 impl Fields {
-    /// The value of a field that stands there at most once.
+    /// The value of a field that occurs at most once.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let all = self.all(name);
         assert!(
@@ -28,7 +28,7 @@ impl Fields {
             .collect()
     }
 
-    /// Is the field there at all?
+    /// Does the field occur?
     pub(crate) fn has(&self, name: &str) -> bool {
         !self.all(name).is_empty()
     }
@@ -84,7 +84,7 @@ impl Head {
             .any(|value| value.eq_ignore_ascii_case("chunked"))
     }
 
-    /// The body's length, if the head tells it.
+    /// The body's length, if the head has it.
     pub(crate) fn length(&self) -> Option<usize> {
         self.fields.get("content-length").map(|value| {
             value
@@ -123,14 +123,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Itself, if it has that status.
+    /// The answer itself, which must have this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{:?} {}", self.fields, self.text());
         self
     }
 
-    /// The value of a field that must be there, once.
+    /// The value of a field that must occur exactly once.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields
@@ -138,7 +138,7 @@ impl Answer {
             .unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// The value of a field that must be there as a number.
+    /// The value of a field that must occur, as a number.
     #[track_caller]
     pub(crate) fn number(&self, name: &str) -> u64 {
         let value = self.field(name);
@@ -156,13 +156,13 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// What `r=` says about `limit` in `RateLimit`.
+    /// The value of `r=` for `limit` in `RateLimit`.
     #[track_caller]
     pub(crate) fn remaining(&self, limit: &str) -> u64 {
         self.parameter("ratelimit", limit, "r")
     }
 
-    /// A number that `field`, a list of Strings with parameters, gives the item `limit`.
+    /// The parameter `name` of the item `limit` in `field`, which is a list of Strings with parameters.
     #[track_caller]
     pub(crate) fn parameter(&self, field: &str, limit: &str, name: &str) -> u64 {
         let list = self.fields.all(field).join(", ");
@@ -175,7 +175,7 @@ impl Answer {
             .unwrap_or_else(|| panic!("no {name} of {limit} in {field}: {list:?}; {self:?}"))
     }
 
-    /// What the echo upstream says it received.
+    /// The request that the echo upstream received.
     #[track_caller]
     pub(crate) fn echoed(&self) -> Echoed {
         let json = self.json();
@@ -215,7 +215,7 @@ pub(crate) struct Echoed {
     pub(crate) port: u64,
 }
 
-/// A request without a body, for `Host: gateway.test` unless `fields` say otherwise.
+/// A request without a body, for `Host: gateway.test` unless `fields` has another host.
 pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
     let mut text = format!("{method} {target} HTTP/1.1\r\n");
     if !fields

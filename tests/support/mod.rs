@@ -1,4 +1,4 @@
-//! What the tests stand on: the real gateway, upstreams that behave as told, clients that see every byte, a real Redis.
+//! The tools of the tests: the real gateway, upstreams with scripts, clients that see every byte, a real Redis.
 
 mod cluster;
 mod eventually;
@@ -36,10 +36,10 @@ pub(crate) use wire::{End, Wire};
 
 use std::time::Duration;
 
-/// How long a test waits for what must come. Generous: it is only ever spent by a failure.
+/// The time that a test waits for an event that must come. The time is generous, since only a failure spends it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Are the long forms of the tests wanted?
+/// Are the long forms of the tests asked for?
 pub(crate) fn long() -> bool {
     std::env::var_os("TOLLGATE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }

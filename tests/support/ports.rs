@@ -1,13 +1,14 @@
-//! Ports for servers that must come back on the same one, or that must refuse.
+//! Ports for servers that must come back on the same port, or that must refuse.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the range that the kernel takes for outgoing connections, so that none of those sits on it meanwhile.
+/// The first port. The ports lie below the range that the kernel takes for outgoing connections, so that none of these
+/// takes one meanwhile.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A port that nobody listens on, and that this process hands out once.
+/// A port without a listener, which this process hands out only once.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Another test process starts elsewhere.

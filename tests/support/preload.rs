@@ -1,9 +1,9 @@
-//! Libraries in C that a process is started with, so that it takes the world for another.
+//! Libraries in C that are loaded into a process, so that it sees another world.
 
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// Builds `source` in `folder`: what `LD_PRELOAD` is to name.
+/// Builds `source` in `folder`, and returns the path for `LD_PRELOAD`.
 pub(crate) async fn preload(folder: &Path, name: &str, source: &str) -> PathBuf {
     let (text, library) = (
         folder.join(format!("{name}.c")),

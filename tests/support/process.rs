@@ -7,10 +7,10 @@ use std::process::Stdio;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What a finished process left behind.
+/// The exit code and the outputs of a finished process.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Exit code; a process ended by a signal has none.
+    /// The exit code; a process that a signal ended has none.
     pub(crate) code: Option<i32>,
     /// Standard output.
     pub(crate) stdout: String,
@@ -23,7 +23,7 @@ pub(crate) fn command() -> Command {
     quiet(Command::new(env!("CARGO_BIN_EXE_tollgate")))
 }
 
-/// The same, in a shell that has done `before`.
+/// The binary under test, in a shell that has run `before`.
 pub(crate) fn command_after(before: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command
@@ -58,7 +58,7 @@ pub(crate) async fn tollgate(folder: &Path, arguments: &[impl AsRef<OsStr>]) -> 
     }
 }
 
-/// Sends `signal` ("TERM", "HUP") to one process.
+/// Sends `signal` ("TERM", "HUP") to a process.
 pub(crate) fn signal(pid: u32, signal: &str) {
     // The shell's own `kill`: there on every machine, with or without procps.
     let status = std::process::Command::new("sh")
@@ -79,7 +79,7 @@ pub(crate) fn resident(pid: u32) -> u64 {
     kib * 1024
 }
 
-/// How many files a process has open.
+/// The number of files that a process has open.
 pub(crate) fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()

@@ -18,7 +18,7 @@ pub(crate) struct Redis {
     port: u16,
     folder: TempDir,
     arguments: Vec<String>,
-    /// Its clock can be set.
+    /// Can the server's clock be set?
     has_clock: bool,
     child: Option<Child>,
 }
@@ -29,7 +29,7 @@ impl Redis {
         Self::absent_at(free_port())
     }
 
-    /// The same on a port that nobody else uses.
+    /// A place for a server that does not run yet, on a port without another user.
     pub(crate) fn absent_at(port: u16) -> Self {
         Self {
             host: "127.0.0.1",
@@ -41,7 +41,7 @@ impl Redis {
         }
     }
 
-    /// Adds arguments.
+    /// Adds arguments for the server.
     pub(crate) fn with(&mut self, arguments: &[&str]) {
         self.arguments
             .extend(arguments.iter().map(|&word| word.to_owned()));
@@ -108,7 +108,7 @@ impl Redis {
         self.folder.path().join("offset")
     }
 
-    /// Sets its clock so many seconds ahead of the true time.
+    /// Sets the server's clock ahead of the true time by this number of seconds.
     pub(crate) fn set_clock(&self, seconds: i64) {
         std::fs::write(self.clock(), format!("{seconds:>20}")).unwrap();
     }
@@ -165,12 +165,12 @@ impl Redis {
         self.child.as_ref().and_then(Child::id).expect("it runs")
     }
 
-    /// Where it listens.
+    /// The server's port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its URL in the file.
+    /// The server's URL in the file.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}:{}/0", self.host, self.port)
     }
@@ -223,7 +223,7 @@ impl Redis {
             .sum()
     }
 
-    /// The counters; the gateways' own trial decisions, signs of life and marks of what has been given back are none.
+    /// The keys of counters, without those of the gateways' own trial decisions, signs of life and marks of refunds.
     pub(crate) async fn keys(&self) -> Vec<String> {
         const NONE: [&str; 3] = [":probe:", ":gateways:", ":done:"];
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]).await;
@@ -232,7 +232,7 @@ impl Redis {
     }
 }
 
-/// A connection that waits longer than the half second of the client's own: the machine may be busy.
+/// A connection with a longer timeout than the client's default of half a second, since the machine may be busy.
 pub(crate) async fn connect(
     client: &redis::Client,
 ) -> redis::RedisResult<redis::aio::MultiplexedConnection> {

@@ -1,4 +1,4 @@
-//! A wire between two ends that can be cut: quietly, so that nothing arrives any more, or with a reset.
+//! A wire between two ends, which can be cut: silently, so that nothing arrives any more, or with a reset.
 
 use super::ports::free_port;
 use std::net::SocketAddr;
@@ -11,22 +11,22 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// What the wire does.
+/// The behaviour of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// It carries everything.
+    /// The wire carries everything.
     Whole,
     /// Connections are taken and stay open, and nothing arrives at either end.
     Silent,
     /// Connections are reset, new ones too.
     Reset,
-    /// Nobody listens any more, and connections that were there are reset.
+    /// The wire does not listen any more, and connections that were there are reset.
     Refused,
-    /// All that is asked arrives, and what is answered is lost; and when the wire is another, so is the connection.
+    /// All questions arrive, and all answers are lost. Their connections are reset when the wire changes again.
     Unheard,
-    /// Everything arrives byte by byte, so much apart.
+    /// Everything arrives byte by byte, with this time between two bytes.
     Dripping(Duration),
-    /// Everything arrives so much later, there and back: what is sent meanwhile does not wait for it.
+    /// Everything arrives later by this time in either direction; bytes that are sent meanwhile do not wait longer.
     Slow(Duration),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// To a port of this machine.
+    /// A wire to a port of this machine.
     pub(crate) async fn to(port: u16) -> Self {
         // One that it can come back on.
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -58,7 +58,7 @@ impl Relay {
         format!("redis://{}/0", self.address)
     }
 
-    /// Makes it so from now on.
+    /// Changes the behaviour of the wire from now on.
     pub(crate) fn turn(&self, wire: Line) {
         self.state.send_replace(wire);
     }
@@ -181,7 +181,7 @@ async fn arrive(
     }
 }
 
-/// What is left when it drips no more arrives at once.
+/// Carries bytes one by one; the bytes that are left when the wire changes arrive at once.
 async fn drip(
     piece: &[u8],
     to: &mut OwnedWriteHalf,
@@ -197,7 +197,7 @@ async fn drip(
     Ok(())
 }
 
-/// Makes its end a reset instead of a farewell.
+/// Makes the connection end with a reset in place of an orderly close.
 fn reset(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-/// A sentinel whose one vote is enough. Dropped, it is killed.
+/// A sentinel whose one vote is enough. The sentinel is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     port: u16,
@@ -17,7 +17,7 @@ pub(crate) struct Sentinel {
 }
 
 impl Sentinel {
-    /// It watches this port, and knows who follows.
+    /// Starts a sentinel that watches the Redis at this port, and waits until it knows the replica.
     pub(crate) async fn start(watches: u16) -> Self {
         let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
         let file = folder.path().join("sentinel.conf");
@@ -58,7 +58,7 @@ impl Sentinel {
         Ok(told.contains("runid") && !told.contains("'runid': bulk-string('\"\"')"))
     }
 
-    /// The URL of what it watches.
+    /// The URL of the Redis that the sentinel watches.
     pub(crate) fn url(&self) -> String {
         format!("redis+sentinel://127.0.0.1:{}/cache/0", self.port)
     }

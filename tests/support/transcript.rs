@@ -1,4 +1,4 @@
-//! What a process wrote, line by line, and the wait for a line it has not written yet.
+//! The output of a process, line by line, and the wait for a line that it has not written yet.
 
 use super::PATIENCE;
 use std::sync::{Arc, Mutex};
@@ -30,17 +30,18 @@ impl Transcript {
         Self { lines, grown }
     }
 
-    /// Everything so far.
+    /// All lines so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
 
-    /// Everything so far, as one text.
+    /// All lines so far, as one text.
     pub(crate) fn text(&self) -> String {
         self.lines().join("\n")
     }
 
-    /// The first line from the `start`th on that `fits`, as soon as it is written; `None` when the output ends without.
+    /// The first line from the `start`th on that `fits`, as soon as it is written; `None` if the output ends without
+    /// such a line.
     pub(crate) async fn find(&self, start: usize, fits: impl Fn(&str) -> bool) -> Option<String> {
         let mut grown = self.grown.clone();
         loop {
@@ -54,7 +55,7 @@ impl Transcript {
         }
     }
 
-    /// A line from the `start`th on that `fits`; it must come.
+    /// The first line from the `start`th on that `fits`, which must come.
     pub(crate) async fn line(
         &self,
         start: usize,

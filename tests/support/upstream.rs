@@ -1,4 +1,4 @@
-//! Upstreams that behave as told, on raw sockets, and remember whom they saw and when.
+//! Upstreams with scripts, on raw sockets, which remember their requests and the instants of these.
 
 use super::message::{Fields, Head};
 use super::wire::{End, Wire};
@@ -12,7 +12,7 @@ use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// A server that runs a script on every connection. Dropped, it listens no more.
+/// A server that runs a script on every connection. When dropped, it stops listening.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -30,7 +30,7 @@ struct Memory {
 /// A request's head as the upstream received it.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// When the head was whole.
+    /// The instant at which the head was whole.
     pub(crate) at: Instant,
     /// The head.
     pub(crate) head: Head,
@@ -81,7 +81,7 @@ impl Upstream {
         Self::playing(Connection::echo).await
     }
 
-    /// The same on that port, which nobody has listened on before.
+    /// Answers every request with what it received, as JSON, on this port, which has no other listener.
     pub(crate) async fn echo_on(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         Self::on(listener.unwrap(), Connection::echo)
@@ -112,12 +112,12 @@ impl Upstream {
         .await
     }
 
-    /// Its URL in the file.
+    /// The upstream's URL in the file.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Its port.
+    /// The upstream's port.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
@@ -127,7 +127,7 @@ impl Upstream {
         self.memory.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many connections are over.
+    /// Waits until `count` connections are over.
     pub(crate) async fn closes(&self, count: usize) {
         eventually(
             PATIENCE,
@@ -137,17 +137,17 @@ impl Upstream {
         .await;
     }
 
-    /// Requests whose heads arrived so far.
+    /// The requests whose heads have arrived so far.
     pub(crate) fn requests(&self) -> Vec<Seen> {
         self.memory.requests.lock().unwrap().clone()
     }
 
-    /// How many requests arrived so far.
+    /// The number of requests that have arrived so far.
     pub(crate) fn seen(&self) -> usize {
         self.memory.requests.lock().unwrap().len()
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until `count` requests have arrived.
     pub(crate) async fn sees(&self, count: usize) {
         eventually(
             PATIENCE,
@@ -169,14 +169,14 @@ impl Drop for Upstream {
 pub(crate) struct Connection {
     /// The connection itself.
     pub(crate) wire: Wire,
-    /// Which one it is, from 1.
+    /// The connection's number, counted from 1.
     pub(crate) nth: usize,
     port: u16,
     memory: Arc<Memory>,
 }
 
 impl Connection {
-    /// The next request's head, remembered.
+    /// The next request's head, which the upstream remembers.
     pub(crate) async fn request(&mut self) -> Result<Head, End> {
         let head = self.wire.try_head().await?;
         let seen = Seen {
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// Answers with what was received, as JSON.
+    /// Sends the received request back, as JSON.
     pub(crate) async fn send_echo(
         &mut self,
         head: &Head,

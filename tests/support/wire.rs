@@ -1,4 +1,4 @@
-//! One TCP connection, either end of it: writes the bytes it is told, reads HTTP/1.1 by hand, sees how it ends.
+//! One TCP connection, either end of it: writes any bytes, reads HTTP/1.1 by hand, sees the kind of its end.
 
 use super::PATIENCE;
 use super::message::{Answer, Fields, Head, fields};
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// A connection, and what arrived on it without being read yet.
+/// A connection, and the bytes that have arrived on it and are not read yet.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
@@ -18,14 +18,14 @@ pub(crate) struct Wire {
     patience: Duration,
 }
 
-/// How a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The other side closed it in order.
+    /// The other side closed the connection in order.
     Closed,
-    /// The other side reset it.
+    /// The other side reset the connection.
     Reset,
-    /// It is still open.
+    /// The connection is still open.
     Open,
 }
 
@@ -37,7 +37,7 @@ impl Wire {
             .unwrap_or_else(|error| panic!("connect {address}: {error}"))
     }
 
-    /// Connects, if somebody listens.
+    /// Connects, if there is a listener.
     pub(crate) async fn try_to(address: SocketAddr) -> io::Result<Self> {
         let stream = within("connecting", PATIENCE, TcpStream::connect(address)).await?;
         Ok(Self::over(stream))
@@ -64,7 +64,7 @@ impl Wire {
         }
     }
 
-    /// Waits longer than a test waits: for the serving side, which idles between requests.
+    /// Makes the wire wait longer than a test waits, for the serving side, which idles between requests.
     pub(crate) fn patient(self) -> Self {
         Self {
             patience: Duration::from_secs(3600),
@@ -102,7 +102,7 @@ impl Wire {
             .expect("the connection is open");
     }
 
-    /// Writes and leaves, both in one segment: the other side learns of both at once.
+    /// Writes and closes the connection in one segment: the other side learns of both at once.
     pub(crate) async fn send_and_leave(mut self, bytes: impl AsRef<[u8]>) {
         socket2::SockRef::from(&self.stream)
             .set_tcp_cork(true)
@@ -110,14 +110,14 @@ impl Wire {
         self.send(bytes).await;
     }
 
-    /// Leaves with a reset instead of an orderly close.
+    /// Ends the connection with a reset in place of an orderly close.
     pub(crate) fn reset(self) {
         self.stream
             .set_zero_linger()
             .expect("a socket takes SO_LINGER");
     }
 
-    /// Keeps the kernel from taking more than so much that is not read.
+    /// Keeps the kernel from taking more than `bytes` bytes that are not read.
     pub(crate) fn shrink_receive_buffer(&self, bytes: usize) {
         let socket = socket2::SockRef::from(&self.stream);
         socket
@@ -137,7 +137,7 @@ impl Wire {
         }
     }
 
-    /// A response's or request's head, or how the connection ended before it was whole.
+    /// A response's or request's head, or the kind of the connection's end before the head was whole.
     pub(crate) async fn try_head(&mut self) -> Result<Head, End> {
         loop {
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
@@ -148,7 +148,7 @@ impl Wire {
         }
     }
 
-    /// One line without its end.
+    /// One line without its line break.
     pub(crate) async fn line(&mut self) -> Result<String, End> {
         loop {
             if let Some(at) = find(&self.buffer, b"\r\n") {
@@ -159,7 +159,7 @@ impl Wire {
         }
     }
 
-    /// Exactly so many bytes.
+    /// Exactly `count` bytes.
     pub(crate) async fn exactly(&mut self, count: usize) -> Result<Bytes, End> {
         while self.buffer.len() < count {
             self.fill().await?;
@@ -167,7 +167,7 @@ impl Wire {
         Ok(self.buffer.split_to(count).freeze())
     }
 
-    /// So many bytes, thrown away as they come.
+    /// Reads `count` bytes, and drops them as they come.
     pub(crate) async fn exactly_ignored(&mut self, mut count: usize) {
         while count > 0 {
             if self.buffer.is_empty() {
@@ -181,7 +181,7 @@ impl Wire {
         }
     }
 
-    /// One chunk; an empty one is the last, with the trailer fields still to read.
+    /// One chunk. An empty chunk is the last one; the trailer fields are still to be read.
     pub(crate) async fn chunk(&mut self) -> Result<Bytes, End> {
         let line = self.line().await?;
         let size = line.split(';').next().unwrap_or_default().trim();
@@ -239,7 +239,8 @@ impl Wire {
         }
     }
 
-    /// The final response to a request that was not a HEAD, or how the connection ended before its end.
+    /// The final response to a request that was not a HEAD, or the kind of the connection's end before the response's
+    /// end.
     pub(crate) async fn try_answer(&mut self) -> Result<Answer, End> {
         let head = loop {
             let head = self.try_head().await?;
@@ -288,7 +289,7 @@ impl Wire {
         self.answer().await
     }
 
-    /// Everything until an orderly close.
+    /// All bytes until an orderly close.
     async fn until_the_end(&mut self) -> Result<Bytes, End> {
         loop {
             match self.fill().await {
@@ -299,20 +300,21 @@ impl Wire {
         }
     }
 
-    /// What has come by now, or else what comes next, thrown away. How many bytes that were, or how the connection ended.
+    /// Drops the bytes that have come by now, or else those that come next. Returns their number, or the kind of the
+    /// connection's end.
     pub(crate) async fn read_some(&mut self) -> Result<usize, End> {
         self.buffer.clear();
         self.fill().await?;
         Ok(self.buffer.len())
     }
 
-    /// All that still comes, however the other side then leaves.
+    /// All bytes that still come, whatever the kind of the connection's end.
     pub(crate) async fn everything(&mut self) -> Bytes {
         while self.fill().await.is_ok() {}
         self.buffer.split().freeze()
     }
 
-    /// Waits for the other side to leave, throwing away what it still sends.
+    /// Waits for the other side to end the connection, and drops the bytes that still come.
     pub(crate) async fn ended(&mut self, within: Duration) -> End {
         let leaving = async {
             loop {

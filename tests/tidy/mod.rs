@@ -88,6 +88,7 @@ const ROOMS: [(&str, &[&str]); 22] = [
         &[
             "client",
             "clock",
+            "telemetry",
             "route",
             "key",
             "limit",

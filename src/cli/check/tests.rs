@@ -1,4 +1,4 @@
-//! What `check` answers, and with which exit code.
+//! The answers of `check`, with their exit codes.
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn what_keys_leave_open_is_said() {
             None => assert!(!told.out.contains("guesses"), "{more} {}", told.out),
         }
     }
-    // Who is exempt from both is answered no 401.
+    // A request that both limits exempt is answered no 401.
     let both = text.replace("burst = 20\n", &format!("burst = 20\n{exempt}")) + exempt;
     let both = checked(&both, Format::Human, false).out;
     assert!(!both.contains("guesses are free"), "{both}");
@@ -166,7 +166,8 @@ fn mistakes_are_told_for_people_and_for_programs() {
     assert_eq!(lines[2]["errors"], 1);
 }
 
-/// A queue that holds for a minute in front of a route that gives its upstream 30 s: meant.
+/// A queue that holds for a minute, in front of a route that gives its upstream 30 s. The file marks the finding as
+/// meant.
 const PATIENT: &str = "\
     [limits.patient]\nby = \"route\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/s\"\nmax_wait = \"1min\"\n\
     [upstreams.u]\nservers = \"a:1\"\n\
@@ -234,7 +235,7 @@ fn a_warning_that_is_meant_is_listed_and_passed_wherever_it_is_ignored() {
 fn what_is_not_there_to_be_ignored_is_told() {
     let with = |place: &str, line: &str| PATIENT.replace(place, &format!("{place}{line}\n"));
     for (text, code, said) in [
-        // It is not this table's.
+        // The finding is not one of this table.
         (
             with("[upstreams.u]\n", "ignore_warnings = [\"waits-longer\"]"),
             "ignores-nothing",
@@ -268,7 +269,7 @@ fn what_is_not_there_to_be_ignored_is_told() {
             "unknown-key",
             "`ignore_warnings`",
         ),
-        // An error stays one.
+        // An error stays an error.
         (
             with("[routes.r]\n", "ignore_warnings = [\"unknown-limit\"]")
                 .replace("= \"patient\"", "= \"paint\""),
@@ -322,7 +323,7 @@ fn an_included_file_ignores_what_is_its_own_and_a_printed_file_what_the_first_di
     );
     let same = ask(&CheckTask::Diff(file.clone()));
     assert!(same.out.contains("would change nothing"), "{}", same.out);
-    // At its top it would be about files of others.
+    // At the top of the file, the mark would be about files of others.
     write(
         "limits.toml",
         &format!("ignore_warnings = [\"waits-longer\"]\n{limit}"),
@@ -353,7 +354,7 @@ fn what_may_be_granted_in_part_is_not_said_never_to_pass() {
     assert_eq!((part.err.as_str(), part.code), ("", 0));
 }
 
-/// What only asking finds is a warning in every form, and one that the file may say is meant.
+/// A finding of `--connect` is a warning in every format, and the file may mark it as meant.
 #[test]
 fn an_open_redis_is_a_warning_as_any() {
     let folder = tempfile::tempdir().unwrap();
@@ -393,7 +394,7 @@ fn an_open_redis_is_a_warning_as_any() {
     let answer = asked(&meant, Format::Json);
     assert_eq!(answer.code, 0, "{}", answer.out);
     assert!(answer.out.contains("\"ignored\":1"), "{}", answer.out);
-    // Nobody was asked: it is not said that there is nothing to ignore.
+    // Without `--connect` no server is asked: the mark is not reported as unused.
     let answer = checked(&meant, Format::Json, true);
     assert_eq!(answer.code, 0, "{}", answer.out);
 }

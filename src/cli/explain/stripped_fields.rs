@@ -17,7 +17,7 @@ pub(super) struct StrippedField {
 /// Drops fields of a request from `peer` as the gateway does, in its order, and returns them.
 ///
 /// # Errors
-/// When `Connection` names too many.
+/// `Connection` names too many fields.
 pub(super) fn strip(
     fields: &mut HeaderMap,
     snapshot: &Snapshot,

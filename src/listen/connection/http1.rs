@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const HEAD_TIMEOUT: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// Serves a connection of HTTP/1.1. A head is on its way since `head_since`, if one is.
+/// Serves a connection of HTTP/1.1. A head is on its way since `head_since`, if there is one.
 pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Option<Instant>) {
     let (peer, settings) = (&session.peer, session.settings);
     let probe = session.stream.track_http1();
@@ -31,8 +31,8 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
         open: Rc::clone(&open),
         probe: probe.clone(),
     };
-    // Without hyper's deadline for heads, which is a timer set anew for each request, and without its way of looking for
-    // a client that leaves, which is a read.
+    // hyper's deadline for heads is left out, since it sets a timer anew for each request. hyper's way of noticing that
+    // a client leaves is left out too, since it is a read.
     let connection = http1::Builder::new()
         .half_close(true)
         .max_header_size(MOST_HEAD)
@@ -50,13 +50,13 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Optio
     let mut is_draining = false;
     let registration = &peer.registration;
     let rejected = poll_fn(|cx| {
-        // Before hyper looks for another request.
+        // This check comes before hyper looks for another request.
         if registration.poll_evicted(cx).is_ready() {
             return Poll::Ready(None);
         }
         if !is_draining && registration.poll_draining().is_ready() {
             is_draining = true;
-            // The app's deadline ends what does not end by itself.
+            // The app's deadline ends a connection that does not end by itself.
             connection.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
@@ -90,14 +90,14 @@ struct QuietConnection<'a> {
     open: &'a OpenRequests,
     probe: &'a SocketProbe,
     settings: &'a ListenSettings,
-    /// Since when a head is on its way.
+    /// The time since which a head is on its way.
     head_since: Option<Instant>,
-    /// Bytes of bodies that had come when it was looked at last.
+    /// Bytes of bodies that had come at the last check.
     body_bytes: u64,
 }
 
 impl QuietConnection<'_> {
-    /// Notes in the register what the connection waits for.
+    /// Notes in the register the event that the connection waits for.
     fn register_wait(&self, registration: &Registration) {
         match self.probe.client_wait() {
             Some(ClientWait::Idle) => registration.set_waiting(ClientWait::Idle, self.open.since()),
@@ -106,11 +106,11 @@ impl QuietConnection<'_> {
         }
     }
 
-    /// Ready when no request has come for too long, or when a head is late, with the status for that. A body that still
-    /// comes after its answer may come, as long as it does come.
+    /// Ready when no request has come for too long, or when a head is late, with the status for that head. A body that
+    /// still comes after its answer may go on, as long as bytes come.
     ///
-    /// Polled only where no request is under way: the timer, once set, is moved when it fires and not with each request; only
-    /// a head that does not come in one piece brings it forward.
+    /// The call comes only where no request is under way. The timer, once set, is moved when it fires and not with each
+    /// request; only a head that does not come in one piece brings it forward.
     fn poll_over(
         &mut self,
         cx: &mut Context<'_>,
@@ -148,16 +148,16 @@ impl QuietConnection<'_> {
         let idle = self.settings.idle;
         match self.probe.in_body() {
             Some(bytes) if self.keeps_coming(bytes) => now + idle,
-            // An answer is over for hyper before its last bytes are taken.
+            // For hyper an answer is over before its last bytes are taken.
             _ => self.open.since().max(self.probe.wrote()) + idle,
         }
     }
 }
 
-/// The status with which hyper has answered a head that it could not read, if it was that.
+/// The status of hyper's answer to a head that it could not read, if `error` is about such a head.
 fn status_of_hyper(error: &hyper::Error) -> Option<StatusCode> {
     if error.is_parse_too_large() {
-        // Never 414: a URI too long for hyper is in a head that is too large for the gateway.
+        // The status is never 414: a URI too long for hyper is in a head that is too large for the gateway.
         return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
     (error.is_parse() && !error.is_parse_version_h2()).then_some(StatusCode::BAD_REQUEST)

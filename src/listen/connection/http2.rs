@@ -18,25 +18,26 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Most bytes in a head that h2 hands over, to be refused by the gateway.
+/// Most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound.
 const MOST_SEEN: u32 = 128 * 1024;
-/// How long a client without a request under way may take to close its side, at most a quarter of the idle time it ends.
+/// The time in which a client without a request under way may close its side, at most a quarter of the idle time that
+/// it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most requests at once on one connection.
 const MOST_STREAMS: u32 = 128;
 
-/// Why a connection takes no more requests.
+/// Causes for which a connection takes no more requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndReason {
     /// The client has left, or broken the protocol.
     Closed,
-    /// It has been idle for too long, or the gateway stops.
+    /// The connection has been idle for too long, or the gateway stops.
     Idle,
-    /// A new connection is to have its place.
+    /// A new connection needs the place of this one.
     Evicted,
     /// The client has demanded too many answers to PING and SETTINGS.
     Flood,
-    /// A head is late. Behind half of one nothing can come that any request under way may wait for.
+    /// A head is late. No frame that a request under way may wait for can come behind half a head.
     LateHead,
 }
 
@@ -87,7 +88,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
                     let head = RejectedHead { status, line: &[] };
                     session.handler.rejected(&head, peer);
                 }
-                // The client learns of the end as far as its socket takes that at once.
+                // The client learns of the end if its socket takes the bytes at once.
                 poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
             }
         }
@@ -95,7 +96,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
     streams.finish_responses();
 }
 
-/// What watches a connection while hyper drives it.
+/// The watches over a connection while hyper drives it.
 struct ServedConnection<'a, B> {
     peer: &'a Peer,
     probe: &'a SocketProbe,
@@ -105,7 +106,7 @@ struct ServedConnection<'a, B> {
 }
 
 impl<B: ResponseBody> ServedConnection<'_, B> {
-    /// Drives the connection until it is to take no more requests.
+    /// Drives the connection until it may take no more requests.
     async fn until_end(&self, connection: Pin<&mut impl Future>) -> EndReason {
         let (probe, registration) = (self.probe, &self.peer.registration);
         let now = clock::now();
@@ -122,19 +123,20 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
         };
         tokio::select! {
             biased;
-            // Before hyper looks for another request.
+            // This check comes before hyper looks for another request.
             () = poll_fn(|cx| registration.poll_evicted(cx)) => EndReason::Evicted,
             _ = self.streams.drive(connection, registration, probe) => EndReason::Closed,
-            // After the connection has read what there was.
+            // This check comes after the connection has read the bytes that were there.
             () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
             () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
             () = poll_fn(|_| registration.poll_draining()) => EndReason::Idle,
-            // hyper's keep-alive finds dead peers; a live client that sends no request, or takes nothing, is ended here.
+            // hyper's keep-alive finds dead peers. A live client that sends no request, or takes nothing, is ended
+            // here.
             () = self.streams.client_idle(bounds, probe) => EndReason::Idle,
         }
     }
 
-    /// Finishes what is under way; while draining, the app's deadline ends what does not end by itself.
+    /// Finishes the requests under way; while draining, the app's deadline ends those that do not end by themselves.
     async fn finish(&self, connection: Pin<&mut impl Future>) {
         let bounds = IdleBounds {
             from: clock::now(),

@@ -3,10 +3,10 @@
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Long after connections have begun to wait.
+/// A time long after connections have begun to wait.
 const LATER: Duration = Duration::from_secs(60);
 
-/// And the time from which its times are counted.
+/// A register, and the instant from which its times are counted.
 fn register() -> (ConnectionRegister, Instant) {
     let from = Instant::now();
     let (_, drain) = crate::shutdown::drain();

@@ -5,7 +5,7 @@ use super::*;
 const GOOD: &str = "GET /a?b HTTP/1.1\r\nHost: a.test\r\nTe: trailers\r\nCookie: c\r\n\r\n";
 const LURE: &str = "GET /#x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
 
-/// What is found in which head, whatever the bytes are cut into.
+/// The fault and the number of its head, the same for every cut of the bytes.
 fn found(bytes: &str) -> Option<(u64, FramingFault)> {
     let mut whole = FramingTracker::default();
     whole.advance(bytes.as_bytes());

@@ -1,4 +1,5 @@
-//! What of a connection is seen in step with hyper: heads and frames, bytes that wait, a client that leaves.
+//! The facts about a connection that are seen in step with hyper: heads and frames, bytes that wait, a client that
+//! leaves.
 
 use super::{ProtocolTracker, SharedSocket, SocketState, lock};
 use crate::listen::connection_register::ClientWait;
@@ -7,7 +8,8 @@ use crate::listen::h2_frames::{ControlTraffic, FrameTracker};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
-/// Sees what hyper does not report of a connection, most of it in HTTP/1.1 only. Keeps the socket open.
+/// Reports facts about a connection that hyper does not report, most of them in HTTP/1.1 only. The probe keeps the
+/// socket open.
 #[derive(Debug, Clone)]
 pub(in crate::listen) struct SocketProbe(pub(super) SharedSocket);
 
@@ -28,7 +30,7 @@ impl SocketState {
 }
 
 impl SocketProbe {
-    /// What is wrong with the head of the `nth` request, counted from 1.
+    /// The fault in the head of the `nth` request, counted from 1.
     pub(in crate::listen) fn fault(&self, nth: u64) -> Option<FramingFault> {
         lock(&self.0).framing()?.fault(nth)
     }
@@ -47,7 +49,7 @@ impl SocketProbe {
         line.unwrap_or_default().to_owned()
     }
 
-    /// Has a head begun that is not whole?
+    /// Has a head begun that is not whole yet?
     pub(in crate::listen) fn in_head(&self) -> bool {
         match &lock(&self.0).tracker {
             ProtocolTracker::Http1(framing) => framing.in_head(),
@@ -56,7 +58,7 @@ impl SocketProbe {
         }
     }
 
-    /// Writes the last bytes of a connection that hyper writes nothing on, as far as the socket takes them at once.
+    /// Writes the last bytes of a connection on which hyper writes nothing, as far as the socket takes them at once.
     pub(in crate::listen) fn write_last(&self, bytes: &[u8]) {
         let socket = lock(&self.0);
         if !socket.is_full {
@@ -64,7 +66,7 @@ impl SocketProbe {
         }
     }
 
-    /// What the client has demanded of a connection of HTTP/2.
+    /// The control traffic that the client has demanded of a connection of HTTP/2.
     pub(in crate::listen) fn control_traffic(&self) -> Option<ControlTraffic> {
         lock(&self.0).frames().map(FrameTracker::control_traffic)
     }
@@ -75,12 +77,12 @@ impl SocketProbe {
         latest.unwrap_or(0)
     }
 
-    /// Bytes wait because the socket takes none.
+    /// Do bytes wait because the socket takes none?
     pub(in crate::listen) fn is_full(&self) -> bool {
         lock(&self.0).is_full
     }
 
-    /// When the client last took bytes.
+    /// The time at which the client last took bytes.
     pub(in crate::listen) fn wrote(&self) -> Instant {
         lock(&self.0).wrote
     }
@@ -90,8 +92,8 @@ impl SocketProbe {
         lock(&self.0).framing()?.in_body()
     }
 
-    /// What the connection waits for while no request is under way; nothing where an answer has not left yet, or a
-    /// body still comes behind it.
+    /// The event that the connection waits for while no request is under way. Nothing where an answer has not left yet,
+    /// or a body still comes behind it.
     pub(in crate::listen) fn client_wait(&self) -> Option<ClientWait> {
         let socket = lock(&self.0);
         let framing = socket.framing();
@@ -106,7 +108,7 @@ impl SocketProbe {
 
     /// Ready when the client has left in the middle of a request, unless unread bytes hide it.
     ///
-    /// hyper would look by reading, into 8 KiB that it gets for each request only for that.
+    /// hyper would look by reading into 8 KiB, which it allocates for each request only for this purpose.
     pub(in crate::listen) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         let socket = &mut *lock(&self.0);
         let in_body = socket.framing().and_then(FramingTracker::in_body);

@@ -1,4 +1,4 @@
-//! What its limits made of a request: for its answer, the metrics and the log.
+//! The account of what its limits did to a request: for its answer, the metrics and the log.
 
 use super::{Exchange, ExchangeEnd};
 use crate::admission::Admission;
@@ -21,17 +21,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange {
-    /// Is it turned away for what it lacks, though its limits admit it?
+    /// Is the request turned away for something that it lacks, though its limits admit it?
     ///
     /// # Errors
-    /// With the reason, once.
+    /// The cause, at the first call only.
     pub(in crate::proxy) fn lacks_nothing(&mut self) -> Result<(), ProxyError> {
         self.plan
             .take_lack()
             .map_or(Ok(()), |cause| Err(cause.into()))
     }
 
-    /// How slow its client may be: gRPC has the idle time alone, in both directions.
+    /// The least rate of the client: gRPC has the idle time alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
         if self.is_silent_by_nature() {
             peer.watch.idle_alone();
@@ -41,12 +41,13 @@ impl Exchange {
         }
     }
 
-    /// May its client be silent by its nature? A field alone, which any client can write, is no proof of that.
+    /// May the client be silent by its nature? A field alone is no proof, since any client can write it.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
         self.grpc && self.calls
     }
 
-    /// Does an answer of the gateway's own end the connection, as far as is known with its head? HTTP/2 has streams for it.
+    /// Does an answer of the gateway's own end the connection, as far as is known with its head? In HTTP/2 it ends a
+    /// stream only.
     pub(super) fn closes(&self) -> bool {
         if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
             return false;
@@ -54,13 +55,13 @@ impl Exchange {
         let Some(upload) = &self.upload else {
             return self.outlasts;
         };
-        // What has been begun is not read on.
+        // A body whose reading has begun is not read to its end.
         let is_left = !upload.done.get() && (self.outlasts || upload.bytes.get() > 0);
         is_left || upload.broken.get().is_some()
     }
 
-    /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks: without a length, an orderly
-    /// end of the connection is the body's (RFC 9112 section 8).
+    /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks. Without a length, an
+    /// orderly end of the connection would be the end of the body (RFC 9112 section 8).
     pub(super) fn tell_old_client(&self) {
         if let Some(client) = &self.old_client
             && self.status != 0
@@ -70,14 +71,14 @@ impl Exchange {
         }
     }
 
-    /// All of the answer is on its way to a client that takes it when it likes: its limits do not wait for that.
+    /// All of the answer has been handed on, and the client takes it at its own pace: the limits do not wait for that.
     pub(in crate::proxy) fn handed_on(&mut self) {
         if let Some(reservation) = &self.reservation {
             reservation.free_slots();
             reservation.over(false);
         }
         if self.source == AnswerSource::Gateway {
-            // Why the gateway answered says more than that the client did not stay to read it.
+            // The cause of the gateway's answer says more than the client's leaving before it was read.
             self.ending = ExchangeEnd::Complete;
         }
     }
@@ -95,7 +96,7 @@ impl Exchange {
         }
     }
 
-    /// What its client has done to its upload, and with that to the connection of its answer.
+    /// The damage that the client has done to its upload, and so to the connection of its answer.
     fn broken_upload(&self) -> Option<Reason> {
         match self.upload.as_ref()?.broken.get()? {
             UploadFailure::ClientGone => Some(Reason::ClientGone),
@@ -104,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// What the log says.
+    /// The reason in the log.
     pub(super) fn final_reason(&self) -> Reason {
         match self.ending {
             ExchangeEnd::Complete => self.reason,
@@ -120,12 +121,12 @@ impl Exchange {
         }
     }
 
-    /// The answer of the store about its limits, where one was asked.
+    /// The store's decision about the request's limits, where a store was asked.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
         self.admission.as_ref()?.decided.as_ref()
     }
 
-    /// The limits that refuse it, and the one that is named.
+    /// The limits that refuse the request, and the one that is named.
     pub(super) fn violated(&self) -> Violations<'_> {
         let (Some(service), Some(decided)) = (self.service(), self.store_decision()) else {
             return Violations::default();
@@ -144,7 +145,7 @@ impl Exchange {
         }
     }
 
-    /// The queue that has let it in, and would let it go on too late, since the gateway stood still.
+    /// The limit whose queue has let the request in and would let it go on too late, since the gateway stood still.
     fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violations<'a> {
         if self.reason != Reason::LimitRefused {
             return Violations::default();
@@ -157,12 +158,13 @@ impl Exchange {
         }
     }
 
-    /// The limit that delays it: its position among the service's limits, and its name.
+    /// The limit that delays the request: its position among the service's limits, and its name.
     pub(super) fn delaying(&self) -> Option<(usize, &Arc<str>)> {
         let limits = &self.service()?.limits;
         let by = match self.admission.as_ref()?.delayed_by() {
             Some(index) => self.plan.positions().nth(index),
-            // It was not to wait, but stands behind those whose turn passed while the gateway stood still.
+            // The store gave the request no wait, but it stands behind others whose turn passed while the gateway stood
+            // still.
             None if self.delayed > 0 => {
                 let mut positions = self.plan.positions();
                 positions.find(|at| limits[*at].holds_back())
@@ -173,7 +175,7 @@ impl Exchange {
         Some((position, &limits.get(position)?.name))
     }
 
-    /// Counts it as held since then, by the limit that delays it, until dropped.
+    /// Counts the request as held since `since`, by the limit that delays it, until the returned value is dropped.
     pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
         let (position, _) = self.delaying()?;
         let route = self.local.route(self.route?);
@@ -223,7 +225,7 @@ impl Exchange {
         }
     }
 
-    /// Counts limits that do not decide, of a request that no other was asked about.
+    /// Counts the limits in shadow of a request for which no other limit was asked.
     pub(super) fn count_keyless(&self) {
         let Some(route) = self.route else { return };
         let handles = &self.local.route(route).limits;
@@ -262,7 +264,7 @@ impl Exchange {
         all
     }
 
-    /// The limits that would have refused it if they decided; for the log.
+    /// The limits in shadow that would have refused the request, for the log.
     pub(super) fn would_refuse<'a>(&self, service: &'a Service) -> Vec<&'a str> {
         let beside = service.limits.last();
         if beside.is_none_or(|limit| limit.mode.decides()) {
@@ -277,7 +279,7 @@ impl Exchange {
         names
     }
 
-    /// Are these two positions among the service's limits rates of one limit?
+    /// Are the limits at these two positions of the service rates of one limit?
     fn is_same(&self, one: usize, other: usize) -> bool {
         self.service().is_some_and(|service| {
             let [one, other] = [&service.limits[one], &service.limits[other]];
@@ -285,7 +287,7 @@ impl Exchange {
         })
     }
 
-    /// Which of its limit's rates refused or held it, where the limit has several.
+    /// The rate of its limit that refused or held the request, where the limit has several.
     pub(super) fn window(&self) -> Option<&str> {
         let limit = match self.reason {
             Reason::LimitRefused => self.violated().named?,
@@ -298,7 +300,7 @@ impl Exchange {
         limit.window.as_deref()
     }
 
-    /// What each limit counted it under and took.
+    /// The key and the units that each limit counted.
     pub(super) fn charges<'a>(
         &'a self,
         service: &'a Service,
@@ -325,8 +327,9 @@ impl Exchange {
         charges
     }
 
-    /// Has its client kept the answer from its end? By leaving, or by an upload that broke and took the connection of the answer
-    /// with it: a body that is announced and never sent would be a way to leave that costs nothing.
+    /// Has the client kept the answer from its end? It does so by leaving, or by an upload that broke and took the
+    /// connection of the answer with it. Without the second, a body that is announced and never sent would be a way to
+    /// leave at no cost.
     fn has_left(&self) -> bool {
         match self.ending {
             ExchangeEnd::Complete => false,
@@ -370,7 +373,7 @@ impl Exchange {
         self.upload.as_ref().map_or(0, |upload| upload.bytes.get())
     }
 
-    /// Writes its line of the access log; `costs` are what its response named.
+    /// Writes the request's line of the access log; `costs` are those that the response named.
     pub(super) fn log(&self, took: Duration, costs: &[ResponseCost]) {
         let (service, upstream) = (self.service(), self.upstream.as_ref());
         let would_refuse = service.map(|service| self.would_refuse(service));
@@ -408,7 +411,7 @@ impl Exchange {
         });
     }
 
-    /// Limits that a group of the client's has changed: their names, and the group's.
+    /// The limits that a group of the client has changed: their names, and the group's.
     pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, &'a str)> {
         let groups = self.plan.groups(service);
         let mut groups: Vec<_> = groups
@@ -418,7 +421,7 @@ impl Exchange {
         groups
     }
 
-    /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.
+    /// The units that the limit with partial grants has granted, if the request has such a limit and asked for any.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
         let admission = self.admission.as_ref()?;
@@ -426,7 +429,7 @@ impl Exchange {
         Some(granted.units()).filter(|units| *units > 0)
     }
 
-    /// Left of the limit that is tightest; for the log.
+    /// The units left of the tightest limit, for the log.
     pub(super) fn remaining(&self) -> Option<u64> {
         self.admission
             .as_ref()?

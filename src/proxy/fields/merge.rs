@@ -1,11 +1,11 @@
-//! An upstream that limits too: what it says of its limits stays beside what the gateway says of its own.
+//! An upstream with limits of its own: its fields stay beside the gateway's.
 
 use super::{X_LIMIT, X_REMAINING};
 use crate::limit::Limit;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Which of the fields the upstream has written.
+/// The fields that the upstream has written.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct UpstreamFields {
     /// `RateLimit` or `RateLimit-Policy`.
@@ -14,8 +14,8 @@ pub(super) struct UpstreamFields {
     pub(super) legacy: bool,
 }
 
-/// Puts our items in front of the upstream's, in one list. What is no list of named items is not kept: with it the whole
-/// field would say nothing (RFC 9651, section 4.2).
+/// Puts our items in front of the upstream's, in one list. An upstream's value that is no list of named items is
+/// dropped: with it the whole field would be invalid (RFC 9651, section 4.2).
 pub(super) fn lead(
     fields: &mut HeaderMap,
     name: HeaderName,
@@ -37,8 +37,8 @@ pub(super) fn lead(
     fields.insert(name, all);
 }
 
-/// Is it a list of strings with parameters, as far as is seen without reading every parameter? One may be a string
-/// itself, as the unit of a quota is.
+/// Is the text a list of strings with parameters, as far as is seen without reading every parameter? A parameter may be
+/// a string itself, as the unit of a quota is.
 fn is_list(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some(comma) = end_of_item(rest) {
@@ -60,7 +60,7 @@ fn is_item(text: &[u8]) -> bool {
     })
 }
 
-/// Where the comma behind the first item stands.
+/// The position of the comma behind the first item.
 fn end_of_item(items: &[u8]) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     items.iter().position(|byte| {
@@ -70,7 +70,7 @@ fn end_of_item(items: &[u8]) -> Option<usize> {
     })
 }
 
-/// Where the closing quote stands.
+/// The position of the closing quote.
 fn end_of_string(inside: &[u8]) -> Option<usize> {
     let mut escaped = false;
     inside.iter().position(|byte| {
@@ -80,10 +80,10 @@ fn end_of_string(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// Has the upstream less left of its quota than we, with `left`, of what our limit holds? Then its fields stay, all of them. Where it does
-/// not say of how many, less is less.
+/// Has the upstream less left of its quota than `left` is of our limit's capacity? Then all of its fields stay. Where
+/// the upstream does not name its quota, the numbers left are compared.
 pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
-    // Some say `100, 100;w=60`: the quota that counts, then all of them with their windows.
+    // Some upstreams write `100, 100;w=60`: the quota that counts, then all of them with their windows.
     let number = |name: &HeaderName| -> Option<u64> {
         let text = fields.get(name)?.to_str().ok()?;
         text.split([',', ';']).next()?.trim().parse().ok()

@@ -18,7 +18,7 @@ fn announced(peer: &str, host: &str, lines: &[(&str, &str)]) -> HeaderMap {
     announced_by(None, (peer, host), lines)
 }
 
-/// The same where they are known to write this field.
+/// The same fields, where the peers are known to write `field`.
 fn announced_by(
     field: Option<Field>,
     (peer, host): (&str, &str),
@@ -332,7 +332,7 @@ fn a_chain_that_no_hop_has_written_goes() {
     assert_eq!(fields["x-forwarded-host"], "inside");
 }
 
-/// A proxy that writes `Forwarded` lets pass what else a client sends.
+/// A proxy that writes `Forwarded` passes on every other field that a client sends.
 #[test]
 fn beside_the_field_that_is_named_the_others_are_a_strangers() {
     let sent = [
@@ -361,7 +361,7 @@ fn beside_the_field_that_is_named_the_others_are_a_strangers() {
         ("x-forwarded-for", "203.0.113.9"),
         ("forwarded", "for=203.0.113.9;proto=https;host=evil"),
     ];
-    // Unnamed, a client who knows its own address is no proxy for that.
+    // With no field named, a client that knows its own address is no proxy for that reason.
     for field in [Some(Field::XForwardedFor), None] {
         assert_fields(
             &announced_by(field, to, &sent),

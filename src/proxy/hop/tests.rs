@@ -1,4 +1,4 @@
-//! What ends here, what goes on, and which upgrade is relayed.
+//! Fields that end here, fields that go on, and the upgrade that is relayed.
 
 use super::*;
 

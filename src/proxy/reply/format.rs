@@ -1,4 +1,4 @@
-//! The forms an answer of the gateway's own can take, and which of them a client would rather have.
+//! The forms of the gateway's own answers, and the choice of the form that a client would rather have.
 
 use super::{ProblemDetails, problem};
 use crate::admission::RefusalCause;
@@ -11,20 +11,20 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// What a body is written in.
+/// The form of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplyFormat {
-    /// A problem document.
+    /// The body is a problem document.
     #[default]
     Problem,
-    /// Two lines.
+    /// The body is two lines of text.
     Text,
-    /// A page.
+    /// The body is a page.
     Html,
 }
 
 impl ReplyFormat {
-    /// The form of such a body, for a client that would rather have `preferred`.
+    /// The form of `body`, for a client that would rather have `preferred`.
     pub(super) fn of(body: &ErrorBody, preferred: Self) -> Self {
         match body {
             ErrorBody::Problem | ErrorBody::File(_) => Self::Problem,
@@ -34,8 +34,8 @@ impl ReplyFormat {
         }
     }
 
-    /// The one with the greatest weight in `Accept` (RFC 9110, section 12.5.1); of equals a problem document, since
-    /// programs ask for anything.
+    /// The form with the greatest weight in `Accept` (RFC 9110, section 12.5.1). Among equals it is the problem
+    /// document, since programs accept anything.
     #[must_use]
     pub fn preferred(fields: &HeaderMap) -> Self {
         let lines = fields.get_all(header::ACCEPT).into_iter();
@@ -67,7 +67,7 @@ impl ReplyFormat {
 struct AcceptRange<'a> {
     kind: &'a str,
     sub: &'a str,
-    /// In thousandths.
+    /// The weight in thousandths.
     weight: u32,
 }
 
@@ -80,7 +80,7 @@ impl<'a> AcceptRange<'a> {
         Some(Self { kind, sub, weight })
     }
 
-    /// How closely it names a type; nothing when it does not.
+    /// How closely does the range name a type? Nothing when it does not.
     fn names(&self, kind: &str, sub: &str) -> Option<u8> {
         let same = self.kind.eq_ignore_ascii_case(kind);
         match (self.kind, self.sub) {
@@ -92,7 +92,7 @@ impl<'a> AcceptRange<'a> {
     }
 }
 
-/// `0`, `1`, or with at most three decimals between them.
+/// Reads `0`, `1`, or a number with at most three decimals between them.
 fn thousandths(q: &str) -> Option<u32> {
     let (whole, decimals) = q.split_once('.').unwrap_or((q, ""));
     let is_weight = whole.len() == 1 && decimals.len() <= 3;
@@ -101,7 +101,7 @@ fn thousandths(q: &str) -> Option<u32> {
     (is_weight && weight <= 1000).then_some(weight)
 }
 
-/// What the range says that names the type most closely.
+/// The weight in the range that names the type most closely.
 fn weight(ranges: &[AcceptRange<'_>], kind: &str, sub: &str) -> u32 {
     let named = ranges
         .iter()
@@ -109,7 +109,7 @@ fn weight(ranges: &[AcceptRange<'_>], kind: &str, sub: &str) -> u32 {
     named.max().map_or(0, |(_, weight)| weight)
 }
 
-/// The body and what it is.
+/// The body, and its type.
 pub(super) fn written(
     details: &ProblemDetails<'_, '_>,
     body: &ErrorBody,

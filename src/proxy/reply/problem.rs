@@ -1,4 +1,4 @@
-//! What an answer of the gateway's own says: a problem (RFC 9457), and its sentence.
+//! The content of the gateway's own answers: a problem (RFC 9457), and its sentence.
 
 use super::ProblemDetails;
 use crate::admission::RefusalCause;
@@ -14,12 +14,12 @@ use std::io::Write as _;
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-/// How a refusal's body begins.
+/// The beginning of a refusal's body.
 const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too many requests","status":"#;
-/// As much as a body usually takes.
+/// The usual length of a body.
 const ROOM: usize = 448;
 
-/// The policies that refuse, as a list; nothing where none does.
+/// Writes the policies that refuse, as a list; nothing where none does.
 fn write_violated(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
     for (index, name) in policies.iter().enumerate() {
         let before: &[u8] = match index {
@@ -44,7 +44,7 @@ pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     } = details;
     let status = error.status();
     let mut body = Vec::with_capacity(ROOM);
-    // Names of limits and fields are tokens; nothing below needs escaping but what people read.
+    // Names of limits and fields are tokens: nothing below needs escaping except text for people.
     if let (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) =
         (error, violated.named)
     {
@@ -84,7 +84,7 @@ pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     }
     body.extend_from_slice(br#","request_id":""#);
     for byte in request_id.as_bytes() {
-        // A trusted peer may have named it with any visible character.
+        // A trusted peer's id may have any visible character.
         if matches!(byte, b'"' | b'\\') {
             body.push(b'\\');
         }
@@ -108,7 +108,7 @@ pub(super) fn title(error: &ProxyError) -> &'static str {
     kind_and_title(error).1
 }
 
-/// What a limit that refuses says of itself, its name between two of `quote`.
+/// Writes the sentence about a limit that refuses, its name between two of `quote`.
 fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u8]) {
     out.extend_from_slice(b"The limit ");
     out.extend_from_slice(quote);
@@ -128,7 +128,7 @@ fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u
     }
 }
 
-/// In the client's words; never names a server or a host.
+/// The sentence about the error, in the client's words. It never names a server or a host.
 pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
     match (details.error, details.violated.named) {
         (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) => {
@@ -176,7 +176,7 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
     }
 }
 
-/// A part of a key as clients know it.
+/// The name of a part of a key among clients.
 fn called(part: &KeyPart) -> String {
     match part {
         KeyPart::Cookie(name) => format!("the cookie {name}"),
@@ -260,7 +260,7 @@ mod tests {
         Arc::new(Limit::new(Policy::new("per-key".into(), by, rate), rule))
     }
 
-    /// The body of a refusal, read as JSON, and the message gRPC has for the same.
+    /// The body of a refusal, read as JSON, and the message of gRPC for the same refusal.
     fn refusal(
         limit: &Arc<Limit>,
         wait: Wait,

@@ -158,7 +158,7 @@ fn http_2_takes_authority_or_host_and_no_quarrel() {
     let twice = [("host", "a"), ("host", "a")];
     assert_eq!(two("http://a/", &twice), Err(BadRequest::ManyHosts));
     assert_eq!(two("http://u@a/", &[]), Err(BadRequest::UserInfo));
-    // What a proxy passes on that has ended TLS in front of us.
+    // A proxy in front of the gateway has ended TLS and passes `https` on.
     assert_eq!(two("https://a/", &[]).as_deref(), Ok("a"));
     assert_eq!(two("gopher://a/", &[]), Err(BadRequest::ForeignScheme));
     for name in [

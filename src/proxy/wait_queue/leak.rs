@@ -1,23 +1,24 @@
-//! A queue's pace: what has gone on leaks as the bucket does, so that late requests go on in turn and not at once.
+//! A queue's pace: requests that went on leak as the bucket does, so that late requests go on in turn and not at once.
 //!
-//! The store spaces turns; it cannot know that a gateway stood still while they passed. Here the same bound is kept once
-//! more, at the instants at which requests really go on: over any time T at most B + N T/P of them.
+//! The store spaces turns, and cannot know that a gateway stood still while they passed. The same bound is kept here
+//! once more, at the instants at which requests really go on: over any time T at most B + N T/P of them.
 
 use crate::limit::{Limit, Rule, rate::Cost};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A machine's ordinary lateness: it moves no request. A later request goes on in turn, and so do all behind it.
+/// A machine's ordinary lateness, which moves no request. A request that is later than this goes on in turn, and so do
+/// all behind it.
 pub(super) const JITTER: Duration = Duration::from_millis(5);
-/// A request waits at most so much longer than `max_wait`: a busy machine alone may be as late.
+/// The time by which a request's wait may exceed `max_wait`: a busy machine alone may be as late.
 pub(super) const GRACE: Duration = Duration::from_millis(50);
 
-/// What one request takes of its queue.
+/// The share of one request in its queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeakShare {
-    /// The time in which it leaks.
+    /// The time in which the request leaks.
     takes: Duration,
-    /// The time that B - 1 units take: it goes on where no more than that is left of those before.
+    /// The time that B - 1 units take. The request goes on where no more than this is left of the requests before it.
     free: Duration,
     /// The longest wait.
     pub(super) max_wait: Duration,
@@ -45,22 +46,22 @@ impl LeakShare {
         }
     }
 
-    /// The least time until another like it finds room that is to be had at `room`.
+    /// The least time until a similar request finds room, where room is to be had at `room`.
     pub(super) fn comes_again(&self, room: Instant, now: Instant) -> Duration {
         let wait = room.saturating_duration_since(now);
         wait.saturating_sub(self.max_wait).max(self.takes)
     }
 }
 
-/// What has gone on in one line.
+/// The requests that have gone on from one queue and have not leaked yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Leak {
-    /// When all of it will have leaked.
+    /// The time at which all of them will have leaked.
     pub(super) leaked: Option<Instant>,
 }
 
 impl Leak {
-    /// May one go on that is on time?
+    /// May a request that is on time go on?
     pub(super) fn is_free(&self, share: &LeakShare, now: Instant) -> bool {
         self.over(share.free.max(JITTER), now) == Duration::ZERO
     }
@@ -78,7 +79,7 @@ impl Leak {
         left.unwrap_or_default().saturating_sub(free)
     }
 
-    /// One goes on.
+    /// Notes that a request goes on.
     pub(super) fn went(&mut self, share: &LeakShare, at: Instant) {
         let from = self.leaked.map_or(at, |leaked| leaked.max(at));
         self.leaked = from.checked_add(share.takes).or(Some(from));

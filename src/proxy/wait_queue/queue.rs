@@ -14,39 +14,40 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The places of one limit and key.
+/// The positions of one limit and key.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     places: VecDeque<Position>,
-    /// Places are on their way back to the store, whose answer is awaited.
+    /// Positions are on their way back to the store, whose answer is awaited.
     pub(super) is_returning: bool,
-    /// What has gone on.
+    /// The pace of the requests that have gone on.
     pace: Leak,
-    /// Until then the queue is behind the store's turns: the gateway stood still, and a new request goes on after the queued ones.
+    /// The time until which the queue is behind the store's turns: the gateway stood still, and a new request goes on
+    /// after the queued ones.
     behind: Option<Instant>,
 }
 
 /// A place in the queue, paid for.
 #[derive(Debug)]
 pub(super) struct Position {
-    /// When its turn is.
+    /// The time of its turn.
     until: Instant,
     pub(super) charge: Reservation,
     share: LeakShare,
-    /// Its turn passed without it, and it has another.
+    /// Its turn passed without its request, and it has another turn.
     put_off: bool,
-    /// Whose it is has places in other queues too and waits for the last of them, so that `until` is not the turn of this
-    /// one but later: it moves nowhere, and no request moves up into what it leaves.
+    /// Its request has positions in other queues too and waits for the last of them, so that the request goes on later
+    /// than `until`. The position moves nowhere, and no request moves up into it when it becomes free.
     of_several: bool,
     taken: Option<Arc<Waiter>>,
-    /// The store has not taken it back: a request of another gateway stands behind it.
+    /// The store has refused the refund: a request of another gateway stands behind the position.
     kept: bool,
 }
 
-/// A held request's spot in its line.
+/// A held request's spot in its queue.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// It waits no longer than until then.
+    /// The end of the request's longest wait.
     patience: Instant,
     turn: Mutex<DueTime>,
     changed: Notify,
@@ -56,27 +57,27 @@ pub(super) struct Waiter {
 struct DueTime {
     until: Instant,
     put_off: bool,
-    /// It is to be refused, since its turn would come too late; its client may come again after so long.
+    /// The request is to be refused, since its turn would come too late; its client may come again after this time.
     over: Option<Duration>,
 }
 
 impl Waiter {
-    /// When its turn is, as things stand.
+    /// The time of the request's turn, as things stand.
     pub(super) fn until(&self) -> Instant {
         self.turn().until
     }
 
-    /// Is it later than the store's turn, or never?
+    /// Is the request's turn later than the store's, or never?
     pub(super) fn is_put_off(&self) -> bool {
         self.turn().put_off
     }
 
-    /// Is there no turn for it within the longest wait? After how long one that came then would have one.
+    /// The time after which a new request would find a turn, where this one has none within the longest wait.
     pub(super) fn over(&self) -> Option<Duration> {
         self.turn().over
     }
 
-    /// Resolves when it has moved up, or waits no more.
+    /// Resolves when the request has moved up, or waits no more.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -118,7 +119,8 @@ impl Position {
         };
         let patience = came.checked_add(place.share.max_wait);
         let spot = Arc::new(Waiter {
-            // In several queues it waits for the longest, which may be longer than this one's longest.
+            // A request in several queues waits for the longest of them, which may be longer than this queue's longest
+            // wait.
             patience: patience.map_or(until, |patience| patience.max(until)),
             turn: Mutex::new(DueTime {
                 until,
@@ -131,7 +133,7 @@ impl Position {
         (Self { taken, ..place }, spot)
     }
 
-    /// A place whose request has left before it could stand anywhere; its turn is at `until`.
+    /// A position whose request has left before it could join the queue; its turn is at `until`.
     pub(super) fn left(until: Instant, charge: Reservation) -> Self {
         Self {
             until,
@@ -144,25 +146,25 @@ impl Position {
         }
     }
 
-    /// Can a request still move up into it?
+    /// Can a request still move up into this position?
     fn is_open(&self, now: Instant) -> bool {
         self.taken.is_none() && !self.of_several && self.until > now
     }
 
-    /// The request of `later` takes this one, if that can be.
+    /// Moves the request of `later` into this position, if that is possible.
     fn take_over(&mut self, later: &mut Self) {
-        // Places of different lengths do not fit into each other.
+        // Positions of different costs do not fit into each other.
         if later.of_several || later.charge.ticket.cost != self.charge.ticket.cost {
             return;
         }
         let Some(spot) = later.taken.take() else {
             return;
         };
-        // Of a position that was left before its worker heard of it, the turn is known late.
+        // The turn of a position becomes known late if its request left before its worker had the answer.
         self.until = self.until.min(later.until);
         spot.move_to(self.until);
         self.taken = Some(spot);
-        // The place is another's now; what is remembered of an id is whose id it is.
+        // The position has another request now; the record of an id stays with the request of that id.
         let (mine, theirs) = (&mut self.charge.ticket, &mut later.charge.ticket);
         mem::swap(&mut mine.record, &mut theirs.record);
         later.kept = false;
@@ -170,7 +172,7 @@ impl Position {
 }
 
 impl WaitQueue {
-    /// Puts a place where it belongs: answers of a store overtake each other.
+    /// Puts a position where its order demands: answers of a store overtake each other.
     pub(super) fn join(&mut self, place: Position, now: Instant) {
         let is_taken = place.taken.is_some();
         let at = self.insert(place);
@@ -190,7 +192,7 @@ impl WaitQueue {
         at
     }
 
-    /// Has the line stood still while turns passed, so that the turn of the one at `at` is not behind those in front?
+    /// Has the queue stood still while turns passed, so that the turn at `at` is not behind the turns in front?
     fn stood_still(&self, at: usize, now: Instant) -> bool {
         let mut front = self.places.range(..at).filter(|place| place.has_its_turn());
         let last = front.next_back();
@@ -204,7 +206,7 @@ impl WaitQueue {
         self.behind.is_some_and(|behind| now < behind)
     }
 
-    /// When the request may go on, which is now or later; nothing where it cannot wait so long.
+    /// The time at which the request may go on, which is now or later; nothing where it cannot wait so long.
     pub(super) fn turn(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Instant> {
         let place = &self.places[self.position(spot)?];
         if place.until > now {
@@ -218,13 +220,13 @@ impl WaitQueue {
         Some(self.places[self.position(spot)?].until)
     }
 
-    /// Does it go on at the line's pace? A request that waits for another queue goes on when that lets it, as long as this one
-    /// is on time.
+    /// Does the position count in the queue's pace? A request that waits for another queue goes on when that queue lets
+    /// it, as long as this one is on time.
     fn counts(&self, place: &Position, now: Instant) -> bool {
         !place.of_several || place.put_off || self.is_behind(now)
     }
 
-    /// It waits for another queue until then.
+    /// Notes that the request waits for another queue until `until`.
     pub(super) fn put_off(&mut self, spot: &Arc<Waiter>, until: Instant, now: Instant) {
         if let Some(at) = self.position(spot) {
             self.places[at].put_off_until(until, now);
@@ -232,8 +234,8 @@ impl WaitQueue {
         }
     }
 
-    /// Turns have passed without those whose they were: all go on one behind the other from now on, in their order, at
-    /// the queue's rate. A request that would wait too long is refused, and takes no turn.
+    /// Sets turns anew, since turns have passed unused: from now on all requests go on one behind the other, in their
+    /// order, at the queue's rate. A request that would wait too long is refused, and takes no turn.
     fn retime(&mut self, now: Instant) {
         let mut pace = self.pace;
         for place in &mut self.places {
@@ -249,7 +251,7 @@ impl WaitQueue {
         self.behind = pace.leaked;
     }
 
-    /// The request goes on. Returns what it has used up.
+    /// The request goes on. Returns the charge that it has used up.
     pub(super) fn used(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Reservation> {
         let place = self.places.remove(self.position(spot)?)?;
         if self.counts(&place, now) {
@@ -301,7 +303,8 @@ impl WaitQueue {
         }
     }
 
-    /// What can go back to the store, the last place first, so that no request stands behind the one that goes.
+    /// Takes out the positions that can be refunded, the last one first, so that no request stands behind a refunded
+    /// one.
     pub(super) fn take_last(&mut self) -> Vec<Position> {
         let mut last = Vec::new();
         while let Some(place) = self.places.pop_back_if(|place| place.can_go_back()) {
@@ -310,8 +313,8 @@ impl WaitQueue {
         last
     }
 
-    /// The store has not taken it back. One that was charged under an id may have been paid for a repeat: it is not asked
-    /// about again, and no request takes it.
+    /// Keeps a position that the store has not taken back. A position that was charged under an id may have been paid
+    /// for a repeat: its refund is not tried again, and no request takes it.
     pub(super) fn keep(&mut self, place: Position) {
         if place.charge.ticket.record.is_none() {
             let kept = true;
@@ -319,7 +322,7 @@ impl WaitQueue {
         }
     }
 
-    /// Perhaps no request stands behind a kept position any more: it can be tried again.
+    /// Marks kept positions for another attempt: perhaps no request stands behind them any more.
     pub(super) fn retry(&mut self, most: usize) {
         let free = self.places.iter_mut().rev();
         for place in free.take_while(|place| place.taken.is_none()).take(most) {
@@ -327,7 +330,7 @@ impl WaitQueue {
         }
     }
 
-    /// Positions have come back from the store or not: requests that have joined behind a kept one move up.
+    /// The store has answered about positions: requests that have joined behind a kept one move up.
     pub(super) fn returned(&mut self, kept: Vec<Position>, any: bool, now: Instant) {
         self.is_returning = false;
         for place in kept {
@@ -339,20 +342,20 @@ impl WaitQueue {
         }
     }
 
-    /// Forgets free places whose turn has passed unused.
+    /// Forgets free positions whose turn has passed unused.
     pub(super) fn forget_passed(&mut self, now: Instant) {
         self.places
             .retain(|place| place.taken.is_some() || place.until > now);
     }
 
-    /// Is there nothing to remember?
+    /// Is the queue without positions, refunds under way and late turns?
     pub(super) fn is_empty(&self, now: Instant) -> bool {
         self.places.is_empty() && !self.is_returning && !self.is_behind(now)
     }
 }
 
 impl Position {
-    /// Has it a request that goes on when its turn here has come?
+    /// Has the position a request that goes on when its turn here has come?
     fn has_its_turn(&self) -> bool {
         self.taken.is_some() && !self.of_several
     }
@@ -361,7 +364,8 @@ impl Position {
         now.saturating_duration_since(self.until) > JITTER
     }
 
-    /// Its turn is at `until`, if that is later; false where that is too late for its request, which loses it then.
+    /// Moves the turn to `until`, if that is later. False where `until` is too late for the request, which then loses
+    /// its position.
     fn put_off_until(&mut self, until: Instant, now: Instant) -> bool {
         let Some(spot) = &self.taken else {
             return false;

@@ -1,4 +1,5 @@
-//! What one request has in lines, which may be several: its turn is the last of theirs, and it goes on in all at once.
+//! The positions of one request, in one queue or in several: its turn is the last of theirs, and it goes on in all at
+//! once.
 
 use super::queue::{Position, Waiter};
 use super::{QueueKey, QueueShard, WaitQueues, WorkerQueues, lock, name};
@@ -12,7 +13,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Where a held request stands in one line.
+/// The spot of a held request in one queue.
 #[derive(Debug)]
 struct Ticket {
     name: QueueKey,
@@ -33,9 +34,9 @@ pub struct Tickets {
 /// A request would wait longer than its limit allows.
 #[derive(Debug)]
 pub struct WaitTooLong {
-    /// Whose queue it stands in.
+    /// The limit whose queue the request stands in.
     pub limit: Arc<Limit>,
-    /// After how long one that came then would not.
+    /// The time after which a new request would not wait too long.
     pub again: Duration,
 }
 
@@ -49,8 +50,8 @@ impl Ticket {
 }
 
 impl Tickets {
-    /// Takes a ticket for each of `places` of a request that came at `arrival` and may go on when it is `due`. One with places
-    /// in several queues stands still in each, and its turn is the last of theirs.
+    /// Takes a ticket for each of `places` of a request that came at `arrival` and may go on when it is `due`. A
+    /// request with positions in several queues stands still in each, and its turn is the last of theirs.
     #[must_use]
     pub fn new(
         queues: &Rc<WorkerQueues>,
@@ -73,8 +74,8 @@ impl Tickets {
         }
     }
 
-    /// Its turn has come: the request goes on in all of its lines, unless it has to wait for those in front. Returns the places
-    /// that it has used up, if it does.
+    /// The request goes on in all of its queues, if its turn has come and it need not wait for requests in front.
+    /// Returns the charges that it has used up, if it goes on.
     ///
     /// # Errors
     /// When its turn would come too late.
@@ -111,21 +112,21 @@ impl Tickets {
         Ok(self.used.get().then_some(used))
     }
 
-    /// Did its turn pass while the gateway stood still, so that it waits for another?
+    /// Did the request's turn pass while the gateway stood still, so that it waits for another?
     #[must_use]
     pub fn are_put_off(&self) -> bool {
         self.tickets.iter().any(|one| one.spot.is_put_off())
     }
 
-    /// When its turn is, as things stand.
+    /// The time of the request's turn, as things stand.
     #[must_use]
     pub fn until(&self) -> Instant {
         let turns = self.tickets.iter().map(|one| one.spot.until());
         turns.max().unwrap_or(self.due)
     }
 
-    /// Resolves when it has moved up, or waits no more. With several places it stands still: its wait is the longest of
-    /// theirs, and moving up in one line would not shorten it.
+    /// Resolves when the request has moved up, or waits no more. A request with several positions stands still: its
+    /// wait is the longest of theirs, and moving up in one queue would not shorten it.
     pub async fn changed(&self) {
         match &*self.tickets {
             [alone] => alone.spot.changed().await,
@@ -139,7 +140,7 @@ impl Drop for Tickets {
         if self.used.get() {
             return;
         }
-        // Everyone behind takes the place in front, and the last one is given back.
+        // The requests behind move up, and the last position is refunded.
         let desk = &self.queues.desk;
         for Ticket { name, spot, .. } in &self.tickets {
             desk.with(name, |line| line.leave(spot, clock::now()));
@@ -147,7 +148,7 @@ impl Drop for Tickets {
     }
 }
 
-/// Several lines, locked.
+/// Several queues, locked.
 struct LockedQueues<'a> {
     all: &'a WaitQueues,
     shards: SmallVec<[(usize, MutexGuard<'a, QueueShard>); 2]>,
@@ -160,7 +161,7 @@ impl LockedQueues<'_> {
         Some(&mut *shards.find(|(of, _)| *of == number)?.1)
     }
 
-    /// When a request may go on that stands in all of these.
+    /// The time at which a request that stands in all of these queues may go on.
     fn turn(&mut self, standing: &[Ticket], now: Instant) -> Option<Instant> {
         let mut turn = now;
         for one in standing {
@@ -174,7 +175,7 @@ impl LockedQueues<'_> {
 }
 
 impl WaitQueues {
-    /// All shards of these lines at once, in the one order in which they are locked.
+    /// Locks all shards of these queues at once, in the one order that all callers keep.
     fn together(&self, standing: &[Ticket]) -> LockedQueues<'_> {
         let numbers = standing.iter().map(|one| self.number(&one.name));
         let mut numbers: SmallVec<[usize; 2]> = numbers.collect();

@@ -1,11 +1,11 @@
-//! The cursor against serde_json: what it takes, what it leaves, what it reads.
+//! The cursor against serde_json: the texts that it takes, the texts that it refuses, the values that it reads.
 
 use super::*;
 use crate::replay::line;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// What the cursor makes of a value, as serde_json would have it.
+/// The cursor's value as a value of serde_json.
 fn read(value: Value<'_>) -> Result<serde_json::Value, Fault> {
     Ok(match value {
         Value::Null => serde_json::Value::Null,
@@ -37,7 +37,7 @@ fn walk(object: &str) -> Result<(), Fault> {
     members(object).try_for_each(|member| member.map(drop))
 }
 
-/// serde_json and the cursor say the same of these bytes.
+/// Checks that serde_json and the cursor agree about these bytes.
 fn compare(bytes: &[u8]) {
     let shown = String::from_utf8_lossy(bytes);
     let skipped = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
@@ -48,8 +48,8 @@ fn compare(bytes: &[u8]) {
         Ok(value) if is_object => {
             assert_eq!(read(Value::Object(&text)), Ok(value), "{shown}");
         }
-        // What serde_json skips, but does not read: half a pair of surrogates, bytes that are no UTF-8, a number
-        // that no double holds.
+        // serde_json skips some values that it does not read: half a pair of surrogates, bytes that are no UTF-8, a
+        // number that no double holds.
         Err(_) if is_object && walked => {
             assert!(skipped, "{shown}");
             assert!(read(Value::Object(&text)).is_err(), "{shown}");
@@ -184,7 +184,7 @@ fn what_is_not_json_is_not_read() {
         compare(format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
         compare(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
     }
-    // The last of several members of one name counts, there and here.
+    // The last of several members of one name counts, in serde_json and in the cursor.
     compare(br#"{"a":1,"b":2,"a":{"c":3,"\u0063":4}}"#);
 }
 

@@ -1,43 +1,45 @@
-//! The layout that the lines of a trace have in common: most lines have one list of members in one order, spelled alike.
-//! The bytes between two values are then compared with the last line's at once, and not read one by one.
+//! The layout that the lines of a trace have in common: most lines have the same members in the same order, spelled
+//! alike. The bytes between two values are therefore compared with those of the last line at once, and not read one by
+//! one.
 
 use super::members::MemberReader;
 
-/// Members of a line that are remembered; an access log has half as many.
+/// The most members of a line that are remembered; an access log has half as many.
 const MOST: usize = 64;
 
-/// Longer beginnings are read each time.
+/// The longest prefix that is remembered; longer ones are read each time.
 const LONGEST: usize = 32;
 
-/// How the members of the last lines began.
+/// The prefixes of the values in the last lines.
 #[derive(Debug, Default)]
 pub(super) struct LineLayout {
-    /// Nothing where a beginning was too long.
+    /// The prefix of each value; none if it was too long.
     prefixes: Vec<Option<MemberPrefix>>,
 }
 
-/// What stands before a value: the end of the one before, a name, a colon, blanks.
+/// The text before a value, from the end of the value before it: a comma, a name, a colon, blanks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MemberPrefix {
-    /// Zero from `length` on.
+    /// The bytes of the prefix; zero from `length` on.
     text: [u8; LONGEST],
-    /// All ones where there is text.
+    /// All ones for each byte of the prefix, zero from `length` on.
     mask: [u8; LONGEST],
     pub(super) length: usize,
-    /// Nothing where no request is made of the member.
+    /// The reader of the member; none if no request needs the member.
     pub(super) member: Option<&'static MemberReader>,
 }
 
 impl LineLayout {
-    /// Which member `rest`, the line from the end of its `index`-th value on, begins with, and how far its value is, if
-    /// that is so as it was before. Between the same two values the same bytes are always the same member.
+    /// The remembered prefix before the `index`-th value, if `rest` begins with it. `rest` is the line from the end of
+    /// the value before. Between the same two values the same bytes are always the same member.
     #[inline]
     pub(super) fn next(&self, index: usize, rest: &[u8]) -> Option<&MemberPrefix> {
         let start = self.prefixes.get(index)?.as_ref()?;
         start.begins(rest).then_some(start)
     }
 
-    /// `start`, which was read and is right, stands before the `index`-th value, and means `member`.
+    /// Remembers that `start` stands before the `index`-th value and means `member`. `start` has been read and is
+    /// valid.
     pub(super) fn learn(
         &mut self,
         index: usize,
@@ -69,7 +71,7 @@ impl MemberPrefix {
         let Some(chunk) = rest.first_chunk::<LONGEST>() else {
             return rest.starts_with(&self.text[..self.length]);
         };
-        // All at once: a comparison by length is a call and a loop.
+        // The words are compared at full length: a comparison by `length` is a call and a loop.
         let word = |bytes: &[u8; LONGEST], at: usize| {
             let word = bytes[at..].first_chunk().copied();
             u64::from_le_bytes(word.unwrap_or_default())

@@ -5,14 +5,14 @@ use super::super::request::{LoggedRequest, number};
 use super::super::{Fault, address, instant};
 use std::borrow::Cow;
 
-/// More requests than one line can stand for.
+/// The most requests that one line can stand for.
 const MOST_REPEATED: u64 = 1_000_000_000;
 
-/// A member that says something of a request.
+/// A member that describes a part of a request.
 #[derive(Debug)]
 pub(super) struct MemberReader {
     pub(super) name: &'static str,
-    /// Takes from a value what it says.
+    /// Stores the member's value in the request.
     pub(super) read: for<'a> fn(&mut LoggedRequest<'a>, Value<'a>) -> Result<(), Fault>,
 }
 
@@ -23,7 +23,7 @@ const fn member(
     MemberReader { name, read }
 }
 
-/// All of them.
+/// All members that describe a part of a request.
 static MEMBERS: [MemberReader; 18] = [
     member("ts", |request, value| {
         instant::of(value).map(|ts| request.ts = Some(ts))
@@ -49,7 +49,7 @@ static MEMBERS: [MemberReader; 18] = [
     member("headers", |request, value| {
         object(value, "headers").map(|headers| request.headers = headers)
     }),
-    // Read once for all limits: every limit looks for its own.
+    // The keys are read once for all limits; each limit looks for its own.
     member("keys", |request, value| {
         let keys = json::members(object(value, "keys")?);
         keys.collect::<Result<_, _>>()
@@ -58,7 +58,7 @@ static MEMBERS: [MemberReader; 18] = [
     member("costs", |request, value| {
         object(value, "costs").map(|costs| request.costs = costs)
     }),
-    // Logs of other tools may have other words in these members.
+    // Logs of other tools may have other values in these members.
     member("groups", |request, value| {
         request.groups = object(value, "groups").unwrap_or(request.groups);
         Ok(())
@@ -100,7 +100,7 @@ static MEMBERS: [MemberReader; 18] = [
     }),
 ];
 
-/// The member of this name, if it says anything of a request.
+/// The member of this name, if it describes a part of a request.
 pub(super) fn find(name: &str) -> Option<&'static MemberReader> {
     MEMBERS.iter().find(|member| member.name == name)
 }
@@ -119,7 +119,7 @@ fn object<'a>(value: Value<'a>, name: &'static str) -> Result<&'a str, Fault> {
     }
 }
 
-/// A text without escapes.
+/// The text of a string without escapes.
 fn word(value: Value<'_>) -> &str {
     match value {
         Value::Text(text) => text.plain().unwrap_or_default(),

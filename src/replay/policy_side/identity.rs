@@ -1,14 +1,14 @@
-//! Keys as they were counted, and groups: what the access log has of a request beside its parts.
+//! Keys and groups of a request, which the access log has beside the request's parts.
 
 use super::super::request::LoggedRequest;
 use crate::key::TokenDoubt;
 use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;
 
-/// A digest that stands for a value of no group: no text is known that has it.
+/// The digest of a value of no group: no known text has this digest.
 const UNKNOWN_KEY: &[u8] = b"%sha=00000000000000000000000000000000";
 
-/// Writes the key that the log says `limit` counted `request` under; false where it says none.
+/// Writes the key that `limit` counted `request` under by the log; false if the log has none.
 #[inline]
 pub(super) fn write_logged(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
     let may_say = !request.keys.is_empty() || limit.by.unknown.is_some();
@@ -25,8 +25,8 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
     let Some(known) = &limit.by.unknown else {
         return false;
     };
-    // No log has a key that was refused as unknown. Of several parts the log does not have the unknown one, nor the
-    // rest: where they would be counted, the request has no key.
+    // No log has a key that was refused as unknown. Of a key of several parts, the log has neither the unknown part nor
+    // the others, so that a limit that counts such keys has no key for the request.
     let parts = limit.by.parts.len();
     let is_enough = parts == 1 || known.otherwise == UnknownKey::Refuse;
     if !is_enough || !request.was_unknown_to(&limit.name) {
@@ -41,8 +41,8 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
     true
 }
 
-/// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these. A token that was
-/// not believed is not verified again.
+/// The log names the groups that changed a limit for a request, so that the request was in these groups, whatever parts
+/// the line lacks. A token that was not believed is not verified again.
 impl Identity for LoggedRequest<'_> {
     fn doubt(&self) -> Option<TokenDoubt> {
         self.was_doubted().then_some(TokenDoubt::Unbelieved)

@@ -7,7 +7,7 @@ use crate::route::RequestView;
 use http::HeaderMap;
 use std::net::IpAddr;
 
-/// A request as conditions of routes look at it.
+/// A logged request, as the conditions of routes see it.
 impl RequestView for LoggedRequest<'_> {
     fn fields(&self) -> &HeaderMap {
         &self.fields
@@ -24,8 +24,8 @@ impl RequestView for LoggedRequest<'_> {
 }
 
 impl PolicySide {
-    /// The client's address: the line's, or, where that is the peer of another server, the one behind it as this file's
-    /// `trust` has it.
+    /// The client's address. Where the line has only the peer of another server, the client behind that peer is found
+    /// by this file's `trust`.
     #[inline]
     pub(in crate::replay) fn address(&self, request: &LoggedRequest<'_>) -> Option<IpAddr> {
         match &request.proxy_fields {

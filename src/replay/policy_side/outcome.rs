@@ -1,4 +1,4 @@
-//! From a decision to what becomes of its request.
+//! From a decision to the outcome of its request.
 
 use super::ReplayOutcome;
 use crate::admission::{Admission, Plan, RefusalCause};
@@ -6,7 +6,7 @@ use crate::limit::verdict::Wait;
 use crate::snapshot::Service;
 use std::sync::Arc;
 
-/// What the limits have made of it.
+/// The outcome of a request that the limits were asked about.
 pub(super) fn outcome(admission: &Admission, plan: &Plan, service: &Service) -> ReplayOutcome {
     match admission.delay(plan, service) {
         Ok(0) => ReplayOutcome::Admit,
@@ -22,7 +22,7 @@ pub(super) fn outcome(admission: &Admission, plan: &Plan, service: &Service) -> 
     }
 }
 
-/// How a request ends that its limits turn away.
+/// The outcome of a request that its limits turn away.
 pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
     match cause {
         RefusalCause::Limited { limit, wait } => ReplayOutcome::Refuse {
@@ -40,7 +40,7 @@ pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
             limit: Arc::clone(&limit.name),
             window: None,
         },
-        // The gateway answers 400. A replayed store is never away.
+        // The gateway answers an ambiguous key with 400. The store of a replay is never away.
         RefusalCause::AmbiguousKey { .. } | RefusalCause::StoreDown => ReplayOutcome::NoRoute,
     }
 }

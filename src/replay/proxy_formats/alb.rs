@@ -31,7 +31,8 @@ fn take<'a>(
 ) -> Result<(), Fault> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let client = words.next().ok_or(Fault::Unknown)?;
-    // Until the request went on, until the answer came, until the answer went on; -1 where it never did.
+    // The durations until the request went on, until the answer came, and until the answer went on; -1 for a step that
+    // never came.
     let took = (words.by_ref().skip(1).take(3))
         .filter_map(|seconds| instant::decimal(seconds, 6))
         .sum();
@@ -40,7 +41,7 @@ fn take<'a>(
     let asked = quoted(&mut rest).ok_or(Fault::Unknown)?;
     take_request_line(request, asked.into())?;
     request.user_agent = said(&mut rest);
-    // A WebSocket's line has the time of its end first, and of its beginning far behind.
+    // The line of a WebSocket begins with the time of its end; the time of its beginning stands far behind.
     let began = match kind {
         "ws" | "wss" => rest
             .split_ascii_whitespace()

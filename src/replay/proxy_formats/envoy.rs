@@ -1,4 +1,4 @@
-//! Envoy's default log, and what Istio makes of it.
+//! Envoy's default log, and Istio's variant of it.
 
 use super::super::apache_format::{quoted, said, split, take_request_line, worded};
 use super::super::request::{LogFormat, LoggedRequest};
@@ -24,7 +24,7 @@ fn take<'a>(request: &mut LoggedRequest<'a>, time: &str, line: &'a str) -> Resul
     take_request_line(request, asked.into())?;
     let (words, _) = split(rest, b'"').ok_or(Fault::Unknown)?;
     let mut numbers = words;
-    // Istio says between quotes why a connection to the upstream failed.
+    // Istio has the cause of a failed connection to the upstream here, between quotes.
     if words.split_ascii_whitespace().count() < 6 {
         quoted(&mut rest).ok_or(Fault::Unknown)?;
         (numbers, _) = split(rest, b'"').ok_or(Fault::Unknown)?;
@@ -41,7 +41,8 @@ fn take<'a>(request: &mut LoggedRequest<'a>, time: &str, line: &'a str) -> Resul
     request.host = said(&mut rest).unwrap_or_default();
     let _upstream = quoted(&mut rest);
     let proxy_fields = request.proxy_fields.get_or_insert_default();
-    // Cluster, our end towards it, our end towards the client, the client's.
+    // The words are the cluster, Envoy's address towards the upstream, Envoy's address towards the client, the client's
+    // address.
     match rest.split_ascii_whitespace().nth(3).and_then(with_port) {
         Some(peer) => {
             request.client = Some(peer);

@@ -1,4 +1,4 @@
-//! HAProxy's `option httplog`, with or without what syslog puts in front.
+//! HAProxy's `option httplog`, with or without the head that syslog puts in front.
 
 use super::super::apache_format::{quoted, take_request_line};
 use super::super::request::{LogFormat, LoggedRequest};

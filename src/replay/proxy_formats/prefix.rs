@@ -1,9 +1,9 @@
-//! What stands in front of a line that another program has passed on: names of services, times, syslog's head.
+//! Prefixes of a line that another program has passed on: names of services, times, syslog's head.
 
 use super::super::instant;
 
-/// The line behind `web-1  | ` of compose, `[pod/web/app] ` of kubectl, a time of theirs, or syslog's `nginx: `; in
-/// colours or not. Nothing where none of these stands there.
+/// The line without one prefix: compose's `web-1  | `, kubectl's `[pod/web/app] `, a time that either adds, or syslog's
+/// `nginx: `; in colours or not. None if the line has no such prefix.
 pub(in crate::replay) fn strip(line: &str) -> Option<&str> {
     let plain = colours(line);
     let rest = piped(plain)
@@ -12,12 +12,12 @@ pub(in crate::replay) fn strip(line: &str) -> Option<&str> {
         .or_else(|| sent_by_syslog(plain))
         .or_else(|| (plain.len() < line.len()).then_some(plain))?;
     let rest = colours(rest).trim_ascii();
-    // A colour is put back at the line's end.
+    // The line's end switches the colour off again.
     let end = rest.strip_suffix("\x1b[0m").or(rest.strip_suffix("\x1b[m"));
     Some(end.unwrap_or(rest).trim_ascii()).filter(|rest| !rest.is_empty())
 }
 
-/// Without the escapes that a terminal would obey.
+/// The line without the colour escapes at its beginning.
 fn colours(line: &str) -> &str {
     let mut rest = line.trim_ascii_start();
     while let Some(escape) = rest.strip_prefix("\x1b[") {

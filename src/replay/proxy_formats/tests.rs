@@ -1,4 +1,4 @@
-//! Lines as their makers document them, and lines that are nearly some.
+//! Lines as the documentation of their servers shows them, and lines that nearly have such a shape.
 
 use super::*;
 use crate::replay::line::LineReader;

@@ -1,4 +1,4 @@
-//! The report for a program: one JSON object, whole numbers, times in microseconds.
+//! The report for programs: one JSON object, with whole numbers, and times in microseconds.
 
 use super::{LineSample, Report, share};
 use crate::replay::tally::Tally;
@@ -6,7 +6,7 @@ use crate::replay::timeline::OutcomeKind;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The whole report. `changed` is what changed the file, as given; empty without a second file.
+/// The whole report. `sets` are the options `--set` as they were given; empty without a second file.
 #[must_use]
 pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
     let hardest = report.hardest.iter().map(|client| {

@@ -1,5 +1,5 @@
-//! A small plot for a terminal: one column for each stretch of time. What was admitted, delayed and refused stand below each
-//! other, each to a scale of its own: one refused request among a hundred is to be seen.
+//! A small plot for a terminal: one column for each stretch of time. Admitted, delayed and refused requests stand below
+//! each other. Each has a scale of its own, so that one refused request among a hundred can be seen.
 
 use super::{grouped, stamp, time};
 use crate::replay::timeline::{OutcomeKind, Timeline};
@@ -10,7 +10,7 @@ const COLUMNS: usize = 64;
 /// Steps of a row.
 const STEPS: u64 = 8;
 
-/// What the plot is drawn with.
+/// The characters that the plot is drawn with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marks {
     /// Blocks, for terminals that have them.
@@ -20,7 +20,7 @@ pub enum Marks {
 }
 
 impl Marks {
-    /// A cell that is filled so many steps from its foot.
+    /// A cell that is filled from its foot by this number of steps.
     fn filled(self, steps: u64) -> char {
         const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const LETTERS: [char; 9] = [' ', '.', '.', ':', ':', ':', '|', '|', '#'];
@@ -32,14 +32,14 @@ impl Marks {
     }
 }
 
-/// What is drawn, and on how many rows.
+/// The outcomes that are drawn, each with its number of rows.
 const ROWS: [(OutcomeKind, u64); 3] = [
     (OutcomeKind::Admitted, 5),
     (OutcomeKind::Delayed, 3),
     (OutcomeKind::Refused, 4),
 ];
 
-/// Draws the course of one file, to the scales of all `sides`: two plots can be held beside each other.
+/// Draws the course of one file, to the scales of all `sides`, so that two plots can be compared.
 pub(super) fn plot(
     out: &mut String,
     timeline: &Timeline,
@@ -84,7 +84,7 @@ pub(super) fn plot(
     let _ = writeln!(out, "   {start}{}{end}", " ".repeat(gap));
 }
 
-/// How many steps high `part` is where `most` fills all rows. What is there at all has one.
+/// The height of `part` in steps, where `most` fills all rows. A part above zero has at least one step.
 fn steps(part: u64, most: u64, rows: u64) -> u64 {
     let (part, most) = (u128::from(part), u128::from(most.max(1)));
     let steps = (part * u128::from(rows * STEPS) * 2 + most) / (most * 2);

@@ -1,27 +1,28 @@
-//! The course as a picture, an SVG of a few kilobytes that needs nothing else: for pages, tickets and talks. What was refused
-//! stands below the rest, to a scale of its own.
+//! The course as a picture for pages, tickets and talks: an SVG of a few kilobytes that refers to no other file.
+//! Refused requests stand below the rest, to a scale of their own.
 
 use super::{Report, grouped, percent, stamp, time};
 use crate::replay::timeline::{Interval, OutcomeKind};
 use std::fmt::Write as _;
 
-/// Columns at most.
+/// The most columns of a picture.
 const MOST: usize = 120;
 const WIDTH: u64 = 720;
 const LEFT: u64 = 60;
 const RIGHT: u64 = 20;
 const TOP: u64 = 40;
-/// Of what was let through, of what was refused, and between them.
+/// Heights: of the panel of the requests that were let through, of the panel of the refused, and of the gap between
+/// them.
 const HEIGHT: u64 = 110;
 const LOWER: u64 = 60;
 const GAP: u64 = 14;
-/// From one file's picture to the next one's.
+/// The distance from one file's picture to the next one's.
 const STEP: u64 = TOP + HEIGHT + GAP + LOWER + 40;
 
-/// The colour of each outcome: they differ for colour-blind people, too.
+/// The colour of each outcome. Colour-blind people can tell these colours apart, too.
 const COLOURS: [&str; OutcomeKind::ALL.len()] = ["#9ecae1", "#f0b429", "#c0392b"];
 
-/// Outcomes that stand on one ground, upon each other.
+/// A panel, in which outcomes are stacked on one base line.
 struct Panel {
     foot: u64,
     height: u64,
@@ -51,7 +52,7 @@ impl Panel {
     }
 }
 
-/// The picture of a report. `sets` is what changed the file.
+/// The picture of a report. `sets` are the options that changed the file.
 #[must_use]
 pub fn svg(report: &Report, sets: &[String]) -> String {
     let height = STEP * report.tallies.len() as u64 + 20;
@@ -111,7 +112,7 @@ fn panel(out: &mut String, report: &Report, intervals: &[Interval], panel: &Pane
     let tallest = all.map(|interval| panel.below(&interval, panel.kinds.len()));
     let most = tallest.max().unwrap_or(0);
     let (ground, height, across) = (top + panel.foot, panel.height, WIDTH - LEFT - RIGHT);
-    // In tenths, so that columns meet.
+    // The positions are in tenths of a pixel, so that columns meet.
     let x = |index: usize| LEFT * 10 + across * 10 * index as u64 / intervals.len().max(1) as u64;
     let y = |count: u64| {
         let tall = u128::from(height) * 10 * u128::from(count) / u128::from(most.max(1));

@@ -1,4 +1,4 @@
-//! The report for a person: what was replayed, the two files beside each other, and their course.
+//! The report for people: the trace, the two files beside each other, and their course.
 
 use super::plot::{self, Marks};
 use super::{LineSample, Report, grouped, percent, stamp, time};
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::iter;
 use std::time::Duration;
 
-/// The whole report. `sets` is what changed the file, `took` how long the replay lasted.
+/// The whole report. `sets` are the options that changed the file, and `took` is the duration of the replay.
 #[must_use]
 pub fn text(report: &Report, sets: &[String], took: Duration, marks: Marks) -> String {
     let mut out = String::new();
@@ -78,7 +78,7 @@ fn head(out: &mut String, report: &Report, took: Duration) {
     odd(out, &report.late, late);
 }
 
-/// `read as combined log (12 lines), Caddy's JSON (3 lines)`, unless all is ours.
+/// `read as combined log (12 lines), Caddy's JSON (3 lines)`, unless all lines are of the gateway's own log.
 fn formats(out: &mut String, report: &Report) {
     if report.formats().all(|(format, _)| format == LogFormat::Own) {
         return;
@@ -112,15 +112,15 @@ fn odd(out: &mut String, odd: &LineSample, what: &str) {
     };
 }
 
-/// The files beside each other.
+/// A table with a column for each file.
 struct ComparisonTable<'a> {
     report: &'a Report,
-    /// What a row says, and a cell for each file.
+    /// The title of each row, with a cell for each file.
     rows: Vec<(String, Vec<String>)>,
 }
 
 impl ComparisonTable<'_> {
-    /// Adds a row; `cell` is of one file, by its number.
+    /// Adds a row; `cell` makes the cell of a file from its number.
     fn row(&mut self, what: impl Into<String>, cell: impl Fn(usize, &Tally) -> String) {
         let tallies = self.report.tallies.iter().enumerate();
         let cells = tallies.map(|(side, tally)| cell(side, tally));
@@ -224,7 +224,7 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
     table.write(out);
 }
 
-/// What each limit has done, and what limits would have done that do not decide.
+/// Adds the rows of each limit, and those of limits that do not decide.
 fn limits(table: &mut ComparisonTable<'_>) {
     let all = table.report.requests;
     table.limits(

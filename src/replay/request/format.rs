@@ -1,23 +1,23 @@
-//! How lines are written, and what only lines of other servers have.
+//! The forms of lines, and the parts of requests that only lines of other servers have.
 
 use super::super::json::Value;
 use http::HeaderName;
 use std::borrow::Cow;
 
-/// Parts of a request that lines of other servers have in ways of their own.
+/// Parts of a request that only lines of other servers have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::replay) struct ProxyFields<'a> {
-    /// The list of addresses that reached that server.
+    /// The list of addresses with which the request reached that server, as `X-Forwarded-For` has it.
     pub(in crate::replay) forwarded_for: Option<Cow<'a, str>>,
     /// Fields that are written one by one.
     pub(in crate::replay) fields: Vec<(HeaderName, Value<'a>)>,
-    /// It came by TLS.
+    /// Did the request come by TLS?
     pub(in crate::replay) is_https: bool,
-    /// The line has fields without their names.
+    /// Does the line have fields without their names?
     pub(in crate::replay) has_nameless_fields: bool,
 }
 
-/// How a line is written.
+/// The form of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// JSON with the members of our access log, or some of them.
@@ -29,7 +29,7 @@ pub enum LogFormat {
     Common,
     /// The combined log of Apache and nginx.
     Combined,
-    /// nginx's `main`: the combined log and the addresses a request came through.
+    /// nginx's `main`: the combined log, and the addresses that the request came through.
     Main,
     /// Caddy's JSON.
     Caddy,
@@ -41,12 +41,12 @@ pub enum LogFormat {
     Envoy,
     /// HAProxy's `option httplog`.
     Haproxy,
-    /// A load balancer's of AWS.
+    /// The log of an application load balancer of AWS.
     Alb,
 }
 
 impl LogFormat {
-    /// Every form there is, in the order of their numbers, with its names for programs and for people.
+    /// All forms in the order of their numbers, each with its names for programs and for people.
     const NAMES: [(Self, &str, &str); 11] = [
         (Self::Own, "json", "our JSON"),
         (Self::Fields, "fields", "JSON by --fields"),
@@ -61,21 +61,21 @@ impl LogFormat {
         (Self::Alb, "alb", "ALB log"),
     ];
 
-    /// How many forms there are.
+    /// The number of forms.
     pub(in crate::replay) const COUNT: usize = Self::NAMES.len();
 
-    /// Every form there is, in the order of their numbers.
+    /// All forms, in the order of their numbers.
     pub(in crate::replay) fn all() -> impl Iterator<Item = Self> {
         Self::NAMES.into_iter().map(|(format, ..)| format)
     }
 
-    /// Its name in a report for programs.
+    /// The form's name in a report for programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
-    /// Its name for people.
+    /// The form's name for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         Self::NAMES[self as usize].2

@@ -1,13 +1,13 @@
-//! Keys, costs and groups by limit, as the access log's line has them.
+//! Keys, costs and groups by limit, as a line of the access log has them.
 
 use super::super::json::{self, Value};
 use super::{LoggedRequest, number};
 use std::borrow::Cow;
 
 impl<'a> LoggedRequest<'a> {
-    /// The key that the access log says `limit` counted it under.
+    /// The key that `limit` counted the request under, by the access log.
     pub(in crate::replay) fn logged_key(&self, limit: &str) -> Option<Cow<'a, str>> {
-        // The last of one name holds.
+        // Of several keys of one limit, the last holds.
         let mut keys = self.keys.iter().rev();
         match keys.find(|(name, _)| name.is(limit))? {
             (_, Value::Text(key)) => key.read().ok(),
@@ -15,23 +15,23 @@ impl<'a> LoggedRequest<'a> {
         }
     }
 
-    /// Does the access log say that `limit` refused it since no group knew its key?
+    /// Did `limit` refuse the request, by the access log, since no group knew its key?
     pub(in crate::replay) fn was_unknown_to(&self, limit: &str) -> bool {
         self.reason == "unknown_key" && self.limit == limit
     }
 
-    /// Does the access log say that its token was not believed?
+    /// Was the request's token not believed, by the access log?
     pub(in crate::replay) fn was_doubted(&self) -> bool {
         self.reason == "bad_token"
     }
 
-    /// Does the access log say that this group changed one of its limits?
+    /// Did this group change a limit for the request, by the access log?
     pub(in crate::replay) fn is_logged_in(&self, group: &str) -> bool {
         let mut groups = json::members(self.groups).flatten();
         groups.any(|(_, name)| matches!(name, Value::Text(name) if name.is(group)))
     }
 
-    /// The cost that the access log says `limit` took for it.
+    /// The cost that `limit` took for the request, by the access log.
     pub(in crate::replay) fn logged_cost(&self, limit: &str) -> Option<u32> {
         let costs = json::members(self.costs).flatten();
         let (_, cost) = costs.filter(|(name, _)| name.is(limit)).last()?;

@@ -1,4 +1,4 @@
-//! The spellings of a path, and that none of them dodges.
+//! The spellings of a path: none of them dodges a rule.
 
 use super::*;
 use proptest::prelude::*;
@@ -260,7 +260,7 @@ fn resolved(path: &str, merge: bool) -> String {
     format!("/{}", out.join("/"))
 }
 
-/// Everything that origins which repair paths, each in its own order, read a path as.
+/// All readings of a path by lenient origins, each of which repairs paths in an order of its own.
 fn lenient_readings(path: &str) -> Vec<String> {
     type Step = fn(&str) -> String;
     let steps: [Step; 4] = [
@@ -273,7 +273,8 @@ fn lenient_readings(path: &str) -> Vec<String> {
     for a in 0..steps.len() {
         for b in 0..steps.len() {
             for c in 0..steps.len() {
-                // Once only each: an origin that decodes twice decodes what we were right to leave.
+                // Each step is taken only once: an origin that decodes twice decodes an escape that the gateway was
+                // right to leave.
                 if a == b || b == c || a == c {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Finding, against a model that tries every rule.
+//! The lookup, against a model that tries every rule.
 
 use super::*;
 use crate::route::path::normalize;
@@ -25,7 +25,7 @@ fn pattern(text: &str) -> PathPattern {
     }
 }
 
-/// A request's fields, and nothing else that conditions could ask for.
+/// A request with fields alone, for conditions.
 struct Fields(HeaderMap);
 
 impl Fields {
@@ -387,7 +387,7 @@ proptest! {
         requests in proptest::collection::vec(
             ("(a\\.|x\\.)?(b\\.)?c", "(/[abx]){0,5}", "GET|HEAD|POST|PUT", "(v=1,)?(w=[123],)?(z=2)?"), 16)
     ) {
-        // Keep what does not overlap with the ones before.
+        // A rule is kept if it does not overlap with the rules before it.
         let mut kept: Vec<Rule> = Vec::new();
         for rule in all {
             kept.push(rule);

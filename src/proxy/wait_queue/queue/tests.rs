@@ -1,5 +1,5 @@
-//! Random histories of a queue: whoever is held moves up and never back, nobody has another's turn, and when all have
-//! left the queue is as empty as if nobody had come.
+//! Random histories of a queue: a held request moves up and never back, no request has another's turn, and when all
+//! requests have left, the queue is as empty as if none had come.
 
 mod late;
 
@@ -19,17 +19,17 @@ const KEY: &[u8] = b"k";
 const APART: u64 = 1_000;
 const QUEUE: u32 = 12;
 
-/// One gateway's line in front of a store that others may share.
+/// One gateway's queue in front of a store that others may share.
 struct World {
     store: MemoryStore,
     limit: Arc<Limit>,
     began: Instant,
-    /// Microseconds since then.
+    /// Microseconds since `start`.
     passed: u64,
     line: WaitQueue,
-    /// Who is held here, in the order in which they came, with the turn that each had last.
+    /// The requests held here, in the order in which they came, with the last turn of each.
     held: Vec<(Arc<Waiter>, Instant)>,
-    /// What another gateway holds, and will hold until its turn or until it leaves.
+    /// The requests that another gateway holds until their turn or until they leave.
     others: Vec<(Instant, Reservation)>,
     rng: fastrand::Rng,
 }
@@ -72,7 +72,7 @@ impl World {
         self.began + Duration::from_micros(self.passed)
     }
 
-    /// One asks; the wait and the place, if it is to be held.
+    /// A request asks the store. Returns its turn and its position, if it is to be held.
     fn asks(&mut self) -> Option<(Instant, Reservation)> {
         let check = Check::new(&self.limit, KEY);
         let decided = self.store.at(self.at()).decide(&[check]);
@@ -103,7 +103,7 @@ impl World {
         self.gives_back();
     }
 
-    /// What a worker does after each of these.
+    /// Refunds free positions, as a worker does after each of these steps.
     fn gives_back(&mut self) {
         loop {
             let (last, mut any) = (self.line.take_last(), false);
@@ -146,7 +146,7 @@ impl World {
         self.others.retain(|(until, _)| *until > now);
     }
 
-    /// What must hold at any time.
+    /// Checks the laws that hold at any time.
     fn check(&mut self) {
         let now = self.now();
         let mut turns: Vec<Instant> = Vec::new();
@@ -166,7 +166,7 @@ impl World {
         );
     }
 
-    /// How long the next would wait.
+    /// The wait of the next request.
     fn wait(&self) -> u64 {
         match self.store.stored(&self.limit, KEY) {
             Some(State::Bucket(state)) => state.at.saturating_sub(self.at().micros()),
@@ -192,7 +192,7 @@ fn alone_a_gateway_loses_no_place() {
                 }
             }
             world.check();
-            // Those held and the one that went last are all that is in the bucket.
+            // The held requests and the one that went last are all that is in the bucket.
             let (most, held) = (world.wait(), world.held.len() as u64);
             assert!(
                 most <= (held + 1) * APART,
@@ -206,7 +206,7 @@ fn alone_a_gateway_loses_no_place() {
 fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
     for seed in 0..300 {
         let mut world = World::new(seed);
-        // Decided, but not yet in the line.
+        // Requests that are decided, but not yet in the queue.
         let mut on_their_way: Vec<(Instant, Reservation)> = Vec::new();
         for _ in 0..200 {
             match world.rng.u8(..12) {
@@ -216,7 +216,7 @@ fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
                     let (until, charge) = on_their_way.remove(0);
                     if until > world.now() {
                         world.stands(until, charge);
-                        // It stands where it was granted, not where it came.
+                        // A request stands where the store has put it, not where it came.
                         world.held.sort_by_key(|(spot, _)| spot.until());
                     }
                 }
@@ -225,7 +225,7 @@ fn beside_another_gateway_nobody_has_anothers_turn_and_all_comes_back() {
                     world.others.extend(asked);
                 }
                 6 if !world.others.is_empty() => {
-                    // The other gateway moves its own up, so that its last place goes.
+                    // The other gateway moves its own requests up, so that its last position goes.
                     if let Some((until, charge)) = world.others.pop()
                         && !world.refunds(&charge)
                     {
@@ -271,7 +271,7 @@ fn who_joins_behind_a_place_that_was_kept_moves_up_into_it() {
     let mut world = World::new(0);
     world.joins();
     world.joins();
-    // Its answer is on its way when the one in front leaves.
+    // The store's answer is on its way when the request in front leaves.
     let (until, charge) = world.asks().unwrap();
     world.leaves(0);
     assert_eq!(world.wait(), 3 * APART);
