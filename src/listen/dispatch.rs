@@ -26,7 +26,7 @@ const MOST_OVER: usize = 64;
 const MOST_GONE: usize = 1024;
 /// The part of all connections that one client may have where the file sets no bound.
 const SHARE: usize = 10;
-/// How often one kind of event is logged.
+/// The least time between two log lines of one kind of event.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// A connection on its way to a worker.

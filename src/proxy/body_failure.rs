@@ -1,4 +1,4 @@
-//! How bodies break, on either side.
+//! The failures of bodies, on either side.
 
 use crate::upstream::failure;
 

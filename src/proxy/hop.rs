@@ -39,7 +39,7 @@ const TRANSFER_ENCODING: usize = 4;
 /// Most names in the `Connection` of a request.
 const MOST_NAMED: usize = 100;
 
-/// Which of [`HOP_BY_HOP`] end here, a bit for each.
+/// The members of [`HOP_BY_HOP`] that end here, a bit for each.
 const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
 const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 

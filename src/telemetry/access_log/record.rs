@@ -5,7 +5,8 @@ use crate::telemetry::metrics::{DecidedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One request that has ended. Values from outside are bytes and may hold anything; they are cut and escaped when written.
+/// One request that has ended. Values from outside are bytes and may have any content; they are cut and escaped when
+/// written.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AccessRecord<'a> {
     /// The time at which the request's head arrived: microseconds since the Unix epoch.
