@@ -306,10 +306,10 @@ impl Dispatcher {
     fn log_eviction(&self, what: Eviction, from: SocketAddr) {
         static THROTTLES: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
         let (scope, evicted) = match what {
-            Eviction::Idle => (EvictionScope::All, "the one that was idle longest"),
-            Eviction::Silent => (EvictionScope::All, "one that had sent nothing"),
-            Eviction::HalfHead => (EvictionScope::All, "one that had sent half a head"),
-            Eviction::Own => (EvictionScope::Client, "an idle one of its own"),
+            Eviction::Idle => (EvictionScope::All, "the connection that was idle longest"),
+            Eviction::Silent => (EvictionScope::All, "a connection that had sent nothing"),
+            Eviction::HalfHead => (EvictionScope::All, "a connection that had sent half a head"),
+            Eviction::Own => (EvictionScope::Client, "an idle connection of that client"),
         };
         if let Some(more) = THROTTLES[what as usize].pass() {
             let bound = self.reached_bound(scope, from);
