@@ -20,13 +20,13 @@ table! {
             help: "write what to `set`, to `add` or to `remove`, or leave it out",
         });
 
-    /// Fields with the one value they are to have; a value may be `{ file = "..." }` or `{ env = "..." }`.
+    /// Fields that get one line with this value. A value may be `{ file = "..." }` or `{ env = "..." }`.
     set: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
 
-    /// Fields that get a line more; values as under `set`.
+    /// Fields that get a further line, with values as under `set`.
     add: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
 
-    /// Fields that go.
+    /// Fields that are removed.
     remove: Items<String> = texts(any), Words("none"), "[\"server\"]";
 }
 

@@ -14,10 +14,10 @@ table! {
     /// A rate in a list.
     RateTable = LIMIT_RATE, "limits", "a rate in a list";
 
-    /// How much in how long.
+    /// The requests that are allowed in a time.
     rate: Quota = text(rate), Required, "\"100/min\"";
 
-    /// How many may arrive at once.
+    /// The number of requests that may arrive at once.
     burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
 }
 
