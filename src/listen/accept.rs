@@ -27,8 +27,8 @@ static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 /// The test for trusted proxies among peers: a trusted proxy stands for many clients.
 pub type TrustedPeers = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// The number of connections to hold at once: `asked`, if the system's `files` suffice for as many upstream connections
-/// as well. Running out of files would fail requests that are under way.
+/// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
+/// upstream connections as well. Running out of files would fail requests that are under way.
 #[must_use]
 pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
