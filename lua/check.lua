@@ -1,4 +1,4 @@
--- check.lua: what one limit says to one request, by whichever algorithm its block begins with. Writes nothing.
+-- check.lua: one limit's answer to one request, by the algorithm that its block begins with. Writes nothing.
 --
 -- Algorithms from the fourth on are in the longer scripts only; the short one is never asked for them.
 --
@@ -13,7 +13,7 @@ local function check(key)
     if algorithm == 9 then return partial(key, check) end
     if algorithm == 10 then return deduped(key, check) end
     if algorithm == 13 then return with_history(key, check) end
-    -- Nothing is counted: another limit of the request, counted elsewhere, refuses it.
+    -- Another limit of the request, counted elsewhere, refuses it: nothing is counted.
     at = at + 1
     return math.huge, 0, 0
   end
@@ -34,12 +34,12 @@ local function check(key)
     wait, whole, part, new, life, late = clock_window(state)
     wrong = wrong or late
   end
-  -- The twin has read past its block; what it made of a key that is not ours does not count.
+  -- The twin has read past its block; its result for a foreign value at the key does not count.
   return wait, whole, part, new, life, wrong
 end
 
--- What is replied about one limit: a byte for the outcome, the algorithm's two numbers as a double and four bytes, and
--- what the byte says that follows them.
+-- The reply for one limit: a byte for the outcome, the algorithm's two numbers as a double and four bytes, and the
+-- fields that the byte announces.
 --
 --   0, 1, 2   admitted; refused for a wait, which follows as a double; refused for ever
 --   3         the counter cannot be read, and decides nothing (shadow.lua)

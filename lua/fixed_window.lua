@@ -35,9 +35,9 @@ local function fixed_window(state)
 end
 
 -- == refund ==
--- Block: 3, window, the ticket's start, cost. The windows of a clock or a calendar come back so too.
+-- Block: 3, window, the ticket's start, cost. Charges of windows of a clock or a calendar come back in the same way.
 --
--- A window with nothing left in it is no window: it never started.
+-- A window without charges is no window: it never started.
 local function refund_window(key, state)
   local _, length, start, cost, past = unpack(">Bddd", blocks, at)
   at = past

@@ -1,5 +1,5 @@
--- refund.lua: gives back what requests were granted and did not use. What an algorithm gives back is in its own file,
--- behind the line that says so; script.rs puts both parts together. Twins: `refund` in src/limit.
+-- refund.lua: gives back charges that requests did not use. Each algorithm's return is in its own file, behind the line
+-- that marks it; script.rs puts both parts together. Twins: `refund` in src/limit.
 --
 -- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first; and at the
 --           end the mark of the call, if it has one
@@ -38,7 +38,7 @@ if ARGV[3] ~= "" then
   if type(held) == "string" and #held == 8 and unpack(">d", held) >= unpack(">d", ARGV[3]) then
     return string.rep("\4", record_at)
   end
-  -- First: what is not done afterwards is not done twice.
+  -- The mark is written first: if the call fails after that, its repeat changes nothing twice.
   local reply = call("SET", KEYS[record_at], ARGV[3], "PX", 150000)
   if reply.err then return reply end
 end
