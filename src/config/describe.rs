@@ -55,7 +55,7 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     clauses.join("; ")
 }
 
-/// May a request cost more than one?
+/// May a request cost more than one unit?
 fn costs_more(limit: &Limit) -> bool {
     limit.cost.units() > 1 || limit.price.is_some()
 }

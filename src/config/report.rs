@@ -41,7 +41,7 @@ impl Report {
             let all = self.diagnostics.iter();
             all.filter(|one| one.severity == Severity::Error)
         };
-        // A mistake of a file as a whole has no place in the file, or a place without a width.
+        // An unreadable main file has no place, or a place without a width.
         let named = |one: &Diagnostic| {
             let place = one.primary.as_ref();
             place.is_some_and(|label| !label.span.is_empty())

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-/// The known name that `word` most likely means. The distance is at most a third of the letters, and at least one
-/// letter is allowed, but not all letters.
+/// The known name that `word` most likely means. At most a third of the letters may differ, at least one, but never
+/// all.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);

@@ -1,4 +1,4 @@
-//! `[groups.NAME]`. What its members are is read by [`super::super::groups`], which knows what they are looked up by.
+//! `[groups.NAME]`. The members are read by [`super::super::groups`], where the part of a request to look up is known.
 
 use super::super::diagnostic::{Code, Details as _};
 use super::super::outline::show;

@@ -33,7 +33,7 @@ table! {
 /// Names of fields with their values, as written.
 type HeaderLines = Vec<(At<String>, At<String>)>;
 
-/// What becomes of fields in this direction; nothing where one of them is a mistake.
+/// The changes of fields in this direction; none where one of them is a mistake.
 pub(super) fn changes(
     read: HeaderChanges,
     direction: Direction,
@@ -94,7 +94,7 @@ fn lines(key: &'static str, fields: &mut Fields<'_>) -> Setting<HeaderLines> {
     })
 }
 
-/// The fields and values that `lines` name, each field once; nothing where one of them is a mistake.
+/// The fields and values that `lines` name, each field once; none where one of them is a mistake.
 fn resolved(
     key: &'static str,
     lines: &Setting<HeaderLines>,

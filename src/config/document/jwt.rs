@@ -1,4 +1,4 @@
-//! `[jwt]`. Keys are only pointed at here; [`super::super::jwt`] fetches them.
+//! `[jwt]`. The table names files of keys; [`super::super::jwt`] fetches the keys.
 
 use super::super::outline::{show, show_list, show_time};
 use super::super::source::At;
@@ -36,11 +36,11 @@ table! {
     algorithms: Items<Algorithm> = word_list(), Required, "[\"RS256\"]", Tokens(|tokens| show_list(&tokens.algorithms));
 
     /// The issuers that are believed. A token must name one of them (`iss`).
-    issuer: Items<String> = texts(any), Words("anybody"), "\"https://id.example.com\"",
+    issuer: Items<String> = texts(any), Words("any issuer"), "\"https://id.example.com\"",
         Tokens(|tokens| show_list(&tokens.issuer));
 
     /// The audiences that are accepted. A token must name one of them (`aud`).
-    audience: Items<String> = texts(any), Words("anybody"), "\"orders-api\"",
+    audience: Items<String> = texts(any), Words("any audience"), "\"orders-api\"",
         Tokens(|tokens| show_list(&tokens.audience));
 
     /// The difference that clocks may have, in whole seconds, `"1h"` at most. A token counts so much longer after
@@ -72,7 +72,7 @@ words! {
     PS256 "PS256", PS384 "PS384", PS512 "PS512", ES256 "ES256", ES384 "ES384", EdDSA "EdDSA"
 }
 
-/// A file, a table of a file and the id of its keys, or a list of such.
+/// A file, a table of a file and the id of its keys, or a list of these.
 fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
     fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => Some(KeyFile {

@@ -322,7 +322,7 @@ pub(in crate::config) enum RefundCause {
     Cancels,
 }
 
-/// Where a fixed window starts.
+/// The start of a fixed window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Anchor {
     First,
@@ -364,7 +364,7 @@ words! { LeaseSetting: Auto "auto", Off "off" }
 
 pub(super) fn read(mut fields: Fields<'_>) -> Limit {
     let limit = Limit::read(&mut fields);
-    // Without a word about the algorithm, or with an unknown one, it is a bucket that lacks its rate.
+    // Without an algorithm, or with an unknown one, the limit is a bucket that lacks its rate.
     match limit.algorithm() {
         Algorithm::Concurrency => fields.require("max"),
         _ => fields.require("rate"),
@@ -373,7 +373,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Limit {
 }
 
 impl Limit {
-    /// Does it hold requests back?
+    /// Does the limit hold requests back?
     pub(in crate::config) fn delays(&self) -> bool {
         self.algorithm() == Algorithm::LeakyBucket && self.over.or(Over::Delay) == Over::Delay
     }
@@ -412,7 +412,7 @@ impl Limit {
     }
 }
 
-/// A word, or how many permits.
+/// A word, or a number of permits.
 fn lease(key: &'static str, fields: &mut Fields<'_>) -> Setting<LeaseSetting> {
     match fields.value(key).map(Spanned::get_ref) {
         Some(DeValue::Integer(_)) => {

@@ -121,7 +121,7 @@ pub(in crate::config) enum PathCase {
     Insensitive,
 }
 
-/// How requests came to the first proxy.
+/// The scheme in which requests came to the first proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Scheme {
     Http,
@@ -172,7 +172,7 @@ const NO_CONDITION: Emptiness = Emptiness {
     help: "leave it out where nothing is asked",
 };
 
-/// Names, each with the value it is to have, or `true` for any.
+/// Names, each with a value, or with `true` for any value.
 fn conditions_of<N: PartialEq + Clone, V>(
     key: &'static str,
     read_name: impl Fn(&str) -> Result<N, ValueError>,

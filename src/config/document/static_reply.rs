@@ -62,7 +62,7 @@ fn status(
     status.and_then(|status, _| StatusCode::from_u16(u16::try_from(status).ok()?).ok())
 }
 
-/// A status without a body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5) has none in the file.
+/// A status that has no body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5) has none in the file.
 pub(super) fn respond(read: Respond, fields: &mut Fields<'_>) -> Option<Respond> {
     let read = whole(read, fields)?;
     let status = read.status().as_u16();

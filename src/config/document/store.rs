@@ -1,4 +1,5 @@
-//! `[store]` and the tables inside it. Secrets are only pointed at here; [`super::super::store`] fetches them.
+//! `[store]` and the tables inside it. The tables may name the places of secrets; [`super::super::store`] fetches the
+//! secrets.
 
 use super::super::outline::{show, show_time};
 use super::super::secret::SecretLocation;
@@ -32,7 +33,7 @@ table! {
 
     /// The authorities to believe and the certificate to present, where the `url` begins with `rediss`. Connections
     /// that are made after a file changed use the new file.
-    tls: StoreTls = inner_table(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
+    tls: StoreTls = inner_table(as_written), Words("with `rediss://`: the system's authorities, and no certificate"), "{ ca = \"redis-ca.pem\" }";
 
     /// The credentials for the sentinels of a `redis+sentinel://`. The credentials for Redis are others.
     sentinel: Sentinel = inner_table(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
@@ -68,7 +69,7 @@ table! {
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
     /// File with the certificates of the authorities to believe, instead of the system's.
-    ca: String = text_as(ValueShape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
+    ca: String = text_as(ValueShape::File, any), Words("the system's authorities"), "\"redis-ca.pem\"";
 
     /// File with the certificate to present, and the certificates between it and its authority.
     cert: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.pem\"";
@@ -77,7 +78,7 @@ table! {
     key: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.key\"";
 
     /// Name in the server's certificate, where it is not the name in the `url`.
-    server_name: String = text(server_name), Words("what is connected to"), "\"redis.internal\"";
+    server_name: String = text(server_name), Words("the host that is connected to"), "\"redis.internal\"";
 }
 
 table! {

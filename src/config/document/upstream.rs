@@ -34,7 +34,7 @@ table! {
         Upstream(|one| show_time(one.upstream.connect_timeout));
 }
 
-/// How a server is chosen. There is one way so far.
+/// The choice of a server. There is one way so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Balance {
     RoundRobin,

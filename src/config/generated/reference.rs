@@ -30,7 +30,7 @@ In texts, never in names, `${NAME}` is a variable of the environment that the ga
 The value of a variable is a text, so `burst = \"${BURST}\"` is not a number. Variables inside the value are not filled
 in. A message about a text with variables also shows their values, unless they are secret.
 
-The value of a variable is a secret in three cases, and then its default is a secret too:
+The value of a variable is a secret in three cases. A default is a secret in the same cases, by its own place alone.
 
 - The variable's name has a word for a secret (`KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `PW`, `CREDS`, `PRIVATE`, `HMAC`,
   `SALT`, `PAT`, `TOTP`, `DSN` and the like).

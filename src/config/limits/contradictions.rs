@@ -241,7 +241,8 @@ impl Contradictions<'_> {
         }
     }
 
-    /// A cost that the response states, of a limit that cannot settle the cost; an `estimate` above `max`.
+    /// A cost that the response states, of a limit that cannot settle the cost; a `default` or an `estimate` above
+    /// `max`.
     fn cost(&mut self) {
         let Some(cost) = self.limit.cost.at() else {
             return;

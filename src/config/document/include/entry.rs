@@ -1,4 +1,4 @@
-//! One entry of `include` as it is written: a text, or a table that says what the files may do.
+//! One entry of `include` as it is written: a text, or a table with grants and bounds of the files.
 
 use super::super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::super::files::fence::AllowedPaths;
@@ -42,7 +42,7 @@ table! {
     drops: Items<String> = texts(any), Words("none"), "[\"per-ip\"]";
 }
 
-/// Files to take in, and what they may do.
+/// Files to take in, and their grant.
 pub(super) struct IncludeEntry {
     pub(super) files: Vec<At<String>>,
     pub(super) grant: Arc<Grant>,

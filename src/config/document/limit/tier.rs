@@ -1,4 +1,4 @@
-//! `tiers` of a limit: what of it is other for groups.
+//! `tiers` of a limit: its other numbers for groups.
 
 use super::super::fields::{Fields, Zero, describe};
 use super::super::form::{count, time, whole};
