@@ -6,8 +6,8 @@
 -- admitted anew when the clock comes to it again.
 --
 -- block     4, limit, cost, window, offset              windows start at `offset` after whole multiples
---           5, limit, cost, and six instants            where windows of the calendar start, as the caller knows them
--- answers   as fixed_window.lua; a calendar that does not reach to this server's time cannot be decided by
+--           5, limit, cost, and six instants            the starts of windows of the calendar, from the caller
+-- answers   as fixed_window.lua; a calendar that does not reach to this server's time is an error
 local function clock_window(state)
   local kind, limit, cost, past = unpack(">Bdd", blocks, at)
   -- The previous window's start, this one's start and end, the next one's end.

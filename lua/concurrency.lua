@@ -6,8 +6,8 @@
 -- which the slot was taken. A number that is taken is followed by the next free one.
 --
 -- block     8, max, life of a lease, cost, the number of the first slot, 0 where it is the present instant
--- answers   wait (0 admits, math.huge is never), the number of the first slot that would be taken, slots taken, what is
---           to be done if anything, its life
+-- answers   wait (0 admits, math.huge is never), the number of the first slot that would be taken, slots taken, the
+--           change if any, its life
 local function concurrency(key)
   local _, max, ttl, cost, chosen, past = unpack(">Bdddd", blocks, at)
   at = past

@@ -1,10 +1,10 @@
 -- decide.lua: decides a batch of requests. All limits of a request are checked, and charged only when all of them
 -- admit.
 --
--- ARGV[3]   one byte for each request: how many limits it has. Requests are decided in order and each is committed
+-- ARGV[3]   one byte for each request: the number of its limits. Requests are decided in order and each is committed
 --           before the next is checked, so that a batch equals the same calls one after another.
--- reply     the time as a double; then for each request what `answer` (check.lua) makes of each of its limits, or what
---           `failed` makes of one
+-- reply     the time as a double; then for each request the bytes of `answer` (check.lua) for each of its limits, or
+--           the bytes of `failed` for one of them
 --
 -- The keys of one request are different from each other: the second check would not see the first one's charge.
 

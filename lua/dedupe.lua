@@ -4,9 +4,9 @@
 -- The record of an id: the instant at which it ends as a double, the granted units and the number of repeats that went
 -- free as four bytes each. The records' keys stand behind those of all counters, the last one first.
 --
--- block     10, ttl, repeats, cost, the length of the limit's own block and of the same at no cost, and both of them
--- answers   as the limit's own block does, with what was granted and what the id meant (check.lua). Where the request
---           goes free the rest is as at no cost.
+-- block     10, ttl, repeats, cost, the lengths of the limit's own block and of its block at no cost, then both blocks
+-- answers   as the limit's own block does, with the granted units and the meaning of the id (check.lua). Where the
+--           request goes free, all other answers are those at no cost.
 local record_at = #KEYS + 1
 
 local function deduped(key, check)

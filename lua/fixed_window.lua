@@ -4,7 +4,8 @@
 -- The state is the double `start` and the count as four bytes. The start is the window's own: expiry only frees memory.
 --
 -- block     3, window, limit, cost
--- answers   wait (0 admits, math.huge is never), microseconds left of the window, count, the state to store if any, its life
+-- answers   wait (0 admits, math.huge is never), microseconds left of the window, count, the state to store if any, its
+--           life
 local function fixed_window(state)
   local _, window, limit, cost, past = unpack(">Bddd", blocks, at)
   at = past

@@ -1,10 +1,10 @@
 -- heartbeat.lua: the count of gateways. Each gateway reports every few seconds, and reads the number of gateways.
 --
--- KEYS[1]   all of them: for each its name, eight bytes, and when it was last heard of, a double, microseconds
+-- KEYS[1]   all gateways: for each its name, eight bytes, and the instant of its last report, a double, microseconds
 -- ARGV[1]   the name of the gateway that reports
--- ARGV[2]   for how long a sign of life holds, in microseconds
+-- ARGV[2]   the time for which a report holds, in microseconds
 -- ARGV[3]   "1", or "0" when it goes
--- reply     how many there are, four bytes
+-- reply     the number of gateways, four bytes
 --
 -- The value is a string and not a sorted set, so that a user with the rights that limits need has rights enough.
 local me, life = ARGV[1], tonumber(ARGV[2])

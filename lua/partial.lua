@@ -1,9 +1,9 @@
 -- partial.lua: the remainder of a limit that cannot grant the whole cost. Twin: src/limit/check.rs.
 --
--- block     9, cost, most, where in the limit's own block its cost stands, and for buckets the time of one unit: whole,
---           part, denominator (0 for all others), and what the bucket holds: whole, part; then the limit's own block at
---           that cost
--- answers   as the limit's algorithm does; where it grants less than the cost, with that many
+-- block     9, cost, most, the position of the cost in the limit's own block, and for buckets the time of one unit:
+--           whole, part, denominator (0 for all others), and the bucket's capacity: whole, part; then the limit's own
+--           block at that cost
+-- answers   as the limit's algorithm does; where it grants less than the cost, with the granted units
 local function left_of(whole, part, cost, step, step_part, den, capacity, capacity_part)
   -- The cost is doubled until it no longer fits, then built from the largest step down: exact in whole parts.
   local steps, units, first = { { step, step_part } }, 1, 1

@@ -2,7 +2,7 @@
 -- Twins: src/limit/history.rs, src/limit/settlement.rs.
 --
 -- block     13, the limit's own block
--- answers   as the limit's own block does; where all of the cost is charged, with what had been given back until then
+-- answers   as the limit's own block does; where all of the cost is charged, with the amount given back until then
 
 local function with_history(key, check)
   at = at + 1
@@ -17,8 +17,8 @@ local function with_history(key, check)
 end
 
 -- == refund ==
--- Block: 2, the ticket's instant and its part, when it was charged, what had been given back until then, the whole charge
--- and its part, what was too much and its part, den.
+-- Block: 2, the ticket's instant and its part, the instant of the charge, the amount given back until then, the whole
+-- charge and its part, the surplus and its part, den.
 --
 -- A charge's surplus comes back, whichever requests came after it, but for the time in which the bucket would have been
 -- empty without it. Two lower bounds of the level since the charge are known. The level was never lower than the rest

@@ -1,9 +1,10 @@
 -- shadow.lua: decide.lua for batches in which some limits do not decide, and only count beside the deciding limits.
 -- Twin: Charges in src/store/shadow.rs.
 --
--- block     12, the number of its group, then the limit's own block. Rates of one limit are a group, all of them charged
---           or none, and only with their request; numbers begin at 1.
--- reply     as decide.lua; where a counter cannot be read that decides nothing, the outcome is 3, and nothing is charged.
+-- block     12, the number of its group, then the limit's own block. Rates of one limit are a group, all of them
+--           charged or none, and only with their request; numbers begin at 1.
+-- reply     as decide.lua; where the counter of a limit that does not decide is unreadable, the outcome is 3, and
+--           nothing is charged.
 local unreadable = pack(">BdI4", 3, 0, 0)
 
 local function all(first, count)

@@ -3,7 +3,7 @@
 -- The state is a list of instants as doubles, oldest first. Instants that have left are taken off by grants only.
 --
 -- block     7, window, limit, cost
--- answers   wait (0 admits, math.huge is never), microseconds until the newest leaves, units held, what is to be done if anything,
+-- answers   wait (0 admits, math.huge is never), microseconds until the newest leaves, units held, the change if any,
 --           its life
 
 -- The instant at a place of the list; nothing when the value there is no instant, and then the value itself.

@@ -5,8 +5,8 @@
 -- first. Inside, time is in whole milliseconds.
 --
 -- block     6, a byte: strict, part in milliseconds, k, limit, cost
--- answers   wait (0 admits, math.huge is never), microseconds until what is stored has left, units that count, rounded up,
---           the state to store if any, its life
+-- answers   wait (0 admits, math.huge is never), microseconds until the stored units have left, counted units, rounded
+--           up, the state to store if any, its life
 local function sliding_window(state)
   local _, strict, part, k, limit, cost, past = unpack(">BBdddd", blocks, at)
   at = past

@@ -39,9 +39,9 @@ pub(super) struct CallWindow {
     least: Cell<(u64, u8)>,
     /// The recent duration of calls, whatever else is under way.
     lately: Cell<u64>,
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     calls: Cell<usize>,
-    /// When a call was last answered in time.
+    /// The instant at which a call was last answered in time.
     answered: Cell<Option<Instant>>,
     /// The instant since which no call was answered in time, though some were made.
     late: Cell<Option<Instant>>,
@@ -71,7 +71,7 @@ impl CallWindow {
         }
     }
 
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     pub(super) fn calls(&self) -> usize {
         self.calls.get()
     }
