@@ -176,11 +176,11 @@ impl Gateway {
         }
         self.readiness.set(Phase::Draining);
         let grace = self.boot.drain;
-        tracing::info!("stopping: no new connections, {grace:?} for what is under way");
+        tracing::info!("stopping: no new connections, {grace:?} for requests under way");
         self.switch.pull(grace);
         let deadline = clock::now() + grace;
         tokio::select! {
-            () = finished(&self.dispatcher) => tracing::info!("stopped: everything was finished"),
+            () = finished(&self.dispatcher) => tracing::info!("stopped: all connections have ended"),
             () = tokio::time::sleep_until(deadline) => {
                 match self.dispatcher.open() {
                     1 => tracing::warn!("stopped: 1 connection was cut"),
@@ -203,7 +203,7 @@ fn most_taken(asked: usize, files: Option<u64>) -> usize {
     let most = most_connections(asked, files);
     if let Some(files) = files.filter(|_| most < asked) {
         tracing::info!(
-            "the system allows {files} open files: at most {most} connections are held at once, not {asked}; raise it with `ulimit -n`"
+            "the system allows {files} open files: at most {most} connections are held at once, not {asked}; raise the number of files with `ulimit -n`"
         );
     }
     most

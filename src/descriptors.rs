@@ -194,7 +194,7 @@ mod tests {
             .collect();
         assert!(one.reserve().is_none());
         drop(taken);
-        // Most descriptors that one worker does not need are there for the next.
+        // Most descriptors that one worker does not need are there for the next worker.
         reserves.extend(std::iter::from_fn(|| other.reserve()));
         assert!(reserves.len() >= 7);
         assert!(one.reserve().is_some());

@@ -125,7 +125,7 @@ impl Watcher {
             Err(error) => {
                 if before != Some(POLL) {
                     tracing::warn!(
-                        "{} cannot be watched ({error}); it is read every second instead",
+                        "{} cannot be watched ({error}); the file is read every second instead",
                         self.file.display()
                     );
                 }

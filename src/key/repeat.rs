@@ -237,7 +237,7 @@ mod tests {
         }
         let long = |last: u8| [vec![b'x'; ContentDigest::COVERED - 1], vec![last]].concat();
         assert_ne!(whole(None, &long(b'a')), whole(None, &long(b'b')));
-        // What lies behind is not looked at.
+        // Later bytes are not compared.
         let longer = |last: u8| [long(b'a'), vec![last]].concat();
         assert_eq!(whole(None, &longer(b'a')), whole(None, &longer(b'b')));
         let digits = String::from_utf8(first.digits().to_vec()).unwrap();

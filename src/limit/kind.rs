@@ -112,9 +112,9 @@ impl RuleKind {
 /// Units of time whose length the calendar knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// From midnight to midnight.
+    /// A day, from midnight to midnight.
     Day,
-    /// From the first to the first.
+    /// A month, from its first day to the next month's.
     Month,
 }
 

@@ -122,14 +122,14 @@ impl Limit {
             LeaseSetting::Auto | LeaseSetting::Off => LEAST,
         };
         Some(match &self.rule {
-            _ if !self.mode.decides() => "what only counts is charged with each request",
+            _ if !self.mode.decides() => "a limit that only counts is charged with each request",
             _ if self.scope == Scope::Gateway => "it is counted in this gateway's memory anyhow",
             Rule::Concurrency(_) => "a slot is one request",
             Rule::SlidingLog(_) => "a log enters the instant of each request",
             rule if rule.queues() => "each place in a queue has its own wait",
             _ if self.cost != Cost::ONE || self.price.is_some() => "each permit is one unit",
             _ if self.may_correct() => "charges that come back need a call each",
-            _ if self.partial => "what is left is granted to each request by itself",
+            _ if self.partial => "the remainder is granted to each request by itself",
             _ if self.dedupe.is_some() => "ids are remembered with each request",
             _ if self.quota() < least => "it has so few that a share of them would matter",
             rule if rule.holding().is_none() => "its time is too short to keep permits in",

@@ -24,7 +24,7 @@ impl Cost {
         Self(units)
     }
 
-    /// How many units.
+    /// The number of units.
     #[must_use]
     pub const fn units(self) -> u32 {
         self.0

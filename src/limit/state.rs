@@ -291,7 +291,7 @@ impl Update {
 /// A state to store, and the instant from which it equals no state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What to store.
+    /// The effect on the stored state.
     pub update: Update,
     /// The instant until which the state matters.
     pub ends: Timestamp,

@@ -163,7 +163,7 @@ pub enum Ruling {
     },
 }
 
-/// Up to this many limits a request fit without an allocation.
+/// A request's limits that fit without an allocation.
 pub const INLINE_LIMITS: usize = 4;
 
 /// All verdicts of one request, in the order of its limits, and the request's fate.

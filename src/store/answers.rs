@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// What a script measured for each limit of a question.
+/// A script's measurement for each limit of a question.
 pub type Measurements = SmallVec<[Measurement; INLINE_LIMITS]>;
 
 /// One answer for each limit of a request, in the order of its checks.

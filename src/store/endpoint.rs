@@ -14,7 +14,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Of its parts.
+    /// An address of its parts.
     #[must_use]
     pub fn new(host: &str, port: u16) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where a Redis is.
+/// The place of a Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisEndpoint {
     /// At one address.

@@ -313,7 +313,7 @@ impl MemoryStore {
         lock(&self.shards[turn % self.shards.len()]).sweep(now);
     }
 
-    /// How many counters are held.
+    /// The number of counters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.room.load().len()

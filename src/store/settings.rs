@@ -56,7 +56,7 @@ impl StoreSettings {
     }
 }
 
-/// Where counters live.
+/// The home of counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
     /// In this process.

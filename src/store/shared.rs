@@ -216,7 +216,7 @@ fn warn_of_unreadable(checks: &[Check<'_>], answers: &Answers) {
     {
         let (mode, name) = (check.limit.mode.as_str(), &check.limit.name);
         tracing::warn!(
-            "{mode} of limit {name} is not counted: its key in Redis is not its own or cannot be written; delete that key{more}"
+            "{mode} of limit {name} is not counted: its key in Redis holds another value or cannot be written; delete that key{more}"
         );
     }
 }

@@ -10,7 +10,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self as format, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Overrides the level of the file. A comma stands between levels, and between levels of modules: `debug`, `info,hyper=debug`.
+/// Overrides the level of the file. A comma stands between levels, and between levels of modules: `debug`,
+/// `info,hyper=debug`.
 pub const VARIABLE: &str = "TOLLGATE_LOG";
 
 /// Starts the log for the whole process; a second call changes nothing.

@@ -47,7 +47,7 @@ pub(super) struct KeyLease {
     pub(super) failed: bool,
     /// Requests that wait for the next call.
     pub(super) waiting: u32,
-    /// How long the last call took.
+    /// The duration of the last call.
     pub(super) took: u64,
     /// Units of a bucket that may yet be lost, as of the given instant.
     spare: (f64, Timestamp),

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) node: Rc<Node>,
-    /// Where redirected calls go, if the node is a master of a cluster.
+    /// The router of redirected calls, if the node is a master of a cluster.
     pub(super) router: Option<Weak<Router>>,
 }
 

@@ -1,4 +1,4 @@
-//! The distance of a server, its life, and the number of calls that may be under way to it.
+//! The distance of a server, the signs of its life, and the number of calls that may be under way to it.
 //!
 //! Where the round trip is short, two calls are enough. Decisions that wait meanwhile go together in the next call,
 //! which makes each decision cheap. Where the round trip is long, each millisecond of it lets one more call be under
@@ -39,9 +39,9 @@ pub(super) struct CallWindow {
     least: Cell<(u64, u8)>,
     /// The recent duration of calls, whatever else is under way.
     lately: Cell<u64>,
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     calls: Cell<usize>,
-    /// When a call was last answered in time.
+    /// The instant at which a call was last answered in time.
     answered: Cell<Option<Instant>>,
     /// The instant since which no call was answered in time, though some were made.
     late: Cell<Option<Instant>>,
@@ -71,7 +71,7 @@ impl CallWindow {
         }
     }
 
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     pub(super) fn calls(&self) -> usize {
         self.calls.get()
     }

@@ -160,7 +160,7 @@ impl CounterUpdate {
 pub(super) struct AppliedMarker {
     pub(super) name: u64,
     pub(super) number: u64,
-    /// When the call was sent first.
+    /// The instant at which the call was sent first.
     pub(super) since: Instant,
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// The lanes of one node. Each makes one call at a time.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     pub(super) window: CallWindow,
     /// Wakes a lane that sleeps.
     work: Notify,

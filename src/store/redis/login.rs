@@ -154,7 +154,7 @@ impl Connection {
             },
             // A server with a password of its own refuses further commands without it.
             Err(StoreError::Refused(reason)) if first_word(reason) == "NOAUTH" => format!(
-                "{address} does not know what every Redis knows, and wants a password: where it is a sentinel, write `{}`",
+                "{address} does not know a command that every Redis knows, and wants a password: where it is a sentinel, write `{}`",
                 by_sentinel(target, address, "NAME")
             ),
             _ => return error,
@@ -226,7 +226,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     }
     if detail.contains("without any password configured") {
         return format!(
-            "{who} wants no password: leave `password` in {place} out, or write the user that it is of as `username` there"
+            "{who} wants no password: leave `password` in {place} out, or write its user as `username` there"
         );
     }
     if is_unknown_command(detail) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The outages of this process, by the name of the Redis that is away.
 static OUTAGES: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
 
-/// How many refusals with different words are logged in one outage.
+/// Most refusals with different words that are logged in one outage.
 const MOST_REFUSALS: usize = 4;
 
 /// One Redis that is away.

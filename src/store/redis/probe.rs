@@ -26,7 +26,7 @@ pub struct RedisReport {
     pub master: Option<Address>,
     /// Its name and version: `redis 7.0.15`.
     pub version: String,
-    /// How long one question took.
+    /// The time that one question took.
     pub took: Duration,
     /// The eviction policy when its memory is full, if its memory has a bound.
     pub evicts: Option<String>,
@@ -148,7 +148,7 @@ async fn look(
     let version = match (fact("valkey_version"), fact("redis_version")) {
         (Some(version), _) => format!("valkey {version}"),
         (None, Some(version)) => format!("redis {version}"),
-        (None, None) => "it does not tell its version".to_owned(),
+        (None, None) => "it does not report its version".to_owned(),
     };
     let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);

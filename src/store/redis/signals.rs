@@ -27,7 +27,7 @@ pub(super) struct Signals {
     pub(super) master: Mutex<Option<Address>>,
     /// The cause of the last failure to connect, if the last attempt failed.
     why: Mutex<Option<(Instant, StoreError)>>,
-    /// When the server last answered anything on a connection that was being made.
+    /// The instant of the server's last answer on a connection that was being made.
     heard: Mutex<Option<Instant>>,
 }
 

@@ -38,7 +38,7 @@ impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 /// Any such stream. One dynamic call for each read is small beside the read.
 pub(super) type RedisStream = Box<dyn Duplex>;
 
-/// Where a connection leads.
+/// The destination of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Destination<'a> {
     pub(super) target: &'a RedisTarget,

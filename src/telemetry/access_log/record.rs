@@ -5,7 +5,8 @@ use crate::telemetry::metrics::{DecidedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One request that has ended. Values from outside are bytes and may hold anything; they are cut and escaped when written.
+/// One request that has ended. Values from outside are bytes and may have any content; they are cut and escaped when
+/// written.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AccessRecord<'a> {
     /// The time at which the request's head arrived: microseconds since the Unix epoch.
@@ -156,9 +157,9 @@ impl Reason {
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",
             Self::Busy => "no connection left for the upstream",
-            Self::MissingKey => "lacks what a limit counts by",
-            Self::UnknownKey => "its key is in no group",
-            Self::BadToken => "its token is not believed",
+            Self::MissingKey => "a part of a limit's key is missing",
+            Self::UnknownKey => "the key is in no group",
+            Self::BadToken => "the token is not believed",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ConnectFailed => "no connection to the upstream",

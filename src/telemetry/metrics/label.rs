@@ -143,7 +143,7 @@ labels! {
         Returned = "returned",
     }
 
-    /// The redirection that a node of a cluster sent in place of an answer; no script was run.
+    /// The redirection that a node of a cluster sent in place of an answer; no command was run.
     pub enum Redirect {
         /// The slot has another home.
         Moved = "moved",

@@ -50,8 +50,8 @@ impl<K, C> Default for Family<K, C> {
 }
 
 impl<K: Ord + Clone, C: Default> Family<K, C> {
-    /// The cells under `key`. The same key gives the same cells, so a reload continues the counts; a key that is gone keeps
-    /// its cells, as a counter never goes back.
+    /// The cells under `key`. The same key gives the same cells, so a reload continues the counts. A key that is gone
+    /// keeps its cells, as a counter never goes back.
     pub(super) fn resolve(&self, key: K) -> Arc<C> {
         Arc::clone(lock(&self.0).entry(key).or_default())
     }
