@@ -1,4 +1,4 @@
-//! Returns to a limit: unused charges, and slots whose request has ended.
+//! Charges that come back to a limit: unused units, and slots whose request has ended.
 
 use super::bucket;
 use super::fixed_window;

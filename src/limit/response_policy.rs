@@ -21,10 +21,10 @@ pub struct ResponsePolicy {
 /// by credentials would refuse requests that it could never count rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preflights {
-    /// They count on counters of their own with the limit's numbers. Requests in flight are counted together with all
+    /// Preflights count on counters of their own with the limit's numbers. Requests in flight are counted together with all
     /// others.
     Free,
-    /// They count as any other request.
+    /// Preflights count as any other request.
     Counted,
 }
 

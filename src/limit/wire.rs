@@ -11,7 +11,7 @@
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
-//! | record of an id | `ends` f64, what was granted u32, how many went free u32 |
+//! | record of an id | `ends` f64, the granted units u32, the repeats that went free u32 |
 
 use super::bucket::Bucket;
 use super::clock_window::Anchor;

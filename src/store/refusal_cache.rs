@@ -292,7 +292,8 @@ fn least(limit: &Limit) -> Cost {
     }
 }
 
-/// The time for which a refusal holds, if it is worth keeping. A slot may be freed at any time, so its refusal is not.
+/// The time for which a refusal holds, if it is worth keeping. The refusal of a slot is not: a slot may be freed at any
+/// time.
 fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     if measured.spoilt || check.limit.rule.holds().is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! The distance of a server, its life, and the number of calls that may be under way to it.
+//! The distance of a server, the signs of its life, and the number of calls that may be under way to it.
 //!
 //! Where the round trip is short, two calls are enough. Decisions that wait meanwhile go together in the next call,
 //! which makes each decision cheap. Where the round trip is long, each millisecond of it lets one more call be under

@@ -16,7 +16,7 @@ use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often one request waits in vain, while other requests take the permits, before it asks for itself.
+/// Most waits of one request in vain, while other requests take the permits, before the request asks for itself.
 const PATIENCE: usize = 4;
 
 impl SharedStore {

@@ -180,7 +180,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     servers.masters[0].kill();
     more[0].kill();
     servers.masters[2].kill();
-    // The replica that took over is left alone and serves nothing.
+    // The new master is left without the others and serves nothing.
     let begun = Instant::now();
     for key in &keys {
         loop {
