@@ -1,10 +1,10 @@
--- batch.lua: where the requests of a batch share a counter, each is asked for once and stored twice at most.
+-- batch.lua: where requests of a batch share a counter, each counter is read once and stored twice at most.
 --
--- `ask` is another one then: a request for a state, or to store it, is answered from what this call knows of it already.
--- The first time that one is stored it goes to the server, which refuses then what it will refuse, before anything is
--- charged; the last of the later ones goes there at the end. What has no such state, lists and sets, passes this by.
+-- `ask` is replaced here: a request for a state, or to store it, is answered from this call's own knowledge of the
+-- state. The first store of a counter goes to the server, which refuses it, if at all, before any charge. The last of
+-- the later stores goes to the server at the end. Counters that are lists and sets have no such state and bypass this.
 
--- Keeping account has its price: it is for neighbours with the same key, which is cheaply seen.
+-- The account has its price, so it is kept only where neighbours have the same key, which is cheap to see.
 local shape, keys, finish = ARGV[3], KEYS, table.concat
 local stride, shared = shape:byte(), false
 for i = 1, #keys - stride do
@@ -15,7 +15,7 @@ for i = 1, #keys - stride do
 end
 
 if shared then
-  -- Each counter's state, false where it has none; of those stored how long the newest is to live, false once it is there.
+  -- Each counter's state, false where it has none. The life of the newest stored state, false once the server has it.
   local known, late, taken = {}, {}, {}
   ask = function(command, key, state, unit, life)
     if not state then
@@ -35,7 +35,7 @@ if shared then
     return taken
   end
 
-  -- Should a server refuse a counter that it took before, no request was admitted.
+  -- If a server refuses a counter that it took before, no request was admitted.
   finish = function(replies)
     for key, life in pairs(late) do
       local wrong = life and call("SET", key, known[key], "PX", life).err

@@ -1,4 +1,4 @@
--- bucket.lua: what token bucket and leaky bucket share: one stored instant, at which the bucket is empty again.
+-- bucket.lua: the common part of token bucket and leaky bucket: one stored instant, at which the bucket is empty again.
 -- Twin: src/limit/bucket.rs.
 --
 -- The state is the double `at`, or `at`, `part` and `den`: empty at `at + part/den` microseconds. A level is the time
@@ -19,12 +19,13 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, la
       stored, fraction, under = unpack(">dI4I4", state)
       if fraction == 0 or fraction >= under then stored = -1 end
     end
-    -- What is past, or no whole number that is counted exactly, or no number (no comparison holds), is no state.
+    -- A past instant, a number that a double does not count exactly, or a value that is no number (no comparison holds)
+    -- is no state.
     if stored >= now and stored < 9007199254740992 and stored % 1 == 0 then
       whole, part = stored - now, fraction
-      -- Another rate's fraction: rounded up, against the client.
+      -- The fraction belongs to another rate: it is rounded up, against the client.
       if part > 0 and under ~= den then whole, part = whole + 1, 0 end
-      -- Fuller than full: the numbers have changed or the clock has stepped back.
+      -- The bucket is fuller than full: the numbers have changed or the clock has stepped back.
       if whole > capacity or (whole == capacity and part > capacity_part) then
         whole, part, mended = capacity, capacity_part, true
       end
@@ -34,7 +35,7 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, la
   local sum, sum_part = whole + charge, part + charge_part
   if sum_part >= den then sum, sum_part = sum + 1, sum_part - den end
 
-  -- By how much either bound is exceeded, rounded up.
+  -- The excess over either bound, rounded up.
   local wait, late = sum - capacity, whole - latest
   if sum_part > capacity_part then wait = wait + 1 end
   if part > latest_part then late = late + 1 end
@@ -50,7 +51,7 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, la
 end
 
 -- == refund ==
--- When a bucket is empty, if that can be compared: no state, and another rate's fraction, cannot.
+-- The instant at which a bucket is empty, if it can be compared: no state, and another rate's fraction, cannot.
 local function instant(state, den)
   local held, part, under = -1, 0, den
   if state and (#state == 8 or #state == 24) then
@@ -63,7 +64,7 @@ local function instant(state, den)
   return held, part
 end
 
--- One time less another, each whole and a part over den; negative where the whole is.
+-- The difference of two times, each whole and a part over den; negative where its whole is.
 local function minus(whole, part, less, less_part, den)
   whole, part = whole - less, part - less_part
   if part < 0 then return whole - 1, part + den end

@@ -1,10 +1,11 @@
--- check.lua: what one limit says to one request, by whichever algorithm its block begins with. Writes nothing.
+-- check.lua: one limit's answer to one request, by the algorithm that its block begins with. Writes nothing.
 --
 -- Algorithms from the fourth on are in the longer scripts only; the short one is never asked for them.
 --
--- answers   wait (0 admits, math.huge is never), two numbers of the algorithm's own, the state to store if any, its life,
---           what went wrong if anything; and what was granted where that is not the cost (partial.lua, dedupe.lua), what had
---           been given back (settlement.lua), and what an id meant: 16 it was charged first, 32 it goes free
+-- answers   wait (0 admits, math.huge is never), two numbers of the algorithm's own, the state to store if any, its
+--           life, the error if any; then the granted units where they are not the cost (partial.lua, dedupe.lua), the
+--           amount given back so far (settlement.lua), and the meaning of an id: 16 charged for the first time, 32 goes
+--           free
 local function check(key)
   local algorithm = blocks:byte(at)
   if algorithm > 6 then
@@ -13,7 +14,7 @@ local function check(key)
     if algorithm == 9 then return partial(key, check) end
     if algorithm == 10 then return deduped(key, check) end
     if algorithm == 13 then return with_history(key, check) end
-    -- Nothing is counted: another limit of the request, counted elsewhere, refuses it.
+    -- Another limit of the request, counted elsewhere, refuses it: nothing is counted.
     at = at + 1
     return math.huge, 0, 0
   end
@@ -34,19 +35,19 @@ local function check(key)
     wait, whole, part, new, life, late = clock_window(state)
     wrong = wrong or late
   end
-  -- The twin has read past its block; what it made of a key that is not ours does not count.
+  -- The twin has read past its block; its result for a foreign value at the key does not count.
   return wait, whole, part, new, life, wrong
 end
 
--- What is replied about one limit: a byte for the outcome, the algorithm's two numbers as a double and four bytes, and
--- what the byte says that follows them.
+-- The reply for one limit: a byte for the outcome, the algorithm's two numbers as a double and four bytes, and the
+-- fields that the byte announces.
 --
 --   0, 1, 2   admitted; refused for a wait, which follows as a double; refused for ever
 --   3         the counter cannot be read, and decides nothing (shadow.lua)
---   4         the request could not be decided, and nothing was written: instead of the numbers of its limits a byte that
---             says which limit, and the reason behind a byte for its length
+--   4         the request could not be decided, and nothing was written: instead of the numbers of its limits a byte
+--             for the limit's position, and the reason behind a byte for its length
 --   16, 32    beside 0: the first charge of an id, a repeat that goes free
---   64, 128   beside 0: what was granted follows as four bytes, then what had been given back as a double
+--   64, 128   beside 0: the granted units follow as four bytes, then the amount given back so far as a double
 local function answer(wait, whole, part, granted, back, id)
   if wait == math.huge then return pack(">BdI4", 2, whole, part) end
   if wait > 0 then return pack(">BdI4d", 1, whole, part, wait) end

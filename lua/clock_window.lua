@@ -1,15 +1,16 @@
 -- clock_window.lua: at most N in each window of the clock or the calendar. Twin: src/limit/clock_window.rs.
 --
 -- The state is fixed_window.lua's. A stored window that reaches into the present one counts in it: it was anchored
--- elsewhere. So does one from further ahead than the next: the clock has stepped back. Where it has stepped back into the
--- window before the stored one, that one goes on counting: it would be admitted anew when the clock comes to it again.
+-- elsewhere. A window further ahead than the next counts in it, too: the clock has stepped back. Where the clock has
+-- stepped back into the window before the stored one, the stored window goes on counting. Otherwise its quota would be
+-- admitted anew when the clock comes to it again.
 --
 -- block     4, limit, cost, window, offset              windows start at `offset` after whole multiples
---           5, limit, cost, and six instants            where windows of the calendar start, as the caller knows them
--- answers   as fixed_window.lua; a calendar that does not reach to this server's time cannot be decided by
+--           5, limit, cost, and six instants            the starts of windows of the calendar, from the caller
+-- answers   as fixed_window.lua; a calendar that does not reach to this server's time is an error
 local function clock_window(state)
   local kind, limit, cost, past = unpack(">Bdd", blocks, at)
-  -- The window before starts, this one starts and ends, the next one ends.
+  -- The previous window's start, this one's start and end, the next one's end.
   local before, start, last, beyond
   if kind == 4 then
     local window, offset
@@ -34,7 +35,7 @@ local function clock_window(state)
   local count, mended = 0, false
   if state and #state == 12 then
     local stored, held = unpack(">dI4", state)
-    -- One that began before the epoch is stored as if it had begun with it.
+    -- A window that began before the epoch is stored with the epoch as its start.
     local counts = stored == start or stored > math.max(before, 0)
     if counts and stored < 9007199254740992 and stored % 1 == 0 then
       if stored == last then start, last = last, beyond end

@@ -1,13 +1,13 @@
 -- concurrency.lua: fewer than `max` in flight; a slot is a lease that lapses unless it is renewed.
 -- Twin: src/limit/concurrency.rs.
 --
--- The state is a sorted set: each slot's number as a double, scored by the instant until which it is taken. A number is
--- the one that the gateway chose, so that it can free the slot without having heard of it, else the instant at which the
--- slot was taken; or the next that is free.
+-- The state is a sorted set: each slot's number as a double, scored by the instant until which the slot is taken. A
+-- gateway chooses the number, so that it can free the slot even without an answer. Else the number is the instant at
+-- which the slot was taken. A number that is taken is followed by the next free one.
 --
 -- block     8, max, life of a lease, cost, the number of the first slot, 0 where it is the present instant
--- answers   wait (0 admits, math.huge is never), the number of the first slot that would be taken, slots taken, what is
---           to be done if anything, its life
+-- answers   wait (0 admits, math.huge is never), the number of the first slot that would be taken, slots taken, the
+--           change if any, its life
 local function concurrency(key)
   local _, max, ttl, cost, chosen, past = unpack(">Bdddd", blocks, at)
   at = past
@@ -31,7 +31,7 @@ local function concurrency(key)
   return 0, first, held + cost, { first = first, count = cost }, ttl
 end
 
--- Slots are taken before any is let go: a server that is out of memory refuses a script's first write, or none.
+-- Slots are taken before any is removed: a server that is out of memory refuses a script's first write, or none.
 local put = write
 local function write(key, state, life)
   if type(state) == "string" or not state.first then return put(key, state, life) end
@@ -40,7 +40,7 @@ local function write(key, state, life)
     local reply = call("ZADD", key, last, pack(">d", state.first + i))
     if type(reply) == "table" then return reply.err end
   end
-  -- What lies further ahead: the clock has stepped back, or leases have become shorter.
+  -- Ends further ahead than a new lease's: the clock has stepped back, or leases have become shorter.
   local ahead = call("ZRANGEBYSCORE", key, "(" .. last, "+inf")
   if ahead.err then return ahead.err end
   for i = 1, #ahead do
@@ -58,8 +58,8 @@ end
 -- == refund ==
 -- Block: 6, life of a lease, the first slot, how many: the slots are freed. With 7 in front they are renewed.
 --
--- Slots whose request has ended, or lives: then one that has lapsed meanwhile is taken anew, whether there is room or not,
--- since the request is in flight.
+-- The block names slots whose request has ended, or lives. A living request's lapsed slot is taken anew, even without
+-- room, since the request is in flight.
 local function end_or_renew(key)
   local kind, ttl, first, count, past = unpack(">Bddd", blocks, at)
   at = past

@@ -1,15 +1,16 @@
--- decide.lua: decides a batch of requests: each one's limits are all checked, and charged only when all of them admit.
+-- decide.lua: decides a batch of requests. All limits of a request are checked, and charged only when all of them
+-- admit.
 --
--- ARGV[3]   one byte for each request: how many limits it has. Requests are decided in order and each is committed
+-- ARGV[3]   one byte for each request: the number of its limits. Requests are decided in order and each is committed
 --           before the next is checked, so that a batch equals the same calls one after another.
--- reply     the time as a double; then for each request what `answer` (check.lua) makes of each of its limits, or what
---           `failed` makes of one
+-- reply     the time as a double; then for each request the bytes of `answer` (check.lua) for each of its limits, or
+--           the bytes of `failed` for one of them
 --
 -- The keys of one request are different from each other: the second check would not see the first one's charge.
 
 local replies, pieces, waits, states, lives = { pack(">d", now) }, 1, {}, {}, {}
 
--- Adds what is answered, or what went wrong in its place.
+-- Adds the answers, or the error in their place.
 local function all(first, count)
   local before, refused, bad, reason = pieces, false, nil, nil
   for i = 1, count do
@@ -21,11 +22,11 @@ local function all(first, count)
     replies[pieces] = answer(wait, whole, part, granted, back, id)
   end
   for i = 1, bad and 0 or count do
-    -- In a refused request only the refusing limits' own mended states are kept.
+    -- Of a refused request, only the mended states of the refusing limits are kept.
     if states[i] and (waits[i] ~= 0 or not refused) then
       reason = write(keys[first + i], states[i], lives[i])
-      -- Servers refuse a script's first write or none. Should one refuse a later one all the same, what was written
-      -- stays: charged too much, never admitted too much.
+      -- Servers refuse a script's first write or none. If one refuses a later write all the same, the earlier writes
+      -- stay: charged too much, never admitted too much.
       if reason then
         bad = i
         break

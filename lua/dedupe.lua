@@ -1,12 +1,12 @@
 -- dedupe.lua: the same id within its time is charged once, and a few repeats of it go free.
 -- Twin: src/limit/dedupe.rs.
 --
--- What is remembered of an id is a record of its own: the instant at which it ends as a double, what was granted and how
--- many went free as four bytes each. The records' keys stand behind those of all counters, the last one first.
+-- The record of an id: the instant at which it ends as a double, the granted units and the number of repeats that went
+-- free as four bytes each. The records' keys stand behind those of all counters, the last one first.
 --
--- block     10, ttl, repeats, cost, the length of the limit's own block and of the same at no cost, and both of them
--- answers   as the limit's own block does, with what was granted and what the id meant (check.lua). Where the request
---           goes free the rest is as at no cost.
+-- block     10, ttl, repeats, cost, the lengths of the limit's own block and of its block at no cost, then both blocks
+-- answers   as the limit's own block does, with the granted units and the meaning of the id (check.lua). Where the
+--           request goes free, all other answers are those at no cost.
 local record_at = #KEYS + 1
 
 local function deduped(key, check)
@@ -18,9 +18,10 @@ local function deduped(key, check)
   local ends, granted, free = 0, 0, 0
   if held and #held == 16 then
     ends, granted, free = unpack(">dI4I4", held)
-    -- What is past, or no whole number that is counted exactly, or no number (no comparison holds), is no record.
+    -- A past end, a number that a double does not count exactly, or a value that is no number (no comparison holds) is
+    -- no record.
     if not (ends > now and ends < 9007199254740992 and ends % 1 == 0 and granted > 0) then ends = 0 end
-    -- Longer than any lasts: the clock has stepped back, or the time is shorter than it was.
+    -- The end is later than any record's: the clock has stepped back, or the time is shorter than it was.
     if ends > now + ttl then ends = now + ttl end
   end
   local going_free = ends > 0 and free < repeats
@@ -38,7 +39,8 @@ local function deduped(key, check)
   return wait, whole, part, new, life, wrong or late, less, back, id
 end
 
--- The charge before its record: should the record be refused, a repeat is charged again, and never goes free for nothing.
+-- The charge goes before its record. If the record is refused, a repeat is charged again, and never goes free for
+-- nothing.
 local keep = write
 local function write(key, state, life)
   if type(state) ~= "table" or not state.record then return keep(key, state, life) end
@@ -49,8 +51,8 @@ end
 -- == refund ==
 -- Block: 9, the end of the record, the length of the block behind it, which follows.
 --
--- A charge goes back with its record: the next request of that id pays. The charge stays where a repeat has gone free on
--- it, or where the record is gone and cannot say so.
+-- A charge goes back with its record: the next request of that id pays. The charge stays where a repeat has gone free
+-- on it, or where the record is gone and cannot show that.
 local function refund_with_record(key, record, refund)
   local _, ends, length, first = unpack(">BdB", blocks, at)
   at = first

@@ -4,7 +4,8 @@
 -- The state is the double `start` and the count as four bytes. The start is the window's own: expiry only frees memory.
 --
 -- block     3, window, limit, cost
--- answers   wait (0 admits, math.huge is never), microseconds left of the window, count, the state to store if any, its life
+-- answers   wait (0 admits, math.huge is never), microseconds left of the window, count, the state to store if any, its
+--           life
 local function fixed_window(state)
   local _, window, limit, cost, past = unpack(">Bddd", blocks, at)
   at = past
@@ -35,9 +36,9 @@ local function fixed_window(state)
 end
 
 -- == refund ==
--- Block: 3, window, the ticket's start, cost. The windows of a clock or a calendar come back so too.
+-- Block: 3, window, the ticket's start, cost. Charges of windows of a clock or a calendar come back in the same way.
 --
--- A window with nothing left in it is no window: it never started.
+-- A window without charges is no window: it never started.
 local function refund_window(key, state)
   local _, length, start, cost, past = unpack(">Bddd", blocks, at)
   at = past

@@ -1,9 +1,9 @@
--- history.lua: what stands behind a bucket's state where charges are settled. Twin: State::decode in src/limit/wire.rs.
+-- history.lua: the history behind a bucket's state where charges are settled. Twin: State::decode in src/limit/wire.rs.
 --
 -- Two doubles: the last instant at which the bucket was found empty, and how many microseconds have been given back
 -- since, rounded up.
 
--- When the bucket is empty and what stands behind that; nothing where nothing does.
+-- The instant at which the bucket is empty, and the history behind it; nothing where there is none.
 local function history(state)
   local size = type(state) == "string" and #state or 0
   if size ~= 24 and size ~= 32 then return nil end

@@ -1,4 +1,4 @@
--- leaky_bucket.lua: a queue that lets go at N per P; what finds no room, or would wait too long, is refused.
+-- leaky_bucket.lua: a queue that lets go at N per P. A request without room, or with too long a wait, is refused.
 -- Twin: src/limit/leaky_bucket.rs.
 --
 -- block     2, charge, its part, capacity, its part, den, latest, its part
@@ -13,14 +13,14 @@ end
 -- == refund ==
 -- Block: 1, the ticket's instant and its part, the charge and its part, den.
 --
--- A later request in a queue was answered a wait that counts on all in front: only the last place goes back, or a
--- newcomer would be let go before it or beside it.
+-- A later request's wait counts on all places in front of it. So only the last place goes back: otherwise a newcomer
+-- would be let go before that request or together with it.
 local function place(key, state)
   local _, was, was_part, back, back_part, den, past = unpack(">Bddddd", blocks, at)
   at = past
   local held, part = instant(state, den)
   if not held or held ~= was or part ~= was_part then return "\0" end
-  -- What has drained already does not come back.
+  -- A part of the charge that has drained already does not come back.
   local left = was - now
   if left < back or (left == back and was_part < back_part) then back, back_part = left, was_part end
   if back < 0 or (back == 0 and back_part == 0) then return "\0" end

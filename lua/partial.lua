@@ -1,11 +1,11 @@
--- partial.lua: what is left of a limit that cannot give all. Twin: src/limit/check.rs.
+-- partial.lua: the remainder of a limit that cannot grant the whole cost. Twin: src/limit/check.rs.
 --
--- block     9, cost, most, where in the limit's own block its cost stands, and for buckets the time of one unit: whole,
---           part, denominator (0 for all others), and what the bucket holds: whole, part; then the limit's own block at
---           that cost
--- answers   as the limit's algorithm does; where it grants less than the cost, with that many
+-- block     9, cost, most, the position of the cost in the limit's own block, and for buckets the time of one unit:
+--           whole, part, denominator (0 for all others), and the bucket's capacity: whole, part; then the limit's own
+--           block at that cost
+-- answers   as the limit's algorithm does; where it grants less than the cost, with the granted units
 local function left_of(whole, part, cost, step, step_part, den, capacity, capacity_part)
-  -- Doubled until it no longer fits, then taken from the largest down: exact in whole parts.
+  -- The cost is doubled until it no longer fits, then built from the largest step down: exact in whole parts.
   local steps, units, first = { { step, step_part } }, 1, 1
   while units * 2 <= cost and steps[first][1] <= capacity do
     local w, p = steps[first][1] * 2, steps[first][2] * 2
@@ -36,7 +36,7 @@ local function partial(key, check)
   local less, charge, charge_part
   if den > 0 then
     less, charge, charge_part = left_of(whole, part, cost, step, step_part, den, capacity, capacity_part)
-    -- With nothing left the wait is the one for a single unit.
+    -- With nothing left, the wait is that for a single unit.
     if less < 1 then less, charge, charge_part = 1, step, step_part end
   else
     less = math.max(1, math.min(most - part, cost))

@@ -1,23 +1,23 @@
--- prelude.lua: what every script begins with: the clock, the parameters, and the one way to store a state.
+-- prelude.lua: the beginning of every script: the clock, the parameters, and the one way to store a state.
 --
 -- KEYS      the counters, one for each limit of each request, in order; behind them the records of ids (dedupe.lua)
 -- ARGV[1]   the time as a packed double, in microseconds since the epoch; "" means this server's own clock
 -- ARGV[2]   the limits' parameter blocks, one behind the other (src/limit/wire.rs); refund.lua has its own
 -- ARGV[3]   the shape of the batch (decide.lua), the number of the call (refund.lua)
 --
--- States, parameters and replies are packed big-endian. A number never becomes decimal text on its way into a value
--- or a reply: that is the dear part of a script, and the part in which servers differ. Dear, too, is every function
--- and every local that a function captures, since a script is built anew for each call: there are few on purpose.
+-- States, parameters and replies are packed big-endian. A number never becomes decimal text on its way into a value or
+-- a reply: such text is expensive in a script, and servers differ in it. Every function, and every local that a
+-- function captures, is expensive, too, since a script is built anew for each call: there are few on purpose.
 local call, pack, unpack = redis.pcall, struct.pack, struct.unpack
 -- GET and SET of a state, which batch.lua may answer itself.
 local ask = call
 local blocks = ARGV[2]
 
--- Where the next block begins; each reader of a block moves it on.
+-- The position of the next block; each reader of a block moves it on.
 local at = 1
 
--- One reading for the whole call. A handed-in clock is a test's: then the server's own clock must not be what ends a
--- state, so that every life is an hour longer.
+-- The clock is read once for the whole call. A clock in ARGV is a test's: the server's own clock must then not end a
+-- state, so every life is an hour longer.
 local now, slack
 if ARGV[1] == "" then
   local time = call("TIME")
@@ -26,8 +26,8 @@ else
   now, slack = unpack(">d", ARGV[1]), 3600000
 end
 
--- Stores a state for `life` microseconds, in milliseconds rounded up; after that it equals no state.
--- Answers what went wrong, if anything.
+-- Stores a state for `life` microseconds, in milliseconds rounded up; after that it equals no state. Returns the error,
+-- if there is one.
 local function write(key, state, life)
   return ask("SET", key, state, "PX", math.ceil(life / 1000) + slack).err
 end

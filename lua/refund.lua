@@ -1,16 +1,16 @@
--- refund.lua: gives back what requests were granted and did not use. What an algorithm gives back is in its own file,
--- behind the line that says so; script.rs puts both parts together. Twins: `refund` in src/limit.
+-- refund.lua: gives back charges that requests did not use. Each algorithm's return is in its own file, behind the line
+-- that marks it; script.rs puts both parts together. Twins: `refund` in src/limit.
 --
--- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first; and at the
---           end the mark of the call, if it has one
+-- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first; and at
+--           the end the marker of the call, if it has one
 -- ARGV[2]   a block for each, by its first byte:
 --             1 leaky_bucket.lua (a queue)   2 settlement.lua (both buckets)   3 fixed_window.lua (windows of any anchor)
 --             4 sliding_window.lua           5 sliding_log.lua                 6 and 7 concurrency.lua
 --             8 nothing follows: any counter is forgotten                      9 dedupe.lua
--- ARGV[3]   the call's number as a double, or "": a call that heard no answer is made again with its number. The mark has the
---           number of the last call that was made under its name.
--- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done, 4 the call
---           has been made before
+-- ARGV[3]   the call's number as a double, or "": a call without an answer is repeated with its number. The marker holds
+--           the number of the last call that was made under its name.
+-- reply     a byte for each refund: 0 nothing may go back, 1 something went back, 2 it did and no state is left, 3 the
+--           refund could not be done, 4 the call has been made before
 local function forget(key)
   at = at + 1
   local reply = call("DEL", key)
@@ -38,7 +38,7 @@ if ARGV[3] ~= "" then
   if type(held) == "string" and #held == 8 and unpack(">d", held) >= unpack(">d", ARGV[3]) then
     return string.rep("\4", record_at)
   end
-  -- First: what is not done afterwards is not done twice.
+  -- The marker is written first: if the call fails after that, its repeat changes nothing twice.
   local reply = call("SET", KEYS[record_at], ARGV[3], "PX", 150000)
   if reply.err then return reply end
 end

@@ -1,15 +1,15 @@
--- settlement.lua: a bucket whose charges are settled later: how far it has been drained by itself must be known then.
+-- settlement.lua: a bucket whose charges are settled later: its state tells how far it has drained by itself since.
 -- Twins: src/limit/history.rs, src/limit/settlement.rs.
 --
 -- block     13, the limit's own block
--- answers   as the limit's own block does; where all of the cost is charged, with what had been given back until then
+-- answers   as the limit's own block does; where all of the cost is charged, with the amount given back until then
 
 local function with_history(key, check)
   at = at + 1
   local held, found, back = history(ask("GET", key))
   local wait, whole, part, new, life, wrong, granted = check(key)
   if not new or wrong then return wait, whole, part, new, life, wrong, granted end
-  -- Brought to the debt ceiling it is another history.
+  -- A bucket that was brought to the debt ceiling begins another history.
   if not held or held <= now or unpack(">d", new) < held then found, back = now, 0 end
   new = new .. pack(">dd", found, back)
   if wait > 0 or granted then back = nil end
@@ -17,12 +17,13 @@ local function with_history(key, check)
 end
 
 -- == refund ==
--- Block: 2, the ticket's instant and its part, when it was charged, what had been given back until then, the whole charge
--- and its part, what was too much and its part, den.
+-- Block: 2, the ticket's instant and its part, the instant of the charge, the amount given back until then, the whole
+-- charge and its part, the surplus and its part, den.
 --
--- What a charge was too much comes back, whichever requests came after it; but not the time for which the bucket would have been
--- empty without it. Its level was never lower since than what is left of the charge itself; nor, where the bucket was not
--- found empty since, than what is left of the level after the charge, less what was given back to others.
+-- A charge's surplus comes back, whichever requests came after it, but for the time in which the bucket would have been
+-- empty without it. Two lower bounds of the level since the charge are known. The level was never lower than the rest
+-- of the charge itself. Where the bucket was not found empty since, the level was never lower than the rest of the
+-- level after the charge, less the amounts given back to others.
 local function settle(key, state)
   local _, was, was_part, taken, before, full, full_part, less, less_part, den, past = unpack(">Bddddddddd", blocks, at)
   at = past
@@ -41,7 +42,7 @@ local function settle(key, state)
   local bytes = part == 0 and pack(">d", held) or pack(">dI4I4", held, part, den)
   if found then
     gone = gone + back + (back_part > 0 and 1 or 0)
-    -- More than is counted exactly: another history.
+    -- The sum is more than a double counts exactly: another history begins.
     if gone >= 9007199254740992 then found, gone = now, 0 end
     bytes = bytes .. pack(">dd", found, gone)
   end

@@ -1,9 +1,10 @@
--- shadow.lua: decide.lua for batches in which some limits do not decide: they are counted beside those that do.
+-- shadow.lua: decide.lua for batches in which some limits do not decide, and only count beside the deciding limits.
 -- Twin: Charges in src/store/shadow.rs.
 --
--- block     12, the number of its group, then the limit's own block. Rates of one limit are a group, all of them charged
---           or none, and only with their request; numbers begin at 1.
--- reply     as decide.lua; where a counter cannot be read that decides nothing, the outcome is 3, and nothing is charged.
+-- block     12, the number of its group, then the limit's own block. Rates of one limit are a group, all of them
+--           charged or none, and only with their request; numbers begin at 1.
+-- reply     as decide.lua; where the counter of a limit that does not decide is unreadable, the outcome is 3, and
+--           nothing is charged.
 local unreadable = pack(">BdI4", 3, 0, 0)
 
 local function all(first, count)
@@ -26,7 +27,7 @@ local function all(first, count)
   local reply = {}
   for i = 1, count do
     local group, state = groups[i], states[i]
-    -- In a refused request, and a refused group, only the refusing limits' own mended states are kept.
+    -- Of a refused request, and of a refused group, only the mended states of the refusing limits are kept.
     if state and not (state[1] and (refused[0] or refused[group])) then
       local wrong = write(KEYS[first + i], state[2], lives[i])
       if wrong and group == 0 then return failed(i, wrong) end

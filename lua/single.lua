@@ -1,5 +1,5 @@
--- single.lua: what a request with one limit is answered, which most have; and the call that carries only such a one, as
--- most do. Its reply is decide.lua's.
+-- single.lua: the answer to a request with one limit, and to a call with only one such request. Most requests and calls
+-- are of this kind. The reply is decide.lua's.
 
 -- Most requests have one limit: no tables.
 local function one(key)
@@ -9,5 +9,5 @@ local function one(key)
   return answer(wait, whole, part, granted, back, id)
 end
 
--- And most calls one request.
+-- Most calls have one request.
 if ARGV[3] == "\1" then return pack(">d", now) .. one(KEYS[1]) end

@@ -3,10 +3,10 @@
 -- The state is a list of instants as doubles, oldest first. Instants that have left are taken off by grants only.
 --
 -- block     7, window, limit, cost
--- answers   wait (0 admits, math.huge is never), microseconds until the newest leaves, units held, what is to be done if anything,
+-- answers   wait (0 admits, math.huge is never), microseconds until the newest leaves, units held, the change if any,
 --           its life
 
--- The instant at a place of the list; nothing when no instant is there, and what is there instead.
+-- The instant at a place of the list; nothing when the value there is no instant, and then the value itself.
 local function instant(key, index)
   local bytes = call("LINDEX", key, index)
   if type(bytes) ~= "string" then return nil, type(bytes) == "table" and bytes.err or "LOG a list without its end" end
@@ -15,7 +15,8 @@ local function instant(key, index)
   return nil, "LOG a list of something else than instants"
 end
 
--- How many of the first `count` instants are at `edge` or before it; from the oldest, since few are.
+-- The number of instants among the first `count` that are at `edge` or before it. The scan begins at the oldest, since
+-- few are.
 local function at_most(key, count, edge)
   local low, high, step = 0, 0, 1
   while high < count do
@@ -47,7 +48,7 @@ local function sliding_log(key)
     if wrong then return 0, 0, 0, nil, nil, wrong end
     ahead = length
     if newest > now then
-      -- The clock has stepped back: what lies ahead of it becomes the present.
+      -- The clock has stepped back: instants that lie ahead of it become the present.
       ahead, wrong = at_most(key, length, now)
       if wrong then return 0, 0, 0, nil, nil, wrong end
       newest = now
@@ -69,7 +70,7 @@ local function sliding_log(key)
   return 0, left, held + cost, { ahead, length, cost, dropped }, window
 end
 
--- Stores what either kind of check wants stored. Instants are entered before any is dropped: a server that is out of
+-- Stores the changes of either kind of check. Instants are entered before any is dropped: a server that is out of
 -- memory refuses a script's first write, or none.
 local set = write
 local function write(key, state, life)
@@ -81,7 +82,7 @@ local function write(key, state, life)
     if wrong then return wrong end
   end
   while enter > 0 do
-    -- No more at once than the interpreter's stack holds.
+    -- One command takes no more values than the interpreter's stack holds.
     local many, row = math.min(enter, 4000), {}
     for i = 1, many do row[i] = present end
     local reply = call("RPUSH", key, (table.unpack or _G.unpack)(row))
@@ -99,7 +100,7 @@ end
 -- == refund ==
 -- Block: 5, window, the ticket's instant, cost.
 --
--- The newest of those entered at that instant: they are alike.
+-- Removes the newest entries of that instant: they are alike.
 local function refund_log(key)
   local _, window, instant, cost, past = unpack(">Bddd", blocks, at)
   at = past

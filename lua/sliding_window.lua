@@ -5,8 +5,8 @@
 -- first. Inside, time is in whole milliseconds.
 --
 -- block     6, a byte: strict, part in milliseconds, k, limit, cost
--- answers   wait (0 admits, math.huge is never), microseconds until what is stored has left, units that count, rounded up,
---           the state to store if any, its life
+-- answers   wait (0 admits, math.huge is never), microseconds until the stored units have left, counted units, rounded
+--           up, the state to store if any, its life
 local function sliding_window(state)
   local _, strict, part, k, limit, cost, past = unpack(">BBdddd", blocks, at)
   at = past
@@ -15,8 +15,9 @@ local function sliding_window(state)
   local counts, total, mended = {}, 0, false
   for i = 0, k do counts[i] = 0 end
 
-  -- Each stored part counts in the part that its last millisecond lies in, or the present one where that is earlier:
-  -- parts of another length are fitted in against the client, and what lies ahead of the clock counts as if it came now.
+  -- Each stored part counts in the part that its last millisecond lies in, or in the present part where that is
+  -- earlier. Parts of another length are fitted in against the client. Parts that lie ahead of the clock count as if
+  -- they came now.
   local held = state and (#state - 12) / 4
   if held and held >= 1 and held <= 100 and held % 1 == 0 then
     local stored, length = unpack(">d", state), part * k / held
@@ -37,7 +38,7 @@ local function sliding_window(state)
         from = from - length
       end
       if total * part > 4503599627370496 then
-        -- Nothing that was ever ours.
+        -- This value was never a state of this limit.
         for i = 0, k do counts[i] = 0 end
         mended = false
       end
@@ -79,7 +80,7 @@ local function sliding_window(state)
     units = math.min(units + cost, 4294967295)
   end
 
-  -- Parts that have counted nothing are left out in front, so that the state ends when it is useless.
+  -- Empty parts in front are left out, so that the state ends when it is useless.
   local first, bytes = math.max(start - newest * part, 0) * 1000, {}
   for i = 0, k do
     bytes[i + 1] = pack(">I4", counts[i + newest] or 0)
@@ -91,7 +92,7 @@ end
 -- == refund ==
 -- Block: 4, part in milliseconds, k, the start of the ticket's part, cost.
 --
--- Out of the part it was counted in, if that one still counts. What is then empty in front is left out.
+-- Takes the cost out of the part in which it was counted, if that part still counts. Empty parts in front are left out.
 local function refund_parts(key, state)
   local _, part, k, ticket, cost, past = unpack(">Bdddd", blocks, at)
   at = past

@@ -1,7 +1,7 @@
 -- token_bucket.lua: a bucket of B tokens, full at first, refilled continuously. Twin: src/limit/token_bucket.rs.
 --
 -- block     1, charge, its part, capacity, its part, den
--- answers   as bucket.lua; no level is ever beyond the capacity, so that as the latest it bounds nothing
+-- answers   as bucket.lua; no level is above the capacity, so the capacity in place of the latest level bounds nothing
 local function token_bucket(state)
   local _, charge, charge_part, capacity, capacity_part, den, past = unpack(">Bddddd", blocks, at)
   at = past

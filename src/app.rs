@@ -30,17 +30,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use worker::{WorkerSetup, WorkerThread};
 
-/// One shard of the memory store is swept at each tick.
+/// The interval of sweeping: each tick sweeps one shard of the memory store.
 const SWEEP: Duration = Duration::from_millis(50);
-/// Clients are accepted when the store has answered, or after this without it.
+/// The longest wait for the store's first answer before clients are accepted.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// Time in which the log writer writes its last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Why the gateway did not start.
+/// Causes for which the gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// The system refuses to listen on an address.
     #[error(
         "cannot listen on {address}: {source}; choose another address with `listen` or --listen"
     )]
@@ -50,12 +50,12 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// The system refused something else.
+    /// The system refuses another operation.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 
-/// What workers and the control thread share.
+/// The state that workers and the control thread share.
 #[derive(Debug, Clone)]
 struct GatewayState {
     snapshots: Arc<ArcSwap<Snapshot>>,
@@ -88,10 +88,10 @@ impl GatewayState {
     }
 }
 
-/// Runs the gateway until a signal stops it and it has finished what was begun.
+/// Runs the gateway until a signal stops it and the requests under way are finished.
 ///
 /// # Errors
-/// When it cannot start.
+/// When the gateway cannot start.
 pub fn run(compiled: Compiled, file: Option<PathBuf>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -107,7 +107,7 @@ struct Gateway {
     workers: Vec<WorkerThread>,
     log: AccessLog,
     signals: Signals,
-    /// A signal to stop came before it had begun.
+    /// A signal to stop came before the gateway had begun.
     is_stopped: bool,
     reload: reload::Trigger,
 }
@@ -176,11 +176,11 @@ impl Gateway {
         }
         self.readiness.set(Phase::Draining);
         let grace = self.boot.drain;
-        tracing::info!("stopping: no new connections, {grace:?} for what is under way");
+        tracing::info!("stopping: no new connections, {grace:?} for requests under way");
         self.switch.pull(grace);
         let deadline = clock::now() + grace;
         tokio::select! {
-            () = finished(&self.dispatcher) => tracing::info!("stopped: everything was finished"),
+            () = finished(&self.dispatcher) => tracing::info!("stopped: all connections have ended"),
             () = tokio::time::sleep_until(deadline) => {
                 match self.dispatcher.open() {
                     1 => tracing::warn!("stopped: 1 connection was cut"),
@@ -198,12 +198,12 @@ impl Gateway {
     }
 }
 
-/// The bound on connections, logged where it is not the file's.
+/// The bound on connections, logged where it differs from the file's.
 fn most_taken(asked: usize, files: Option<u64>) -> usize {
     let most = most_connections(asked, files);
     if let Some(files) = files.filter(|_| most < asked) {
         tracing::info!(
-            "the system allows {files} open files: at most {most} connections are held at once, not {asked}; raise it with `ulimit -n`"
+            "the system allows {files} open files: at most {most} connections are held at once, not {asked}; raise the number of files with `ulimit -n`"
         );
     }
     most
@@ -216,7 +216,7 @@ async fn finished(dispatcher: &Dispatcher) {
     }
 }
 
-/// Trusted peers by the snapshot in force.
+/// The test for trusted peers, by the snapshot in force.
 fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> TrustedPeers {
     let snapshots = Arc::clone(snapshots);
     Arc::new(move |peer| snapshots.load().trust.believes(peer))
@@ -226,8 +226,8 @@ async fn second_stop(signals: &mut Signals) {
     while signals.next().await == SignalRequest::Reload {}
 }
 
-/// Waits until every worker's store has answered, which closes `store_ready`, for [`STORE_WITHIN`] at most: the first clients
-/// are then counted where all are. True when a signal to stop has come meanwhile.
+/// Waits until every worker's store has answered, which closes `store_ready`, for [`STORE_WITHIN`] at most: the first
+/// clients are then counted in the shared store. True when a signal to stop has come in the meantime.
 async fn until_store_ready(
     mut store_ready: mpsc::Receiver<()>,
     signals: &mut Signals,
@@ -272,9 +272,9 @@ fn count_workers(boot: &Boot) -> usize {
     }
 }
 
-/// What workers are given beside the gateway's state.
+/// The channels that workers get beside the gateway's state.
 struct WorkerChannels {
-    /// Peeks at counters. The first worker answers them: it has a way to the store as any other.
+    /// Peeks at counters. The first worker answers them: its way to the store is like any other's.
     peeks: Option<mpsc::Receiver<admin::PeekRequest>>,
     /// Closed when every worker's store has answered once.
     store_ready: mpsc::Sender<()>,
@@ -346,7 +346,7 @@ fn start_admin(
         readiness: readiness.clone(),
         peeks: Some(peeks),
     };
-    // The admin listener answers to the last: draining can be watched.
+    // The admin listener answers to the end, so that draining can be watched.
     tokio::spawn(admin::serve(listener, state, std::future::pending()));
     Ok(Some(address))
 }
@@ -409,7 +409,7 @@ async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes expired counters, one shard at a time, and reports how full the memory store is.
+/// Removes expired counters, one shard at a time, and reports the number of keys in the memory store.
 async fn sweep(shared: GatewayState) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

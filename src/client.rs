@@ -1,5 +1,6 @@
-//! The client of a connection or a request, wherever a client is bounded: an address, or the network that one subscriber gets
-//! in IPv6 (RFC 6177 section 2), from which it may take as many addresses as it likes. And the scheme it uses.
+//! The client of a connection or a request, wherever a client is bounded: an address, or in IPv6 the network of one
+//! subscriber (RFC 6177 section 2), from which the subscriber may take any number of addresses. The client's scheme is
+//! here too.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -21,7 +22,7 @@ impl Scheme {
             .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str().as_bytes()))
     }
 
-    /// As URIs and fields spell it.
+    /// The scheme as URIs and fields spell it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Scheme {
 pub struct Client(IpAddr);
 
 impl Client {
-    /// The client at this address: of IPv6 all of a /64, and an IPv4 address never mapped to IPv6.
+    /// The client at this address: in IPv6 all of a /64. An IPv4 address is never mapped to IPv6.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {

@@ -32,7 +32,7 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
-    /// How many microseconds `self` lies after `earlier`; 0 when it does not.
+    /// The microseconds from `earlier` to `self`; 0 when `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -45,13 +45,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The present of the monotonic clock, which deadlines and waits are measured by.
+/// The present of the monotonic clock, which measures deadlines and waits.
 #[must_use]
 pub fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// The wall clock of this machine. For what people read; never for counting.
+/// The wall clock of this machine, for text that people read and never for counting.
 #[must_use]
 pub fn wall() -> Timestamp {
     let since = SystemTime::now()
@@ -60,7 +60,7 @@ pub fn wall() -> Timestamp {
     Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Microseconds of this process: since the first call, and never 0.
+/// Microseconds since the first call in this process, and never 0.
 #[must_use]
 pub fn uptime() -> u64 {
     static ORIGIN: OnceLock<tokio::time::Instant> = OnceLock::new();
@@ -68,7 +68,7 @@ pub fn uptime() -> u64 {
     u64::try_from(micros).unwrap_or(u64::MAX >> 1) + 1
 }
 
-/// The clock that counters in this process live by.
+/// The clock of the counters in this process.
 ///
 /// The system clock is read once and then only runs forward with the monotonic clock, so that a step of the
 /// wall clock neither refills nor locks a bucket.
@@ -81,7 +81,7 @@ pub enum Clock {
         /// Wall time at that instant.
         start: Timestamp,
     },
-    /// Moved by hand: tests and simulations.
+    /// A clock that is moved by hand: for tests and simulations.
     Manual(Arc<AtomicU64>),
 }
 

@@ -1,8 +1,9 @@
-//! Open files: as many as the system allows, and shared out before they run out.
+//! Open files: as many as the system allows, shared out before they run out.
 //!
-//! Connections of clients take one half, which has a bound of its own. The other half is a budget: each connection to a server
-//! takes one descriptor of it, and a request that would need one is refused early when there is none, not by an error of
-//! the system half-way. Workers draw from the budget in pieces, so that a request looks only at its own worker's share.
+//! Connections of clients take one half, which has a bound of its own. The other half is a budget: each connection to a
+//! server takes one descriptor of it. A request that would need a descriptor is refused early when there is none, and
+//! not half-way by an error of the system. Workers draw from the budget in pieces, so that a request reads only its own
+//! worker's share.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
@@ -14,11 +15,11 @@ const PIECE: isize = 64;
 /// The part of the budget that may be taken as spare descriptors, which a request can do without.
 const SPARE: isize = 4;
 
-/// Raises the bound on open files to what the system allows every user, and returns what it is then; nothing
-/// where there is none.
+/// Raises the bound on open files to the number that the system allows every user, and returns the bound that holds
+/// then. Nothing where there is no bound.
 ///
-/// The lower bound that most systems start a program with is for programs that still ask `select`, which knows no
-/// descriptor above 1023. Nothing here does.
+/// Most systems start a program with a lower bound, for the sake of programs that still call `select`, which knows no
+/// descriptor above 1023. Nothing in the gateway does.
 #[must_use]
 pub fn raise() -> Option<u64> {
     let mut bound = getrlimit(Resource::Nofile);
@@ -26,12 +27,12 @@ pub fn raise() -> Option<u64> {
     bound.current = bound.maximum;
     match setrlimit(Resource::Nofile, bound) {
         Ok(()) => bound.maximum,
-        // Some systems allow less than they say.
+        // Some systems allow less than they report.
         Err(_) => before,
     }
 }
 
-/// The descriptors of all workers that are not their clients' connections.
+/// The descriptors of all workers, without those of client connections.
 #[derive(Debug)]
 pub struct Budget {
     rest: AtomicIsize,
@@ -41,7 +42,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many descriptors for so many workers; without a bound if that is nothing.
+    /// A budget of `descriptors` for `workers` workers; without a number it has no bound.
     #[must_use]
     pub fn new(descriptors: Option<u64>, workers: usize) -> Arc<Self> {
         let all = descriptors.and_then(|all| isize::try_from(all).ok());
@@ -50,7 +51,7 @@ impl Budget {
         Arc::new(Self {
             rest: AtomicIsize::new(all),
             spare: AtomicIsize::new(all / SPARE),
-            // Few descriptors are stranded with workers that do not need them.
+            // The pieces are small, so that few descriptors are stranded with workers that do not need them.
             piece: (all / (8 * workers)).clamp(1, PIECE),
         })
     }
@@ -73,20 +74,20 @@ impl Budget {
     }
 }
 
-/// A worker's share. Used on its thread alone.
+/// A worker's share, used on the worker's thread alone.
 #[derive(Debug, Clone)]
 pub struct DescriptorShare(Arc<ShareState>);
 
 #[derive(Debug)]
 struct ShareState {
-    /// Drawn from the budget and not taken.
+    /// Descriptors that are drawn from the budget and not taken.
     free: AtomicIsize,
-    /// Of the free ones, those reserved.
+    /// The reserved ones among the free descriptors.
     reserved: AtomicIsize,
     budget: Arc<Budget>,
 }
 
-/// A reserved descriptor: it will be there when it is taken.
+/// A reserved descriptor: its taking cannot fail.
 #[derive(Debug)]
 pub struct DescriptorReserve<'a>(&'a ShareState);
 
@@ -107,12 +108,13 @@ impl DescriptorShare {
         if part.free.load(Relaxed) <= reserved && !part.draws() {
             return None;
         }
-        // Only this worker writes it: no need to lock the bus for each request.
+        // Only this worker writes the number, so no request needs to lock the bus.
         part.reserved.store(reserved + 1, Relaxed);
         Some(DescriptorReserve(part))
     }
 
-    /// Takes a descriptor, reserved or not: a request under way is not broken off for want of a descriptor that another may give back in time.
+    /// Takes a descriptor, reserved or not. A request under way is not broken off for want of a descriptor that another
+    /// may give back in time.
     #[must_use]
     pub fn take(&self) -> Descriptor {
         self.0.free.fetch_sub(1, Relaxed);
@@ -192,7 +194,7 @@ mod tests {
             .collect();
         assert!(one.reserve().is_none());
         drop(taken);
-        // Most of what one worker has no need for is there for the next.
+        // Most descriptors that one worker does not need are there for the next worker.
         reserves.extend(std::iter::from_fn(|| other.reserve()));
         assert!(reserves.len() >= 7);
         assert!(one.reserve().is_some());

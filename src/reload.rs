@@ -1,6 +1,6 @@
-//! Takes changes of the file over while the gateway runs: the whole new file, or the whole old one stays in force.
+//! Takes over changes of the file while the gateway runs: the whole new file, or the whole old one stays in force.
 //!
-//! Events only say when to look; what counts is the content of every file that the configuration names. A change is taken
+//! Events only tell when to read; the content of every file that the configuration names decides. A change is taken
 //! once two readings a moment apart agree, because a half-written file can be valid without its limits.
 
 mod folders;
@@ -22,11 +22,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep};
 
 /// Two readings this far apart must agree.
 const SETTLE: Duration = Duration::from_millis(50);
-/// A file that never stops changing is taken as it is after so long.
+/// The time after which a file that never stops changing is taken as it is.
 const AT_THE_LATEST: Duration = Duration::from_secs(1);
 /// Every file is read this often beside the events: some file systems send none.
 const NET: Duration = Duration::from_secs(30);
-/// How often the file is looked at when there are no events at all.
+/// The interval of readings when there are no events at all.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Triggers a reading now. Clones trigger the same.
@@ -40,9 +40,9 @@ impl Trigger {
     }
 }
 
-/// Takes readings over.
+/// The receiver of readings.
 pub trait ReloadTarget {
-    /// Takes a valid file.
+    /// Takes a valid file into force.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
     /// Notes an invalid file, which has been reported.
     fn refused(&mut self);
@@ -51,12 +51,12 @@ pub trait ReloadTarget {
 /// The outcome of a reading.
 type LoadResult = Result<Compiled, Report>;
 
-/// Why the file is looked at.
+/// Causes for which the file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadCause {
-    /// It may have changed.
+    /// The file may have changed.
     Event,
-    /// A signal asked for it.
+    /// A signal asked for the reading.
     Signal,
 }
 
@@ -65,18 +65,18 @@ enum ReadCause {
 pub struct Watcher {
     file: PathBuf,
     trigger: Trigger,
-    /// The files as they were read last.
+    /// The files as they were last read.
     last: Files,
     /// Was the last reading taken over?
     taken: bool,
     /// Does the file system report changes?
     has_events: bool,
-    /// How often every file is read without an event.
+    /// The interval at which every file is read without an event.
     interval: Duration,
 }
 
 impl Watcher {
-    /// Of `file`, which is in force as it was read from `files`: a change since then is seen too.
+    /// A watcher of `file`, which is in force as it was read from `files`: a change since then is noticed too.
     #[must_use]
     pub fn new(file: PathBuf, files: Files, trigger: Trigger) -> Self {
         Self {
@@ -89,19 +89,19 @@ impl Watcher {
         }
     }
 
-    /// Until the program ends.
+    /// Watches until the program ends.
     pub async fn run(mut self, mut apply: impl ReloadTarget) {
         let changed = Arc::new(Notify::new());
         let mut folders = Folders::new(Arc::clone(&changed));
         let mut ticks = self.watch(&mut folders, None);
-        // A change before the watch began.
+        // The cause is a change before the watch began.
         let mut cause = ReadCause::Event;
         loop {
             self.look(cause, &mut apply).await;
             // The paths may lead elsewhere by now, through folders that are not watched yet.
             ticks = self.watch(&mut folders, Some(ticks));
             if again(&self.last).await != self.last {
-                // The change came before they were watched: there will be no event.
+                // The change came before these folders were watched, so there will be no event.
                 changed.notify_one();
             }
             cause = tokio::select! {
@@ -112,7 +112,7 @@ impl Watcher {
         }
     }
 
-    /// Watches where the paths lead now; returns when to look without an event.
+    /// Watches the folders that the paths lead through now. Returns the ticks for readings without an event.
     fn watch(&self, folders: &mut Folders, ticks: Option<Interval>) -> Interval {
         let before = ticks.as_ref().map(Interval::period);
         let followed = if self.has_events {
@@ -125,7 +125,7 @@ impl Watcher {
             Err(error) => {
                 if before != Some(POLL) {
                     tracing::warn!(
-                        "{} cannot be watched ({error}); it is read every second instead",
+                        "{} cannot be watched ({error}); the file is read every second instead",
                         self.file.display()
                     );
                 }
@@ -142,7 +142,7 @@ impl Watcher {
         }
     }
 
-    /// Reads until two readings agree, and takes what is new.
+    /// Reads until two readings agree, and takes them if they are new.
     async fn look(&mut self, cause: ReadCause, apply: &mut impl ReloadTarget) {
         if again(&self.last).await == self.last {
             return self.unchanged(cause);
@@ -187,8 +187,8 @@ impl Watcher {
         }
     }
 
-    /// Logs why a reading is not taken: in one line where only an included file is at fault, else line by line, since a log
-    /// escapes line breaks.
+    /// Logs the cause for which a reading is not taken. It takes one line where only an included file is at fault.
+    /// Otherwise it goes line by line, since a log escapes line breaks.
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
@@ -223,7 +223,7 @@ impl Watcher {
     }
 }
 
-/// These files as they are now.
+/// Reads these files as they are now.
 async fn again(files: &Files) -> Files {
     let files = files.clone();
     let read = spawn_blocking(move || files.reread()).await;

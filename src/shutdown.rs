@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Pulled once; every holder of a [`Drain`] learns of it.
+/// The switch of the drain, pulled once; every holder of a [`Drain`] learns of it.
 #[derive(Debug)]
 pub struct DrainSwitch(watch::Sender<DrainState>);
 
@@ -18,7 +18,7 @@ pub struct Drain(watch::Receiver<DrainState>);
 struct DrainState {
     /// Set when draining begins.
     deadline: Option<Instant>,
-    /// What is left is being cut.
+    /// The unfinished requests are being cut.
     is_over: bool,
 }
 
@@ -30,21 +30,21 @@ pub fn drain() -> (DrainSwitch, Drain) {
 }
 
 impl DrainSwitch {
-    /// Begins draining; what is not finished after `grace` is cut.
+    /// Begins draining; requests that are not finished after `grace` are cut.
     pub fn pull(&self, grace: Duration) {
         self.0.send_modify(|state| {
             state.deadline.get_or_insert(clock::now() + grace);
         });
     }
 
-    /// Marks that requests not finished now are cut.
+    /// Marks that unfinished requests are now cut.
     pub fn cut(&self) {
         self.0.send_modify(|state| state.is_over = true);
     }
 }
 
 impl Drain {
-    /// When draining must be over; nothing while it has not begun.
+    /// The time at which draining must be over; nothing while it has not begun.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.borrow().deadline
@@ -56,18 +56,18 @@ impl Drain {
         self.0.borrow().is_over
     }
 
-    /// Resolves when draining begins. Safe to drop and call again.
+    /// Resolves when draining begins. The future may be dropped and asked for again.
     pub async fn begun(&self) {
         let mut drain = self.0.clone();
         let begun = drain.wait_for(|state| state.deadline.is_some());
-        // A switch that is gone without having been pulled never drains.
+        // A switch that was dropped without being pulled never drains.
         if begun.await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// The signals the gateway obeys.
+/// The signals that the gateway obeys.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -75,7 +75,7 @@ pub struct Signals {
     reload: Signal,
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalRequest {
     /// SIGTERM or SIGINT: finish and leave; the second one leaves at once.
@@ -85,7 +85,7 @@ pub enum SignalRequest {
 }
 
 impl Signals {
-    /// Installs the handlers. Must be called inside a runtime.
+    /// Installs the handlers, inside a runtime.
     ///
     /// # Errors
     /// When the system refuses a handler.
@@ -97,7 +97,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// The request of the next signal.
     pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             _ = self.terminate.recv() => SignalRequest::Stop,

@@ -15,121 +15,122 @@ use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything a reload swaps, as one.
+/// The parts that a reload swaps as one.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Which reading of the file this is; 1 at start.
+    /// The number of the reading of the file; 1 at start.
     pub generation: u64,
     /// Recognises requests; its indices are positions in `services`.
     pub table: Table,
-    /// What each route leads to; behind them [`Snapshot::unrouted`].
+    /// The services of the routes; behind them [`Snapshot::unrouted`].
     pub services: Vec<Service>,
-    /// Position of the limits that hold where no route matches, if there are any.
+    /// Position of the service with the limits that hold where no route matches, if there are any.
     pub unrouted: Option<usize>,
     /// All upstreams; `Service::upstream` is a position here.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Which peers are believed about the client's address.
+    /// The peers that are believed about the client's address.
     pub trust: Trust,
-    /// Which tokens are believed, if any.
+    /// The check of tokens, if any are believed.
     pub tokens: Option<Arc<Verifier>>,
-    /// Which limit fields responses carry.
+    /// The limit fields of responses.
     pub fields: FieldStyle,
-    /// What answers of the gateway's own look like.
+    /// The form of the gateway's own answers.
     pub errors: ErrorFormats,
-    /// By how much of itself the time to come back may be spread, in percent.
+    /// The percentage of itself by which the time to come back may be spread.
     pub jitter: u8,
-    /// May a field ask the upstream for another method than the request's? Not where a route or a limit looks at that.
+    /// May a field ask the upstream for another method than the request's? Not where a route or a limit depends on the
+    /// method.
     pub other_methods: bool,
     /// Bounds on held requests.
     pub holds: HoldCaps,
 }
 
 impl Snapshot {
-    /// The limits of all routes, a limit as often as there are routes that have it; without their tiers.
+    /// The limits of all routes, each as often as routes have it, without their tiers.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
         self.services.iter().flat_map(|service| &service.limits)
     }
 }
 
-/// What a route leads to.
+/// The treatment of a route's requests.
 #[derive(Debug, Default)]
 pub struct Service {
-    /// The route's name; empty for what no route matches.
+    /// The route's name; empty for requests that no route matches.
     pub name: Arc<str>,
-    /// Paths it is for.
+    /// The paths of the route.
     pub path: PathPattern,
-    /// Position in [`Snapshot::upstreams`]; none for what no route matches.
+    /// Position in [`Snapshot::upstreams`]; none for requests that no route matches.
     pub upstream: Option<usize>,
-    /// What it answers itself, where it has no upstream.
+    /// The route's own answer, where it has no upstream.
     pub own: Option<StaticReply>,
-    /// What is forwarded instead of the path that was matched, if not that.
+    /// The path that is forwarded instead of the matched one, if they differ.
     pub rewrite: Option<Template>,
-    /// What becomes of its requests' fields.
+    /// The changes to the fields of its requests.
     pub request_fields: Option<Changes>,
-    /// What becomes of its answers' fields.
+    /// The changes to the fields of its answers.
     pub response_fields: Option<Changes>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
-    /// Does one of them tell repeats by what their bodies begin with?
+    /// Does one of its limits tell repeats by the beginning of their bodies?
     pub compares_bodies: bool,
-    /// From forwarding to the head of the response; beyond it 504.
+    /// The longest time from forwarding to the head of the response; beyond it 504.
     pub timeout: Duration,
 }
 
 impl Service {
-    /// Does anything become of its requests? What no route matches has limits alone.
+    /// Is the request forwarded or answered here? The service for requests that no route matches has limits alone.
     #[must_use]
     pub fn has_end(&self) -> bool {
         self.upstream.is_some() || self.own.is_some()
     }
 
-    /// The route's name, if it is one's.
+    /// The route's name, if the service belongs to a route.
     #[must_use]
     pub fn route(&self) -> Option<&str> {
         Some(&*self.name).filter(|name| !name.is_empty())
     }
 }
 
-/// What a route answers itself.
+/// A route's own answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticReply {
-    /// It leads elsewhere; the query goes along.
+    /// The answer leads elsewhere; the query is kept.
     Redirect {
-        /// Where to.
+        /// The target of the redirect.
         to: Template,
         /// The status of the redirect.
         status: StatusCode,
     },
-    /// Always the same.
+    /// The answer is always the same.
     Respond {
-        /// Its status.
+        /// The status of the answer.
         status: StatusCode,
-        /// Its body; none for HEAD.
+        /// The body of the answer; none for HEAD.
         body: Bytes,
-        /// What the body is.
+        /// The type of the body.
         content_type: Option<HeaderValue>,
     },
 }
 
-/// Which limit fields responses carry.
+/// The limit fields of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldStyle {
-    /// The draft's and the older ones.
+    /// The draft's fields and the older ones.
     Both,
     /// `RateLimit` and `RateLimit-Policy`.
     Standard,
     /// `X-RateLimit-*`.
     Legacy,
-    /// Neither; a refusal still says when to come back.
+    /// No limit fields; a refusal still has the time to come back.
     None,
 }
 
-/// How many requests may be held back at once in this gateway, beside each limit's own queue.
+/// The most requests that may be held back at once in this gateway, beside each limit's own queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldCaps {
-    /// In all.
+    /// The most of all clients together.
     pub total: usize,
-    /// From one peer address.
+    /// The most from one peer address.
     pub per_client: usize,
 }
 

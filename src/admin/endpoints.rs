@@ -17,7 +17,7 @@ const PROBLEM: &str = "application/problem+json";
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
     let path = request.uri().path();
     if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store") {
-        let detail = "here are /metrics, /healthz, /readyz, /v1/store and /v1/peek";
+        let detail = "this listener has /metrics, /healthz, /readyz, /v1/store and /v1/peek";
         return problem(StatusCode::NOT_FOUND, detail);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {

@@ -39,7 +39,7 @@ impl ListenerNames {
         is_foreign.then(|| {
             problem(
                 StatusCode::FORBIDDEN,
-                "a page of another site has sent the request: no answer is for it",
+                "a page of another site has sent the request: such a page gets no answer",
             )
         })
     }

@@ -1,4 +1,5 @@
-//! Accepts and serves admin connections: few, none for long, and never so many silent ones that a new one is not served.
+//! Accepts and serves admin connections: few, none for long, and never so many silent ones that a new one is not
+//! served.
 
 use super::endpoints::{AdminResponse, answer};
 use super::host_check::ListenerNames;

@@ -111,8 +111,8 @@ impl Admission {
         }
     }
 
-    /// The charges of an admitted request that its end may change. Places in queues are among them where the request has
-    /// to wait, or `queues_exist`.
+    /// The charges of an admitted request that its end may change. Places in queues are among them where the request
+    /// must wait, or where `queues_exist`.
     #[must_use]
     pub fn open_charges(&self, plan: &Plan, service: &Service, queues_exist: bool) -> OpenCharges {
         let mut open = OpenCharges::default();

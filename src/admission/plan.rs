@@ -317,8 +317,8 @@ impl Plan {
         }));
     }
 
-    /// Leaves out the limits that would count by `part`: no group knows the request's value of it, and a limit refuses the
-    /// request for that.
+    /// Leaves out the limits that would count by `part`: no group knows the request's value of it, and a limit refuses
+    /// the request for that.
     #[cold]
     fn leave_out(&mut self, service: &Service, part: &KeyPart) {
         let Some(lack) = &mut self.lack else { return };

@@ -182,8 +182,8 @@ pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
         && let Some(more) = TOLD.pass()
     {
         tracing::warn!(
-            "{peer} says in X-Forwarded-For whom it asks for, and [server] trust does not name it: limits by ip count it as \
-             one client{more}"
+            "the proxy {peer} names its clients in X-Forwarded-For, and [server] trust does not name the proxy: limits by \
+             ip count all its clients as one{more}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The lines printed at the start: where the gateway listens, what it limits, and what to try.
+//! The lines printed at the start: the addresses, the limits, and commands to try.
 
 use crate::config::Boot;
 use crate::config::describe;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 /// Longest list of one kind that is printed in full.
 const MOST_LINES: usize = 8;
 
-/// Prints them on standard error.
+/// Prints the lines on standard error.
 pub(super) fn print(
     boot: &Boot,
     snapshot: &Snapshot,
@@ -85,7 +85,7 @@ fn routes(text: &mut String, boot: &Boot, snapshot: &Snapshot) {
     more(text, snapshot.services.len());
 }
 
-/// What becomes of requests that no upstream gets.
+/// The answer to requests that go to no upstream.
 fn answered(service: &Service) -> String {
     match &service.own {
         Some(StaticReply::Redirect { to, status }) => {

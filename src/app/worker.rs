@@ -19,24 +19,24 @@ use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
 
-/// How often a worker tidies its pools.
+/// The interval at which a worker tidies its pools.
 const TIDY: Duration = Duration::from_secs(1);
 
 /// The parts that a worker is built from.
 #[derive(Debug)]
 pub(super) struct WorkerSetup {
-    /// Which worker it is.
+    /// The worker's number.
     pub(super) index: usize,
-    /// Where its connections come from.
+    /// The source of its connections.
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) incoming: mpsc::Receiver<DealtConnection>,
-    /// Its share of the descriptors beside those of its clients.
+    /// Its share of the descriptors that are not its clients'.
     pub(super) descriptors: DescriptorShare,
     pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
     pub(super) listen: ListenSettings,
     pub(super) store: store::StoreSettings,
-    /// Dropped when the store has answered once.
+    /// The sender that the worker drops when the store has answered once.
     pub(super) store_ready: mpsc::Sender<()>,
     /// Peeks at counters, for the one worker that answers them.
     pub(super) peeks: Option<mpsc::Receiver<PeekRequest>>,
@@ -72,9 +72,10 @@ fn work(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
         .enable_all()
         .build_local(LocalOptions::default())
     {
-        // Dropping the runtime drops all that is left on it, and with it the worker's end of the access log.
+        // Dropping the runtime drops all tasks on it, and with them the worker's end of the access log.
         Ok(runtime) => runtime.block_on(serve(equipment, ended)),
-        // The acceptor finds the worker's channel closed and stops: better a gateway that is not ready than half a one.
+        // The acceptor finds the worker's channel closed and stops: a gateway that is not ready is better than half a
+        // one.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
 }
@@ -142,7 +143,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     worker.settle().await;
 }
 
-/// Starts the tasks that a shared store needs, and reports when it has answered for the first time.
+/// Starts the tasks that a shared store needs, and reports the store's first answer.
 fn start_store_tasks(store: &Store, shared: &GatewayState, store_ready: mpsc::Sender<()>) {
     if let Store::Shared(SharedStore {
         redis,
@@ -156,7 +157,7 @@ fn start_store_tasks(store: &Store, shared: &GatewayState, store_ready: mpsc::Se
         let redis = redis.clone();
         tokio::task::spawn_local(async move {
             redis.met().await;
-            // Closed by the last worker whose store has answered.
+            // The last worker whose store has answered closes the channel.
             drop(store_ready);
         });
     }

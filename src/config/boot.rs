@@ -1,4 +1,4 @@
-//! Boot: the settings that are read once, at start. A reload can only say that they have changed.
+//! Boot: the settings that are read once, at start. A reload can only report that such a setting has changed.
 
 use super::document::Document;
 use super::masking::Secrets;
@@ -51,7 +51,7 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Boot {
     }
 }
 
-/// What the file's variables and the places that it names for secrets gave.
+/// The values of the file's secret variables, and the secrets that were read from files and variables.
 fn secrets(document: &Document, store: &store::StoreSettings) -> Secrets {
     let mut all = document.variables.secrets();
     all.extend(document.fetched.iter().cloned());
@@ -66,7 +66,7 @@ fn secrets(document: &Document, store: &store::StoreSettings) -> Secrets {
     Secrets::new(all)
 }
 
-/// The admin listener's address, as it will be.
+/// The admin listener's address; the default where none is written.
 pub(super) fn admin_address(document: &Document) -> Option<SocketAddr> {
     document.admin.as_ref().map(|admin| admin.listen())
 }

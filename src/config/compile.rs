@@ -1,4 +1,4 @@
-//! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
+//! A document without errors → Boot and Snapshot. Every possible error has been found before.
 
 use super::document::{self, CounterStore, Document, List, ServerTable, Upstream};
 use super::groups::Groups;
@@ -18,7 +18,7 @@ use crate::upstream;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What is compiled: a document without errors, and what has been read and made for it.
+/// The input of the compiler: a document without errors, and the values that were read and compiled for it.
 pub(super) struct Compilation<'a> {
     pub(super) document: &'a Document,
     pub(super) checked: Validation,
@@ -26,7 +26,7 @@ pub(super) struct Compilation<'a> {
     pub(super) errors: ErrorFormats,
     pub(super) groups: Groups,
     pub(super) jwt: Option<TokenRules>,
-    /// It has no errors.
+    /// The report, which has no errors.
     pub(super) report: Report,
 }
 
@@ -165,7 +165,7 @@ fn each(names: &List<String>) -> Vec<Arc<str>> {
     names.map(|at| at.value.as_str().into()).collect()
 }
 
-/// Where everything with a name is defined.
+/// The place where each limit, upstream and route is defined.
 fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
     let groups = document.groups.iter().map(|one| ("groups", &one.name));
     let limits = document.limits.iter().map(|one| ("limits", &one.name));
@@ -185,7 +185,8 @@ fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
     })
 }
 
-/// The limits of these names, each once, in their order; of a list of rates all. Those that do not decide come last.
+/// The limits of these names, each once, in their order. A limit with a list of rates gives one limit for each rate.
+/// Shadows come last.
 fn chosen<'a>(names: impl Iterator<Item = &'a At<String>>, limits: &ByName<'_>) -> Vec<Arc<Limit>> {
     let mut seen = HashSet::new();
     let names = names.map(|at| at.value.as_str());
@@ -203,7 +204,7 @@ fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
     dedupes.any(|dedupe| dedupe.of == Sameness::Request)
 }
 
-/// What holds where no route matches, if anything does.
+/// The limits that hold where no route matches, if there are any.
 fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
     (!limits.is_empty()).then(|| Service {
@@ -213,7 +214,7 @@ fn unrouted(document: &Document, limits: &ByName<'_>) -> Option<Service> {
     })
 }
 
-/// What a route answers itself.
+/// The answer of a route without an upstream.
 fn own(route: &document::Route) -> Option<StaticReply> {
     if let Some(redirect) = route.redirect.get() {
         return Some(StaticReply::Redirect {
@@ -231,7 +232,7 @@ fn own(route: &document::Route) -> Option<StaticReply> {
     })
 }
 
-/// Each once, in their order.
+/// The names, each once, in their order.
 fn names<'a>(named: impl Iterator<Item = &'a At<String>>) -> Vec<Arc<str>> {
     let mut seen = HashSet::new();
     let once = named.filter(|at| seen.insert(at.value.as_str()));

@@ -1,10 +1,10 @@
-//! Twice the limits are twice the work: what is looked at is counted, not timed.
+//! Twice the limits are twice the work. The work is counted as spans that are looked at, not timed.
 
 use super::parse;
 use super::span::LOOKED_AT;
 use std::fmt::Write as _;
 
-/// A file with this many limits, each with whatever is held against other tables, and a warning that is meant.
+/// A file with this many limits. Each limit has every key that is held against other tables, and an ignored warning.
 fn file(many: usize) -> String {
     let mut text = String::new();
     for n in 0..many {

@@ -1,4 +1,4 @@
-//! What a limit means, in words and numbers: for `check`, for the start of `run`, and for what a reload changes.
+//! Limits in words and numbers: for `check`, for the start of `run`, and for the changes of a reload.
 
 mod amount;
 
@@ -11,8 +11,8 @@ use crate::key::{KeyPart, KeyTemplate, Mask, MissingKey, OnLeave, Sameness, Unkn
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
 
-/// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. What it does
-/// without Redis only where one is asked.
+/// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. The part
+/// about an absent Redis is there only where a Redis is asked.
 #[must_use]
 pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     if limit.mode == Mode::Candidate {
@@ -55,7 +55,7 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     clauses.join("; ")
 }
 
-/// May a request cost more than one?
+/// May a request cost more than one unit?
 fn costs_more(limit: &Limit) -> bool {
     limit.cost.units() > 1 || limit.price.is_some()
 }
@@ -64,7 +64,8 @@ fn a_request(limit: &Limit) -> String {
     format!("a request counts {}", cost(limit))
 }
 
-/// What a tier has otherwise than its limit: `at most 200 at once, 1200 in the first minute, 1000 in each later minute; a request counts 1`.
+/// The numbers of a tier that differ from its limit's: `at most 200 at once, 1200 in the first minute, 1000 in each
+/// later minute; a request counts 1`.
 #[must_use]
 pub fn tier(limit: &Limit) -> String {
     let amount = amount(limit);
@@ -115,7 +116,7 @@ fn per(by: &KeyTemplate) -> String {
     format!("per {}", parts.join(" and "))
 }
 
-/// What becomes of requests without the key.
+/// The treatment of requests without the key.
 fn without(limit: &Limit) -> String {
     match limit.by.missing {
         MissingKey::Refuse => format!("{} without one", limit.answers.keyless),

@@ -12,10 +12,10 @@ macro_rules! codes {
         pub enum Code { $(#[doc = $about] $name,)* }
 
         impl Code {
-            /// Every code there is.
+            /// All codes.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its name, as messages show it.
+            /// The name that messages show.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -27,13 +27,13 @@ macro_rules! codes {
                 matches!(self, Self::OpenStore)
             }
 
-            /// What it stands for, in one sentence.
+            /// The meaning of the code, in one sentence.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$name => $about,)* }
             }
 
-            /// Its page: a file beside this one, without which there is no code.
+            /// The code's page: a file in `pages/`, without which the code does not compile.
             pub(super) const fn page(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("pages/", $text, ".md")),)* }
             }
@@ -42,16 +42,16 @@ macro_rules! codes {
 }
 
 codes! {
-    BadCertificate "bad-certificate" "A file for TLS has no certificate or key in it that can be used.";
+    BadCertificate "bad-certificate" "A file for TLS has no usable certificate or key.";
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
-    BadChoice "bad-choice" "A word is not among those that the key takes.";
-    BadCondition "bad-condition" "A route asks for something that no request can have.";
+    BadChoice "bad-choice" "A word is not one of the words that the key takes.";
+    BadCondition "bad-condition" "A route has a condition that no request can meet.";
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
-    BadField "bad-field" "A route changes a field that it may not change, or to a value that no field can have.";
+    BadField "bad-field" "A route changes a field that no route may change, or sets a value that no field can have.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
-    BadJwtKey "bad-jwt-key" "A file of `[jwt]` has no key that tokens could be verified with.";
-    BadKey "bad-key" "`by` names something that requests cannot be counted by.";
-    BadMember "bad-member" "What is written as the member of a group cannot be one.";
+    BadJwtKey "bad-jwt-key" "A file of `[jwt]` has no key that could verify tokens.";
+    BadKey "bad-key" "`by` names a part by which requests cannot be counted.";
+    BadMember "bad-member" "A text in a group's members cannot be a member.";
     BadMethod "bad-method" "A method is not one that a request can have.";
     BadName "bad-name" "The name of a table has characters that headers, metrics and Redis keys do not take.";
     BadNetwork "bad-network" "A network is not written as an address or as address/bits.";
@@ -60,52 +60,52 @@ codes! {
     BadPath "bad-path" "A path pattern is one that no request can match, or that cannot be read.";
     BadRate "bad-rate" "A rate is not written as N/TIME.";
     BadServer "bad-server" "A server is not written as http://host:port.";
-    BadStore "bad-store" "The address of the store is not one that can be connected to.";
+    BadStore "bad-store" "The address of the store has no form that Tollgate can connect to.";
     BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
     Conflict "conflict" "Two settings contradict each other.";
-    DroppedField "dropped-field" "Something reads a field that is dropped from every request.";
-    Duplicate "duplicate" "Something is written twice.";
+    DroppedField "dropped-field" "A limit, a group or `[jwt]` reads a field that is dropped from every request.";
+    Duplicate "duplicate" "A key, a table or an entry is written twice.";
     EmptyFile "empty-file" "The file is empty.";
     EmptyGroup "empty-group" "A group has no members.";
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit exempts every request.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
-    IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that is not there.";
-    MatchesNothing "matches-nothing" "A pattern of files to include finds none.";
-    MissingChoice "missing-choice" "A limit does not say what happens to requests that lack what it counts by.";
-    MissingKey "missing-key" "A key that has no default is absent.";
-    NeedlessMissing "needless-missing" "`missing` is written where nothing can be missing.";
-    NeverAdmits "never-admits" "What one request costs is more than the limit ever holds.";
-    NeverBinds "never-binds" "A rate of a list never refuses what the others let through.";
+    IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that does not occur.";
+    MatchesNothing "matches-nothing" "A pattern of files to include finds no file.";
+    MissingChoice "missing-choice" "A limit without `missing` counts by a part that a request may lack.";
+    MissingKey "missing-key" "A key without a default is absent.";
+    NeedlessMissing "needless-missing" "`missing` is written, and no request can lack the limit's key.";
+    NeverAdmits "never-admits" "One request costs more than the limit ever holds.";
+    NeverBinds "never-binds" "A rate of a list never refuses a request that the other rates admit.";
     NoRoutes "no-routes" "The file has no route.";
-    NotAvailable "not-available" "A setting that this version does not have.";
-    NotGranted "not-granted" "An included file does what its entry of `include` does not let it.";
+    NotAvailable "not-available" "This version does not have the setting.";
+    NotGranted "not-granted" "An included file needs a grant that its entry of `include` does not have.";
     OneForAll "one-for-all" "A limit by address counts all clients behind a proxy as one.";
-    OnlyInMain "only-in-main" "An included file says what only the including one may say.";
+    OnlyInMain "only-in-main" "An included file has a setting that belongs in the main file.";
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
     OpenStore "open-store" "Any client that reaches the Redis may change counters, or the server itself.";
-    OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
-    OtherCase "other-case" "A path in another case goes past limits of a route.";
+    OutOfRange "out-of-range" "The numbers are too large for exact computation.";
+    OtherCase "other-case" "A path in another case evades the limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
     SaySo "say-so" "Membership of a group depends on a value that any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
     TrustsEveryone "trusts-everyone" "Any client may state the address that it comes from.";
-    UnknownGroup "unknown-group" "A group is named that is not defined.";
-    UnknownKey "unknown-key" "A key or table that does not exist.";
-    UnknownLimit "unknown-limit" "A limit is named that is not defined.";
+    UnknownGroup "unknown-group" "A named group is not defined.";
+    UnknownKey "unknown-key" "A key or table of this name does not exist.";
+    UnknownLimit "unknown-limit" "A named limit is not defined.";
     UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
-    UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
+    UnknownUpstream "unknown-upstream" "A named upstream is not defined.";
     UnreachableRoute "unreachable-route" "No request can reach a route.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
-    UnverifiedClaim "unverified-claim" "A claim of a token is asked for, and no `[jwt]` names keys to verify tokens with.";
+    UnverifiedClaim "unverified-claim" "A limit or a group asks for a claim of a token, and no `[jwt]` names the keys that verify tokens.";
     UnusedGroup "unused-group" "No limit refers to the group.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
     WaitsLonger "waits-longer" "A limit may hold a request for longer than the route gives its upstream.";
     WeakSecret "weak-secret" "The secret that tokens are signed with can be guessed.";
-    WrongType "wrong-type" "A value is of another type than the key takes.";
+    WrongType "wrong-type" "A value has another type than the key takes.";
 }
 
 impl fmt::Display for Code {
@@ -114,19 +114,19 @@ impl fmt::Display for Code {
     }
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The file is not taken.
+    /// The file is refused.
     Error,
-    /// The file is taken, and may not do what was meant.
+    /// The file is taken, and may not have the intended effect.
     Warning,
-    /// A warning that the file says is meant.
+    /// A warning that the file ignores.
     Ignored,
 }
 
 impl Severity {
-    /// Its name, as messages show it.
+    /// The name that messages show.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -137,10 +137,10 @@ impl Severity {
     }
 }
 
-/// A place and what is to say about it.
+/// A place with the words about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Where.
+    /// The place.
     pub span: Span,
     /// Words beside the caret; may be empty.
     pub text: String,
@@ -158,21 +158,21 @@ impl Label {
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its kind.
+    /// The kind of mistake.
     pub code: Code,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
     /// The mistake, in the words of the file.
     pub message: String,
-    /// Where; nothing when it is about the file as a whole.
+    /// The place; none when the mistake is about the file as a whole.
     pub primary: Option<Label>,
     /// The other places involved.
     pub others: Vec<Label>,
     /// Places that the diagnostic concerns and that are not shown.
     pub concerns: Vec<Span>,
-    /// What would be right.
+    /// The advice.
     pub help: Option<String>,
-    /// What else to know.
+    /// A further fact.
     pub note: Option<String>,
 }
 
@@ -201,7 +201,7 @@ impl Diagnostic {
         }
     }
 
-    /// The start of the place, where it has one.
+    /// The start of the place, where the mistake has one.
     pub(super) fn start(&self) -> Option<usize> {
         self.primary.as_ref().map(|label| label.span.start)
     }
@@ -240,9 +240,10 @@ impl Diagnostic {
     }
 }
 
-/// The details of a diagnostic: places, help and note. They are added to one at hand, or to one in [`Findings`].
+/// The details of a diagnostic: places, help and note. They are added to an owned diagnostic, or to one in
+/// [`Findings`].
 pub(super) trait Details: BorrowMut<Diagnostic> + Sized {
-    /// The place, and the words beside the caret.
+    /// Adds the place, and the words beside the caret.
     fn at(mut self, span: &Span, text: impl Into<String>) -> Self {
         self.borrow_mut().primary = Some(Label::new(span, text));
         self
@@ -268,19 +269,19 @@ pub(super) trait Details: BorrowMut<Diagnostic> + Sized {
         self
     }
 
-    /// What would be right.
+    /// The advice.
     fn help(self, text: impl Into<String>) -> Self {
         self.help_if(Some(text.into()))
     }
 
-    /// What would be right, where something is known.
+    /// The advice, where there is one.
     fn help_if(mut self, text: Option<String>) -> Self {
         let help = &mut self.borrow_mut().help;
         *help = text.or(help.take());
         self
     }
 
-    /// What else to know.
+    /// A further fact.
     fn note(mut self, text: impl Into<String>) -> Self {
         self.borrow_mut().note = Some(text.into());
         self

@@ -1,4 +1,4 @@
-//! What one reading of the file changes against another, in words.
+//! The differences between two readings of the file, in words.
 
 mod groups;
 mod limits;
@@ -17,14 +17,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-/// One thing that is different.
+/// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// `limits.per-ip`.
     pub subject: String,
     /// `rate 10/s to 20/s, counters kept`.
     pub what: String,
-    /// It is not taken over until the gateway is started again.
+    /// The change is not taken over until the gateway is started again.
     pub restart: bool,
 }
 
@@ -37,7 +37,7 @@ impl Change {
         }
     }
 
-    /// A setting that is read once. The value that still holds is shown, unless it may be a secret.
+    /// A change of a setting that is read once. The value that still holds is shown, unless it may be a secret.
     fn restart(subject: impl Into<String>, still: Option<&str>) -> Self {
         let what = "changed, needs a restart";
         Self {
@@ -54,7 +54,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What `new` changes against `old`: groups, limits, upstreams, routes, the rest.
+/// The changes from `old` to `new`: groups, limits, upstreams, routes, then the rest.
 ///
 /// Pass as `running` the settings the process was started with: they hold until it is started again, whatever was
 /// loaded in between.
@@ -134,7 +134,7 @@ fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {
     format!("{old} to {new}")
 }
 
-/// `10/s to 20/s`; `changed: a file` where what may be shown is equal and all of it is not.
+/// `10/s to 20/s`; `changed: a file` where the shown texts are equal and the whole values are not.
 fn difference(old: &ShownValue, new: &ShownValue) -> Option<String> {
     if old.text != new.text {
         Some(to(&old.text, &new.text))
@@ -145,7 +145,7 @@ fn difference(old: &ShownValue, new: &ShownValue) -> Option<String> {
     }
 }
 
-/// `rate 10/s to 20/s` for each key that differs, of those that `both` has two values of.
+/// `rate 10/s to 20/s` for each key whose two values in `both` differ.
 fn differences(
     table: &Table,
     both: impl Fn(Compare) -> Option<(ShownValue, ShownValue)>,
@@ -162,15 +162,15 @@ fn joined(parts: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Things with names, of two readings.
+/// The named tables of one kind, of two readings.
 struct Collection<'a, T> {
     table: &'static str,
     old: &'a [T],
     new: &'a [T],
     name: fn(&T) -> String,
-    /// The report on a thing that is gone.
+    /// The report on a table that is gone.
     gone: &'static str,
-    /// The report on a thing that has come.
+    /// The report on a table that has come.
     come: &'static str,
 }
 
@@ -186,7 +186,7 @@ impl<'a, T> Collection<'a, T> {
         }
     }
 
-    /// Notes what is gone, what has come, and for the rest what `compare` reports.
+    /// Notes the tables that are gone or have come, and the report of `compare` on each other one.
     fn compare(&self, changes: &mut Vec<Change>, compare: impl Fn(&T, &T) -> Option<String>) {
         let by_name = |list: &'a [T]| -> HashMap<String, &'a T> {
             list.iter().map(|one| ((self.name)(one), one)).collect()
@@ -213,7 +213,7 @@ impl<'a, T> Collection<'a, T> {
     }
 }
 
-/// Which tokens are believed.
+/// The changes of `[jwt]`.
 fn tokens(old: Option<&TokenOutline>, new: Option<&TokenOutline>) -> Option<String> {
     let (old, new) = match (old, new) {
         (None, None) => return None,

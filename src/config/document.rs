@@ -1,6 +1,6 @@
-//! The file as it is written: every key with its place, unknown ones refused, values read, nothing decided.
+//! The file as it is written: every key with its place, unknown keys refused, values read, nothing decided.
 //!
-//! Walked by hand rather than deserialized, so that one run finds every mistake and each has its place.
+//! The tree is walked by hand rather than deserialized, so that one run finds every mistake, each with its place.
 
 mod fields;
 mod form;
@@ -56,19 +56,19 @@ pub(super) enum Setting<T> {
     Absent,
     /// Written, and a mistake that has been reported.
     Invalid,
-    /// A list with such mistakes in it, without them.
+    /// A list without those of its entries that are mistakes.
     Partial(At<T>),
     /// Written, and read.
     Valid(At<T>),
 }
 
 impl<T> Setting<T> {
-    /// What was read, or a mistake.
+    /// The value that was read, or a mistake.
     fn of(value: Option<T>, span: Span) -> Self {
         value.map_or(Self::Invalid, |value| Self::Valid(At::new(value, span)))
     }
 
-    /// What `read` makes of the value; nothing is a mistake that has been reported.
+    /// The result of `read` on the value; none is a mistake that has been reported.
     fn and_then<U>(self, read: impl FnOnce(T, &Span) -> Option<U>) -> Setting<U> {
         match self {
             Self::Absent => Setting::Absent,
@@ -77,7 +77,7 @@ impl<T> Setting<T> {
         }
     }
 
-    /// Another value in its place.
+    /// The setting with another value.
     fn map<U>(self, change: impl FnOnce(T) -> U) -> Setting<U> {
         match self {
             Self::Absent => Setting::Absent,
@@ -113,12 +113,12 @@ impl<T> Setting<T> {
         self.at().map(|at| &at.span)
     }
 
-    /// Is it a mistake that has been reported?
+    /// Is the setting a mistake that has been reported?
     pub(super) fn is_bad(&self) -> bool {
         matches!(self, Self::Invalid | Self::Partial(_))
     }
 
-    /// Is there nothing at all?
+    /// Is the key not written?
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
@@ -138,14 +138,14 @@ impl<T> Setting<Vec<T>> {
 }
 
 impl<T: Copy> Setting<T> {
-    /// The value, or what holds without it.
+    /// The value, or `default` without one.
     pub(super) fn or(&self, default: T) -> T {
         self.get().copied().unwrap_or(default)
     }
 }
 
 impl<T: Clone> Setting<T> {
-    /// This, or `other` where it is not written.
+    /// This setting, or `other` where this one is not written.
     pub(super) fn or_else(&self, other: &Self) -> Self {
         if self.is_absent() { other } else { self }.clone()
     }
@@ -165,7 +165,7 @@ impl<T: Clone> List<T> {
 }
 
 impl<T> List<T> {
-    /// Its entries, as far as they can be read.
+    /// The entries of the list, as far as they can be read.
     pub(super) fn entries(&self) -> &[At<T>] {
         self.written().map_or(&[], Vec::as_slice)
     }
@@ -192,12 +192,12 @@ fn table_named(name: &str) -> Option<&'static Table> {
     tables.find(|table| table.name == name)
 }
 
-/// The one key that stands in every table, and in none.
+/// The one key that stands in every table and at the top level.
 pub(super) static IGNORE_WARNINGS: Key = Key {
     name: "ignore_warnings",
     shape: || ValueShape::Texts,
     default: InWords("none"),
-    about: "Codes of warnings that are meant: about the table that it stands in, at the top about the whole file. `check` lists what is ignored, and tells a code that does not occur; `--deny-warnings` passes it. Errors cannot be ignored.",
+    about: "Codes of warnings to ignore: those about the table with this key, at the top those about the whole file. `check` lists the ignored warnings and reports a code that does not occur. `--deny-warnings` does not fail on ignored warnings. Errors cannot be ignored.",
     example: "[\"waits-longer\"]",
     compare: Compare::Within,
 };
@@ -207,7 +207,7 @@ pub(super) static INCLUDE: Key = Key {
     name: "include",
     shape: || ValueShape::Include(&include::INCLUDE_ENTRY),
     default: InWords("none"),
-    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names. A text lets them do nothing but that; a table says what else they may do, and what they may not.",
+    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`. Their tables stand behind those of this file, so that groups of this file come first, then those of the included files in their order. Relative paths begin in the folder of this file. `*`, `?`, `[a-z]` and `**` are patterns; files of a pattern come in the order of their names. An entry that is a text grants its files nothing more. An entry that is a table states further grants, and bounds on hosts and paths.",
     example: "[\"routes.d/*.toml\"]",
     compare: Compare::Within,
 };
@@ -225,35 +225,35 @@ pub(super) struct Document {
     pub(super) groups: Vec<GroupTable>,
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
-    /// Where each upstream is among them, by its name.
+    /// The position of each upstream in the list, by its name.
     positions: HashMap<String, usize>,
     pub(super) routes: Vec<Route>,
-    /// Stretches of the file that could not be read, so what seems absent may be there.
+    /// Stretches of the file that could not be read. A key that seems absent may be there.
     pub(super) torn: Vec<Span>,
-    /// Names that are meant to be defined, by table, and where that has gone wrong, which has been noted. Without a
-    /// name it is the whole table.
+    /// Names whose definition has a mistake, by table; the mistake has been noted. An entry without a name is the whole
+    /// table.
     pub(super) lost: HashSet<(&'static str, Option<String>)>,
-    /// What came of variables in its texts.
+    /// The variables in the texts of the file, and their values.
     pub(super) variables: Variables,
-    /// Secrets that stood elsewhere.
+    /// The secrets that were fetched from files and variables.
     pub(super) fetched: Vec<String>,
-    /// Warnings that are meant.
+    /// The warnings that are ignored.
     pub(super) ignored: Vec<WarningFilter>,
     /// Nothing at all is written.
     pub(super) empty: bool,
-    /// Where counters are.
+    /// The place of the counters.
     pub(super) counted: CounterStore,
 }
 
 /// Where counters are, as far as the file says so without its variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum CounterStore {
-    /// In the process.
+    /// Counters are in the process.
     #[default]
     Memory,
-    /// In a Redis.
+    /// Counters are in a Redis.
     Redis,
-    /// Where a variable says.
+    /// A variable gives the place.
     Unknown,
 }
 
@@ -270,8 +270,8 @@ impl CounterStore {
 }
 
 impl Document {
-    /// The names of all limits that a route's requests are held to: its own, the defaults it does not drop, its
-    /// upstream's.
+    /// The names of all limits that a route's requests are held to: the route's own, the defaults that it does not
+    /// drop, and its upstream's.
     pub(super) fn limits_of<'a>(
         &'a self,
         route: &'a Route,
@@ -294,7 +294,7 @@ impl Document {
         self.upstreams.get(*at)
     }
 
-    /// Is this mistake only the echo of a stretch that could not be read, and that has been reported?
+    /// Is this mistake only the echo of an unreadable stretch that has been reported?
     pub(super) fn is_echo(&self, source: &Source, diagnostic: &Diagnostic) -> bool {
         if self.torn.is_empty() || matches!(diagnostic.code, Code::Syntax | Code::Duplicate) {
             return false;
@@ -313,14 +313,14 @@ impl Document {
         torn.any(|torn| torn.contains(&start) || body.contains(&torn.start))
     }
 
-    /// May `name` of `table` be meant somewhere that could not be read? Then it is no second mistake that it is not
-    /// defined.
+    /// May an unreadable stretch define `name` of `table`? Then the missing definition is no second mistake.
     pub(super) fn may_define(&self, table: &'static str, name: &str) -> bool {
         self.lost.contains(&(table, None)) || self.lost.contains(&(table, Some(name.to_owned())))
     }
 }
 
-/// After so many mistakes the rest of the file is not looked at: each takes time, and the first are what is mended.
+/// After so many mistakes the rest of the file is not looked at: each mistake takes time, and the first ones are mended
+/// first.
 const ENOUGH: usize = 1_000;
 
 /// Reads the source and adds every mistake of form to what has been found.
@@ -366,8 +366,8 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     document
 }
 
-/// The tree of a source that is good: all its files in one, and its variables filled in, those with stars that gave secrets.
-/// With it the texts that have such stars, as they are without, by where they stand.
+/// The tree of a source without errors: all its files in one, variables filled in, and stars for the variables that
+/// gave secrets. Beside the tree stand the texts with such stars as they are without them, by their places.
 pub(super) fn tree<'s>(
     source: &'s Source,
     series: &mut Numbering,
@@ -401,7 +401,8 @@ impl TopReader<'_> {
         }
     }
 
-    /// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
+    /// A table under a misspelt name. Mistakes inside the table are reported in this run, and its names count as
+    /// defined.
     fn misnamed(&mut self, meant: &'static Table, key: &Span, value: &Spanned<DeValue<'_>>) {
         if !value.get_ref().is_table() {
             self.document.lost.insert((meant.name, None));
@@ -446,7 +447,7 @@ impl TopReader<'_> {
         }
     }
 
-    /// The tables with names of one table.
+    /// The named tables inside one table, as in `[limits.NAME]`.
     fn entries(&mut self, vocabulary: &'static Table, table: &DeTable<'_>) {
         let (document, found) = (&mut *self.document, &mut *self.found);
         let mut nameless = false;
@@ -457,7 +458,7 @@ impl TopReader<'_> {
             let at = At::new(name.get_ref().to_string(), name.span());
             let DeValue::Table(fields) = entry.get_ref() else {
                 let is_key = vocabulary.key(&at.value).is_some();
-                // A table without a name has its keys here: one mistake, however many they are.
+                // The keys of a table without a name stand here. They are one mistake, however many keys there are.
                 if !is_key || !std::mem::replace(&mut nameless, true) {
                     unknown_table::note_misplaced(vocabulary, &at, entry.get_ref(), found);
                 }
@@ -478,7 +479,7 @@ impl TopReader<'_> {
     }
 }
 
-/// What to point at for a whole table: its header line; its key when it is written inline.
+/// The place to point at for a whole table: the header line, or the key of an inline table.
 fn heading(source: &Source, value: &Span, key: &Span) -> Span {
     let is_header = source.written(value).starts_with('[');
     if is_header { value } else { key }.clone()

@@ -1,5 +1,5 @@
-//! The files that a configuration was read from, with a fingerprint of each: a reload knows what to watch, and when a file has
-//! changed.
+//! The files that a configuration was read from, with a fingerprint of each: a reload knows the files to watch, and
+//! when a file has changed.
 
 pub mod fence;
 pub mod glob;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that a configuration depends on.
 ///
-/// Two of them are equal when they name the same files and found the same in them.
+/// Two values are equal when they name the same files with the same contents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     seen: BTreeMap<PathBuf, FileState>,
@@ -22,12 +22,12 @@ pub struct Files {
     matched: BTreeMap<PathBuf, Result<Matches, String>>,
 }
 
-/// What was found at a path.
+/// The state of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
     /// More bytes than this are refused.
     most: u64,
-    /// The fence of the file that names it, where that may not read every file.
+    /// The fence of the file that names the path, where that file may not read every file.
     fence: Option<Fence>,
     found: Result<Fingerprint, String>,
 }
@@ -65,11 +65,11 @@ impl Files {
         }
     }
 
-    /// The bytes of the file at `path`, at most `most`; the configuration depends on them from now on, also when they
-    /// cannot be read.
+    /// The bytes of the file at `path`, at most `most`. The configuration depends on the file from now on, even when
+    /// the file cannot be read.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason that the file cannot be read.
     pub fn read(&mut self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
         self.read_within(None, path, most)
     }
@@ -77,7 +77,7 @@ impl Files {
     /// The bytes of the file at `path`, if it lies within `fence`.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason that the file cannot be read.
     pub fn read_within(
         &mut self,
         fence: Option<&Fence>,
@@ -89,7 +89,7 @@ impl Files {
             Ok(bytes) => Ok(Fingerprint::of(bytes)),
             Err(error) => Err(error.to_string()),
         };
-        // What was found without a fence says more.
+        // A state without a fence tells more than one within a fence.
         let whole = |seen: &FileState| seen.fence.is_none();
         if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
             let fence = fence.cloned();
@@ -99,7 +99,7 @@ impl Files {
         read
     }
 
-    /// What `pattern` leads to; the configuration depends on it from now on.
+    /// The files that `pattern` finds. The configuration depends on the pattern from now on.
     ///
     /// # Errors
     /// When a folder cannot be read.
@@ -124,7 +124,7 @@ impl Files {
         files
     }
 
-    /// Patterns, and the folders in which another file may come to match.
+    /// The patterns, each with the folders in which a new file may match.
     pub fn patterns(&self) -> impl Iterator<Item = (&Path, &[PathBuf])> {
         self.matched.iter().map(|(pattern, matched)| {
             let folders = matched.as_ref().map(|matched| &matched.folders[..]);
@@ -138,8 +138,8 @@ impl Files {
     }
 }
 
-/// The bytes of the file at `path`. What is no regular file is refused before it is opened: opening a pipe may never
-/// return.
+/// The bytes of the file at `path`. A path to anything but a regular file is refused before it is opened: opening a
+/// pipe may never return.
 fn read(fence: Option<&Fence>, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));

@@ -45,7 +45,7 @@ fn every_valid_file_compiles_without_a_warning() {
     }
 }
 
-/// What the manual shows of groups and tokens is good, and without a warning.
+/// The manual's examples of groups and tokens are valid, and without a warning.
 #[test]
 fn every_example_of_who_is_counted_is_good() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn every_invalid_file_yields_its_report() {
     );
 }
 
-/// A folder each: `gateway.toml` and what it includes, with the report beside.
+/// Each folder has a `gateway.toml`, its included files, and the report beside.
 #[test]
 fn every_folder_of_files_yields_its_report() {
     let mut wrong = Vec::new();
@@ -136,7 +136,8 @@ fn every_folder_of_files_yields_its_report() {
     );
 }
 
-/// Messages and pages show examples of keys, and a default is read where a key is absent; none of them is wrong itself.
+/// Messages and pages show examples of keys, and a default is read where a key is absent. No example and no default is
+/// itself a mistake.
 #[test]
 fn every_example_and_every_default_of_a_key_can_be_read() {
     for table in TABLES {

@@ -1,16 +1,17 @@
-//! The entry for a fuzzer: any bytes as a file. `fuzz/` has the target, `tests/fuzzing` calls it with mutations of its own.
+//! The entry for a fuzzer: any bytes as a file. The target stands in `fuzz/`; `tests/fuzzing` calls the entry with
+//! mutations of its own.
 
 use super::render::Colour;
 use super::{Files, compile, text};
 use crate::config::source::Source;
 
-/// A name in a folder that does not exist: no file that `bytes` name is there.
+/// A name in a folder that does not exist, so that no file named in `bytes` exists.
 const NAME: &str = "/nonexistent/gateway.toml";
 
 /// Reads `bytes` as a file and renders the report in every form. Is the file valid?
 ///
 /// # Panics
-/// When a file that is not taken has no error, or two readings of it differ.
+/// When a refused file has no error, or two readings of a file differ.
 pub fn file(bytes: &[u8]) -> bool {
     // Patterns could lead through the whole machine.
     if bytes.windows(7).any(|window| window == b"include") {

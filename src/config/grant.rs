@@ -15,15 +15,15 @@ pub(super) struct Grant {
     pub(super) span: Span,
     /// The keys of the entry and their values as written, in the order of the file.
     pub(super) written: Vec<(&'static str, Vec<String>)>,
-    /// Hosts that its routes may be for; nothing is any.
+    /// Hosts that the routes of the files may be for; none is any host.
     pub(super) hosts: Option<Vec<HostPattern>>,
-    /// Paths that its routes may be for; nothing is any.
+    /// Paths that the routes of the files may be for; none is any path.
     pub(super) paths: Option<Vec<PathPattern>>,
-    /// Files beyond their own folders that it may read.
+    /// Files outside their own folders that the files may read.
     pub(super) secrets: Vec<AllowedPaths>,
-    /// Patterns of the variables that it may read.
+    /// Patterns of the variables that the files may read.
     pub(super) variables: Vec<String>,
-    /// Patterns of the `[defaults]` limits that its routes may drop.
+    /// Patterns of the `[defaults]` limits that the routes of the files may drop.
     pub(super) drops: Vec<At<String>>,
 }
 

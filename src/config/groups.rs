@@ -115,14 +115,15 @@ impl fmt::Display for MemberPlace<'_> {
     }
 }
 
-/// The first member that stands in two places, and how many do.
+/// The first member that stands in two places, and the number of such members.
 struct Repeat<'a> {
     first: MemberPlace<'a>,
     second: MemberPlace<'a>,
     many: usize,
 }
 
-/// Reads the members of the list and of all files, each with `read`, whose error says why a text is no member.
+/// Reads the members of the list and of all files, each with `read`. The error of `read` is the reason that a text is
+/// no member.
 fn gather<'a, T: Hash + Eq + Copy>(
     written: &'a GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
@@ -181,8 +182,8 @@ fn gather<'a, T: Hash + Eq + Copy>(
     members
 }
 
-/// The lines of a file that are members, with their numbers. What follows a `#` at the start of a line or behind a blank
-/// is a comment.
+/// The lines of a file that are members, with their numbers. A `#` at the start of a line or behind a blank begins a
+/// comment.
 fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let marked = content.strip_prefix("\u{feff}".as_bytes());
     marked
@@ -200,8 +201,8 @@ fn without_comment(line: &[u8]) -> &[u8] {
     line[..end].trim_ascii()
 }
 
-/// A member of the list without the blanks around it. Fields, hosts, networks and digests have none; a decoded or claimed value
-/// may begin with a blank, and keeps it.
+/// A member of the list without the blanks around it. Fields, hosts, networks and digests have no such blanks. A
+/// decoded or claimed value may begin with a blank, and keeps it.
 fn as_listed<'t>(text: &'t [u8], by: Option<&KeyPart>) -> &'t [u8] {
     let trimmed = text.trim_ascii();
     match by {

@@ -32,7 +32,7 @@ pub struct TokenRules {
     pub outline: TokenOutline,
 }
 
-/// Reads the keys. None without such a table, or when something about it is wrong.
+/// Reads the keys. None without `[jwt]`, or when the table has a mistake.
 pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<TokenRules> {
     let Some(written) = &document.jwt else {
         claims::unverified(document, beside.found);
@@ -179,7 +179,8 @@ impl KeyReader<'_> {
             .help(help);
     }
 
-    /// Notes more keys of one id, or without an id, than are tried: the last would never be believed.
+    /// Notes more keys of one id, or without an id, than a token is tried with: the last keys would never verify a
+    /// token.
     fn count(&mut self) {
         let (keys, algorithms) = (&self.keys, &self.algorithms);
         let many = algorithms.iter().flat_map(|algorithm| {
@@ -252,7 +253,7 @@ impl KeyReader<'_> {
     fn pem(&mut self, kid: Option<&str>, content: &[u8]) -> Result<(), String> {
         const BEGIN: &str = "-----BEGIN ";
         let text = std::str::from_utf8(content).map_err(|_| "not PEM")?;
-        // What stands in front of the first block is a comment.
+        // The text in front of the first block is a comment.
         let mut blocks = text.split(BEGIN).skip(1).enumerate().peekable();
         if blocks.peek().is_none() {
             return Err("not PEM".into());
@@ -350,7 +351,7 @@ fn fits(algorithm: Algorithm, key: &DecodingKey) -> bool {
     right && algorithm.family() == key.family()
 }
 
-/// Files with keys, and the ids of these.
+/// Files with keys, and the ids of the keys.
 fn names(list: &document::List<KeyFile>) -> Vec<String> {
     let files = list.entries().iter().filter_map(|at| {
         let file = at.value.file.get()?;

@@ -34,7 +34,8 @@ pub fn terms(limit: &Limit) -> Option<String> {
     Some(text)
 }
 
-/// The terms of leases of a limit that counts a request, or why it gives none. None where the limit asks no store.
+/// The terms of leases of a limit that counts a request, or the reason that it gives no leases. None where the limit
+/// asks no store.
 #[must_use]
 pub fn of_request(limit: &Limit) -> Option<String> {
     if limit.mode != Mode::Enforce || limit.scope == Scope::Gateway {
@@ -61,8 +62,8 @@ mod tests {
         super::terms(&compiled.unwrap().outline.limits[0])
     }
 
-    /// Held against docs/sparing.md: 1 % of the quota, or of a bucket what comes back in 25 ms; 100 ms at most, a tenth of
-    /// a window; what comes back goes, of a bucket it is lost.
+    /// The numbers of docs/sparing.md. A lease takes 1 % of the quota, or of a bucket the units that come back in 25
+    /// ms. It lasts 100 ms at most, or a tenth of a window. Unused permits go back; those of a bucket are lost.
     #[test]
     fn terms_are_said_in_numbers() {
         let of = |many: u32, lasts: &str, rest: &str| {

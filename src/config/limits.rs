@@ -17,10 +17,10 @@ use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePo
 use rules::RatedRule;
 use std::sync::Arc;
 
-/// The tag of all limits where the store has them together.
+/// The tag of all limits under `together = true` of the store.
 const ALL: &str = "together";
 
-/// The limit under `together = true`. A limit with a tag of its own keeps that.
+/// The limit under `together = true`. A limit with a tag of its own keeps the tag.
 pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
@@ -32,8 +32,8 @@ pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     written
 }
 
-/// Compiles one limit with its tiers, and behind it its candidate; none when something about it is wrong, which has been
-/// noted then.
+/// Compiles one limit with its tiers, and behind the limit its candidate. None when the limit has a mistake, which has
+/// been noted then.
 pub(super) fn compile(
     written: &Limit,
     groups: &Groups,
@@ -44,7 +44,7 @@ pub(super) fn compile(
     let limits = untiered(written, &name, groups, found);
     let mut limits = tiers::add(limits, written, groups, found);
     if let Some(candidate) = written.with_candidate() {
-        // A mistake of both is reported once.
+        // A mistake of the limit and of its candidate is reported once.
         let mut more = Findings::default();
         let candidates = untiered(&candidate, &name, groups, &mut more);
         more.retain(|one| !found[before..].contains(one));
@@ -92,7 +92,7 @@ fn untiered(
     limits
 }
 
-/// What the file says of a limit, but for what is compiled with all limits or rates.
+/// The limit's policy as written, without the parts that are compiled from all limits or rates.
 fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Policy {
     Policy {
         mode: written.mode(),
@@ -211,7 +211,7 @@ fn missing_choice(name: &str, by: &Span, template: &KeyTemplate, found: &mut Fin
         );
 }
 
-/// What the limit answers to clients.
+/// The limit's answers to clients.
 fn answers(written: &Limit) -> ResponsePolicy {
     // Statuses are at most 599.
     let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
@@ -254,7 +254,7 @@ fn exempt(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Arc<
     Some(Arc::new(exempt))
 }
 
-/// What tells repeats of a request.
+/// The settings that mark repeats of a request.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
     Some(Dedupe {
@@ -265,7 +265,7 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
     })
 }
 
-/// What a request takes where neither it nor its response states that.
+/// The cost of a request where neither the request nor its response states one.
 fn cost(written: &Limit) -> Cost {
     match written.cost.get() {
         None => Cost::ONE,
@@ -275,7 +275,7 @@ fn cost(written: &Limit) -> Cost {
     }
 }
 
-/// Where a request states its cost.
+/// The place in a request that states its cost.
 fn price(written: &Limit) -> Option<Price> {
     let Some(CostSource::Request(cost)) = written.cost.get() else {
         return None;
@@ -288,7 +288,7 @@ fn price(written: &Limit) -> Option<Price> {
     })
 }
 
-/// Where a response states the cost of its request.
+/// The place in a response that states the cost of its request.
 fn meter(written: &Limit) -> Option<Meter> {
     let Some(CostSource::Response(cost)) = written.cost.get() else {
         return None;

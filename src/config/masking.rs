@@ -8,9 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// The shortest secret that is looked for: a shorter one is part of other words.
+/// The shortest secret that is looked for: a shorter secret may be a part of other words.
 const SHORTEST: usize = 4;
-/// The shortest secret that may look like a word, as `test` or `admin`: stars for a name of the file would give it away.
+/// The shortest secret that is looked for although it could be a word, such as `test` or `admin`. Stars for the same
+/// word elsewhere in the file would give a shorter one away.
 const NO_WORD: usize = 8;
 
 /// The secret values of a file.
@@ -48,7 +49,7 @@ impl Secrets {
         Self { values, spellings }
     }
 
-    /// The secrets of all of these.
+    /// The secrets of all sets in `these`.
     pub(super) fn of_all(these: &[&Self]) -> Self {
         let values = these.iter().flat_map(|one| &one.values);
         Self::new(values.map(Arc::clone))
@@ -95,7 +96,8 @@ impl Secrets {
         }
     }
 
-    /// The longest spelling that `rest` begins with, in any case: hosts and paths are folded. Of equal ones that in the exact case.
+    /// The longest spelling that `rest` begins with, in any case, since hosts and paths are folded. Of spellings of
+    /// equal length the one in the exact case.
     fn at(&self, rest: &[u8]) -> Option<&Spelling> {
         let known = self.spellings.get(&start(rest)?)?;
         let begins = |one: &&Spelling| {

@@ -1,4 +1,5 @@
-//! The file gateway.toml, from text to what runs: read, held against the rules, compiled; every mistake in one report.
+//! The file gateway.toml, from its text to the compiled configuration: read, held against the rules, compiled. Every
+//! mistake is in one report.
 //!
 //! ```text
 //! text        source       with line and column for every byte
@@ -70,26 +71,26 @@ use std::sync::Arc;
 /// A file larger than this is not a configuration.
 pub const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A file that is right, ready to run.
+/// A file without errors, ready to run.
 #[derive(Debug)]
 pub struct Compiled {
-    /// What is read once, at start.
+    /// The settings that are read once, at start.
     pub boot: Boot,
-    /// What a reload swaps. Its generation is 0 until the gateway numbers it.
+    /// The part that a reload swaps. Its generation is 0 until the gateway numbers the snapshot.
     pub snapshot: Snapshot,
-    /// Warnings about settings that may not do what was meant.
+    /// Warnings about settings that may not have the intended effect.
     pub warnings: Vec<Diagnostic>,
-    /// Warnings that the file says are meant.
+    /// Warnings that the file ignores.
     pub ignored: Vec<Diagnostic>,
     /// The text, for showing the warnings.
     pub source: Arc<Source>,
-    /// The files that it was read from.
+    /// The files that the configuration was read from.
     pub files: Files,
     /// The configuration in a form that can be compared.
     pub outline: Arc<Outline>,
     /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
     places: HashMap<(&'static str, String), usize>,
-    /// Are counters in a Redis, as far as the file says?
+    /// Are counters in a Redis, as far as the file states it?
     shared: bool,
     /// The place of the store's address.
     store_at: Option<Span>,
@@ -111,13 +112,13 @@ impl Compiled {
         Report::new(Arc::clone(&self.source), all.cloned().collect())
     }
 
-    /// Are counters in a Redis? Known of a file for a replay as well, unless a variable says it.
+    /// Are counters in a Redis? The answer is known for a replay's file as well, unless a variable gives the address.
     #[must_use]
     pub fn asks_redis(&self) -> bool {
         self.shared
     }
 
-    /// A text about the file with stars for what is secret in it.
+    /// A text about the file with stars for the file's secrets.
     #[must_use]
     pub fn hide(&self, text: &str) -> String {
         self.boot.secrets.hide(text).into_owned()
@@ -135,7 +136,7 @@ impl Compiled {
 /// Reads and compiles the file at `path`.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// The mistakes of the file.
 pub fn load(path: &Path) -> Result<Compiled, Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
@@ -174,20 +175,20 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Report {
     Report::new(Arc::new(Source::new(name, "")), vec![diagnostic])
 }
 
-/// Compiles `text`; `name` is what messages call it, and its folder is where relative paths in it start.
+/// Compiles `text`. Messages show `name`, and relative paths in the text start in the folder of `name`.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// The mistakes of the file.
 pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
     let files = Files::with_content(Path::new(name), text.as_bytes());
     compile(Source::new(name, text), files)
 }
 
-/// Reads and compiles the file at `path` for a replay: with `sets` in place of what it says, and without its `[store]`,
-/// which may need secrets that are not here.
+/// Reads and compiles the file at `path` for a replay: with `sets` in place of the file's values, and without its
+/// `[store]`, which may need secrets that are not on this machine.
 ///
 /// # Errors
-/// All that is wrong with it, and with `sets`.
+/// The mistakes of the file and of `sets`.
 pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
@@ -198,7 +199,7 @@ pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
 /// The store that `url` names, given with `--store`.
 ///
 /// # Errors
-/// What is wrong with it, shown as it was given.
+/// The mistake in `url`, which is shown as it was given.
 pub fn store(url: &str) -> Result<crate::store::Backend, Report> {
     let front = "--store ";
     value::store(url).map_err(|wrong| {

@@ -1,4 +1,4 @@
-//! A compiled file in a form that can be compared with another: what `--diff` and a reload look at.
+//! A compiled file in a form that can be compared with another. `--diff` and a reload compare outlines.
 
 use super::masking::Secrets;
 use super::value::show_span;
@@ -20,9 +20,9 @@ use std::time::Duration;
 /// A compiled file in a form that can be compared with another.
 #[derive(Debug)]
 pub struct Outline {
-    /// What is read once.
+    /// The settings that are read once.
     pub boot: Boot,
-    /// Which tokens are believed.
+    /// The tokens that are believed.
     pub jwt: Option<TokenOutline>,
     /// Every group, in the order of the file.
     pub groups: Vec<Arc<Group>>,
@@ -36,45 +36,45 @@ pub struct Outline {
     pub routes: Vec<RouteOutline>,
     /// The proxies that are believed on addresses.
     pub trust: Vec<IpNet>,
-    /// Which field they write, where that is known.
+    /// The field that these proxies write, where it is named.
     pub trust_field: Option<Field>,
-    /// Which fields responses carry.
+    /// The fields of responses that state limits.
     pub fields: FieldStyle,
-    /// What errors look like.
+    /// The form of errors.
     pub errors: ErrorFormats,
-    /// By how many percent the time to come back is spread.
+    /// The percentage by which the time to come back is spread.
     pub jitter: u8,
     /// Bounds on held requests.
     pub holds: HoldCaps,
 }
 
-/// The settings that are read once, at start. A reload can only say that they have changed.
+/// The settings that are read once, at start. A reload can only report that such a setting has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boot {
-    /// Where requests come in.
+    /// The listening addresses and the bounds of connections.
     pub listen: listen::ListenSettings,
-    /// Threads that serve them; 0 is one for each core.
+    /// Threads that serve requests; 0 is one for each core.
     pub workers: usize,
-    /// How long requests under way may take to finish at the end.
+    /// The time that requests under way have to finish when the gateway stops.
     pub drain: Duration,
     /// The admin listener, if there is one.
     pub admin: Option<admin::AdminSettings>,
-    /// Where counters live.
+    /// The store of the counters.
     pub store: store::StoreSettings,
-    /// What is logged.
+    /// The settings of the log.
     pub log: telemetry::LogSettings,
-    /// What is shown as stars wherever a text of the file is shown.
+    /// The secrets, which are stars in every text of the file that is shown.
     pub secrets: Arc<Secrets>,
 }
 
-/// A limit: one for each of its rates.
+/// A limit of the file: one compiled limit for each of its rates.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitOutline<'a> {
     /// The limits of its own rates, at least one.
     pub rates: &'a [Arc<Limit>],
-    /// Those of its candidate.
+    /// The limits of its candidate.
     pub candidate: &'a [Arc<Limit>],
-    /// What its refusals look like, where it says so itself.
+    /// The form of its refusals, where the limit has one of its own.
     pub body: Option<&'a ErrorBody>,
 }
 
@@ -86,7 +86,7 @@ impl LimitOutline<'_> {
     }
 }
 
-/// An upstream, the names of its limits still names.
+/// An upstream, with the names of its limits in place of the limits.
 #[derive(Debug)]
 pub struct UpstreamOutline {
     /// The upstream.
@@ -95,56 +95,56 @@ pub struct UpstreamOutline {
     pub limits: Vec<Arc<str>>,
 }
 
-/// A route, its names still names.
+/// A route, with names in place of its upstream and limits.
 #[derive(Debug)]
 pub struct RouteOutline {
-    /// What it recognises.
+    /// The rule by which the route recognises requests.
     pub rule: RouteRule,
-    /// Where it leads.
+    /// The name of its upstream.
     pub upstream: Option<Arc<str>>,
-    /// What its paths begin with and the upstream does not see.
+    /// The prefix of its paths that the upstream does not see.
     pub strip_prefix: Option<String>,
     /// The path that is forwarded instead.
     pub rewrite: Option<String>,
-    /// What it answers itself.
+    /// The route's own answer.
     pub own: Option<StaticReply>,
-    /// What becomes of a request's fields.
+    /// The changes of a request's fields.
     pub request_headers: Option<Changes>,
-    /// What becomes of a response's fields.
+    /// The changes of a response's fields.
     pub response_headers: Option<Changes>,
-    /// Its limits and its upstream's.
+    /// The names of its own limits and of its upstream's.
     pub limits: Vec<Arc<str>>,
-    /// From forwarding to the head of the response.
+    /// The longest time from forwarding to the head of the response.
     pub timeout: Duration,
 }
 
-/// Which tokens are believed.
+/// The tokens that are believed.
 #[derive(Debug, Clone)]
 pub struct TokenOutline {
-    /// How they may be signed.
+    /// The algorithms that tokens may be signed with.
     pub algorithms: Vec<String>,
     /// The issuers that are believed.
     pub issuer: Vec<String>,
-    /// For whom they may be.
+    /// The audiences that are accepted.
     pub audience: Vec<String>,
-    /// How far clocks may differ.
+    /// The difference that clocks may have.
     pub leeway: Duration,
-    /// Must a token say when it ends?
+    /// Must a token have an `exp`?
     pub require_exp: bool,
     /// The field with the token.
     pub header: HeaderName,
     /// The files with the keys.
     pub files: Vec<String>,
-    /// A digest of what the files hold: keys that move to another file are no change.
+    /// A digest of the keys in all files: keys that move to another file are no change.
     pub digest: [u8; 32],
 }
 
 /// The value of a key, for a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownValue {
-    /// What may be shown of it.
+    /// The text that may be shown.
     pub text: String,
-    /// All of it, where the text leaves something out.
+    /// The whole value, where the text leaves a part out.
     pub whole: Option<String>,
 }
 

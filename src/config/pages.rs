@@ -1,22 +1,22 @@
-//! The pages of the diagnostics' codes: what each means, an example that is wrong, and what to write instead.
+//! The pages of the diagnostics' codes: the meaning of each, a wrong example, and a right one.
 //!
-//! A page is a file in `pages/`: words, the wrong example, words, the mended one. Both examples are held against the
-//! parser by the tests; what they leave out is a route and an upstream.
+//! A page is a file in `pages/`: words, the wrong example, words, the right example. The tests hold both examples
+//! against the parser, with a route and an upstream added where an example has none.
 
 use super::diagnostic::Code;
 use super::suggest::nearest;
 use std::fmt::Write as _;
 
-/// What there is to know about a code.
+/// The page of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     /// The code.
     pub code: Code,
-    /// What it means.
+    /// The meaning of the code.
     pub meaning: &'static str,
     /// A piece of a file that has this mistake, and no other.
     pub wrong: &'static str,
-    /// What to write instead, in words.
+    /// The advice, in words.
     pub instead: &'static str,
     /// The same piece without the mistake.
     pub right: &'static str,

@@ -1,5 +1,5 @@
-//! The file as it is understood: includes merged, variables filled in, defaults written out, secrets as stars. What comes
-//! out is itself a file.
+//! The file as it is understood: includes merged, variables filled in, defaults written out, secrets as stars. The
+//! result is itself a file.
 
 mod toml;
 
@@ -27,10 +27,10 @@ struct PrintedLine {
     added: bool,
 }
 
-/// The file at `path`, resolved, with what a check says of it.
+/// The file at `path`, resolved, with the compiled file of a check.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// The mistakes of the file.
 pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
     let compiled = super::load(path)?;
     let mut files = Files::default();
@@ -80,7 +80,7 @@ fn text_of(lines: &[PrintedLine]) -> String {
     lines.collect()
 }
 
-/// Some defaults hold only beside other values: what the check would object to is taken out again.
+/// The lines without the defaults that a check refuses: some defaults hold only beside other values.
 fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
     loop {
         let text = text_of(&lines);
@@ -110,15 +110,15 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
 }
 
 struct Printer<'w> {
-    /// All of each name.
+    /// The compiled limits of each name.
     limits: HashMap<&'w str, Vec<&'w Limit>>,
     source: &'w Source,
     lines: Vec<PrintedLine>,
-    /// Texts that have stars, without them.
+    /// The texts that have stars, as they are without stars.
     whole: HashMap<usize, String>,
-    /// What secrets are read from.
+    /// The files that secrets are read from.
     files: Files,
-    /// Secrets seen so far: two that differ stay different.
+    /// The secrets seen so far: two that differ get stars that differ.
     series: Numbering,
 }
 
@@ -185,8 +185,8 @@ impl Printer<'_> {
         }
     }
 
-    /// The compiled limit that defaults are computed from. What is printed holds for tiers and candidates too, whose own
-    /// numbers have other defaults: such a limit has none.
+    /// The compiled limit that defaults are computed from. A limit with tiers or a candidate has none: a printed
+    /// default would hold for them too, and their own numbers have other defaults.
     fn limit(&self, name: &str) -> Option<&Limit> {
         let all = self.limits.get(name)?;
         let has_candidate = all.iter().any(|one| one.mode == Mode::Candidate);

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// What messages call the flags.
+/// The name of the flags in messages.
 const NAME: &str = "command line";
 
 /// A gateway without a file, as the flags describe it.
@@ -26,10 +26,10 @@ pub struct QuickStart<'a> {
 }
 
 impl QuickStart<'_> {
-    /// Writes the flags as the file they stand for, and reads that like any other file: there is one way in.
+    /// Writes the flags as the file that they stand for, and reads this file like any other.
     ///
     /// # Errors
-    /// All that is wrong with the flags, shown as they were given.
+    /// The mistakes of the flags, which are shown as they were given.
     pub fn compile(self) -> Result<Compiled, Report> {
         self.check()?;
         let mut text = String::new();

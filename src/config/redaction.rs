@@ -63,7 +63,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Values in a table of the store that sounds like a secret, whatever their keys. A place of a secret is none.
+/// Values in a table of the store whose name sounds like a secret, under any key. The place of a secret is no secret.
 fn sections(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
     for line in text.split_inclusive('\n') {
@@ -205,10 +205,10 @@ fn word_before(before: &str) -> &str {
     &before[start..]
 }
 
-/// Does the name of a variable say that what it gives is secret?
+/// Does the name of a variable stand for a secret?
 pub(super) fn is_secret_variable(name: &str) -> bool {
     const MARKS: [&str; 3] = ["pass", "pwd", "credential"];
-    /// Words that are too short to be looked for inside of others, or have another meaning there.
+    /// Words that are too short to be looked for inside other words, or have another meaning there.
     const WORDS: [&str; 9] = [
         "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
     ];
@@ -223,27 +223,28 @@ pub(super) fn is_secret_variable(name: &str) -> bool {
         || name.split('_').any(|word| WORDS.contains(&word))
 }
 
-/// Does the key sound like a secret? A misspelt one does too: a misspelling is when its line is shown.
+/// Does the key sound like a secret? A misspelt key counts too, since the line of a misspelt key is shown.
 pub(super) fn is_secret(word: &str) -> bool {
     const LONGEST: usize = 80;
     if word.len() > LONGEST {
         return false;
     }
     let word = word.to_ascii_lowercase();
-    // Two slips leave six of the eight letters; counting them costs less than the distance, which every key would pay.
+    // Two slips leave six of the eight letters. Counting the letters costs less than computing the distance for every
+    // key.
     let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
     SECRET.iter().any(|secret| word.ends_with(secret))
         || near() && strsim::osa_distance(&word, "password") <= 2
 }
 
-/// The texts of a table on this line that stands where a secret's value does; those of `file` and `env` are none.
+/// The texts of a table on this line that stands in place of a secret; the texts of `file` and `env` are no secrets.
 fn strings_in_table(text: &str, start: usize) -> Vec<Range<usize>> {
     let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
     let inside = line.trim_start_matches([' ', '\t']);
     if !inside.starts_with('{') {
         return Vec::new();
     }
-    // Only to its bracket: what else is on the line has words of its own.
+    // The table ends at its bracket: the rest of the line has words of its own.
     let end = start + line.find('}').unwrap_or(line.len());
     let (mut found, mut at) = (Vec::new(), start);
     while let Some(equals) = text[at..end].find('=') {

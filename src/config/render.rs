@@ -18,7 +18,7 @@ const MOST_SHOWN: usize = 100;
 /// The most diagnostics in a report for programs.
 const MOST_LISTED: usize = 1_000;
 
-/// The longest stretch of the file that is shown; of a longer one the place is named.
+/// The longest stretch of the file that is shown; for a longer stretch only the place is named.
 const MOST_BYTES: usize = 256 * 1024;
 
 /// Two places further apart than this many bytes are shown in one snippet only by their names.
@@ -209,7 +209,7 @@ fn within(source: &Source, span: &Span, window: &Span) -> Span {
     start - window.start..start + line - window.start
 }
 
-/// A mistake where no line can be shown: what is wrong, what the caret says, what would be right.
+/// A mistake without a line to show: its message, the words beside the caret, and the help.
 fn sentences(diagnostic: &Diagnostic) -> String {
     let mut out = diagnostic.message.clone();
     let label = diagnostic.primary.as_ref().map(|primary| &primary.text);

@@ -1,11 +1,11 @@
-//! The report on a file: its diagnostics in the order of the file, and what was read to find them.
+//! The report on a file: its diagnostics in the order of the file, and the files that were read.
 
 use super::diagnostic::{Code, Diagnostic, Severity};
 use super::files::Files;
 use super::source::Source;
 use std::sync::Arc;
 
-/// All that is wrong with one file.
+/// The mistakes of one file.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The file.
@@ -41,7 +41,7 @@ impl Report {
             let all = self.diagnostics.iter();
             all.filter(|one| one.severity == Severity::Error)
         };
-        // What is wrong with the file itself has no place in it, or none with a width.
+        // An unreadable main file has no place, or a place without a width.
         let named = |one: &Diagnostic| {
             let place = one.primary.as_ref();
             place.is_some_and(|label| !label.span.is_empty())
@@ -58,19 +58,19 @@ impl Report {
         })
     }
 
-    /// How many errors.
+    /// The number of errors.
     #[must_use]
     pub fn errors(&self) -> usize {
         self.count(Severity::Error)
     }
 
-    /// How many warnings.
+    /// The number of warnings.
     #[must_use]
     pub fn warnings(&self) -> usize {
         self.count(Severity::Warning)
     }
 
-    /// How many warnings that are meant.
+    /// The number of ignored warnings.
     #[must_use]
     pub fn ignored(&self) -> usize {
         self.count(Severity::Ignored)
@@ -97,7 +97,7 @@ impl Report {
         format!("{found} in {}", self.places())
     }
 
-    /// The one file they are in, or how many.
+    /// The one file that the mistakes are in, or the number of files.
     fn places(&self) -> String {
         let source = &self.source;
         let starts = self.diagnostics.iter().filter_map(Diagnostic::start);

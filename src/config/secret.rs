@@ -38,7 +38,7 @@ impl SecretLocation {
     /// The place of the secret called `name` that the table at `whole` names.
     ///
     /// # Errors
-    /// The reason that it names none.
+    /// The reason that the table names no place.
     pub(super) fn read_table(
         table: &DeTable<'_>,
         name: &str,
@@ -99,7 +99,7 @@ impl SecretLocation {
         }
     }
 
-    /// The error of an included file that names a place at `span` which it may not read.
+    /// The error of an included file that names at `span` a place without a grant.
     pub(super) fn refused(&self, source: &Source, span: &Span) -> Option<Diagnostic> {
         match self {
             Self::File(path) => unread(source, span, path),

@@ -15,7 +15,7 @@ impl Set {
     /// Reads `KEY=VALUE`.
     ///
     /// # Errors
-    /// When it is no such thing, in words.
+    /// When `text` is not of this form, in words.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             format!("`--set {text}` {why}; write KEY=VALUE, as in --set limits.per-ip.rate=5/s")
@@ -59,7 +59,7 @@ impl Set {
         self.text[..self.equals].trim()
     }
 
-    /// The value as a document of its own, in which it stands where it stands in the source.
+    /// The value as a document of its own, in which the value has the same place as in the source.
     pub(super) fn document(&self, start: usize) -> String {
         let (value, mark) = (start + self.equals + 1, "v=");
         let blanks = " ".repeat(value.saturating_sub(mark.len()));

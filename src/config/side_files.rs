@@ -1,5 +1,5 @@
-//! What the file points at beside itself: lists of members, keys of tokens, certificates, templates, secrets. What cannot be
-//! read is noted at the place that names it.
+//! The files that the configuration file names: lists of members, keys of tokens, certificates, templates, secrets. A
+//! file that cannot be read is noted at the place that names it.
 
 use super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::files::Files;
@@ -8,15 +8,15 @@ use super::secret::SecretLocation;
 use super::source::{Source, Span};
 use std::io;
 
-/// The reader of what a file points at.
+/// The reader of the files that a configuration file names.
 pub(super) struct SideFiles<'a> {
     pub(super) source: &'a Source,
-    /// All that has been read.
+    /// All files that have been read.
     pub(super) files: &'a mut Files,
     pub(super) found: &'a mut Findings,
 }
 
-/// A place that names something to be read.
+/// A place that names a file to be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reference<'a> {
     pub(super) span: &'a Span,
@@ -48,7 +48,7 @@ impl SideFiles<'_> {
         self.kept(read, at, place.refused(self.source, at.span))
     }
 
-    /// What was read; else the error is noted, or that the file which names it was `refused`.
+    /// The value that was read. Without one, the error is noted, or `refused` where the file may not name the place.
     fn kept<T>(
         &mut self,
         read: io::Result<T>,

@@ -1,4 +1,4 @@
-//! The text of a file with its name: places in it, and how much of it may be shown.
+//! The text of a file with its name: places in the text, and the part of it that may be shown.
 
 use super::files::Files;
 use super::files::fence::{Fence, real};
@@ -26,14 +26,14 @@ pub struct Position {
 #[derive(Debug, Clone)]
 pub struct Source {
     text: String,
-    /// The text with what looks like a credential starred out, byte for byte: spans fit both.
-    /// Only made when something is to be shown.
+    /// The text with stars for credentials, byte for byte, so that spans fit both texts. It is made only when a part is
+    /// to be shown.
     shown: OnceLock<String>,
     /// Where each line begins.
     lines: Vec<usize>,
-    /// What it is made of, the file first.
+    /// The parts of the text, the main file first.
     parts: Vec<SourcePart>,
-    /// The folders of its files, without links.
+    /// The folders of the source's files, without links.
     folders: OnceLock<Arc<BTreeSet<PathBuf>>>,
     without_store: bool,
     torn: bool,
@@ -43,16 +43,16 @@ pub struct Source {
 #[derive(Debug, Clone)]
 struct SourcePart {
     span: Span,
-    /// What messages call it: the name of a file, or the option.
+    /// The part's name in messages: the name of a file, or the option.
     name: String,
-    /// An option that replaces a value of the file, if it is one.
+    /// The option that replaces a value of the file, where the part is one.
     set: Option<Set>,
     /// The grant of an included file; the main file and options may do everything.
     grant: Option<Arc<Grant>>,
 }
 
 impl Source {
-    /// A text and the name that messages give it. A byte order mark in front is dropped.
+    /// A text with its name in messages. A byte order mark in front is dropped.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl AsRef<str>) -> Self {
         let mut source = Self {
@@ -79,7 +79,7 @@ impl Source {
         source
     }
 
-    /// Takes another file in, which may do what `grant` says.
+    /// Takes in another file, under `grant`.
     pub(super) fn include(&mut self, name: String, text: &str, grant: Arc<Grant>) {
         self.push(name, text, None, Some(grant));
     }
@@ -111,23 +111,23 @@ impl Source {
         self
     }
 
-    /// Is its `[store]` not to be looked at?
+    /// Is the `[store]` of the source to be left out?
     #[must_use]
     pub fn is_without_store(&self) -> bool {
         self.without_store
     }
 
-    /// A file that belongs to it could not be taken in.
+    /// Notes that a file of the source could not be taken in.
     pub(super) fn tear(&mut self) {
         self.torn = true;
     }
 
-    /// Is a file that belongs to it not in it?
+    /// Is a file of the source not taken in?
     pub(super) fn is_torn(&self) -> bool {
         self.torn
     }
 
-    /// What replaces values of the file, and where it stands.
+    /// The options that replace values of the file, each with its place.
     pub(super) fn sets(&self) -> impl Iterator<Item = (usize, &Set)> {
         let parts = self.parts.iter();
         parts.filter_map(|part| Some((part.span.start, part.set.as_ref()?)))
@@ -139,25 +139,25 @@ impl Source {
         &self.text[self.parts[0].span.clone()]
     }
 
-    /// The files that belong to it, and where each begins.
+    /// The included files, and the place where each begins.
     pub(super) fn included(&self) -> impl Iterator<Item = (usize, &str)> {
         let others = self.parts.iter().skip(1);
         let files = others.filter(|part| part.set.is_none());
         files.map(|part| (part.span.start, &self.text[part.span.clone()]))
     }
 
-    /// Is there no other file in it?
+    /// Does the source have one file only?
     pub(super) fn is_one_file(&self) -> bool {
         self.included().next().is_none()
     }
 
-    /// What messages call the place of a byte: the file, or the option that was given.
+    /// The name of a byte's place in messages: the file, or the option that was given.
     #[must_use]
     pub fn place(&self, offset: usize) -> String {
         self.part(offset).name.clone()
     }
 
-    /// A path that is written at a byte: a relative one begins in the folder of its file.
+    /// A path that is written at a byte; a relative path begins in the folder of the file with that byte.
     #[must_use]
     pub fn beside(&self, offset: usize, path: &str) -> PathBuf {
         self.folder(self.part(offset)).join(path)
@@ -174,7 +174,7 @@ impl Source {
     /// The bytes of the file that is named at a byte, at most `most`, if the file that names it may read it.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason that the file cannot be read.
     pub fn read(
         &self,
         offset: usize,
@@ -186,7 +186,7 @@ impl Source {
         files.read_within(fence.as_ref(), &self.beside(offset, path), most)
     }
 
-    /// The grant of the file that a byte stands in, if it may not do everything.
+    /// The grant of the file that a byte stands in; none where the file may do everything.
     pub(super) fn grant(&self, offset: usize) -> Option<&Grant> {
         self.part(offset).grant.as_deref()
     }
@@ -198,7 +198,7 @@ impl Source {
         all.filter(move |grant| seen.insert(grant.span.start))
     }
 
-    /// The fence of the file that a byte stands in, if it may not read all files.
+    /// The fence of the file that a byte stands in; none where the file may read all files.
     pub(super) fn fence(&self, offset: usize) -> Option<Fence> {
         let part = self.part(offset);
         let grant = part.grant.as_ref()?;
@@ -221,7 +221,7 @@ impl Source {
         self.part(one).span == self.part(other).span
     }
 
-    /// Where the file or option ends that a byte stands in.
+    /// The end of the file or option that a byte stands in.
     pub(super) fn end(&self, offset: usize) -> usize {
         self.part(offset).span.end
     }
@@ -231,13 +231,13 @@ impl Source {
         &self.parts[after.saturating_sub(1)]
     }
 
-    /// What messages call it.
+    /// The source's name in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.parts[0].name
     }
 
-    /// What a count of its mistakes calls it.
+    /// The source's name behind a count of its mistakes.
     #[must_use]
     pub fn title(&self) -> String {
         match self.sets().next() {
@@ -252,7 +252,7 @@ impl Source {
         &self.text
     }
 
-    /// What is written at `span`.
+    /// The text at `span`.
     pub(super) fn written(&self, span: &Span) -> &str {
         self.text.get(span.clone()).unwrap_or_default()
     }

@@ -7,12 +7,12 @@ use std::ops::Range;
 /// A stretch of the text, in bytes.
 pub type Span = Range<usize>;
 
-/// A value and where it was written.
+/// A value and the place where it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct At<T> {
-    /// What was written.
+    /// The value.
     pub value: T,
-    /// Where.
+    /// The place of the value.
     pub span: Span,
 }
 
@@ -37,10 +37,10 @@ thread_local! {
     pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// An index of spans by their start, each with what it stands for.
+/// An index of spans by their start, each with a value.
 ///
-/// The spans that meet another are found without a look at every one: the time to read a file grows no faster than the
-/// number of its tables.
+/// The spans that meet another span are found without a look at every span. So the time to read a file grows no faster
+/// than the number of its tables.
 #[derive(Debug)]
 pub(super) struct Spans<T> {
     sorted: Vec<(Span, T)>,

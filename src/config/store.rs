@@ -69,7 +69,7 @@ fn secret(what: &str, kept: &At<SecretSource>, beside: &mut SideFiles<'_>) -> Op
     beside.secret(place, at).map(|secret| Secret::new(&secret))
 }
 
-/// The TLS of connections; none where something about it is wrong, which has been noted.
+/// The TLS of connections. None where its settings have a mistake, which has been noted.
 fn tls(
     written: &StoreTls,
     url: Option<&At<Backend>>,

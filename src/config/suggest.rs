@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-/// The known name that `word` most likely means: at most a third of its letters apart, one at least, but not all of them.
+/// The known name that `word` most likely means. At most a third of the letters may differ, at least one, but never
+/// all.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
@@ -16,7 +17,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
-/// Case and the choice of joint are no misspelling worth counting. Cut: distance costs the product of the lengths.
+/// The name without case and joints, which count as no misspelling. The name is cut, since the distance costs the
+/// product of the lengths.
 fn fold(name: &str) -> String {
     name.chars()
         .take(80)

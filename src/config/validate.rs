@@ -31,14 +31,14 @@ use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What validation yields, complete when it found no error.
+/// The result of validation, complete when validation found no error.
 #[derive(Debug, Default)]
 pub(super) struct Validation {
     /// Every limit, in the order of the file.
     pub(super) limits: Vec<Arc<Limit>>,
     /// Every route's rule, in the order of the file.
     pub(super) rules: Vec<Rule>,
-    /// The routes, arranged for finding.
+    /// The routes, arranged for lookups.
     pub(super) table: Table,
 }
 
@@ -179,7 +179,7 @@ fn repeated_limit(list: &List<String>, owner: impl Display, found: &mut Findings
     }
 }
 
-/// The entries that a list has before, each with the first of its kind.
+/// The repeated entries of a list, each with the first equal entry.
 fn pairs<T: Eq + Hash>(list: &List<T>) -> Vec<(&At<T>, &At<T>)> {
     let mut seen = HashMap::new();
     let pairs = list.entries().iter().filter_map(|entry| {

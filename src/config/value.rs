@@ -42,9 +42,9 @@ pub(super) struct ValueError {
     message: String,
     /// Words beside the caret.
     label: String,
-    /// What to do instead.
+    /// The advice in words.
     help: Option<String>,
-    /// What to write instead, in full.
+    /// The texts to write instead, in full.
     offers: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a key of the file is: its name, what it takes, what holds without it, what it means, and how two values of it
+//! The declaration of a key of the file: its name, the shape of its value, its default, its meaning, and how two values
 //! are compared. The keys themselves stand in [`super::document`], a block for each.
 
 use super::outline::{
@@ -11,91 +11,91 @@ use crate::limit;
 /// A table of the file.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name at the top level.
+    /// The table's name at the top level.
     pub name: &'static str,
-    /// Is each of its tables one thing with a name of its own, as in `[limits.NAME]`?
+    /// Has each of its tables a name of its own, as in `[limits.NAME]`?
     pub named: bool,
-    /// What one of it is called in a sentence.
+    /// The noun for one such table in a sentence.
     pub noun: &'static str,
-    /// What it is for.
+    /// The purpose of the table.
     pub about: &'static str,
-    /// Its keys.
+    /// The keys of the table.
     pub keys: &'static [Key],
     /// Keys that are known by name and not taken in this version.
     pub later: &'static [&'static str],
-    /// How it is written, where its keys alone do not say it.
+    /// An example of the table, where its keys alone do not show its form.
     pub takes: Option<&'static str>,
-    /// What is wrong with an empty one, where it is a mistake.
+    /// The report on an empty table, where an empty table is a mistake.
     pub empty: Option<Emptiness>,
 }
 
 /// The report on a table without a key.
 #[derive(Debug)]
 pub struct Emptiness {
-    /// What it does not do: "changes nothing".
+    /// The missing effect: "changes nothing".
     pub message: &'static str,
     /// Words beside the caret.
     pub label: &'static str,
-    /// What to write instead.
+    /// The advice in words.
     pub help: &'static str,
 }
 
 /// A key of a table.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name.
+    /// The key's name.
     pub name: &'static str,
-    /// What it takes.
+    /// The shape of the key's value.
     pub shape: fn() -> ValueShape,
-    /// What holds without it.
+    /// The default.
     pub default: Default,
-    /// What it does, in one sentence.
+    /// The meaning of the key, whose first sentence or clause is short enough for a table cell.
     pub about: &'static str,
     /// A value, as written in the file.
     pub example: &'static str,
-    /// How two values of it are compared, and whether a reload takes a new one over.
+    /// How two values of the key are compared, and whether a reload takes a new value over.
     pub compare: Compare,
 }
 
-/// What holds where a key is not written.
+/// The default of a key.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
-    /// Nothing does: the key must be written.
+    /// The key has no default and must be written.
     Required,
-    /// Nothing does: it must be written, or one of these.
+    /// The key has no default: it must be written, or one of these keys.
     Unless(&'static [&'static str]),
-    /// This value, as written in the file.
+    /// The default is this value, as written in the file.
     Value(&'static str),
-    /// What these words say.
+    /// The default in words.
     Words(&'static str),
-    /// What these words say, and of a compiled limit this value.
+    /// The default in words, and its value for a compiled limit.
     Computed(&'static str, fn(&limit::Limit) -> Option<String>),
 }
 
-/// From what `--diff` and a reload take the value of a key. A key is compared where both files have a value of it.
+/// The source of a key's value for `--diff` and a reload. A key is compared where both files have a value for it.
 #[derive(Debug, Clone, Copy)]
 pub enum Compare {
-    /// It is part of another key, or compared with others as one; a reload takes it over.
+    /// The key is part of another key, or is compared together with others. A reload takes it over.
     Within,
-    /// It is part of the store's address, which needs a restart.
+    /// The key is part of the store's address, which needs a restart.
     StoreAddress,
-    /// It is read once, at start.
+    /// The key is read once, at start.
     Restart(fn(&Boot) -> Option<ShownValue>),
-    /// It holds for the whole gateway.
+    /// The key holds for the whole gateway.
     Gateway(fn(&Outline) -> Option<ShownValue>),
-    /// It says which tokens are believed.
+    /// The key is one of `[jwt]`.
     Tokens(fn(&TokenOutline) -> Option<ShownValue>),
-    /// It belongs to a group.
+    /// The key belongs to a group.
     Group(fn(&key::Group) -> Option<ShownValue>),
-    /// It belongs to a limit.
+    /// The key belongs to a limit.
     Limit(fn(&LimitOutline<'_>) -> Option<ShownValue>),
-    /// It belongs to an upstream.
+    /// The key belongs to an upstream.
     Upstream(fn(&UpstreamOutline) -> Option<ShownValue>),
-    /// It belongs to a route.
+    /// The key belongs to a route.
     Route(fn(&RouteOutline) -> Option<ShownValue>),
 }
 
-/// What a key takes.
+/// The shape of a key's value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueShape {
     /// A text.
@@ -122,9 +122,9 @@ pub enum ValueShape {
     Choices(&'static [&'static str]),
     /// A whole number in this range.
     Whole {
-        /// From.
+        /// The smallest number.
         least: u32,
-        /// To.
+        /// The largest number.
         most: u32,
     },
     /// One of these numbers.
@@ -133,32 +133,32 @@ pub enum ValueShape {
     Duration,
     /// A number of bytes in a second, or 0.
     ByteRate,
-    /// N/TIME, or a list of them, each of which may be such a table.
+    /// N/TIME, or a list of rates, each of which may be such a table.
     Rate(&'static Table),
     /// Yes or no.
     Flag,
     /// A whole number from 1, or one of these tables.
     Cost(&'static [&'static Table]),
-    /// `auto`, `off`, or how many.
+    /// `auto`, `off`, or a number of permits.
     Lease,
     /// Names of groups, each with such a table.
     Tiers(&'static Table),
-    /// A text, or where to find it.
+    /// A text, or the place of a secret.
     Secret,
-    /// A name of a user, which is shown, or where to find it.
+    /// The name of a user, which is shown, or its place.
     UserName,
     /// Names, each with a text or `true`.
     Conditions,
     /// Names of fields, each with a text.
     Lines,
-    /// Files to take in, and what they may do.
+    /// Files to take in, and the grants to them.
     Include(&'static Table),
     /// A table with keys of its own.
     Inner(&'static Table),
 }
 
 impl Table {
-    /// One with nothing in it yet.
+    /// A table without keys, to be filled in by a declaration.
     pub(super) const NONE: Self = Self {
         name: "",
         named: false,
@@ -188,19 +188,19 @@ impl Table {
 }
 
 impl Key {
-    /// What it takes.
+    /// The shape of the key's value.
     #[must_use]
     pub fn shape(&self) -> ValueShape {
         (self.shape)()
     }
 
-    /// Must it be written?
+    /// Must the key be written?
     #[must_use]
     pub fn is_required(&self) -> bool {
         matches!(self.default, Default::Required)
     }
 
-    /// Is it taken over by a reload? Else it needs a restart.
+    /// Does a reload take the key over? Otherwise the key needs a restart.
     #[must_use]
     pub fn is_live(&self) -> bool {
         !matches!(self.compare, Compare::Restart(_) | Compare::StoreAddress)
@@ -208,7 +208,7 @@ impl Key {
 }
 
 impl ValueShape {
-    /// Does it take this number?
+    /// Does the shape take this number?
     #[must_use]
     pub fn holds(self, number: u64) -> bool {
         let (least, most) = match self {
@@ -219,7 +219,7 @@ impl ValueShape {
         (u64::from(least)..=u64::from(most)).contains(&number)
     }
 
-    /// The tables that stand in its values.
+    /// The tables that stand in values of this shape.
     #[must_use]
     pub fn tables(self) -> Vec<&'static Table> {
         match self {
@@ -233,7 +233,7 @@ impl ValueShape {
         }
     }
 
-    /// In a sentence: "takes ...".
+    /// The shape in a sentence: "takes ...".
     #[must_use]
     pub fn describe(self) -> String {
         match self {

@@ -3,11 +3,11 @@
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest text of an address: an IPv6 one with an IPv4 one at its end.
+/// Longest text of an address: an IPv6 address with an IPv4 address at its end.
 const LONGEST: usize = 48;
 
-/// An address as text. IPv4 is put together here: the standard formatting takes ten times as long, and this happens
-/// for every request.
+/// An address as text. The text of an IPv4 address is put together here: the standard formatting takes ten times as
+/// long, and every request needs the text.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressText {
     text: [u8; LONGEST],
@@ -24,7 +24,7 @@ impl AddressText {
         };
         match address {
             IpAddr::V4(v4) => spelled.v4(v4),
-            // It fits; if it did not, it would end early.
+            // The text fits; if it did not, it would end early.
             IpAddr::V6(v6) => {
                 let _ = write!(spelled, "{v6}");
             }
@@ -39,7 +39,8 @@ impl AddressText {
     }
 
     fn v4(&mut self, address: Ipv4Addr) {
-        // Put together in a register: text that was written in small pieces is slow to be read in large ones.
+        // The text is put together in a register: memory that was written in small pieces is slow to read in large
+        // ones.
         let (mut text, mut length) = (0_u128, 0);
         for octet in address.octets() {
             let (digits, many) = OCTETS[usize::from(octet)];
@@ -47,12 +48,12 @@ impl AddressText {
             length += usize::from(many);
         }
         self.text[..16].copy_from_slice(&text.to_le_bytes());
-        // The last dot.
+        // The dot behind the last octet is cut off.
         self.length = length - 1;
     }
 }
 
-/// Every octet as text with a dot behind it, zeros beyond, and how long that is.
+/// Every octet as text with a dot behind it and zeros beyond, and the length of that text.
 static OCTETS: [([u8; 4], u8); 256] = {
     let mut octets = [([0; 4], 0); 256];
     let mut octet = 0_u8;
@@ -91,7 +92,7 @@ impl fmt::Write for AddressText {
 /// An address with or without port, brackets and zone.
 #[must_use]
 pub fn read_address(text: &str) -> Option<IpAddr> {
-    // What HTTP calls blank (RFC 9110, section 5.6.3): no other is a proxy's.
+    // HTTP's own blanks (RFC 9110, section 5.6.3): a proxy writes no others.
     let text = text.trim_matches([' ', '\t']);
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());

@@ -1,4 +1,4 @@
-//! Whose request it is: what a key can be made of, what is known of the client beside it, and what became of a key.
+//! The caller of a request: the values for keys, the known facts about the client, and the outcome of a key.
 
 use super::cookie::Cookies;
 use super::{Content, KeyPart};
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// What of a request a key can be made of.
+/// The values of a request that a key can be made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
     /// The client's address, after trusted hops.
@@ -18,110 +18,111 @@ pub struct Caller<'a> {
     pub method: &'a Method,
     /// The request's fields.
     pub fields: &'a HeaderMap,
-    /// Where the request goes; asked only by limits that count by it.
+    /// The target of the request; only limits that count by it ask for it.
     pub location: &'a dyn Location,
     /// Its cookies.
     pub cookies: &'a Cookies<'a>,
-    /// What is known of the client; asked only where a group is looked at.
+    /// The known facts about the client; only groups ask for them.
     pub identity: &'a dyn Identity,
-    /// What is known of its body.
+    /// The known facts about the request's body.
     pub content: Content,
 }
 
-/// What is known of a client, beside what the request itself says.
+/// Known facts about a client, beyond the request itself.
 pub trait Identity: fmt::Debug {
-    /// The claim of this name in its token, if that is verified: a text or a number.
+    /// The claim of this name in the client's token, if the token is verified: a text or a number.
     fn claim(&self, _name: &str) -> Option<Cow<'_, str>> {
         None
     }
 
-    /// What the claim of this name lists, if it is a list: `each` is called with every entry.
+    /// Calls `each` with every entry of the claim of this name, if the claim is a list.
     fn listed(&self, _name: &str, _each: &mut dyn FnMut(&str)) {}
 
-    /// Has it several tokens that differ? It is not known which of them the upstream believes.
+    /// Has the client several tokens that differ? The upstream may believe any one of them.
     fn is_ambiguous(&self) -> bool {
         false
     }
 
-    /// Why its token is not believed, if it has one that is not: a verifier that reads it otherwise may believe it.
+    /// The cause for which the client's token is not believed, if there is such a token. A verifier that reads the
+    /// token otherwise may believe it.
     fn doubt(&self) -> Option<TokenDoubt> {
         None
     }
 
-    /// Was the request found in the group of this name when all of it was there? A log may say so.
+    /// Was the request found in the group of this name when all of its data was there? A log may state so.
     fn is_told(&self, _group: &str) -> bool {
         false
     }
 }
 
-/// Nothing is known.
+/// A client without known facts.
 #[derive(Debug, Clone, Copy)]
 pub struct NoIdentity;
 
 impl Identity for NoIdentity {}
 
-/// What a request is for, in the spelling that routes are matched in.
+/// The target of a request, in the spelling that routes are matched in.
 pub trait Location: fmt::Debug {
     /// The host, empty when the request names none.
     fn host(&self) -> Cow<'_, str>;
 
-    /// What the parameter of this name in the route's path took. Nothing when the route has no such parameter.
+    /// The value of this parameter in the route's path. Nothing when the route has no such parameter.
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>>;
 
-    /// The path in its normal form. Nothing when it has none.
+    /// The path in its normal form, if it has one.
     fn path(&self) -> Option<Cow<'_, str>>;
 
     /// The query, as it came.
     fn query(&self) -> Option<&str>;
 }
 
-/// What became of a key.
+/// The outcome of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOutcome<'a> {
-    /// It has been written.
+    /// The key has been written.
     Key,
     /// The limit does not apply to this request.
     Skip,
     /// This part is absent and the limit demands it.
     Refuse(&'a KeyPart),
-    /// No group knows what this part says, and the limit takes only what is known.
+    /// No group knows the value of this part, and the limit takes known values only.
     Unknown(&'a KeyPart),
-    /// It is not known what the upstream takes the request to say.
+    /// The upstream's reading of the request is not known.
     Doubt(Doubt<'a>),
 }
 
-/// What an upstream may read otherwise than this gateway.
+/// Values that an upstream may read otherwise than this gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt<'a> {
-    /// This part came several times and differs.
+    /// The part came several times, with different values.
     Several(&'a KeyPart),
-    /// This part is claimed by a token that is not believed.
+    /// The part is claimed by a token that is not believed.
     Unbelieved(&'a KeyPart),
 }
 
-/// What was wrong with a token, for people.
+/// The fault of a token, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenDoubt {
-    /// There is none.
+    /// There is no token.
     Absent,
-    /// It is no token.
+    /// The value is no token.
     Malformed,
-    /// Something stands around it that is no part of it here, and may be elsewhere.
+    /// The value holds other text beside the token; another reader may take the text for a part of it.
     Misspelt,
-    /// It is signed in a way, or by a key, that is not believed.
+    /// The token's algorithm or key is not believed.
     Unbelieved,
-    /// It says no end of its time, and has to.
+    /// The token states no end of its time, and must.
     Endless,
-    /// Its time is over.
+    /// The token's time is over.
     Expired,
-    /// Its time has not come.
+    /// The token's time has not come.
     TooEarly,
-    /// It is for another audience, or from another issuer.
+    /// The token is for another audience, or from another issuer.
     Foreign,
 }
 
 impl TokenDoubt {
-    /// In a sentence: "the request's token is ...".
+    /// The words that follow "the request's token is ...".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

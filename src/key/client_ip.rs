@@ -1,4 +1,4 @@
-//! The client's address: the peer's own, or through trusted hops, walked from the right.
+//! The client's address: the peer's own, or found by a walk from the right through trusted hops.
 
 use super::address::read_address;
 use super::forwarded;
@@ -7,20 +7,20 @@ use ipnet::IpNet;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-/// Networks whose word on `Forwarded` and `X-Forwarded-For` is believed.
+/// Networks whose entries in `Forwarded` and `X-Forwarded-For` are believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     networks: Vec<IpNet>,
-    /// The one that they write; either where that is not known.
+    /// The field that their peers write; either field where that is not known.
     field: Option<Field>,
 }
 
-/// Hops that are walked at most; a longer chain ends at the last one walked.
+/// Most hops of a walk; a longer chain ends at the last hop of these.
 const MOST_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// A field that says where a request comes from.
+/// A field that holds the addresses of a request's way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     /// `X-Forwarded-For`.
@@ -30,7 +30,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// As a file names it.
+    /// The field's name in a file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,8 @@ impl Field {
     }
 }
 
-/// Which of a trusted peer's fields say how a request came to it, its scheme and its host; where both do, `Forwarded` first.
+/// The fields of a trusted peer that give a request's original scheme and host. Where both are there, `Forwarded` is
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OriginFields {
     /// `Forwarded`.
@@ -49,48 +50,48 @@ pub struct OriginFields {
     pub listed: bool,
 }
 
-/// Where a walk has ended.
+/// The end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WalkEnd {
     client: IpAddr,
-    /// At an entry that cannot be read: its writer has named no address.
+    /// Has the walk ended at an unreadable entry? The writer of the entry has named no address.
     unread: bool,
 }
 
-/// Why an address is taken for the client's.
+/// Reasons for which an address is taken for the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressReason {
-    /// It is the peer's, and no peer is trusted.
+    /// The address is the peer's, and no peer is trusted.
     NobodyTrusted,
-    /// It is the peer's, which is not trusted.
+    /// The address is the peer's, which is not trusted.
     Stranger,
-    /// It is that of a trusted peer, which names no other.
+    /// The address is that of a trusted peer, which names no other.
     Unsaid,
-    /// The walk over this field ended with it.
+    /// The walk over this field ended with the address.
     Said(Field),
-    /// The two fields name different strangers; it is the one of this field.
+    /// The two fields name different strangers; the address is that of this field.
     Disagree(Field),
 }
 
-/// An entry of a field, as a walk comes by it.
+/// An entry of a field on the way of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
-    /// Where it stands.
+    /// The field of the entry.
     pub field: Field,
-    /// The address; nothing where there is none that can be read, which ends the walk.
+    /// The address; nothing where the entry has no readable one, which ends the walk.
     pub address: Option<IpAddr>,
-    /// A trusted one leads on to the next.
+    /// Is the address trusted? A trusted one leads on to the next entry.
     pub trusted: bool,
 }
 
-/// How the client's address is found.
+/// The client's address, and the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
     /// The address.
     pub client: IpAddr,
-    /// Why this one.
+    /// The reason for this address.
     pub why: AddressReason,
-    /// What the walk has come by, in its order: from the right.
+    /// The entries of the walk in its order: from the right.
     pub hops: Vec<Hop>,
 }
 
@@ -110,7 +111,7 @@ impl Trust {
         Self { field, ..self }
     }
 
-    /// Is this peer's word believed?
+    /// Is this peer believed?
     #[must_use]
     pub fn believes(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
@@ -119,17 +120,17 @@ impl Trust {
 
     /// Walks from the peer towards the client and stops at the first address that is not trusted.
     ///
-    /// An entry that cannot be read ends the walk at the hop that vouched for it; the left end, which anyone can write,
-    /// is reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
-    /// other on as a stranger sent it. [`reading`](Self::reading) says which one; else both are walked, one that
-    /// ends within the trusted networks yields to one that leads out of them, and `X-Forwarded-For`, which nearly every
-    /// proxy writes, has the last word.
+    /// An unreadable entry ends the walk at the hop that vouched for it. The left end, which any client can write, is
+    /// reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
+    /// other on as a stranger sent it. If [`reading`](Self::reading) names a field, only that one is walked. Otherwise
+    /// both are, and a walk that ends within the trusted networks yields to one that leads out of them. In every other
+    /// case `X-Forwarded-For` decides, since nearly every proxy writes it.
     #[must_use]
     pub fn client(&self, peer: IpAddr, fields: &HeaderMap) -> IpAddr {
         self.find(peer, fields, |_| {}).0
     }
 
-    /// The same, with its reasons.
+    /// As [`Self::client`], with its reasons.
     #[must_use]
     pub fn explain(&self, peer: IpAddr, fields: &HeaderMap) -> Walk {
         let hops = RefCell::new(Vec::new());
@@ -164,7 +165,8 @@ impl Trust {
         }
     }
 
-    /// Of a trusted peer's fields the one that is believed alone; nothing where either is, or both say the same.
+    /// The only one of a trusted peer's fields that is believed. Nothing where either may be, or both name the same
+    /// client.
     #[must_use]
     pub fn leading(&self, peer: IpAddr, fields: &HeaderMap) -> Option<Field> {
         if self.field.is_some() || self.told(fields) != (true, true) {
@@ -183,8 +185,9 @@ impl Trust {
         }
     }
 
-    /// By which of a trusted peer's fields a request's scheme and host are read. The one that names the client: of
-    /// two that agree about it a stranger, who knows his own address, may have written `Forwarded`.
+    /// The field of a trusted peer from which a request's scheme and host are read: the field that names the client.
+    /// Where two fields agree about the client, a stranger that knows its own address may have written `Forwarded`, so
+    /// it is not read.
     #[must_use]
     pub fn speaks(&self, peer: IpAddr, fields: &HeaderMap) -> OriginFields {
         let forwarded = match (self.field, self.told(fields)) {
@@ -198,7 +201,7 @@ impl Trust {
         }
     }
 
-    /// Which of the fields that are read are there: `X-Forwarded-For`, `Forwarded`.
+    /// Presence of the fields that are read: `X-Forwarded-For`, `Forwarded`.
     fn told(&self, fields: &HeaderMap) -> (bool, bool) {
         let has = |name: HeaderName, field| {
             self.field.is_none_or(|only| only == field) && fields.contains_key(name)
@@ -222,7 +225,7 @@ impl Trust {
         self.walk(peer, Field::Forwarded, addresses, seen)
     }
 
-    /// What two walks together say.
+    /// The result of two walks together.
     fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> (IpAddr, AddressReason) {
         let leads_out = |end: WalkEnd| !self.believes(end.client);
         match (leads_out(listed), leads_out(forwarded)) {
@@ -365,7 +368,7 @@ mod tests {
             "203.0.113.9"
         );
         assert_eq!(of_both(None, "10.0.0.2", "for=10.0.0.3"), "10.0.0.2");
-        // What the inner one cannot or will not name is nobody else's to say.
+        // Where the inner proxy names no address, no other field may name one.
         for unnamed in [
             "unknown",
             "",

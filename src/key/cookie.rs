@@ -1,8 +1,10 @@
-//! Cookies, and the value of one as upstreams read it: spellings that any common framework takes for one value are one.
+//! Cookies, and the value of a cookie as upstreams read it. Spellings that any common framework takes for one value are
+//! one.
 //!
-//! RFC 6265 leaves the value to the server. Most take one pair of double quotes away (some then read `\"` and `\101`
-//! inside them, as Python does), and most decode percents, once. A client that could spell one session in several ways would
-//! have a counter for each. Two sessions that differ only so would share one, and no server hands out such.
+//! RFC 6265 leaves the value to the server. Most servers remove one pair of double quotes (some then read `\"` and
+//! `\101` inside them, as Python does), and most decode percents, once. Without a common form, a client that spells one
+//! session in several ways would have a counter for each spelling. Two sessions whose texts differ only in spelling
+//! would share a counter, and no server hands out such sessions.
 
 use super::percent;
 use http::{HeaderMap, header};
@@ -11,36 +13,36 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
-/// The cookies of one request: taken apart when a limit first asks for one, and once.
+/// The cookies of one request: parsed once, when a limit first asks for one.
 pub struct Cookies<'a> {
     fields: &'a HeaderMap,
     pairs: OnceCell<Pairs>,
 }
 
-/// Where to look for a name, so that many limits by cookies do not read all of them each.
+/// Buckets of names, so that many limits by cookies do not read all cookies each.
 const BUCKETS: usize = 64;
 
-/// What is in the `Cookie` lines.
+/// The pairs of the `Cookie` lines.
 struct Pairs {
     all: SmallVec<[Pair; 8]>,
     /// The last pair of each bucket, counted from 1; 0 where there is none.
     last: [usize; BUCKETS],
 }
 
-/// Where in which `Cookie` line a name and its value stand, each from its first byte to behind its last.
+/// The line and the places of a name and its value, each from its first byte to behind its last.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     line: usize,
     name: (usize, usize),
     value: (usize, usize),
-    /// Only a reader that parts at commas or blanks too finds it.
+    /// Does only a reader find the pair that also splits at commas or blanks?
     is_inside: bool,
-    /// The one before it in its bucket, counted likewise.
+    /// The previous pair in the bucket, counted in the same way.
     before: usize,
 }
 
 impl<'a> Cookies<'a> {
-    /// Those of a request with these fields.
+    /// The cookies of a request with these fields.
     #[must_use]
     pub fn of(fields: &'a HeaderMap) -> Self {
         Self {
@@ -57,15 +59,16 @@ impl<'a> Cookies<'a> {
         named.map(|(_, _, value)| read(value))
     }
 
-    /// Would another reader find a value of this name, where this one finds none? Some part cookies at commas too, as older
-    /// standards have it (RFC 2965, section 3.3.4), some at blanks, as Python does, and some do not look at the case of names.
+    /// Would another reader find a value of this name, where this one finds none? Some readers split at commas, as
+    /// older standards demand (RFC 2965, section 3.3.4). Some split at blanks, as Python does. Some ignore the case of
+    /// names.
     #[must_use]
     pub fn are_read_elsewhere(&self, name: &str) -> bool {
         self.as_long_as(name)
             .any(|(_, key, value)| !value.is_empty() && key.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// The pairs of this name's bucket that are as long, with name and value; the last first.
+    /// The pairs of this name's bucket whose name has the same length, with name and value; the last first.
     fn as_long_as<'s>(
         &'s self,
         name: &'s str,
@@ -125,7 +128,7 @@ impl Pairs {
         self.all.get(number.checked_sub(1)?)
     }
 
-    /// Adds what `line` says there, if it says anything.
+    /// Adds the pair of `line`, if there is one.
     fn add(&mut self, line: &[u8], pair: Option<Pair>) {
         let Some(pair) = pair else { return };
         let name = line.get(pair.name.0..pair.name.1).unwrap_or_default();
@@ -135,7 +138,7 @@ impl Pairs {
     }
 }
 
-/// The same for names that differ in case alone.
+/// The bucket of a name. Names that differ in case alone have the same one.
 fn bucket(name: &[u8]) -> usize {
     let mix = |sum: usize, byte: &u8| {
         let letter = usize::from(byte.to_ascii_lowercase());
@@ -144,16 +147,16 @@ fn bucket(name: &[u8]) -> usize {
     name.iter().fold(name.len(), mix) % BUCKETS
 }
 
-/// What stands between two semicolons of a `Cookie` line.
+/// The text between two semicolons of a `Cookie` line.
 struct CookiePiece<'p> {
     line: usize,
-    /// Where in the line the text begins.
+    /// The place in the line at which the text begins.
     start: usize,
     text: &'p [u8],
 }
 
 impl CookiePiece<'_> {
-    /// The pair that the piece is.
+    /// The whole piece as a pair.
     fn pair(&self) -> Option<Pair> {
         let Self { line, start, text } = *self;
         let equals = text.iter().position(|byte| *byte == b'=')?;
@@ -186,31 +189,31 @@ impl CookiePiece<'_> {
     }
 }
 
-/// Where the next word of `piece` begins, behind the one at `word`.
+/// The place at which the next word of `piece` begins, behind the word at `word`.
 fn next_word(piece: &[u8], word: usize) -> Option<usize> {
     let between = end_of(piece, word, is_between);
     let next = end_of(piece, between, |byte| !is_between(byte));
     (next < piece.len()).then_some(next)
 }
 
-/// Where those part that find more cookies than RFC 6265 does.
+/// Is this a byte at which some readers split, though RFC 6265 does not?
 fn is_between(byte: &u8) -> bool {
     *byte == b',' || byte.is_ascii_whitespace()
 }
 
-/// The first place from `start` on whose byte is such, else the end.
+/// The first place from `start` on whose byte fulfils `is_such`, else the end.
 fn end_of(piece: &[u8], start: usize, is_such: impl FnMut(&u8) -> bool) -> usize {
     let rest = piece.get(start..).unwrap_or_default();
     start + rest.iter().position(is_such).unwrap_or(rest.len())
 }
 
-/// Where `text`, which begins at `start`, begins and ends without the blanks around it.
+/// The places at which `text`, which begins at `start`, begins and ends without the blanks around it.
 fn without_blanks(start: usize, text: &[u8]) -> (usize, usize) {
     let start = start + text.len() - text.trim_ascii_start().len();
     (start, start + text.trim_ascii().len())
 }
 
-/// No cookie is shown.
+/// The output shows no cookie.
 impl fmt::Debug for Cookies<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cookies").finish_non_exhaustive()
@@ -328,7 +331,7 @@ mod tests {
         ] {
             assert!(!elsewhere(line), "{line}");
         }
-        // What is read as it is takes no room twice.
+        // A value without escapes takes no room twice.
         let mut fields = HeaderMap::new();
         let line = http::HeaderValue::from_static(" sid=a b c; y=2;  z = 3");
         fields.insert(header::COOKIE, line);

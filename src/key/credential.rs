@@ -1,12 +1,13 @@
-//! What clients authenticate with, in the one spelling that it is counted by (RFC 9110, section 11.4).
+//! Credentials of clients, in the one spelling that limits count by (RFC 9110, section 11.4).
 //!
-//! A scheme has no case, and how many blanks follow it means nothing: a client that could spell one credential in several ways
-//! would have a counter for each. What is one word alone has no scheme, and its letters are its own.
+//! A scheme has no case, and the number of blanks behind it has no meaning. Without one spelling, a client that spells
+//! one credential in several ways would have a counter for each. A single word has no scheme, and keeps the case of its
+//! letters.
 
 use http::{HeaderName, header};
 use smallvec::SmallVec;
 
-/// A credential as it is counted; hardly any is longer than this, and then it has room of its own.
+/// A credential as it is counted. Hardly any is longer than this; a longer one takes memory of its own.
 pub type CredentialText = SmallVec<[u8; 1024]>;
 
 /// Are the values of this field credentials?
@@ -15,7 +16,7 @@ pub fn is_in(field: &HeaderName) -> bool {
     *field == header::AUTHORIZATION || *field == header::PROXY_AUTHORIZATION
 }
 
-/// `value` with its scheme in small letters, and one blank where there are several, or tabs.
+/// `value` with its scheme in small letters, and one blank in place of several, or of tabs.
 #[must_use]
 pub fn spelled(value: &[u8]) -> CredentialText {
     let mut words = value.split(is_blank).filter(|word| !word.is_empty());
@@ -31,12 +32,12 @@ pub fn spelled(value: &[u8]) -> CredentialText {
     spelled
 }
 
-/// What stands around the value of a field on the wire, and between a scheme and what follows it.
+/// The blanks around a field's value on the wire, and between a scheme and its credential.
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// `value` without the blanks around it, which no field's value has (RFC 9110, section 5.5).
+/// `value` without the blanks around it, which belong to no field's value (RFC 9110, section 5.5).
 #[must_use]
 pub fn trim(value: &[u8]) -> &[u8] {
     let starts = value.iter().position(|byte| !is_blank(byte));
@@ -47,7 +48,7 @@ pub fn trim(value: &[u8]) -> &[u8] {
     }
 }
 
-/// The token of a credential that is `Bearer`, blanks, and a token; nothing where it is something else.
+/// The token of a credential of the form `Bearer`, blanks, token; nothing for any other form.
 #[must_use]
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let value = trim(value);
@@ -56,9 +57,10 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(BEARER).then(|| trim(rest))
 }
 
-/// Could a verifier read a `Bearer` credential out of `value`: in a list, behind other words, with whatever between the
-/// scheme and the token? Verifiers that look for the word are common. What another scheme says in a quoted parameter is
-/// its own, unless a token stands there: a verifier that looks for the word, or parts at commas, does not look at quotes.
+/// Could a verifier read a `Bearer` credential out of `value`: in a list, behind other words, or with any text between
+/// the scheme and the token? Verifiers that search for the word are common. A quoted parameter belongs to its own
+/// scheme, unless the parameter holds a token: a verifier that searches for the word, or splits at commas, ignores
+/// quotes.
 #[must_use]
 pub fn may_be_bearer(value: &[u8]) -> bool {
     let value = trim(value);
@@ -73,7 +75,7 @@ pub fn may_be_bearer(value: &[u8]) -> bool {
         let word = here.get(..BEARER.len());
         if !is_inside && word.is_some_and(|word| word.eq_ignore_ascii_case(BEARER)) {
             let behind = &here[BEARER.len()..];
-            // Some take what stands behind the first six letters, whatever it is.
+            // Some verifiers take any text behind the first six letters.
             let is_one = match behind.first() {
                 None => false,
                 Some(_) if is_first => true,
@@ -95,7 +97,7 @@ fn is_parameter(before: &[u8]) -> bool {
         .is_some_and(|last| is_of_a_word(*last))
 }
 
-/// How long the quoted string is that `text` begins with (RFC 9110, section 5.6.4), if it ends.
+/// The length of the quoted string at the start of `text` (RFC 9110, section 5.6.4), if the string ends.
 fn quoted(text: &[u8]) -> Option<usize> {
     let mut is_escaped = false;
     let end = text.iter().skip(1).position(|byte| {
@@ -106,21 +108,22 @@ fn quoted(text: &[u8]) -> Option<usize> {
     Some(end + 2)
 }
 
-/// Does a token of three parts follow, as a signed one has them (RFC 7515, section 7.1)?
+/// Does a token of three parts follow? A signed token has three (RFC 7515, section 7.1).
 fn begins_with_token(text: &[u8]) -> bool {
     let mut text = text.iter().skip_while(|byte| ends_a_scheme(**byte));
     let token = text.by_ref().take_while(|byte| is_of_a_word(**byte));
     token.filter(|byte| **byte == b'.').count() >= 2
 }
 
-/// May a token begin behind this? Beyond ASCII there are other blanks.
+/// May a token begin behind this byte? Beyond ASCII there are other blanks.
 fn ends_a_scheme(byte: u8) -> bool {
     is_blank(&byte) || matches!(byte, b'=' | b':' | b'"' | b'\'') || !byte.is_ascii()
 }
 
 const BEARER: &[u8] = b"bearer";
 
-/// Inside such, `bearer` is a piece of another word: of a name with hyphens, or of what Base64 makes of something.
+/// Does this byte belong to a word? Behind such a byte, `bearer` is a piece of another word: of a name with hyphens, or
+/// of Base64.
 fn is_of_a_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'~')
 }
@@ -224,12 +227,12 @@ mod tests {
         }
     }
 
-    /// The field may be as long as a head may be.
+    /// The value may be as long as a whole head.
     #[test]
     fn a_long_value_is_read_once() {
         for piece in ["a=\"", "a=\\\"", "a= \"\\", "bearer", "= ", "\" "] {
             let long = format!("x {}", piece.repeat(300_000));
-            // Read again for each of these it would not end.
+            // If the value were read again for each of these, the reading would not end.
             assert!(!may_be_bearer(long.as_bytes()), "{piece}");
         }
     }

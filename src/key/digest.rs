@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 /// The first 128 bits of SHA-256.
 pub type Digest = [u8; 16];
 
-/// Longest part that stays as it is, in bytes after escaping; beyond it a digest stands for it.
+/// Longest part that stays unchanged, in bytes after escaping. A digest stands for a longer one.
 pub(super) const LONGEST: usize = 64;
 
 /// The digest of `value`.
@@ -13,7 +13,7 @@ pub(super) fn of(value: &[u8]) -> Digest {
     shortened(&Sha256::digest(value).into())
 }
 
-/// The digest that a whole SHA-256 is cut to.
+/// The kept part of a whole SHA-256.
 pub(super) fn shortened(sha256: &[u8; 32]) -> Digest {
     let mut digest = [0; 16];
     digest.copy_from_slice(&sha256[..16]);

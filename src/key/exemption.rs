@@ -1,4 +1,4 @@
-//! Whom a limit does not hold for.
+//! The requests that a limit does not hold for.
 
 use super::{Caller, Doubt, Group, Memberships};
 use http::Method;
@@ -6,10 +6,10 @@ use ipnet::IpNet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Requests that a limit does not count, by any of their sides.
+/// Requests that a limit does not count, by any one of their properties.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exemption {
-    /// Where their clients are, after trusted hops.
+    /// The networks of their clients, after trusted hops.
     pub networks: Vec<IpNet>,
     /// Their methods, exactly these.
     pub methods: Vec<Method>,
@@ -20,7 +20,7 @@ pub struct Exemption {
 }
 
 impl Exemption {
-    /// Is `caller` one of them, whichever groups it may be in?
+    /// Is `caller`'s request one of them, by a property other than its groups?
     #[must_use]
     pub fn covers(&self, caller: &Caller<'_>) -> bool {
         let address = caller.address.to_canonical();
@@ -31,10 +31,10 @@ impl Exemption {
             || !self.paths.is_empty() && self.covers_path(caller)
     }
 
-    /// The first of its groups that `caller` is in. `keys` has room behind its end.
+    /// The first group of the exemption that `caller` is in. `keys` has room behind its end.
     ///
     /// # Errors
-    /// When an upstream may read what a group goes by otherwise.
+    /// The error, when an upstream may read the value that a group goes by otherwise.
     pub fn group<'a>(
         &'a self,
         standing: &mut Memberships<'a>,
@@ -49,7 +49,7 @@ impl Exemption {
         Ok(None)
     }
 
-    /// Does it cover every request there is?
+    /// Does the exemption cover every possible request?
     #[must_use]
     pub fn is_everyone(&self) -> bool {
         let all = |of_v4: bool| {

@@ -4,17 +4,17 @@ use super::address::read_address;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// The nodes of one line from the last to the first; nothing for one that is no address. What lies at or left of a
+/// The nodes of one line from the last to the first; nothing for a node that is no address. All text at or left of a
 /// quoted string without a beginning counts as one node, which is no address.
 pub fn nodes(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     from_the_right(line, b',').map(|element| node(element?))
 }
 
-/// The parts between separators that stand outside quoted strings (RFC 9110, section 5.6.4), from the last to the first;
-/// nothing, at the end, where quotes do not match.
+/// The parts between separators outside of quoted strings (RFC 9110, section 5.6.4), from the last to the first. The
+/// last item is nothing where quotes do not match.
 ///
-/// Read from the right because that is where trusted hops write: an odd quote that a stranger put in front of their
-/// words must not swallow them.
+/// The line is read from the right because trusted hops write there: an odd quote from a stranger in front of their
+/// text must not swallow it.
 fn from_the_right(text: &[u8], separator: u8) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -36,13 +36,14 @@ fn from_the_right(text: &[u8], separator: u8) -> impl Iterator<Item = Option<&[u
     })
 }
 
-/// An odd number of backslashes stands before it.
+/// Is the number of backslashes before the quote odd?
 fn is_escaped(text: &[u8], at: usize) -> bool {
     let before = text[..at].iter().rev();
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address behind the `for` of an element; nothing where it has several (RFC 7239, section 4: a parameter occurs once).
+/// The address behind the `for` of an element. Nothing where the element has several (RFC 7239, section 4: a parameter
+/// occurs once).
 fn node(element: &[u8]) -> Option<IpAddr> {
     let mut named = None;
     for parameter in from_the_right(element, b';') {
@@ -60,7 +61,7 @@ fn node(element: &[u8]) -> Option<IpAddr> {
     read_address(&plain(str::from_utf8(named?).ok()?)?)
 }
 
-/// What the last element says under a name (RFC 7239, section 5): the word of the hop that wrote it.
+/// The last element's value of a parameter (RFC 7239, section 5): the hop that wrote the element vouches for it.
 #[must_use]
 pub fn last<'a>(line: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     let element = from_the_right(line, b',').next()??;
@@ -75,7 +76,7 @@ pub fn last<'a>(line: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     plain(str::from_utf8(value).ok()?)
 }
 
-/// What a token or a quoted string means.
+/// The meaning of a token or a quoted string.
 fn plain(value: &str) -> Option<Cow<'_, str>> {
     let Some(opened) = value.strip_prefix('"') else {
         return Some(Cow::Borrowed(value));
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(read(""), ["-"]);
     }
 
-    /// The parts as the grammar reads them, from the left; nothing where it does not allow the text.
+    /// The parts by the grammar, from the left; nothing where the grammar does not allow the text.
     fn from_the_left(text: &[u8]) -> Option<Vec<&[u8]>> {
         let (mut parts, mut begun, mut quoted, mut at) = (Vec::new(), 0, false, 0);
         while at < text.len() {

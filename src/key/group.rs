@@ -1,7 +1,7 @@
 //! Groups: which clients are members, by lists, files and networks that the gateway has read itself.
 //!
-//! A value is known by its digest alone, the one that also stands for secrets in keys: the process and
-//! its log show no member, and a key that has been written says all that a look-up needs.
+//! A value is known by its digest alone, which is also the digest that stands for secrets in keys. So the process and
+//! its log show no member, and a written key holds all that a look-up needs.
 
 use super::part::{PartReading, piece_digest, write_part};
 use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest};
@@ -19,7 +19,7 @@ type Set<T> = hashbrown::HashSet<T, RandomState>;
 pub struct Group {
     /// Its name.
     pub name: Arc<str>,
-    /// What of a request is looked up among the members.
+    /// The part of a request that is looked up among the members.
     pub by: KeyPart,
     members: Members,
 }
@@ -29,7 +29,8 @@ enum Members {
     Networks(Networks),
 }
 
-/// Networks and the lengths that they have: an address is looked up once for each length, however many networks there are.
+/// Networks, and the lengths of their prefixes. An address is looked up once for each length, however many networks
+/// there are.
 #[derive(Default)]
 struct Networks {
     all: Set<IpNet>,
@@ -38,7 +39,7 @@ struct Networks {
 }
 
 impl Group {
-    /// Whose members are values, known by their digests.
+    /// A group of values, known by their digests.
     #[must_use]
     pub fn of_values(
         name: Arc<str>,
@@ -52,7 +53,7 @@ impl Group {
         }
     }
 
-    /// Whose members are the clients of these networks.
+    /// A group of the clients in these networks.
     #[must_use]
     pub fn of_networks(
         name: Arc<str>,
@@ -76,7 +77,7 @@ impl Group {
         digest::of(value)
     }
 
-    /// That digest of a member whose SHA-256 is written.
+    /// That digest for a member whose SHA-256 is written.
     #[must_use]
     pub fn shortened(sha256: &[u8; 32]) -> Digest {
         digest::shortened(sha256)
@@ -88,7 +89,7 @@ impl Group {
         matches!(&self.members, Members::Values(values) if values.contains(digest))
     }
 
-    /// How many members it has.
+    /// The number of its members.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.members {
@@ -97,13 +98,13 @@ impl Group {
         }
     }
 
-    /// Has it none?
+    /// Is the group empty?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many members `self` has that `before` had not, and how many it has lost.
+    /// The numbers of members that `self` has gained and lost since `before`.
     #[must_use]
     pub fn joined_and_left(&self, before: &Self) -> (usize, usize) {
         match (&self.members, &before.members) {
@@ -114,7 +115,7 @@ impl Group {
     }
 }
 
-/// No member is shown.
+/// The output shows no member.
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Group")
@@ -158,24 +159,24 @@ impl Networks {
     }
 }
 
-/// How many are in `now` alone, and how many in `then` alone.
+/// The numbers of entries in `now` alone, and in `then` alone.
 fn differences<T: Eq + Hash>(now: &Set<T>, then: &Set<T>) -> (usize, usize) {
     (now.difference(then).count(), then.difference(now).count())
 }
 
-/// The memberships of one request, as far as they have been asked for: what is looked up is digested once.
+/// The memberships of one request, as far as they have been asked for. Each value is digested once.
 #[derive(Debug, Default)]
 pub struct Memberships<'a> {
     seen: SmallVec<[(&'a KeyPart, Digest); 2]>,
 }
 
 impl<'a> Memberships<'a> {
-    /// Is `caller` in `group`? `keys` has room behind its end; `written` says where in it a key of the same request
-    /// begins, which the template has written and which ends it.
+    /// Is `caller` in `group`? `keys` has room behind its end. `written` is the place at which a key of the same
+    /// request begins in `keys`, with the template that has written it. That key stands at the end of `keys`.
     ///
     /// # Errors
-    /// When an upstream may read the part that the group goes by otherwise: a request that says it twice, or in a token
-    /// that only the upstream believes, would be in no group at all.
+    /// The error, when an upstream may read the part that the group goes by otherwise. A request that states the part
+    /// twice, or in a token that only the upstream believes, would be in no group at all.
     pub fn is_in(
         &mut self,
         group: &'a Group,
@@ -191,8 +192,8 @@ impl<'a> Memberships<'a> {
                 if said.peek().is_some() {
                     return Ok(said.any(|digest| values.contains(digest)));
                 }
-                // A key that was written without the value says that there is none, or none that anybody knows; or that
-                // it is a list, which is no key.
+                // A key that was written without the value shows that there is none, or none that a group knows. For a
+                // claim it may also mean a list, which is no key.
                 let is_part =
                     |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
                 let may_be =
@@ -202,13 +203,13 @@ impl<'a> Memberships<'a> {
         }
     }
 
-    /// The digests of what the request says of `by`.
+    /// The digests of the request's values of `by`.
     fn said(&self, by: &KeyPart) -> impl Iterator<Item = &Digest> {
         let those = self.seen.iter().filter(move |(part, _)| *part == by);
         those.map(|(_, digest)| digest)
     }
 
-    /// Digests what the request says of `by`, if that is not known: a claim may say several things.
+    /// Digests the request's values of `by`, if they are not known yet: a claim may have several values.
     fn learn(
         &mut self,
         by: &'a KeyPart,
@@ -235,7 +236,8 @@ impl<'a> Memberships<'a> {
                 keys.truncate(start);
                 match said {
                     PartReading::Unbelieved => return Err(Doubt::Unbelieved(by)),
-                    // Browsers send cookies of one name that were set for several paths: they are none.
+                    // Browsers send several cookies of one name that were set for several paths: such cookies count as
+                    // none.
                     PartReading::Several if !matches!(by, KeyPart::Cookie(_)) => {
                         return Err(Doubt::Several(by));
                     }

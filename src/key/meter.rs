@@ -1,44 +1,45 @@
-//! What a response says that its request has cost: read within bounds, and settled when it is known.
+//! A response's statement of its request's cost: read within bounds, and settled when it is known.
 
 use super::price::{PriceError, digits};
 use http::{HeaderMap, HeaderName};
 use std::sync::Arc;
 
-/// A cost that stands in the response.
+/// A cost in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
-    /// Where.
+    /// The place of the cost.
     pub place: MeterPlace,
     /// The most that it counts.
     pub max: u32,
-    /// What is charged where the client leaves before the cost is known.
+    /// The charge where the client leaves before the cost is known.
     pub on_leave: OnLeave,
 }
 
-/// What a request is charged whose client leaves after the body of the answer began, and before the answer says its cost.
+/// The charge of a request whose client leaves after the answer's body has begun, and before the answer states its
+/// cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnLeave {
-    /// The most that it could have cost: a client that reads all but the last event would pay next to nothing otherwise.
+    /// The highest cost. Otherwise a client that reads all but the last event would pay next to nothing.
     #[default]
     Max,
-    /// What was asked for before.
+    /// The estimate that was charged before.
     Estimate,
 }
 
-/// Where a response says its cost.
+/// The place of a cost in a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MeterPlace {
     /// In a field.
     Header(HeaderName),
-    /// In a member of its JSON body: the names that lead there, from the outermost object on.
+    /// In a member of its JSON body. The names lead to the member, from the outermost object on.
     Json(Arc<[Box<str>]>),
 }
 
 impl Meter {
-    /// What a response with `fields` says in its field, if it says anything. Nothing is known from nonsense.
+    /// The cost in the field of a response with `fields`, if the field is there. A nonsensical value gives no cost.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the field.
     pub fn of(&self, fields: &HeaderMap) -> Result<Option<u32>, PriceError> {
         let MeterPlace::Header(header) = &self.place else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The key: what one counter is filed under (the partition key of the IETF RateLimit draft).
+//! The key: the name under which one counter is filed (the partition key of the IETF RateLimit draft).
 
 pub mod address;
 mod caller;
@@ -33,32 +33,32 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// What a limit counts by: the parts a key is made of, in order. None at all is `everyone`.
+/// The parts that a limit's key is made of, in order. Without any part it is `everyone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     /// The parts, in the file's order.
     pub parts: Vec<KeyPart>,
-    /// What happens to a request without one of them. The file must say so where a part can be absent.
+    /// The treatment of a request without one of the parts. The file must name it where a part can be absent.
     pub missing: MissingKey,
-    /// Which values are known, where those that no group knows meet something else.
+    /// The known values, where unknown ones have a treatment of their own.
     pub unknown: Option<KnownValues>,
 }
 
 /// Values that groups know, of the parts of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownValues {
-    /// As many entries as parts, empty for those that need not be known.
+    /// As many entries as parts; an entry is empty where the part need not be known.
     pub groups: Vec<Vec<Arc<Group>>>,
-    /// What others meet.
+    /// The treatment of unknown values.
     pub otherwise: UnknownKey,
 }
 
-/// What a request meets whose key no group knows.
+/// The treatment of a request with a value that no group knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownKey {
-    /// Counted by client address instead.
+    /// The request is counted by client address instead.
     Ip,
-    /// 401.
+    /// The request is refused with 401.
     Refuse,
 }
 
@@ -74,7 +74,7 @@ pub enum KeyPart {
         /// A secret leaves the process as a digest only.
         secret: bool,
     },
-    /// A cookie. Leaves the process as a digest only.
+    /// A cookie. The value leaves the process as a digest only.
     Cookie(Arc<str>),
     /// A parameter of the query.
     Query {
@@ -83,11 +83,11 @@ pub enum KeyPart {
         /// A secret leaves the process as a digest only.
         secret: bool,
     },
-    /// What a parameter of the route's path took.
+    /// The value of a parameter in the route's path.
     Path(Arc<str>),
-    /// A claim of the request's token, once that is verified.
+    /// A claim of the request's token, once the token is verified.
     Jwt {
-        /// Its name, with dots for what is inside others.
+        /// Its name, with dots for members of other claims.
         claim: Arc<str>,
         /// A secret leaves the process as a digest only.
         secret: bool,
@@ -119,7 +119,7 @@ impl fmt::Display for KeyPart {
 }
 
 impl KeyPart {
-    /// Can a request lack it?
+    /// Can a request lack the part?
     #[must_use]
     pub fn can_be_absent(&self) -> bool {
         matches!(
@@ -129,12 +129,12 @@ impl KeyPart {
     }
 }
 
-/// What a request without the key meets.
+/// The treatment of a request without the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingKey {
-    /// 401.
+    /// The request is refused with 401.
     Refuse,
-    /// Counted by client address instead.
+    /// The request is counted by client address instead.
     Ip,
     /// The limit does not apply.
     Skip,
@@ -142,7 +142,7 @@ pub enum MissingKey {
     Shared,
 }
 
-/// How many leading bits of an address tell clients apart.
+/// The number of leading bits by which addresses tell clients apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mask {
     /// For IPv4, 1 to 32.
@@ -155,7 +155,7 @@ impl Mask {
     /// Whole IPv4 addresses; IPv6 by /64, since one subscriber holds at least that many.
     pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
 
-    /// The network that `address` counts under. An IPv4 address in IPv6 clothes is an IPv4 address.
+    /// The network that `address` counts under. An IPv4 address that is mapped into IPv6 counts as an IPv4 address.
     #[must_use]
     pub fn apply(self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
@@ -175,8 +175,8 @@ impl Mask {
     }
 }
 
-/// Should the values of a field or query parameter of this name be kept out of logs and stores? Those that authenticate
-/// by their name.
+/// Should the values of a field or query parameter of this name be kept out of logs and stores? The values authenticate
+/// clients, by the name.
 #[must_use]
 pub fn is_secret(name: &str) -> bool {
     const MARKS: [&str; 13] = [
@@ -194,7 +194,7 @@ pub fn is_secret(name: &str) -> bool {
         "jwt",
         "assertion",
     ];
-    /// Too short to be looked for inside of others.
+    /// Too short to be searched for inside of other names.
     const WORDS: [&str; 5] = ["sid", "sig", "otp", "pin", "pass"];
     let name = name.to_ascii_lowercase();
     let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Writes one part of a key, and reads what a written part stands for.
+//! Writes one part of a key, and reads the value that a written part stands for.
 
 use super::address::AddressText;
 use super::{Caller, Digest, KeyPart, Mask, credential, digest, percent, query};
@@ -7,20 +7,20 @@ use smallvec::SmallVec;
 use std::io::Write as _;
 use std::net::IpAddr;
 
-/// What a request says of one part.
+/// The result of reading one part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartReading {
-    /// One thing, and it has been written.
+    /// One value, which has been written.
     One,
-    /// Nothing.
+    /// No value.
     Nothing,
-    /// Several things.
+    /// Several values.
     Several,
-    /// Something that is not believed.
+    /// A value that is not believed.
     Unbelieved,
 }
 
-/// The digest of the value that a part of a key stands for; nothing where it stands for none.
+/// The digest of the value that a part of a key stands for; nothing where the part stands for none.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
     if let Some(digits) = piece.strip_prefix(b"%sha=") {
         let mut digest = Digest::default();
@@ -47,7 +47,7 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
     (!value.is_empty()).then(|| digest::of(&value))
 }
 
-/// How a part begins that is counted by address instead.
+/// The beginning of a part that is counted by address instead.
 pub(super) const BY_ADDRESS: &[u8] = b"%ip=";
 
 pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
@@ -55,7 +55,7 @@ pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
     write_ip(Mask::DEFAULT, caller.address, out);
 }
 
-/// Writes what the request says of `part`, if that is one thing.
+/// Writes the request's value of `part`, if there is exactly one.
 pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
     match part {
         KeyPart::Ip(mask) => write_ip(*mask, caller.address, out),
@@ -85,7 +85,7 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
     PartReading::One
 }
 
-/// The methods that are known; all others are one, or a client that invents methods would have as many counters.
+/// The known methods. All others count as one, or a client that invents methods would have as many counters.
 fn write_method(method: &Method, out: &mut Vec<u8>) {
     match *method {
         Method::GET
@@ -101,7 +101,7 @@ fn write_method(method: &Method, out: &mut Vec<u8>) {
     }
 }
 
-/// Would the upstream find there what this gateway does not?
+/// Would the upstream find a value of the part where this gateway finds none?
 pub(super) fn is_elsewhere(part: &KeyPart, caller: &Caller<'_>) -> bool {
     match part {
         KeyPart::Query { name, .. } => {
@@ -126,7 +126,7 @@ fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a field, which may come on several lines.
+/// The value of a field, which may come in several lines.
 fn write_field(
     fields: &HeaderMap,
     name: &HeaderName,
@@ -141,8 +141,8 @@ fn write_field(
     }
 }
 
-/// What came several times with one value came once. With several values it could be read in as many ways as a client
-/// likes, and each would have a counter of its own, while the upstream believes one of them all the time.
+/// Joins equal values into one. Several different values could be read in as many ways as a client likes. Each reading
+/// would have a counter of its own, while the upstream believes one value all the time.
 fn write_several<V: AsRef<[u8]>>(
     mut values: impl Iterator<Item = V>,
     secret: bool,
@@ -162,7 +162,7 @@ fn write_several<V: AsRef<[u8]>>(
     PartReading::One
 }
 
-/// As it is where it may be, else its digest.
+/// Writes a value unchanged where that is allowed, else its digest.
 fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if !secret {
@@ -175,7 +175,7 @@ fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that stay as they are.
+/// Bytes that stay unchanged.
 const KEPT: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -7,7 +7,7 @@ pub(super) fn byte(text: &[u8]) -> Option<u8> {
     u8::try_from(high << 4 | low).ok()
 }
 
-/// `value` with its escapes read; what is no escape stays as it is.
+/// `value` with its escapes decoded; all other text stays unchanged.
 pub(super) fn decode(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value;

@@ -1,7 +1,8 @@
-//! Preflights: what they are, and what they count on.
+//! Preflights, and the counters that they count on.
 //!
-//! They carry no credentials, so that a limit which counts by those would refuse what it could never count rightly; and what
-//! passes uncounted is a way around every limit. So they count beside all else, on counters of their own.
+//! Preflights carry no credentials, so a limit that counts by credentials would refuse requests that it could never
+//! count rightly. Uncounted preflights would be a way around every limit. So they count beside all other requests, on
+//! counters of their own.
 
 use super::part::{write_address, write_part};
 use super::{Caller, KeyPart, KeyTemplate};
@@ -14,12 +15,13 @@ pub const OTHER_METHODS: [HeaderName; 3] = [
     HeaderName::from_static("x-method-override"),
 ];
 
-/// How the key of a preflight begins.
+/// The beginning of a preflight's key.
 pub(super) const PREFLIGHT: &[u8] = b"%preflight";
 
 impl Caller<'_> {
-    /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")? It does so without
-    /// a body and without credentials. What asks for another method is none: the upstream may take it for that.
+    /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")? Browsers ask
+    /// without a body and without credentials. A request for another method is no preflight: the upstream may run that
+    /// method.
     #[must_use]
     pub fn is_preflight(&self) -> bool {
         let has = |name| self.fields.contains_key(name);
@@ -36,8 +38,9 @@ impl Caller<'_> {
 }
 
 impl KeyTemplate {
-    /// Appends the key of a preflight, which counts beside all else. What browsers never send with one, or anybody may invent, gives way
-    /// to the client's address: a flood of preflights is one counter, whatever each says.
+    /// Appends the key of a preflight, which counts beside all other requests. The client's address stands for values
+    /// that browsers never send with a preflight, or that any client may invent. So a flood of preflights is one
+    /// counter, whatever the values.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFLIGHT);
         for part in &self.parts {
@@ -48,7 +51,7 @@ impl KeyTemplate {
                 | KeyPart::Path(_)
                 | KeyPart::Method
                 | KeyPart::Host => {
-                    // Never absent.
+                    // This part is never absent.
                     write_part(part, caller, out);
                 }
                 KeyPart::Header { .. }

@@ -1,33 +1,33 @@
-//! What a request says that it costs: a field read with bounds, so that no client can ask for less than it may.
+//! A request's statement of its cost: a field read with bounds, so that no client can ask for less than it may.
 
 use http::{HeaderMap, HeaderName};
 
-/// A cost that stands in a request's field.
+/// A cost in a field of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Price {
     /// The field.
     pub header: HeaderName,
-    /// Without it.
+    /// The cost without the field.
     pub default: u32,
-    /// The most that it counts, and what anything unreadable counts.
+    /// The highest cost that counts, and the cost of an unreadable field.
     pub max: u32,
-    /// May it be 0, which asks without taking?
+    /// May the cost be 0, which asks without taking?
     pub may_peek: bool,
 }
 
-/// Why a field was not taken at its word.
+/// Causes for which a field is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriceError {
-    /// No whole number.
+    /// The value is no whole number.
     Malformed,
-    /// 0, where that is not allowed.
+    /// The value is 0, where that is not allowed.
     Zero,
-    /// More than one.
+    /// The field came more than once.
     Repeated,
 }
 
 impl PriceError {
-    /// In a sentence: "the field is ...".
+    /// The words that follow "the field is ...".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl PriceError {
 }
 
 impl Price {
-    /// What a request with `fields` costs, and what was wrong with its field. A field that cannot be read costs the most.
+    /// The cost of a request with `fields`, and the fault of its field, if any. An unreadable field costs the most.
     #[must_use]
     pub fn of(&self, fields: &HeaderMap) -> (u32, Option<PriceError>) {
         let mut values = fields.get_all(&self.header).iter();
@@ -57,7 +57,7 @@ impl Price {
     }
 }
 
-/// Digits and nothing else; what no number holds is the greatest.
+/// A number of digits only. A number above the bound of the type counts as the greatest.
 pub(super) fn digits(text: &[u8]) -> Option<u32> {
     if text.is_empty() {
         return None;

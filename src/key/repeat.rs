@@ -1,26 +1,26 @@
-//! The id under which a request is sent again: a field read with bounds, and known beyond this process as a digest only.
+//! The id under which a request is repeated: a field read with bounds, and known beyond this process as a digest only.
 
 use http::{HeaderMap, HeaderName, header};
 use sha2::{Digest, Sha256};
 
-/// Longest id, in bytes. A client that sends more is charged for every request.
+/// Longest id, in bytes. A client with a longer id is charged for every request.
 pub const LONGEST_ID: usize = 256;
 
-/// The field that says the id.
+/// The field that holds the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdField(pub HeaderName);
 
-/// Why a field was taken for no id.
+/// Causes for which a field holds no id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdError {
-    /// More than one: which of them would it be?
+    /// The field came more than once, so the id is uncertain.
     Repeated,
-    /// More than [`LONGEST_ID`] bytes.
+    /// The value is longer than [`LONGEST_ID`] bytes.
     TooLong,
 }
 
 impl IdError {
-    /// In a sentence: "the field is ...".
+    /// The words that follow "the field is ...".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -31,10 +31,10 @@ impl IdError {
 }
 
 impl IdField {
-    /// The id in `fields`. An empty one is none.
+    /// The id in `fields`. An empty field holds none.
     ///
     /// # Errors
-    /// When there is something that is no id.
+    /// The fault of a field that is there and holds no id.
     pub fn of<'f>(&self, fields: &'f HeaderMap) -> Result<Option<&'f [u8]>, IdError> {
         let mut values = fields.get_all(&self.0).iter();
         let Some(value) = values.next() else {
@@ -52,28 +52,28 @@ impl IdField {
     }
 }
 
-/// What a repeat has in common with the request that it repeats, beside its id, method and cost.
+/// The properties that a repeat shares with its first request, beside id, method and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sameness {
-    /// The host, the path, the query and what the body begins with.
+    /// The host, the path, the query and the beginning of the body.
     Request,
-    /// The path alone: whatever query and body say, an id is one request's.
+    /// The path alone: an id belongs to one request, whatever its query and body.
     Path,
 }
 
-/// What is known of a request's body before its limits are asked.
+/// The known facts about a request's body before its limits are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// The request has none.
     Absent,
     /// Nothing of it has been read.
     Unread,
-    /// What it begins with has been read.
+    /// The beginning of the body has been read.
     Known(ContentDigest),
 }
 
 impl Content {
-    /// As fields of HTTP/1.1 announce it (RFC 9112, section 6).
+    /// The announcement of a body by fields of HTTP/1.1 (RFC 9112, section 6).
     #[must_use]
     pub fn announced(fields: &HeaderMap) -> Self {
         let length = fields.get(header::CONTENT_LENGTH);
@@ -92,15 +92,15 @@ impl Content {
     }
 }
 
-/// SHA-256 of what a body begins with.
+/// SHA-256 of the beginning of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentDigest([u8; 32]);
 
 impl ContentDigest {
-    /// How much of a body is compared, in bytes.
+    /// The number of bytes of a body that are compared.
     pub const COVERED: usize = 16 * 1024;
 
-    /// Of a body that begins with `bytes`, of which no more than [`Self::COVERED`] count.
+    /// The digest of a body that begins with `bytes`, of which no more than [`Self::COVERED`] count.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let covered = &bytes[..bytes.len().min(Self::COVERED)];
@@ -108,21 +108,22 @@ impl ContentDigest {
     }
 }
 
-/// What is the same of a request and of its repeats, as 128 bits of SHA-256.
+/// The common identity of a request and its repeats, as 128 bits of SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RepeatId([u8; 16]);
 
 impl RepeatId {
-    /// Of no request: no other has it.
+    /// The identity of no request: no other has it.
     #[must_use]
     pub fn random() -> Self {
         Self(fastrand::u128(..).to_be_bytes())
     }
 
-    /// Of a request with that `id`, whatever its query and body. The cost belongs to it, so that a cheap request never pays for a dear one.
+    /// The identity of a request with that `id`, with any query and body. The cost is part of it, so that a cheap
+    /// request never pays for a dear one.
     #[must_use]
     pub fn of(method: &str, path: &str, cost: u32, id: &[u8]) -> Self {
-        // No method and no path has a zero byte, and the cost's length is known.
+        // The input is unambiguous: no method and no path has a zero byte, and the cost has a fixed length.
         let mut digest = Sha256::new();
         digest.update(method.as_bytes());
         digest.update([0]);
@@ -133,8 +134,8 @@ impl RepeatId {
         Self::kept(digest)
     }
 
-    /// The same of a request to that host, with that query and body, alone. Nothing where the body should have been read and was
-    /// not.
+    /// The identity of this request with that host, query and body alone. Nothing where the body should have been read
+    /// and was not.
     #[must_use]
     pub fn covering(self, host: &str, query: Option<&str>, content: &Content) -> Option<Self> {
         let content = match content {
@@ -142,7 +143,8 @@ impl RepeatId {
             Content::Unread => return None,
             Content::Known(digest) => *digest,
         };
-        // No method begins with a zero byte, so that it is the id of no path; and no host has one.
+        // No method begins with a zero byte, so the digest differs from every identity without a body. No host has a
+        // zero byte.
         let mut digest = Sha256::new();
         digest.update([0, u8::from(query.is_some())]);
         digest.update(self.0);
@@ -159,13 +161,13 @@ impl RepeatId {
         Self(kept)
     }
 
-    /// As it is filed in this process.
+    /// The bytes under which it is filed in this process.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// As it is filed elsewhere: 32 hexadecimal digits.
+    /// The form under which it is filed elsewhere: 32 hexadecimal digits.
     #[must_use]
     pub fn digits(&self) -> [u8; 32] {
         const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -235,7 +237,7 @@ mod tests {
         }
         let long = |last: u8| [vec![b'x'; ContentDigest::COVERED - 1], vec![last]].concat();
         assert_ne!(whole(None, &long(b'a')), whole(None, &long(b'b')));
-        // What lies behind is not looked at.
+        // Later bytes are not compared.
         let longer = |last: u8| [long(b'a'), vec![last]].concat();
         assert_eq!(whole(None, &longer(b'a')), whole(None, &longer(b'b')));
         let digits = String::from_utf8(first.digits().to_vec()).unwrap();

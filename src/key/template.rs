@@ -1,22 +1,23 @@
 //! Writes the key of a request: parts framed so that no value can imitate another.
 //!
 //! A value keeps the characters `A-Z a-z 0-9 . _ ~ : / @ -`; every other byte becomes `%XX`. Parts are separated by
-//! `|`, which no value can contain, and everything that is not a plain value starts with `%` and a small letter
-//! beyond the hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a
-//! method that hardly anybody knows), `%preflight` (in front of the parts), `%sha=` (a digest). An absent field and an empty one are the same.
+//! `|`, which no value can contain. Every part that is not a plain value starts with `%` and a small letter beyond the
+//! hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a rare
+//! method), `%preflight` (in front of the parts), `%sha=` (a digest). An absent field and an empty field are the same.
 
 use super::part::{BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_part};
 use super::preflight::PREFLIGHT;
 use super::{Caller, Doubt, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey};
 
 impl KeyTemplate {
-    /// Can a request lack what this counts by? Then `missing` is a required choice.
+    /// Can a request lack a part of this key? Then `missing` is a required choice.
     #[must_use]
     pub fn can_be_absent(&self) -> bool {
         self.parts.iter().any(KeyPart::can_be_absent)
     }
 
-    /// Appends the key of `caller` to `out`. What is there already stays; on anything but `Key` nothing is added.
+    /// Appends the key of `caller` to `out`. The earlier bytes of `out` stay; on any outcome but `Key` nothing is
+    /// added.
     pub fn write(&self, caller: &Caller<'_>, out: &mut Vec<u8>) -> KeyOutcome<'_> {
         let start = out.len();
         for (index, part) in self.parts.iter().enumerate() {
@@ -31,7 +32,7 @@ impl KeyTemplate {
         KeyOutcome::Key
     }
 
-    /// Appends one part of the key, or what stands in its place.
+    /// Appends one part of the key, or its substitute.
     fn write_part<'k>(
         &self,
         index: usize,
@@ -62,13 +63,13 @@ impl KeyTemplate {
         Ok(())
     }
 
-    /// What the written value of a part meets, where the limit asks for known values and no group knows this one.
+    /// The treatment of a part's written value, where the limit demands known values and no group knows this one.
     fn unknown_value(&self, index: usize, piece: &[u8]) -> Option<UnknownKey> {
         let known = self.unknown.as_ref()?;
         (!known.has(index, piece)).then_some(known.otherwise)
     }
 
-    /// What a request meets that does not say one value of `part`.
+    /// The treatment of a request without exactly one value of `part`.
     fn absence<'k>(
         &self,
         part: &'k KeyPart,
@@ -78,12 +79,12 @@ impl KeyTemplate {
         let is_skipped = self.missing == MissingKey::Skip;
         match (reading, part) {
             (PartReading::Unbelieved, _) => Err(Doubt::Unbelieved(part)),
-            // Browsers send cookies of one name that were set for several paths. Such a request is not turned away, and
-            // a limit that would hold for it is not skipped.
+            // Browsers send several cookies of one name that were set for several paths. Such a request is not turned
+            // away, and a limit that would hold for it is not skipped.
             (PartReading::Several, KeyPart::Cookie(_)) if is_skipped => Ok(MissingKey::Ip),
             (PartReading::Several, KeyPart::Cookie(_)) => Ok(self.missing),
             (PartReading::Several, _) => Err(Doubt::Several(part)),
-            // A client that has a name to the upstream is not let go without one.
+            // The limit holds for a client that the upstream can name, even if this gateway finds no name.
             (PartReading::One | PartReading::Nothing, _)
                 if is_skipped && is_elsewhere(part, caller) =>
             {
@@ -93,8 +94,9 @@ impl KeyTemplate {
         }
     }
 
-    /// Makes of a key that was written elsewhere, and stands in `out` from `start` on, the one that counts here: values
-    /// that no group knows give way to the client's address, or are refused. On anything but `Key` the key is gone.
+    /// Turns a key from elsewhere (a log, for instance), in `out` from `start` on, into the key that counts here. The
+    /// client's address replaces values that no group knows, or they are refused. On any outcome but `Key` the key is
+    /// gone.
     pub fn recognise(
         &self,
         caller: &Caller<'_>,
@@ -114,7 +116,8 @@ impl KeyTemplate {
             }
             let is_known = match piece_digest(piece) {
                 Some(_) => known.has(index, piece),
-                // Counted by address: for want of a value, where `missing` says so, else for an unknown one.
+                // The part was counted by address: for want of a value, where `missing` demands that, else because of
+                // an unknown value.
                 None => !piece.starts_with(BY_ADDRESS) || self.missing == MissingKey::Ip,
             };
             match (is_known, known.otherwise, self.parts.get(index)) {
@@ -131,7 +134,7 @@ impl KeyTemplate {
 }
 
 impl KnownValues {
-    /// Is this value of that part one that a group knows, or one that need not be known?
+    /// Does a group know this value of the part, or need the value not be known?
     fn has(&self, part: usize, piece: &[u8]) -> bool {
         let groups = self.groups.get(part).map_or(&[][..], Vec::as_slice);
         let known = |digest| groups.iter().any(|group| group.has(&digest));

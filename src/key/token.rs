@@ -1,4 +1,4 @@
-//! JSON Web Tokens: which are believed, and what a verified one claims. A claim that is not verified is none.
+//! JSON Web Tokens: the believed tokens, and the claims of a verified one. A claim without verification counts as none.
 
 use super::{Identity, TokenDoubt, credential};
 use http::{HeaderMap, HeaderName, header};
@@ -8,30 +8,30 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
-/// A longer token is none.
+/// Longest token; a longer one counts as none.
 const LONGEST: usize = 16 * 1024;
 
-/// Keys at most that one token is tried with: a forged one costs that many signatures.
+/// Most keys that one token is tried with: a forged token costs as many signature checks.
 pub const MOST_TRIED: usize = 4;
 
-/// Whose tokens are believed.
+/// The issuers and keys whose tokens are believed.
 pub struct Verifier {
     header: HeaderName,
     keys: Vec<TokenKey>,
 }
 
-/// One key, and what tokens it may have signed.
+/// One key, and the properties of tokens that it may have signed.
 #[derive(Debug)]
 pub struct TokenKey {
-    /// What tokens call it, if they do.
+    /// The name of the key in tokens, if it has one.
     pub id: Option<String>,
     /// The key.
     pub key: DecodingKey,
-    /// Only algorithms of the key's own family: none of them can be taken for another.
+    /// Algorithms of the key's own family only: none can be taken for another.
     pub validation: Validation,
 }
 
-/// No key is shown.
+/// The output shows no key.
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier")
@@ -48,10 +48,10 @@ impl Verifier {
         Self { header, keys }
     }
 
-    /// What the token in `fields` claims.
+    /// The claims of the token in `fields`.
     ///
     /// # Errors
-    /// When there is none that is believed.
+    /// The cause, when there is no believed token.
     pub fn claims(&self, fields: &HeaderMap) -> Result<Map<String, Value>, TokenDoubt> {
         let token = self.token(fields)?;
         let claims = self.verified(token);
@@ -68,7 +68,7 @@ impl Verifier {
     fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, TokenDoubt> {
         let head = decode_header(token).map_err(|_| TokenDoubt::Malformed)?;
         if head.crit.is_some() {
-            // It demands what this verifier does not understand (RFC 7515, section 4.1.11).
+            // The token demands an extension that this verifier does not understand (RFC 7515, section 4.1.11).
             return Err(TokenDoubt::Malformed);
         }
         let mut why = TokenDoubt::Unbelieved;
@@ -81,8 +81,8 @@ impl Verifier {
         Err(why)
     }
 
-    /// The keys that may have signed a token with this head: those that it names, or where there is none of that name those
-    /// that have none. A head that names no key may mean any: first those that cannot be meant otherwise.
+    /// The keys that may have signed a token with this head: the keys of the name that it gives, or, where no key has
+    /// that name, the nameless keys. A head without a name may mean any key. Nameless keys are then tried first.
     fn candidates<'k>(&'k self, head: &'k Header) -> impl Iterator<Item = &'k TokenKey> {
         let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
         let by_name = self.keys.iter().any(is_named);
@@ -101,8 +101,8 @@ impl Verifier {
             .take(MOST_TRIED)
     }
 
-    /// The token itself: behind `Bearer` in `Authorization`, with or without it in other fields. Of two it is
-    /// not known which is meant.
+    /// The token itself: behind `Bearer` in `Authorization`, with or without `Bearer` in other fields. Where two tokens
+    /// differ, the one that counts is not known.
     fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], TokenDoubt> {
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
@@ -126,12 +126,12 @@ impl Verifier {
     }
 }
 
-/// May a token have this byte (RFC 7515, section 7.1)?
+/// Is the byte allowed in a token (RFC 7515, section 7.1)?
 fn is_of_a_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// What is wrong with a token whose signature is right; nothing where that is wrong.
+/// The fault of a token with a right signature; nothing where the signature is wrong.
 fn wrong(error: &jsonwebtoken::errors::Error) -> Option<TokenDoubt> {
     use jsonwebtoken::errors::ErrorKind;
     Some(match error.kind() {
@@ -146,7 +146,7 @@ fn wrong(error: &jsonwebtoken::errors::Error) -> Option<TokenDoubt> {
     })
 }
 
-/// Is it one whose keys are shared secrets?
+/// Is this an algorithm whose keys are shared secrets?
 #[must_use]
 pub fn is_shared(algorithm: Algorithm) -> bool {
     matches!(
@@ -163,7 +163,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// The token in `fields`, if anybody's are believed.
+    /// The token in `fields`, if the gateway believes tokens at all.
     #[must_use]
     pub fn new(verifier: Option<&'a Verifier>, fields: &'a HeaderMap) -> Self {
         Self {
@@ -173,14 +173,14 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Is there one whose signature would have to be verified?
+    /// Is there a token whose signature would have to be verified?
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.verifier
             .is_some_and(|verifier| verifier.token(self.fields).is_ok())
     }
 
-    /// Why it has no claims, if a claim has been asked for.
+    /// The cause for which the token has no claims, if a claim has been asked for.
     pub fn why_not(&self) -> Option<TokenDoubt> {
         self.claims.get()?.as_ref().err().copied()
     }
@@ -192,7 +192,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// No claim is shown.
+/// The output shows no claim.
 impl fmt::Debug for Token<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")
@@ -234,7 +234,7 @@ impl Identity for Token<'_> {
                     }
                 }
             }
-            // No other text is split: a client may be called "gold digger".
+            // No other text is split: a client may have the name "gold digger".
             Some(Value::String(text)) if SCOPES.contains(&name) => {
                 text.split_ascii_whitespace().for_each(each);
             }
@@ -243,7 +243,7 @@ impl Identity for Token<'_> {
     }
 }
 
-/// A number as it is written; nothing for one so large that others have become the same when it was read.
+/// A number as it is written. Nothing for a number so large that different texts become equal when they are read.
 fn spelled(number: &Number) -> Option<String> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = number.is_u64() || number.is_i64();
@@ -251,10 +251,10 @@ fn spelled(number: &Number) -> Option<String> {
     (whole || small()).then(|| number.to_string())
 }
 
-/// Claims that are words with blanks between them (RFC 8693, section 4.2; the second is what some issuers call it).
+/// Claims that are words with blanks between them (RFC 8693, section 4.2; the second is some issuers' name for it).
 const SCOPES: [&str; 2] = ["scope", "scp"];
 
-/// The claim of this whole name, else the one that its dots lead to.
+/// The claim of this whole name, else the claim at the end of its dotted path.
 fn find<'v>(claims: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     claims.get(name).or_else(|| {
         let mut steps = name.split('.');

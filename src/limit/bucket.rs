@@ -1,4 +1,4 @@
-//! What token bucket and leaky bucket share: one stored instant, the moment at which the bucket is empty again.
+//! The common arithmetic of token bucket and leaky bucket: one stored instant, at which the bucket is empty again.
 //!
 //! Level and time are the same thing: a level of `v` units takes `v * P/N` to drain, so the only state is the instant
 //! at which nothing is left (the theoretical arrival time of GCRA, as an exact fraction). Charging adds to it,
@@ -14,11 +14,11 @@ use crate::clock::Timestamp;
 pub struct Bucket {
     /// The time one unit takes.
     pub interval: Interval,
-    /// The time that all units take which fit: what is admitted fits below it.
+    /// The time of all units that fit: an admitted request's level stays within it.
     pub capacity: Span,
-    /// The highest level at which anything may still be admitted, where that is not the capacity.
+    /// The highest level at which a request may still be admitted, where that is not the capacity.
     pub latest: Option<Span>,
-    /// The most that a state may hold: more than the capacity, where a debt may be.
+    /// The highest level of a state: above the capacity where a debt is possible.
     pub debt_ceiling: Span,
 }
 
@@ -36,7 +36,7 @@ impl Bucket {
         }
     }
 
-    /// The bucket that admits whatever fits below the debt ceiling.
+    /// The bucket that admits every charge that fits below the debt ceiling.
     pub(super) fn without_bound(self) -> Self {
         Self {
             capacity: self.debt_ceiling,
@@ -45,7 +45,7 @@ impl Bucket {
         }
     }
 
-    /// Would `cost` be admitted at `now`, and what would then be stored?
+    /// Would `cost` be admitted at `now`, and which state would then be stored?
     #[inline]
     #[must_use]
     pub fn check(
@@ -55,7 +55,7 @@ impl Bucket {
         cost: Cost,
     ) -> (Measurement, Option<Change>) {
         let charge = self.interval.times(u64::from(cost.units()));
-        // For a charge that is never admitted a debt need not be remembered.
+        // A charge that is never admitted needs no memory of a debt.
         let ceiling = if charge > self.capacity {
             self.capacity
         } else {
@@ -82,8 +82,8 @@ impl Bucket {
         (Measurement::admitted(next), Some(self.change(now, next)))
     }
 
-    /// What the reply of either store means. `charged` is false when another limit of the request refused. A request waits
-    /// while the level in front of it is above `free`, if anything waits.
+    /// The meaning of either store's reply. `charged` is false when another limit of the request refused. A request
+    /// waits while the level in front of it is above `free`, in a bucket with waits.
     pub(super) fn verdict(
         &self,
         measured: Measurement,
@@ -115,12 +115,13 @@ impl Bucket {
     }
 }
 
-/// What is in the bucket now.
+/// The present content of the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketLevel {
-    /// As the time it takes to drain.
+    /// The content as the time in which it drains.
     pub span: Span,
-    /// The stored state was impossible under the present numbers or clock and has been brought to the debt ceiling.
+    /// Was the stored state impossible under the present numbers or clock? It has then been brought to the debt
+    /// ceiling.
     pub mended: bool,
 }
 
@@ -159,7 +160,7 @@ pub fn level(
     }
 }
 
-/// Can `state` be compared with what is computed under `interval`?
+/// Can `state` be compared with states computed under `interval`?
 #[must_use]
 pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
     state.part == 0 || state.den == interval.den.get()
@@ -167,9 +168,9 @@ pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
 
 /// Takes back the place in a queue that `ticket` was granted.
 ///
-/// A later request was answered a wait that counts on all in front, so that only the last place may go back: a newcomer
-/// would else be let go before it or beside it (notes: `algorithms`, section 3.7). Returns the level that is left, or
-/// nothing when nothing may go back.
+/// A later request's wait counts on all places in front of it, so only the last place may go back. Otherwise a newcomer
+/// would be let go before that request or together with it (notes: `algorithms`, section 3.7). Returns the level that
+/// is left, or nothing when nothing may go back.
 #[must_use]
 pub fn refund(
     state: BucketState,
@@ -186,7 +187,7 @@ pub fn refund(
         return None;
     }
     let passed = Span::micros(now.micros());
-    // What has drained already does not come back.
+    // A part of the charge that has drained already does not come back.
     let undrained = interval.sub(then, passed)?;
     let back = Some(charge.min(undrained)).filter(|back| *back > Span::default())?;
     let left = interval.sub(held, back)?;

@@ -1,7 +1,7 @@
-//! Windows of the calendar: so many days or months, as a time zone counts them, changes of daylight saving included.
+//! Windows of the calendar: a number of days or months in a time zone, changes of daylight saving included.
 //!
-//! Scripts know no calendar. They are handed the boundaries around the gateway's time and find the store's time between
-//! them.
+//! Scripts know no calendar. The gateway hands them the boundaries around its own time, and they find the store's time
+//! between the boundaries.
 
 use super::kind::Unit;
 use crate::clock::Timestamp;
@@ -15,18 +15,18 @@ use std::sync::Arc;
 pub struct Calendar {
     /// Days or months.
     pub unit: Unit,
-    /// How many make a window.
+    /// The number of days or months in a window.
     pub many: u32,
-    /// By whose clocks and calendars.
+    /// The time zone whose clocks and calendar count.
     pub zone: TimeZone,
-    /// The zone's name as it is written.
+    /// The zone's name as written.
     pub zone_name: Arc<str>,
-    /// How much later than midnight, or than the first's midnight, a window starts on those clocks; microseconds.
+    /// The start of a window after midnight, or after the first's midnight, on those clocks; in microseconds.
     pub offset: u64,
 }
 
-/// Where windows begin around an instant: two windows back, one back, the present one, the next, the one after, and its
-/// end.
+/// The boundaries of windows around an instant: the starts of the window two back, one back, the present one, the next,
+/// and the one after, and the end of that one.
 pub type Boundaries = [u64; 6];
 
 impl Calendar {
@@ -38,7 +38,7 @@ impl Calendar {
             .unwrap_or([0, 0, 0, u64::MAX >> 11, u64::MAX >> 11, u64::MAX >> 11])
     }
 
-    /// How long the window around `now` is, in microseconds.
+    /// The length of the window around `now`, in microseconds.
     #[must_use]
     pub fn length(&self, now: Timestamp) -> u64 {
         let [_, _, start, end, ..] = self.around(now);
@@ -51,8 +51,8 @@ impl Calendar {
         let civil = self.zone.to_datetime(instant);
         let shifted = civil.checked_sub(self.shift()).ok()?;
         let window = self.number(shifted.date());
-        // A boundary on the clock and the same boundary on the calendar may lie a few hours apart, and where a zone has
-        // skipped a whole day two of them are one: more are made than needed.
+        // A boundary on the clock and the same boundary on the calendar may lie a few hours apart. Where a zone has
+        // skipped a whole day, two boundaries are one. So more are made than needed.
         let mut starts: Vec<i64> = Vec::with_capacity(9);
         for number in window - 3..=window + 5 {
             starts.push(self.start(number)?);
@@ -73,7 +73,7 @@ impl Calendar {
         ])
     }
 
-    /// The number of the window that a day lies in.
+    /// The number of the window with this day.
     fn number(&self, date: Date) -> i64 {
         let units = match self.unit {
             Unit::Day => days(date),
@@ -82,8 +82,8 @@ impl Calendar {
         units.div_euclid(i64::from(self.many.max(1)))
     }
 
-    /// When a window starts, in microseconds since the epoch. A time that the clocks skip comes as much later as they skip
-    /// (half past two is half past three); of one that they show twice it is the first.
+    /// The start of a window, in microseconds since the epoch. A time that the clocks skip comes as much later as they
+    /// skip (half past two is half past three). Of a time that the clocks show twice, the first counts.
     fn start(&self, number: i64) -> Option<i64> {
         let units = number.checked_mul(i64::from(self.many.max(1)))?;
         let date = match self.unit {
@@ -108,7 +108,7 @@ impl Calendar {
     }
 }
 
-/// Days since the epoch's day.
+/// The number of days since the epoch's day.
 fn days(date: Date) -> i64 {
     let midnight = date.to_datetime(jiff::civil::Time::midnight());
     let utc = TimeZone::UTC.to_ambiguous_timestamp(midnight).compatible();

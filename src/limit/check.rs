@@ -1,4 +1,5 @@
-//! What a limit decides about one request: its rule, less where less may be granted, and what a settlement must know.
+//! A limit's decision about one request: its rule, the partial grant where a limit allows one, and the history that a
+//! settlement needs.
 
 use super::rate::Cost;
 use super::verdict::{Measurement, Wait};
@@ -8,7 +9,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 impl Limit {
-    /// Would `cost`, or where that is allowed some of it, be admitted at `now`? As [`Rule::check`].
+    /// Would `cost`, or a part of it where the limit allows that, be admitted at `now`? As [`Rule::check`].
     #[inline]
     #[must_use]
     pub fn check(
@@ -20,8 +21,8 @@ impl Limit {
         self.check_as_one_of(state, now, cost, NonZeroU32::MIN)
     }
 
-    /// The same where one of so many gateways counts for itself, and charges [`Limit::share`]. What it grants is what the request
-    /// gets of it.
+    /// As [`Self::check`], for one of `gateways` that count for themselves, which charges [`Limit::share`]. The grant
+    /// is the request's own part of the charge.
     #[inline]
     #[must_use]
     pub fn check_as_one_of(
@@ -31,15 +32,14 @@ impl Limit {
         cost: Cost,
         gateways: NonZeroU32,
     ) -> (Measurement, Option<Change>) {
-        // Most are none of this: what the rule says is then handed on as it is, and not copied.
+        // Most limits need no addition: the rule's answer is then handed on without a copy.
         if self.partial || self.history || gateways > NonZeroU32::MIN {
             return self.check_beyond(state, now, cost, gateways);
         }
         self.rule.check(state, now, cost)
     }
 
-    /// The rule by which one of so many gateways decides about a request of `cost`, and by one of which it tells what is
-    /// left.
+    /// The rule by which one of several gateways decides about a request of `cost`, and computes the remainder.
     fn rule_of_share(&self, cost: Cost, gateways: NonZeroU32) -> Cow<'_, Rule> {
         match self.rule.as_one_of(cost, gateways) {
             Some(rule) => Cow::Owned(rule),
@@ -72,7 +72,7 @@ impl Limit {
             let rule = self.rule_of_share(cost, gateways);
             return rule.check(state, now, self.share(cost, gateways));
         }
-        // All of it: what is more than the limit holds is granted in part.
+        // The whole cost is checked first. A cost beyond the content of the limit is granted in part.
         let rule = self.rule_of_share(Cost::ONE, gateways);
         let all = cost.units().saturating_mul(gateways.get());
         let (measured, change) = rule.check(state, now, Cost::new(all));
@@ -80,10 +80,10 @@ impl Limit {
             return (measured, change);
         }
         let left = rule.verdict(measured, now, Cost::new(all), false);
-        // Every unit that is granted is charged once for each gateway: what is left of that is not granted.
+        // Every granted unit is charged once for each gateway. A remainder smaller than that is not granted.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
         let left = left.remaining / u64::from(unit);
-        // With nothing left the wait is the one for a single unit.
+        // With nothing left, the wait is that for a single unit.
         let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
         let (mut measured, change) = rule.check(state, now, self.share(less, gateways));
         measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);

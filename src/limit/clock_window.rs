@@ -1,5 +1,5 @@
-//! Fixed window by the clock or the calendar: at most N in each; windows start where the clock says, not at a request.
-//! Twin: `lua/clock_window.lua`.
+//! Fixed window by the clock or the calendar: at most N in each window. Windows start at times of the clock, not at a
+//! request. Twin: `lua/clock_window.lua`.
 
 use super::WindowState;
 use super::calendar::Calendar;
@@ -8,45 +8,45 @@ use super::rate::Rate;
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
-/// A clock's window's numbers, ready to compute with.
+/// The numbers of a window by the clock, ready to compute with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockWindow {
     /// N: the quota of one window.
     pub limit: u32,
-    /// Where windows start.
+    /// The starts of windows.
     pub anchor: Anchor,
 }
 
-/// Where windows start.
+/// The starts of windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Anchor {
     /// At `offset` after whole multiples of `window` since the epoch, in microseconds.
     Clock {
-        /// P: the length of each.
+        /// P: the length of each window.
         window: u64,
-        /// Less than the window.
+        /// The offset, less than `window`.
         offset: u64,
     },
-    /// Where a calendar says.
+    /// At the boundaries of a calendar.
     Calendar(Arc<Calendar>),
 }
 
 /// The window at an instant, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Start of the window before; it may lie before the epoch.
+    /// Start of the previous window; it may lie before the epoch.
     pub before: i64,
-    /// Its start.
+    /// Start of this window.
     pub start: u64,
-    /// Its end.
+    /// End of this window.
     pub end: u64,
-    /// Where the next one ends.
+    /// End of the next window.
     pub beyond: u64,
 }
 
 impl ClockWindow {
-    /// `rate.count` in each `rate.period`, which start at `offset` after whole multiples of it. The caller has checked
-    /// that the offset is less than the period.
+    /// Windows of `rate.count` in each `rate.period`, which start at `offset` after whole multiples of the period. The
+    /// caller has checked that the offset is less than the period.
     #[must_use]
     pub fn by_clock(rate: Rate, offset: u64) -> Self {
         let window = rate.period.get();
@@ -59,7 +59,7 @@ impl ClockWindow {
         }
     }
 
-    /// `limit` in each window of `calendar`.
+    /// Windows of `limit` in each window of `calendar`.
     #[must_use]
     pub fn by_calendar(limit: u32, calendar: Arc<Calendar>) -> Self {
         Self {
@@ -94,8 +94,8 @@ impl ClockWindow {
         }
     }
 
-    /// The start and the end of the window that counted at `at`, of which `left` was left: the present one, or the next
-    /// where the clock has stepped back.
+    /// The start and the end of the window that counted at `at`, `left` before its end. It is the present window, or
+    /// the next one where the clock has stepped back.
     #[must_use]
     pub fn window_of(&self, at: Timestamp, left: u64) -> (u64, u64) {
         let bounds = self.bounds(at);
@@ -106,12 +106,13 @@ impl ClockWindow {
     #[must_use]
     pub fn counted(&self, state: Option<WindowState>, now: Timestamp) -> CountedWindow {
         let bounds = self.bounds(now);
-        // A window that reaches into this one counts in it: it was anchored elsewhere. So does one from further ahead
-        // than the next: the clock has stepped back. One that began before the epoch is stored as if it had begun with it.
+        // A stored window that reaches into this one counts in it: it was anchored elsewhere. A window further ahead
+        // than the next counts in it, too: the clock has stepped back. A window that began before the epoch is stored
+        // with the epoch as its start.
         let held = state.filter(|state| {
             state.start == bounds.start || signed(state.start) > bounds.before.max(0)
         });
-        // The clock has stepped back over one border: the next window, of which some is taken, goes on counting.
+        // The clock has stepped back over one border: the next window, which has charges, goes on counting.
         let (start, end) = bounds.counting(held.is_some_and(|state| state.start == bounds.end));
         CountedWindow {
             start,
@@ -123,7 +124,7 @@ impl ClockWindow {
 }
 
 impl WindowBounds {
-    /// Start and end of this window, or of the next.
+    /// Start and end of this window, or of the next one.
     fn counting(self, next: bool) -> (u64, u64) {
         if next {
             (self.end, self.beyond)
@@ -133,7 +134,7 @@ impl WindowBounds {
     }
 }
 
-/// Instants fit by far.
+/// An instant is far within the bounds.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

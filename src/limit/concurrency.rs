@@ -1,5 +1,5 @@
-//! Concurrency: fewer than `max` at once. A slot is a lease that is renewed while its request lives, ends with it, and
-//! lapses when it is not renewed. Twin: `lua/concurrency.lua`.
+//! Concurrency: fewer than `max` requests at once. A slot is a lease that is renewed while its request lives, ends with
+//! the request, and lapses without a renewal. Twin: `lua/concurrency.lua`.
 
 use super::rate::{Cost, Span};
 use super::state::Update;
@@ -9,20 +9,20 @@ use crate::clock::Timestamp;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// The wait of a refused request, a hint: when a slot comes free is not known.
+/// The wait of a refused request. A hint, since the instant at which a slot comes free is not known.
 pub const HINT: u64 = 1_000_000;
 
-/// The numbers of a limit on what is in flight.
+/// The numbers of a limit on requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Concurrency {
-    /// How many may be in flight at once.
+    /// The number of requests that may be in flight at once.
     pub max: NonZeroU32,
-    /// How long a lease lasts that is not renewed, in microseconds.
+    /// The life of a lease without a renewal, in microseconds.
     pub ttl: u64,
 }
 
 impl Concurrency {
-    /// Would `cost` slots be taken at `now`, and what would then be stored?
+    /// Would `cost` slots be taken at `now`, and which state would then be stored?
     #[must_use]
     pub fn check(
         &self,
@@ -33,7 +33,7 @@ impl Concurrency {
         self.check_numbered(state, now, cost, now.micros())
     }
 
-    /// The same, with the slots numbered from `number` on, or the next that are free.
+    /// As [`Self::check`], with the slots numbered from `number` on, or with the next free numbers.
     #[must_use]
     pub fn check_numbered(
         &self,
@@ -74,7 +74,7 @@ impl Concurrency {
         (Measurement::refused(wait, standing(0, held)), mended)
     }
 
-    /// What the reply of either store means. `charged` is false when another limit of the request refused.
+    /// The meaning of either store's reply. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         Verdict {
@@ -95,8 +95,8 @@ impl Concurrency {
         kept(left, now)
     }
 
-    /// Renews the slots from `first` on: their request lives. Those that have lapsed meanwhile are taken anew, whether
-    /// there is room or not, since it is in flight: no other request is admitted until enough have ended.
+    /// Renews the slots from `first` on: their request lives. Lapsed slots are taken anew, even without room, since the
+    /// request is in flight. No other request is admitted until enough have ended.
     #[must_use]
     pub fn renew(
         &self,
@@ -122,7 +122,7 @@ impl Concurrency {
     }
 }
 
-/// The first of `cost` numbers in a row that no slot has, from `number` on: none is used twice.
+/// The first of `cost` consecutive numbers that no slot has, from `number` on: no number is used twice.
 fn free(leases: &BTreeMap<u64, u64>, number: u64, cost: Cost) -> u64 {
     let (mut first, mut found) = (number, 0);
     while found < u64::from(cost.units()) {

@@ -1,5 +1,5 @@
-//! The same id within its time is charged once: the record that a charge leaves, on which repeats go free.
-//! Twin: `lua/dedupe.lua`.
+//! The record of a charge with an id: within the record's time the id is charged once, and its repeats go free. Twin:
+//! `lua/dedupe.lua`.
 
 use super::rate::Cost;
 use super::state::Ticket;
@@ -9,33 +9,33 @@ use crate::clock::Timestamp;
 use crate::key::{IdField, Sameness};
 use std::num::NonZeroU32;
 
-/// How a limit treats requests that say they are repeats.
+/// A limit's treatment of requests that present themselves as repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dedupe {
-    /// Where a request says its id.
+    /// The field of the id.
     pub field: IdField,
-    /// How long an id is remembered, in microseconds, from its charge on.
+    /// Time for which an id is remembered, in microseconds, from its charge on.
     pub ttl: u64,
-    /// How many repeats go free in that time; those after them are charged.
+    /// The number of repeats that go free in that time; later ones are charged.
     pub repeats: u32,
-    /// What a repeat has in common with the request that it repeats.
+    /// The properties that a repeat shares with the request that it repeats.
     pub of: Sameness,
 }
 
-/// What a check with an id comes to.
+/// The result of a check with an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupeCheck {
-    /// What the store tells.
+    /// The measurement, for the verdict.
     pub measured: Measurement,
-    /// As [`Limit::check`] has it.
+    /// The change of the counter, as [`Limit::check`] returns it.
     pub change: Option<Change>,
     /// The record to store when every limit of the request admits.
     pub record: Option<RecordState>,
 }
 
 impl Dedupe {
-    /// The record as it counts at `now`, if it does. One that lasts longer than any: the clock has stepped back, or the
-    /// time is shorter than it was.
+    /// The record as it counts at `now`, if it does. An end beyond the limit's time from now is brought forward: the
+    /// clock has stepped back, or the time was longer once.
     fn standing(&self, record: Option<RecordState>, now: Timestamp) -> Option<RecordState> {
         let record = record.filter(|record| record.ends > now.micros() && record.granted > 0)?;
         let ends = record.ends.min(now.plus(self.ttl).micros());
@@ -44,9 +44,9 @@ impl Dedupe {
 }
 
 impl Limit {
-    /// Would `cost` be admitted at `now`, given what is remembered of its id? A repeat that goes free takes nothing and
-    /// waits for nothing, and is granted what the first was. One too many is charged like any other, and leaves
-    /// what is remembered as it is. As one of so many gateways.
+    /// Would `cost` be admitted at `now`, given the record of its id? A repeat that goes free takes nothing, waits for
+    /// nothing, and is granted as much as the first request. One repeat too many is charged like any other request, and
+    /// leaves the record unchanged. Counts as one of `gateways`.
     #[must_use]
     pub fn check_with_id(
         &self,
@@ -94,8 +94,8 @@ impl Limit {
 }
 
 impl Ticket {
-    /// May the charge go back, as far as its record goes? Not when a repeat has gone free on it, or the record is
-    /// gone: then the charge is the repeat's too.
+    /// May the charge go back, by its record? The charge stays when a repeat has gone free on it, or when the record is
+    /// gone: the repeat relies on the charge, too.
     #[must_use]
     pub fn is_unrepeated(&self, record: Option<RecordState>) -> bool {
         self.record.is_none_or(|mark| {
@@ -103,7 +103,7 @@ impl Ticket {
         })
     }
 
-    /// The record as it was before this repeat went free. A record that lasts longer is of a charge that came after it.
+    /// The record as it was before this repeat went free. A record with a later end belongs to a later charge.
     #[must_use]
     pub fn without_repeat(&self, record: Option<RecordState>) -> Option<RecordState> {
         let mark = self.record.filter(|_| self.mark == Mark::Repeat)?;

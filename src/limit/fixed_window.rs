@@ -16,7 +16,7 @@ pub struct FixedWindow {
 }
 
 impl FixedWindow {
-    /// `rate.count` in each `rate.period`.
+    /// Windows of `rate.count` in each `rate.period`.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
         Self {
@@ -25,8 +25,8 @@ impl FixedWindow {
         }
     }
 
-    /// The window at `now`. One from the future was left by a clock that has stepped back: the nearest possible window is
-    /// the one that starts now.
+    /// The window at `now`. A window from the future was left by a clock that has stepped back: the nearest possible
+    /// window is the one that starts now.
     #[inline]
     #[must_use]
     pub fn counted(&self, state: Option<WindowState>, now: Timestamp) -> CountedWindow {
@@ -43,21 +43,22 @@ impl FixedWindow {
     }
 }
 
-/// What is counted in the window at an instant.
+/// The count of the window at an instant.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedWindow {
     /// Its start, microseconds since the epoch.
     pub start: u64,
     /// Its end.
     pub end: u64,
-    /// How much has been taken in it.
+    /// The units taken in it.
     pub count: u32,
-    /// The stored state was impossible under the present numbers or clock and has been brought to what is nearest.
+    /// Was the stored state impossible under the present numbers or clock? It has then been brought to the nearest
+    /// possible one.
     pub mended: bool,
 }
 
 impl CountedWindow {
-    /// Would `cost` be admitted at `now` beside what is counted, and what would then be stored?
+    /// Would `cost` be admitted at `now` beside the counted units, and which state would then be stored?
     #[inline]
     #[must_use]
     pub fn check(self, limit: u32, now: Timestamp, cost: Cost) -> (Measurement, Option<Change>) {
@@ -86,7 +87,7 @@ impl CountedWindow {
     }
 }
 
-/// What the reply about a window of `limit` means, wherever windows start.
+/// The meaning of a reply about a window of `limit`, with any anchor.
 pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
     let verdict = measured.verdict(limit, cost, charged, measured.span.whole);
     let is_empty = verdict.remaining == u64::from(limit);
@@ -96,8 +97,8 @@ pub(super) fn verdict(limit: u32, measured: Measurement, cost: Cost, charged: bo
     }
 }
 
-/// Takes `cost` back out of the window from `start` to `end`, if it is still the current one. A window with nothing
-/// left in it is no window: it never started.
+/// Takes `cost` back out of the window from `start` to `end`, if that is still the current one. A window without
+/// charges is no window: it never started.
 pub(super) fn refund(
     state: WindowState,
     start: u64,

@@ -1,9 +1,14 @@
-//! A bucket whose charges are settled later: how far it has been drained by itself must be known then.
+//! A bucket whose charges are settled later: its state tells how far the bucket has drained by itself since a charge.
 //!
-//! What was too much may come back as far as the bucket would not have been empty without it, at any time since. Its
-//! level was never lower than what is left of the charge itself; and as long as no request found it empty, never lower than
-//! what is left of the level right after the charge, less what was given back to others since. To know this,
-//! a state says when it was last found empty and how much has been given back since. Twin: `lua/settlement.lua`.
+//! Surplus may come back as far as the bucket would not have been empty without it, at any time since the charge. Two
+//! lower bounds of the bucket's level since then are known:
+//!
+//! 1. The level was never lower than the rest of the charge itself.
+//! 2. As long as no request found the bucket empty, the level was never lower than the rest of the level right after
+//!    the charge, less the amounts given back to others since.
+//!
+//! For the second bound a state holds the instant at which the bucket was last found empty, and the amount given back
+//! since. Twin: `lua/settlement.lua`.
 
 use super::bucket;
 use super::rate::{Cost, Interval, MAX_SPAN, Span};
@@ -15,7 +20,7 @@ use super::{
 use crate::clock::Timestamp;
 
 impl History {
-    /// One that begins at `now`: of what was charged until then nothing is known.
+    /// A history that begins at `now`: nothing is known of earlier charges.
     #[must_use]
     pub fn begun(now: Timestamp) -> Self {
         Self {
@@ -24,7 +29,7 @@ impl History {
         }
     }
 
-    /// The same after so much more has been given back at `now`.
+    /// The history after so much more has been given back at `now`.
     #[must_use]
     pub fn less(self, back: Span, now: Timestamp) -> Self {
         let sum = self.back.saturating_add(back.ceil());
@@ -36,7 +41,7 @@ impl History {
 }
 
 impl HistoryMark {
-    /// Gives the cost of this charge back, or what of it was too much, whichever requests were charged since.
+    /// Gives back the cost of this charge, or its surplus, whichever requests were charged since.
     pub(super) fn refund(
         &self,
         state: &State,
@@ -61,7 +66,7 @@ impl HistoryMark {
         Refund::of_level(left, history, now, interval)
     }
 
-    /// How much of `less`, by which the charge was too much, comes back at `now`.
+    /// The part of the surplus `less` that comes back at `now`.
     fn back(
         &self,
         less: Span,
@@ -73,7 +78,7 @@ impl HistoryMark {
         let of_instant = |instant| interval.sub(instant, present).unwrap_or_default();
         let full = interval.times(u64::from(self.cost.units()));
         let own = of_instant(interval.add(Span::micros(self.at.micros()), full));
-        // In the instant of the charge it cannot have been emptied and found empty again: it holds the charge itself.
+        // At the instant of the charge the bucket cannot have been found empty after it: the bucket holds the charge.
         let since =
             |history: &History| self.at.micros() >= history.found && history.back >= self.back;
         let beneath = history.filter(since).map(|history| {
@@ -86,7 +91,7 @@ impl HistoryMark {
 }
 
 impl State {
-    /// What stands behind a bucket's state, if anything.
+    /// The history behind a bucket's state, if there is one.
     #[must_use]
     pub fn history(&self) -> Option<History> {
         match self {
@@ -95,7 +100,7 @@ impl State {
         }
     }
 
-    /// `bucket`, and `history` behind it if there is one.
+    /// `bucket`, with `history` behind it if there is one.
     #[must_use]
     pub fn of_bucket(bucket: BucketState, history: Option<History>) -> Self {
         match history {
@@ -106,7 +111,7 @@ impl State {
 }
 
 impl Limit {
-    /// The same answer where charges are settled later, and what is then stored beside it.
+    /// The answer of a limit whose charges are settled later, and the history that is then stored beside the bucket.
     pub(super) fn note_history(
         &self,
         state: Option<&State>,
@@ -121,7 +126,7 @@ impl Limit {
         else {
             return (measured, change);
         };
-        // Brought to the debt ceiling it is another history.
+        // A bucket that was brought to the debt ceiling begins another history.
         let goes_on = |held: &BucketState| held.at > now.micros() && bucket.at >= held.at;
         let held = state.and_then(State::bucket).filter(goes_on);
         let history = held.and_then(|_| state?.history());

@@ -1,4 +1,4 @@
-//! What a counter is filed under beside its key: the limit's name, and what its count depends on.
+//! The part of a counter's name beside its key: the limit's name, and the properties that its count depends on.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ impl LimitId {
         hasher.write(name.as_bytes());
         hasher.write_u8(0);
         hasher.write(kind.to_string().as_bytes());
-        // What a gateway counts by itself is not what it counts while Redis is away.
+        // A gateway's own count is not its count while Redis is away.
         hasher.write_u8(u8::from(scope == Scope::Gateway));
         Self(hasher.finish())
     }
 
-    /// The identity of the counters of such a limit's tier for a group.
+    /// The identity of the counters of a limit's tier for a group.
     #[must_use]
     pub fn of_group(self, group: &str) -> Self {
         use std::hash::{BuildHasher, Hasher};
@@ -29,21 +29,21 @@ impl LimitId {
         Self(hasher.finish())
     }
 
-    /// The identity of such counters under a tag.
+    /// The identity of counters under a tag.
     #[must_use]
     pub fn of_tag(self, tag: &str) -> Self {
-        // No name of a group has this in it.
+        // No group's name contains this byte.
         self.of_group(&format!("{{{tag}}}"))
     }
 
-    /// The identity of the counters of the candidate beside such a limit.
+    /// The identity of the counters of a limit's candidate.
     #[must_use]
     pub const fn of_candidate(self) -> Self {
         Self(self.0.rotate_left(29) ^ 0x5bd1_e995_9e37_79b9)
     }
 }
 
-/// Which gateways count together.
+/// The gateways that count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All gateways that share a store.
@@ -52,26 +52,26 @@ pub enum Scope {
     Gateway,
 }
 
-/// What a counter's meaning depends on beside the limit's name. Another kind starts afresh.
+/// The properties, beside the limit's name, that a counter's meaning depends on. Another kind starts afresh.
 ///
 /// Written into every key: `tb`, `lb`, and `fw`, `sw` and `sl` with the window in microseconds, or its calendar unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
     /// Token bucket: the instant at which it is full again means the same under any numbers.
     TokenBucket,
-    /// Leaky bucket: likewise.
+    /// Leaky bucket: the instant at which it is empty again means the same under any numbers.
     LeakyBucket,
     /// A token bucket among the rates of a list, which differ by their time.
     TokenBucketOver {
         /// P in microseconds.
         period: u64,
     },
-    /// A leaky bucket among the rates of a list.
+    /// A leaky bucket among the rates of a list, which differ by their time.
     LeakyBucketOver {
         /// P in microseconds.
         period: u64,
     },
-    /// Fixed window, whatever it is anchored at: a count means something only in its window.
+    /// Fixed window, with any anchor: a count means something only in its window.
     FixedWindow {
         /// Length in microseconds.
         window: u64,
@@ -80,10 +80,10 @@ pub enum RuleKind {
     Calendar {
         /// Days or months.
         unit: Unit,
-        /// How many.
+        /// The number of days or months.
         many: u32,
     },
-    /// Sliding window, whatever its parts.
+    /// Sliding window, with any number of parts.
     SlidingWindow {
         /// Length in microseconds.
         window: u64,
@@ -93,12 +93,12 @@ pub enum RuleKind {
         /// Length in microseconds.
         window: u64,
     },
-    /// What is in flight.
+    /// Requests in flight.
     Concurrency,
 }
 
 impl RuleKind {
-    /// The same as one of a list of rates: buckets differ by their time there.
+    /// The kind as one of a list of rates, whose buckets differ by their time.
     #[must_use]
     pub const fn over(self, period: u64) -> Self {
         match self {
@@ -112,9 +112,9 @@ impl RuleKind {
 /// Units of time whose length the calendar knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// From midnight to midnight.
+    /// A day, from midnight to midnight.
     Day,
-    /// From the first to the first.
+    /// A month, from its first day to the next month's.
     Month,
 }
 

@@ -1,5 +1,5 @@
-//! Leaky bucket: a queue that lets go at N per P; what finds no room, or would wait too long, is refused.
-//! With `over = "refuse"` nothing waits and it is a meter of size B. Twin: `lua/leaky_bucket.lua`.
+//! Leaky bucket: a queue that lets go at N per P. A request that finds no room, or would wait too long, is refused.
+//! With `over = "refuse"` no request waits, and the bucket is a meter of size B. Twin: `lua/leaky_bucket.lua`.
 
 use super::bucket::Bucket;
 use super::rate::{Rate, Span};
@@ -8,15 +8,15 @@ use std::num::NonZeroU32;
 /// A leaky bucket's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeakyBucket {
-    /// B: how many may go on at once.
+    /// B: the number of requests that may go on at once.
     pub burst: NonZeroU32,
-    /// How many may wait behind them.
+    /// The number of requests that may wait behind them.
     pub queue: u32,
     /// Longest wait, in microseconds.
     pub max_wait: u64,
-    /// The time B - 1 take: below this level no request waits.
+    /// The time of B - 1 units: below this level no request waits.
     pub free: Span,
-    /// Queue and B as time. Behind the latest level one still waits no longer than `max_wait`.
+    /// Queue and B as time. A request behind the latest level waits no longer than `max_wait`.
     pub bucket: Bucket,
 }
 
@@ -39,20 +39,21 @@ impl LeakyBucket {
         }
     }
 
-    /// A meter: full means refused at once, nothing waits.
+    /// A meter: a request beyond its size is refused at once, and none waits.
     #[must_use]
     pub fn meter(rate: Rate, burst: NonZeroU32) -> Self {
         Self::new(rate, burst, 0, 0)
     }
 
-    /// Longest that anybody waits, in microseconds: `max_wait`, or what the queue holds where that is less.
+    /// The longest wait of a request, in microseconds: `max_wait`, or the time of a full queue where that is less.
     #[must_use]
     pub fn longest_wait(&self) -> u64 {
         let queue = self.bucket.interval.times(u64::from(self.queue)).ceil();
         self.max_wait.min(queue)
     }
 
-    /// How many may wait at once: the queue, or as many as go on within `max_wait` where that is less.
+    /// The number of requests that may wait at once: the queue, or the number that go on within `max_wait` where that
+    /// is less.
     #[must_use]
     pub fn most_waiting(&self) -> u64 {
         let patience = Span::micros(self.max_wait);

@@ -34,45 +34,45 @@ use std::sync::Arc;
 
 /// Longest that permits are held, in microseconds.
 pub(super) const LONGEST: u64 = 100_000;
-/// Shorter holds are not worth a call.
+/// Least time that permits are held: a shorter hold is not worth a call.
 const SHORTEST: u64 = 5_000;
-/// Part of a quota that one worker may hold.
+/// One worker may hold the quota divided by this number.
 const SHARE: u64 = 100;
-/// A smaller quota is not worth sharing.
+/// Least quota that is worth sharing.
 const LEAST: u64 = 1000;
 /// A worker that found a bucket empty asks again when so many units have come back, for all its requests together.
 const WORTHWHILE: u64 = 100;
-/// Disciplined clocks run at slightly different speeds.
+/// Allowance for clocks: even disciplined ones run at slightly different speeds.
 const MARGIN: u64 = 1_000;
 
-/// What the file says about leases of a limit.
+/// The file's setting for leases of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LeaseSetting {
-    /// Where a key is busy, as many as are used soon.
+    /// Where a key is busy, as many permits as are used soon.
     #[default]
     Auto,
     /// Never.
     Off,
-    /// As `Auto`, at most so many.
+    /// As `Auto`, at most so many permits.
     Most(NonZeroU32),
 }
 
-/// On which terms a limit gives leases.
+/// The terms on which a limit gives leases.
 #[derive(Debug)]
 pub struct LeaseTerms {
-    /// The limit as it is asked for several permits: it grants what there is.
+    /// The limit for questions about several permits: it grants as many as there are.
     pub asks: Arc<Limit>,
     /// The most that one worker holds.
     pub most: u32,
-    /// How long permits are to last at least, and but for buckets at most, in microseconds.
+    /// The least time that permits last, in microseconds. Except for buckets, it is also the longest.
     pub hold: u64,
-    /// For how long a worker that was given less than it asked for does not ask again: what comes back little by little
-    /// is taken in one call.
+    /// The pause of a worker that was given less than it asked for: units that come back little by little are taken in
+    /// one call.
     pub pause: u64,
 }
 
 impl fmt::Display for LeaseSetting {
-    /// As the file writes it.
+    /// The setting as the file writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -83,7 +83,7 @@ impl fmt::Display for LeaseSetting {
 }
 
 impl Limit {
-    /// On which terms it gives leases, if it does.
+    /// The terms on which the limit gives leases, if it does.
     #[must_use]
     pub fn leases(&self) -> Option<&LeaseTerms> {
         let terms = self.variants.lease.get_or_init(|| self.make_terms());
@@ -109,12 +109,12 @@ impl Limit {
         })
     }
 
-    /// What there is of it at once, or in its time where that is less.
+    /// The units that the limit holds at once, or in its time where that is less.
     fn quota(&self) -> u64 {
         self.rule.most().min(u64::from(self.rate.count.get()))
     }
 
-    /// Why it gives no leases, were the file to ask for them; nothing where it does.
+    /// The cause for which the limit gives no leases even if the file asks for them; nothing where it can.
     #[must_use]
     pub fn why_unleased(&self) -> Option<&'static str> {
         let least = match self.leasing {
@@ -122,14 +122,14 @@ impl Limit {
             LeaseSetting::Auto | LeaseSetting::Off => LEAST,
         };
         Some(match &self.rule {
-            _ if !self.mode.decides() => "what only counts is charged with each request",
+            _ if !self.mode.decides() => "a limit that only counts is charged with each request",
             _ if self.scope == Scope::Gateway => "it is counted in this gateway's memory anyhow",
             Rule::Concurrency(_) => "a slot is one request",
             Rule::SlidingLog(_) => "a log enters the instant of each request",
             rule if rule.queues() => "each place in a queue has its own wait",
             _ if self.cost != Cost::ONE || self.price.is_some() => "each permit is one unit",
             _ if self.may_correct() => "charges that come back need a call each",
-            _ if self.partial => "what is left is granted to each request by itself",
+            _ if self.partial => "the remainder is granted to each request by itself",
             _ if self.dedupe.is_some() => "ids are remembered with each request",
             _ if self.quota() < least => "it has so few that a share of them would matter",
             rule if rule.holding().is_none() => "its time is too short to keep permits in",
@@ -139,8 +139,8 @@ impl Limit {
 }
 
 impl LeaseTerms {
-    /// How many units to ask for beside the permits, so that these last: where the bucket holds at least `level` (in
-    /// microseconds) it drains for that long anyhow.
+    /// The number of units to ask for beside the permits, so that these last. A bucket that holds at least `level` (in
+    /// microseconds) drains for that long in any case.
     #[must_use]
     pub fn padding(&self, level: u64) -> u32 {
         let lacks = self.hold.saturating_sub(level);
@@ -151,8 +151,8 @@ impl LeaseTerms {
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// Of `units` that were charged at `at`, when the counter then held `measured`: how many may be used later, and for how
-    /// many microseconds from `at` on.
+    /// The part of `units` that may be used later, and the microseconds from `at` on for which it may. The units were
+    /// charged at `at`, when the counter then held `measured`.
     #[must_use]
     pub fn permits(&self, units: u32, measured: Measurement, at: Timestamp) -> (u32, u64) {
         let (permits, lasting) = match (&self.asks.rule, self.asks.rule.interval()) {
@@ -175,7 +175,7 @@ impl LeaseTerms {
         (if lasting == 0 { 0 } else { permits }, lasting)
     }
 
-    /// How long permits last at most, in microseconds.
+    /// The longest life of permits, in microseconds.
     #[must_use]
     pub fn longest(&self) -> u64 {
         match self.asks.rule.interval() {
@@ -184,13 +184,13 @@ impl LeaseTerms {
         }
     }
 
-    /// Do permits that were not used go back? Those of a bucket lapse.
+    /// Do unused permits go back? Permits of a bucket lapse.
     #[must_use]
     pub fn give_back(&self) -> bool {
         self.asks.rule.interval().is_none()
     }
 
-    /// Does what is left come back little by little, and not all at once?
+    /// Does the remainder come back little by little, and not all at once?
     #[must_use]
     pub fn trickles(&self) -> bool {
         self.pause > 0
@@ -198,7 +198,7 @@ impl LeaseTerms {
 }
 
 impl Rule {
-    /// For how long permits may be held, and for how long is paused when they are short, where leases are possible.
+    /// The hold of permits and the pause when they are short, where leases are possible.
     fn holding(&self) -> Option<(u64, u64)> {
         let (hold, pause) = match self {
             Self::TokenBucket(TokenBucket { bucket, .. })

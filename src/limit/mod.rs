@@ -1,7 +1,7 @@
-//! What a limit is: a named rule, by whom to count, how much, and what happens beyond.
+//! A limit is a named rule: the key to count by, the quota, and the treatment of requests beyond it.
 //!
-//! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states; it decides all limits
-//! of a request at once, and a request that one of them refuses is charged nowhere.
+//! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states. It decides all
+//! limits of a request at once, and a request that one limit refuses is charged by none.
 
 pub mod bucket;
 pub mod calendar;
@@ -59,8 +59,8 @@ use std::sync::{Arc, OnceLock};
 use token_bucket::TokenBucket;
 use verdict::{Measurement, Verdict};
 
-/// A limit, compiled: a counter that stores keep, and the policy that it is counted for. Wherever requests are matched,
-/// answered or reported, a limit is read as its policy; what stores need stands here.
+/// A compiled limit: a counter that stores keep, and the counter's policy. Rooms that match, answer or report requests
+/// read a limit as its policy; the fields here are for stores.
 #[derive(Debug)]
 pub struct Limit {
     policy: Arc<Policy>,
@@ -68,37 +68,37 @@ pub struct Limit {
     shown: Arc<str>,
     /// The name that clients know.
     client_name: Arc<str>,
-    /// What the counters depend on.
+    /// The properties that the counters depend on.
     pub kind: RuleKind,
     /// Name and kind as a number: where the counters are filed in memory.
     pub id: LimitId,
     /// The algorithm with its numbers.
     pub rule: Rule,
-    /// Whether what is left is granted where not all can be.
+    /// Is the remainder granted where not all units can be?
     pub partial: bool,
-    /// How a repeated charge is told.
+    /// The rule by which a repeated charge is recognised.
     pub dedupe: Option<Dedupe>,
-    /// Whether a state says what must be known for charges to come back or to be settled (`history`).
+    /// Does a state hold the history by which charges come back or are settled (`history`)?
     history: bool,
     /// The scripts' parameters at the policy's cost, where they do not change with time.
     pub block: wire::Block,
     variants: Variants,
 }
 
-/// What the counter is charged for.
+/// The subject of the counter's charges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChargeKind {
     /// Requests, as the policy says.
     Request,
-    /// Requests that other limits may refuse after this one has been charged.
+    /// Requests that other limits may refuse after this limit has charged them.
     Revocable,
-    /// What a request has cost beyond its estimate.
+    /// Costs of requests beyond the estimate.
     Overdraft,
     /// Permits for requests to come.
     Permits,
 }
 
-/// The counter as it is charged for something else; each variant is made when it is first asked for.
+/// The counter with its charges for something else. Each variant is made when it is first asked for.
 #[derive(Debug, Default)]
 struct Variants {
     revocable: OnceLock<Option<Arc<Limit>>>,
@@ -115,7 +115,7 @@ impl Deref for Limit {
 }
 
 impl Limit {
-    /// The limit of `policy` with `rule`. Everything that follows from them is computed here, once.
+    /// The limit of `policy` with `rule`. All derived fields are computed here, once.
     #[must_use]
     pub fn new(policy: Policy, rule: Rule) -> Self {
         let kind = policy.kind(&rule);
@@ -123,7 +123,7 @@ impl Limit {
         Self::charged_for(ChargeKind::Request, Arc::new(policy), kind, rule)
     }
 
-    /// The limit with something in its policy changed.
+    /// The limit with a change of its policy.
     #[must_use]
     pub fn edited(&self, edit: impl FnOnce(&mut Policy)) -> Self {
         let mut policy = Policy::clone(&self.policy);
@@ -159,25 +159,25 @@ impl Limit {
         limit
     }
 
-    /// The name in logs and reports: `per-key`, or `per-key:candidate` where that is meant.
+    /// The name in logs and reports: `per-key`, or `per-key:candidate` for a candidate.
     #[must_use]
     pub fn shown(&self) -> &Arc<str> {
         &self.shown
     }
 
-    /// The name that clients know: several rates of one limit have different ones.
+    /// The name for clients. Several rates of one limit have different names.
     #[must_use]
     pub fn policy_name(&self) -> &Arc<str> {
         &self.client_name
     }
 
-    /// Does admitting mean that the request waits in a queue?
+    /// Does an admitted request wait in a queue?
     #[must_use]
     pub fn holds_back(&self) -> bool {
         self.mode.decides() && self.rule.queues()
     }
 
-    /// How many months of the calendar the window has, if any.
+    /// The number of calendar months in the window, if it has any.
     #[must_use]
     pub fn months(&self) -> Option<u32> {
         match self.kind {
@@ -203,14 +203,14 @@ pub enum Rule {
     ClockWindow(ClockWindow),
     /// Counts in the parts of a window that moves on with time.
     SlidingWindow(SlidingWindow),
-    /// Remembers when each unit was granted.
+    /// Remembers the instant of every grant.
     SlidingLog(SlidingLog),
-    /// Counts what is in flight.
+    /// Counts requests in flight.
     Concurrency(Concurrency),
 }
 
 impl Rule {
-    /// Which counters the rule can go on with.
+    /// The counters that the rule can go on with.
     #[must_use]
     pub fn kind(&self) -> RuleKind {
         match self {
@@ -236,7 +236,7 @@ impl Rule {
         }
     }
 
-    /// The bucket, of either algorithm that has one.
+    /// The bucket, where the algorithm has one.
     #[must_use]
     pub fn bucket(&self) -> Option<&Bucket> {
         match self {
@@ -260,13 +260,13 @@ impl Rule {
         self.bucket().filter(|_| !self.queues())
     }
 
-    /// Does admitting mean a place in a queue, which a leaving client gives back?
+    /// Does an admitted request have a place in a queue, which goes back when its client leaves?
     #[must_use]
     pub fn queues(&self) -> bool {
         matches!(self, Self::LeakyBucket(rule) if rule.queue > 0)
     }
 
-    /// The most units that one request could ever take: what the limit holds when nothing has been taken.
+    /// The most units that one request could ever take: the units that the limit holds when nothing has been taken.
     #[must_use]
     pub fn most(&self) -> u64 {
         match self {
@@ -286,7 +286,7 @@ impl Rule {
         matches!(self, Self::ClockWindow(rule) if matches!(rule.anchor, Anchor::Calendar(_)))
     }
 
-    /// Would `cost` be admitted at `now`? The change is to be stored when every limit of the request admits; a change
+    /// Would `cost` be admitted at `now`? The change is to be stored when every limit of the request admits. A change
     /// beside a refusal mends an impossible state and is stored at once.
     #[inline]
     #[must_use]
@@ -315,7 +315,7 @@ impl Rule {
         }
     }
 
-    /// Gives a store's measurement, taken at `at`, its meaning. `charged` is false when another limit of the request
+    /// The meaning of a store's measurement, taken at `at`. `charged` is false when another limit of the request
     /// refused.
     #[must_use]
     pub fn verdict(
@@ -373,7 +373,7 @@ impl Rule {
         }
     }
 
-    /// Does admitting take slots, which are renewed while the request lives and freed (refunded) when it ends?
+    /// Does an admitted request take slots, which are renewed while it lives and freed (refunded) when it ends?
     #[must_use]
     pub fn holds(&self) -> Option<&Concurrency> {
         match self {

@@ -1,25 +1,25 @@
-//! Whether a limit decides, or is only counted beside those that do.
+//! Modes: a limit decides, or is only counted beside the deciding limits.
 
-/// What a limit's word is worth.
+/// The weight of a limit's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// It decides.
+    /// The limit decides.
     #[default]
     Enforce,
-    /// It is counted and reported, and never refuses or delays. Its counters are those it has when it decides.
+    /// The limit is counted and reported, and never refuses or delays. Its counters are those of the deciding limit.
     Shadow,
-    /// Other numbers of a limit, counted beside it and reported. They have counters of their own.
+    /// Other numbers of a limit, counted beside it and reported, on counters of their own.
     Candidate,
 }
 
 impl Mode {
-    /// Does it decide?
+    /// Does the limit decide?
     #[must_use]
     pub const fn decides(self) -> bool {
         matches!(self, Self::Enforce)
     }
 
-    /// As metrics, reports and the file write it.
+    /// The mode's word in metrics, reports and the file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,18 +1,18 @@
-//! What a limit does while the store that all gateways share is away.
+//! A limit's behaviour while the store that all gateways share is away.
 
-/// What a limit does while the store is away.
+/// A limit's behaviour while the store is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnDown {
-    /// Counts in this process, as one of the gateways that were there.
+    /// Counts in this process, as one of the gateways that were last counted.
     Local,
-    /// Lets everything pass.
+    /// Lets every request pass.
     Open,
-    /// Refuses everything with 503.
+    /// Refuses every request with 503.
     Closed,
 }
 
 impl OnDown {
-    /// As the file writes it.
+    /// The word in the file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What a limit says: whom it counts, at what cost, in which mode, and what clients and operators see of it.
+//! A limit's policy: its key, cost and mode, and its view for clients and operators.
 
 use super::dedupe::Dedupe;
 use super::rate::{Cost, Rate};
@@ -9,49 +9,50 @@ use super::{
 use crate::key::{Exemption, KeyTemplate, Meter, Price};
 use std::sync::Arc;
 
-/// A limit as the file writes it, but for the numbers of its rule.
+/// A limit as the file writes it, without the numbers of its rule.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// The name: the limit's identity across reloads, and what the wire shows.
+    /// The name: the limit's identity across reloads, and its name on the wire.
     pub name: Arc<str>,
-    /// Which rate of a list the limit has, as written: `100/min`. Limits of one list share their name, differ in
-    /// their counters and stand on the same requests.
+    /// The limit's rate in a list, as written: `100/min`. Limits of one list share their name, differ in their
+    /// counters, and stand on the same requests.
     pub window: Option<Arc<str>>,
-    /// The group whose numbers the limit has, where it is a tier.
+    /// The group for which the limit has other numbers, where it is a tier.
     pub group: Option<Arc<str>>,
-    /// Whether the limit decides.
+    /// Does the limit decide?
     pub mode: Mode,
-    /// Which gateways count together.
+    /// The gateways that count together.
     pub scope: Scope,
-    /// The tag of a cluster under which the counters live together with those of other limits.
+    /// The tag of a cluster slot in which the counters live together with counters of other limits.
     pub with: Option<Arc<str>>,
-    /// By which key requests are counted.
+    /// The key by which requests are counted.
     pub by: KeyTemplate,
     /// N and P.
     pub rate: Rate,
-    /// What one request takes, unless it says otherwise.
+    /// The cost of a request that does not state its own.
     pub cost: Cost,
-    /// Where a request says what it takes, if it may.
+    /// The place in a request for its cost, if requests may state one.
     pub price: Option<Price>,
-    /// Where a response says what its request has cost, if it may.
+    /// The place in a response for its request's cost, if responses may state one.
     pub meter: Option<Meter>,
-    /// Whether what is left is granted to a request that asks for more.
+    /// Is the remainder granted to a request that asks for more?
     pub partial: bool,
-    /// How a repeated request is charged once.
+    /// The rule by which a repeated request is charged once.
     pub dedupe: Option<Dedupe>,
-    /// Which requests are not counted.
+    /// The requests that are not counted.
     pub exempt: Option<Arc<Exemption>>,
-    /// When a charge goes back.
+    /// The condition under which a charge goes back.
     pub refund_on: RefundCondition,
-    /// What holds while the store is away, where that is not what the file says for all limits.
+    /// The limit's own behaviour while the store is away, where it has one.
     pub on_down: Option<OnDown>,
-    /// Whether gateways may take several permits at once.
+    /// The setting for leases: may gateways take several permits at once?
     pub leasing: LeaseSetting,
-    /// What clients read.
+    /// The limit's view for clients.
     pub answers: ResponsePolicy,
-    /// The limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
+    /// The limit with the numbers of groups, in the order of the file's groups. The first group that a request is in
+    /// counts.
     pub tiers: Vec<Tier>,
-    /// The first byte in the file. Of limits that are as tight as each other the first is named.
+    /// The limit's first byte in the file. Of equally tight limits the first is named.
     pub place: usize,
 }
 
@@ -89,7 +90,7 @@ impl Policy {
         self.answers.public_name.as_ref().unwrap_or(&self.name)
     }
 
-    /// Is `other` another rate of one list, charged with this one or not at all?
+    /// Is `other` another rate of one list? Rates of one list are charged together or not at all.
     #[must_use]
     pub fn is_rate_beside(&self, other: &Self) -> bool {
         self.window.is_some() && self.name == other.name && self.mode == other.mode
@@ -109,8 +110,8 @@ impl Policy {
         }
     }
 
-    /// The name of the policy in fields and bodies: that on the wire, and for one of several rates `NAME:TIME`, which no
-    /// limit can be called. It stays when the number changes.
+    /// The name of the policy in fields and bodies: the name on the wire, or for one of several rates `NAME:TIME`, a
+    /// form that no limit's name can have. The name stays when the number changes.
     pub(super) fn client_name(&self) -> Arc<str> {
         let name = self.public_name();
         let Some(window) = &self.window else {
@@ -120,7 +121,7 @@ impl Policy {
         format!("{name}:{time}").into()
     }
 
-    /// What the counters depend on under `rule`: the rates of a list have counters of their own.
+    /// The properties that the counters depend on under `rule`. The rates of a list have counters of their own.
     pub(super) fn kind(&self, rule: &Rule) -> RuleKind {
         match self.window {
             Some(_) => rule.kind().over(self.rate.period.get()),
@@ -128,7 +129,7 @@ impl Policy {
         }
     }
 
-    /// The identity of the counters of this kind: a shadow's are those of the limit that it is or will be.
+    /// The identity of the counters of this kind. A shadow has the counters of the limit that it is or will be.
     pub(super) fn id(&self, kind: RuleKind) -> LimitId {
         let mut id = LimitId::of(&self.name, kind, self.scope);
         if let Some(tag) = &self.with {

@@ -8,12 +8,12 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// stays below that (notes: `algorithms`, section 3.1).
 pub const MAX_SPAN: u64 = 1 << 52;
 
-/// How many units a request takes from a limit. 0 asks without taking.
+/// The units that a request takes from a limit. 0 asks without taking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(u32);
 
 impl Cost {
-    /// One unit: what a request takes unless the file says otherwise.
+    /// One unit: the cost of a request unless the file sets another.
     pub const ONE: Self = Self(1);
     /// Takes nothing: a peek.
     pub const ZERO: Self = Self(0);
@@ -24,14 +24,14 @@ impl Cost {
         Self(units)
     }
 
-    /// How many units.
+    /// The number of units.
     #[must_use]
     pub const fn units(self) -> u32 {
         self.0
     }
 }
 
-/// N per P: the count and the microseconds it is counted over.
+/// N per P: a count, and the microseconds in which it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// N, the quota.
@@ -56,7 +56,7 @@ impl Rate {
         }
     }
 
-    /// The most units whose time together stays within [`MAX_SPAN`].
+    /// The largest number of units whose time together stays within [`MAX_SPAN`].
     #[must_use]
     pub fn most_units(self) -> u64 {
         let most =
@@ -77,13 +77,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// So many microseconds.
+    /// A span of whole microseconds.
     #[must_use]
     pub const fn micros(whole: u64) -> Self {
         Self { whole, part: 0 }
     }
 
-    /// The least whole number of microseconds that is not shorter.
+    /// The least whole number of microseconds that is not shorter than the span.
     #[must_use]
     pub const fn ceil(self) -> u64 {
         self.whole.saturating_add((self.part > 0) as u64)
@@ -100,11 +100,11 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The time `units` units take; exact within [`Rate::most_units`] and far beyond. A product that no number holds
-    /// becomes the longest span there is: more than any capacity, so that a cost of that many units is never admitted.
+    /// The time of `units` units, exact within [`Rate::most_units`] and far beyond. A product that no number holds
+    /// becomes the longest span: more than any capacity, so that a cost of that many units is never admitted.
     #[must_use]
     pub fn times(self, units: u64) -> Span {
-        // Nearly every request costs one; a division of 128 bits takes as long as the rest of a decision.
+        // Nearly every request costs one unit; a division of 128 bits takes as long as the rest of a decision.
         if units == 1 {
             return self.span;
         }
@@ -122,7 +122,7 @@ impl Interval {
         }
     }
 
-    /// How many whole units fit into `span`.
+    /// The number of whole units that fit into `span`.
     #[must_use]
     pub fn units_in(self, span: Span) -> u64 {
         let (all, one) = (self.parts_of(span), self.parts_of(self.span).max(1));
@@ -132,7 +132,7 @@ impl Interval {
         }
     }
 
-    /// `a + b`, or the longest span there is when that is longer.
+    /// `a + b`, or the longest span where the sum is longer.
     #[must_use]
     pub fn add(self, a: Span, b: Span) -> Span {
         let den = u64::from(self.den.get());
@@ -143,7 +143,7 @@ impl Interval {
         }
     }
 
-    /// `a - b`, or nothing when `b` is the longer one.
+    /// `a - b`, or nothing when `b` is longer than `a`.
     #[must_use]
     pub fn sub(self, a: Span, b: Span) -> Option<Span> {
         if a < b {

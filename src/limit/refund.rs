@@ -1,4 +1,4 @@
-//! What comes back to a limit: charges that were not used, and slots whose request has ended.
+//! Charges that come back to a limit: unused units, and slots whose request has ended.
 
 use super::bucket;
 use super::fixed_window;
@@ -11,9 +11,9 @@ use crate::clock::Timestamp;
 use std::sync::Arc;
 
 impl Limit {
-    /// The same counters for a request that others may refuse when this one has been charged: the state then says what
-    /// must be known for all of the charge to come back. Nothing where it does so anyhow or need not: windows count units,
-    /// and a place in a queue comes back in its order.
+    /// The variant of the limit for a request that others may refuse after this charge: its state holds the history
+    /// that a full return of the charge needs. Nothing where no history is needed: windows count units, and a place in
+    /// a queue comes back in its order.
     #[must_use]
     pub fn with_history(&self) -> Option<&Arc<Self>> {
         let made = self.variants.revocable.get_or_init(|| {
@@ -23,25 +23,27 @@ impl Limit {
         made.as_ref()
     }
 
-    /// That variant, if a request in this process has been charged by it: a charge without history forgets the history of
-    /// the state.
+    /// The variant with a history, if it has charged a request in this process. A charge without history makes the
+    /// counter forget the history of its state.
     #[must_use]
     pub fn with_history_if_asked(&self) -> Option<&Arc<Self>> {
         self.variants.revocable.get()?.as_ref()
     }
 
-    /// Has anybody in this process asked about it beside limits of other slots?
+    /// Has this process asked about the limit beside limits of other slots?
     #[must_use]
     pub fn is_asked_with_history(&self) -> bool {
         self.variants.revocable.get().is_some()
     }
 
-    /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on. Only requests
-    /// behind it in a queue have been answered a wait that counts on it.
+    /// Takes back all of `ticket`, charged at `at`, of a request that did not go on. Only the waits of requests behind
+    /// it in a queue count on it.
     ///
-    /// Permits of a bucket are good for as long as it is not empty without them, and this charge may be what it is not
-    /// empty by. The call that brings permits leaves a state that says nothing beside: if it says for longer than 100 ms before
-    /// the charge what has been, no permit was in hand since, and all comes back as ever. Else the charge counts as so
+    /// Permits of a bucket hold for as long as the bucket is not empty without them, and this charge may be the one
+    /// that keeps it from being empty. A call that takes permits leaves a state without history. If the history begins
+    /// more than 100 ms before the charge, no permit was in hand since, and all of the charge comes back. Else the
+    /// charge is taken to be as much older as permits may last, and the part that drains until the last permit has
+    /// ended stays.
     /// much older, and what drains until the last permit has ended stays.
     #[must_use]
     pub fn abandoned(&self, ticket: Ticket, at: Timestamp) -> Ticket {
@@ -56,7 +58,7 @@ impl Limit {
                 ..mark
             },
             Mark::Bucket(_) => HistoryMark {
-                // What else was in the bucket is not known to be there still.
+                // Any other content of the bucket may be gone by now.
                 was: BucketState {
                     at: 0,
                     part: 0,
@@ -76,7 +78,7 @@ impl Limit {
 }
 
 impl Rule {
-    /// Renews a ticket's slots; nothing of any other rule's is ever renewed.
+    /// Renews a ticket's slots. Charges of other rules are never renewed.
     #[must_use]
     pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
         match (self, ticket.mark) {
@@ -87,8 +89,8 @@ impl Rule {
         }
     }
 
-    /// Gives the cost of `ticket` back at `now`: all of a charge, or what it was too much. What comes back is what no other
-    /// request counts on. The record of an id is checked where both are held ([`Ticket::is_unrepeated`]).
+    /// Gives back the cost of `ticket` at `now`: all of a charge, or its surplus. The part that other requests count on
+    /// stays. The record of an id is checked where both are held ([`Ticket::is_unrepeated`]).
     #[must_use]
     pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
         let Some(state) = state else {
@@ -129,7 +131,7 @@ impl Rule {
 }
 
 impl Refund {
-    /// What remains when a bucket comes down to `level`, with its history if it has one.
+    /// The remainder when a bucket comes down to `level`, with its history if it has one.
     pub(super) fn of_level(
         level: Span,
         history: Option<History>,

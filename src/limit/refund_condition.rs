@@ -1,16 +1,16 @@
-//! After what a limit gives its charges back.
+//! The events after which a limit gives its charges back.
 
-/// When a limit gives back what a request was charged.
+/// The condition under which a limit gives back the charge of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RefundCondition {
     /// When the upstream fails, or fails to answer.
     pub errors: bool,
-    /// When the request is given up before anything of it was forwarded.
+    /// When the request is given up before any part of it was forwarded.
     pub cancels: bool,
 }
 
 impl RefundCondition {
-    /// Does it ever?
+    /// Is there any such event?
     #[must_use]
     pub const fn ever(self) -> bool {
         self.errors || self.cancels

@@ -1,10 +1,10 @@
-//! What a limit tells clients: under which name it appears, and how it refuses them.
+//! A limit's view for clients: its name for them, and the form of its refusals.
 
 use super::Limit;
 use crate::key::{Caller, KeyOutcome};
 use std::sync::Arc;
 
-/// What a limit tells clients.
+/// A limit's view for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponsePolicy {
     /// Its name on the wire, where that is not the one in the file.
@@ -13,17 +13,18 @@ pub struct ResponsePolicy {
     pub refusal: u16,
     /// The HTTP status for a request without the key, from 400 to 599.
     pub keyless: u16,
-    /// What becomes of CORS preflights.
+    /// The treatment of CORS preflights.
     pub preflights: Preflights,
 }
 
-/// Requests that a browser sends to ask whether it may send another. They carry no credentials, so that a limit which
-/// counts by those would refuse what it could never count rightly.
+/// Requests by which a browser asks for permission to send another. They carry no credentials, so a limit that counts
+/// by credentials would refuse requests that it could never count rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preflights {
-    /// They count beside all else, on counters of their own with the limit's numbers; what is in flight is counted as it is.
+    /// Preflights count on counters of their own with the limit's numbers. Requests in flight are counted together with all
+    /// others.
     Free,
-    /// They count as any request does.
+    /// Preflights count as any other request.
     Counted,
 }
 
@@ -39,8 +40,9 @@ impl Default for ResponsePolicy {
 }
 
 impl Limit {
-    /// Appends the key of a preflight that is free of it: on a counter of its own, by the limit's numbers. What is in flight is
-    /// what it is, and counted with all else, where the preflight says whose it is.
+    /// Appends the key of a preflight where the limit counts them apart: on a counter of its own, by the limit's
+    /// numbers. A limit on requests in flight counts a preflight with all other requests, where the preflight names its
+    /// client.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
         let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
         if !is_told {

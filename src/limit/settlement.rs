@@ -1,8 +1,8 @@
-//! Costs that are known only afterwards: a request is charged an estimate, and what was too much or too little is settled.
+//! Costs that are known only afterwards: a request is charged an estimate, and the difference is settled.
 //!
-//! What was too much comes back ([`Rule::refund`]). What was too little is charged without being asked, so that a counter may hold
-//! more than its limit: a debt, for which all later requests wait. Windows and logs hold any count; a bucket holds
-//! a debt up to its debt ceiling. The further charge is made by a limit of the same counters that has room for all of it.
+//! Surplus comes back ([`Rule::refund`]). A shortfall is charged without a question, so a counter may hold more than
+//! its limit: a debt, for which all later requests wait. Windows and logs hold any count; a bucket holds a debt up to
+//! its debt ceiling. The further charge is made by a limit of the same counters that has room for all of it.
 
 use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
@@ -15,11 +15,11 @@ use crate::key::{IdField, Sameness};
 use http::HeaderName;
 use std::sync::Arc;
 
-/// How long it is known what was charged beyond an estimate, in microseconds.
+/// Time for which a charge beyond an estimate is remembered, in microseconds.
 const REMEMBERED: u64 = 150_000_000;
 
 impl Limit {
-    /// What charges the counters of this limit beyond what it admits: all that fits below the debt ceiling.
+    /// The limit that charges the same counters beyond the quota: every cost that fits below the debt ceiling.
     #[must_use]
     pub fn overdraft(&self) -> Option<&Arc<Self>> {
         self.meter.as_ref()?;
@@ -31,7 +31,7 @@ impl Limit {
     }
 }
 
-/// How an overdraft's charge is told that had no answer and is made again: by its id.
+/// The rule by which a repeated charge of an overdraft is recognised: by the id of the charge. A charge without an answer is repeated.
 pub(super) fn once() -> Dedupe {
     Dedupe {
         field: IdField(HeaderName::from_static("tollgate-charge")),
@@ -41,8 +41,8 @@ pub(super) fn once() -> Dedupe {
     }
 }
 
-/// How many units a debt may come to: as many as a full bucket's requests can cost more than was charged for them, when
-/// all of them are under way at once.
+/// The most units of a debt: the costs of a full bucket's requests beyond their charges, when all of them are under way
+/// at once.
 fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
     let estimate = u64::from(estimate.units()).max(1);
     let more = u64::from(max).saturating_sub(estimate);
@@ -50,7 +50,7 @@ fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
 }
 
 impl Rule {
-    /// The rule with room for the debt that responses may cause, or for as much as can be computed with exactly.
+    /// The rule with room for the debt that responses may cause, or for as much as can be computed exactly.
     pub(super) fn with_room_for_debt(mut self, policy: &Policy) -> Self {
         let Some(meter) = &policy.meter else {
             return self;
@@ -65,7 +65,7 @@ impl Rule {
         self
     }
 
-    /// The rule that lets everything into the same counters, up to the debt ceiling.
+    /// The rule that lets every charge into the same counters, up to the debt ceiling.
     fn without_bound(&self) -> Option<Self> {
         let mut rule = self.clone();
         match &mut rule {
@@ -76,7 +76,7 @@ impl Rule {
             Self::FixedWindow(FixedWindow { limit, .. })
             | Self::ClockWindow(ClockWindow { limit, .. }) => *limit = u32::MAX,
             Self::SlidingWindow(SlidingWindow { limit, part, .. }) => {
-                // What is leaving is held beside what counts: both must be counted exactly.
+                // Units that are leaving stand beside the counted ones: both must be counted exactly.
                 let most = SlidingWindow::most(*part) / 4;
                 *limit = u32::try_from(most).unwrap_or(u32::MAX).max(*limit);
             }

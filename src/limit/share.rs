@@ -1,9 +1,11 @@
-//! What one of several gateways counts that each count for themselves, so that all of them together admit what one would.
+//! The share of one of several gateways that each count for themselves. All of them together admit as much as one
+//! would.
 //!
-//! Each charges as many times the cost as there are gateways. Where a bucket does not hold as much as one request then
-//! takes, its size gives way and not its rate: all gateways together let through no more than the greater of the burst and
-//! what one request costs in all of them, and then the rate. Windows, logs and slots have no rate beside their size: what
-//! is more than they ever hold is all of that, so that one smaller than the number of gateways admits one request in each.
+//! Each gateway multiplies the cost by the number of gateways. Where a bucket does not hold as much as one request then
+//! takes, its size gives way and not its rate. All gateways together let through no more than a burst and then the
+//! rate. The burst is the limit's own, or the cost of one request in every gateway where that is greater. Windows, logs
+//! and slots have no rate beside their size, so a cost above their size is cut to their size. A limit smaller than the
+//! number of gateways therefore admits one request in each.
 
 use super::bucket::Bucket;
 use super::rate::{Cost, Span};
@@ -14,21 +16,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 impl Limit {
-    /// What a request of `cost` is charged where each of so many gateways counts for itself.
+    /// The charge for a request of `cost` where each of `gateways` counts for itself.
     #[must_use]
     pub fn share(&self, cost: Cost, gateways: NonZeroU32) -> Cost {
         let all = cost.units().saturating_mul(gateways.get());
         let most = u32::try_from(self.rule.most()).unwrap_or(u32::MAX);
         match self.rule {
-            // What is never admitted stays so.
+            // A cost that is never admitted stays one.
             _ if cost.units() > most => cost,
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Cost::new(all),
             _ => Cost::new(all.min(most)),
         }
     }
 
-    /// What was `measured` at `at` by one of so many gateways, in the units of the file: remaining are the requests of one
-    /// unit that it would admit.
+    /// The measurement of one of several gateways at `at`, in the units of the file. The remainder is the number of
+    /// requests of one unit that this gateway would admit.
     #[must_use]
     pub fn verdict_as_one_of(
         &self,
@@ -48,8 +50,8 @@ impl Limit {
         }
     }
 
-    /// The same overdraft where one of so many gateways counts for itself: charges are so many times as large, and so may
-    /// debts be.
+    /// The overdraft where one of several gateways counts for itself: charges are so many times as large, and so are
+    /// debts.
     #[must_use]
     pub fn overdraft_as_one_of(self: &Arc<Self>, gateways: NonZeroU32) -> Arc<Self> {
         let mut rule = self.rule.clone();
@@ -65,7 +67,7 @@ impl Limit {
 }
 
 impl Rule {
-    /// The same for a request of `cost` that is charged so many times as much; nothing where the numbers stay.
+    /// The rule for a request of `cost` that is charged so many times as much; nothing where the numbers stay.
     pub(super) fn as_one_of(&self, cost: Cost, gateways: NonZeroU32) -> Option<Self> {
         if gateways == NonZeroU32::MIN {
             return None;
@@ -81,7 +83,7 @@ impl Rule {
     }
 }
 
-/// What all gateways may hold together: a request of any cost may have been charged.
+/// The bound of all gateways together: a request of any cost may have been charged.
 fn several(bucket: &Bucket, gateways: NonZeroU32) -> Span {
     let units = bucket.interval.units_in(bucket.debt_ceiling);
     let all = units.saturating_mul(u64::from(gateways.get()));

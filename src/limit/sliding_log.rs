@@ -20,7 +20,7 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// `rate.count` in any stretch of `rate.period`. The caller has checked the count against [`MOST`].
+    /// A log of `rate.count` in any stretch of `rate.period`. The caller has checked the count against [`MOST`].
     #[must_use]
     pub fn new(rate: Rate) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl SlidingLog {
         }
     }
 
-    /// Would `cost` be admitted at `now`, and what would then be stored?
+    /// Would `cost` be admitted at `now`, and which change would then be stored?
     #[must_use]
     pub fn check(
         &self,
@@ -83,13 +83,13 @@ impl SlidingLog {
         }
     }
 
-    /// What the reply of either store means. `charged` is false when another limit of the request refused.
+    /// The meaning of either store's reply. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measurement, cost: Cost, charged: bool) -> Verdict {
         measured.verdict(self.limit, cost, charged, self.window)
     }
 
-    /// Takes `cost` back out of what was entered at `instant`, as far as it is still there.
+    /// Takes `cost` back out of the entries at `instant`, as far as they are still there.
     #[must_use]
     pub fn refund(&self, state: &LogState, instant: u64, cost: Cost, now: Timestamp) -> Refund {
         let log = &state.0;
@@ -113,7 +113,7 @@ impl SlidingLog {
         Refund::Left(Change::put(State::Log(Box::new(LogState(left))), ends))
     }
 
-    /// Both what grows and what is mended have their newest instant now.
+    /// After a growth and after a mend, the newest instant is now.
     fn change(&self, growth: LogUpdate, now: Timestamp) -> Change {
         Change {
             update: Update::Log(growth),

@@ -21,28 +21,29 @@ pub const MAX_PARTS: u32 = 100;
 /// A sliding window's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
-    /// N: the quota of any stretch of P, give or take what the weights let through.
+    /// N: the quota of any stretch of P, apart from the surplus that the weights let through.
     pub limit: u32,
     /// P/k: the length of a part, in milliseconds.
     pub part: u64,
     /// k: how many parts make a window.
     pub parts: u32,
-    /// The oldest part counts whole: never more than N in any stretch of P.
+    /// Does the oldest part count whole? Then never more than N are admitted in any stretch of P.
     pub strict: bool,
 }
 
-/// What is counted at an instant.
+/// The counts at an instant.
 struct PartCounts {
     /// Start of the present part in milliseconds.
     start: u64,
     counts: Counts,
-    /// The stored state was impossible under the present numbers or clock and has been brought to what is nearest.
+    /// Was the stored state impossible under the present numbers or clock? It has then been brought to the nearest
+    /// possible one.
     mended: bool,
 }
 
 impl SlidingWindow {
-    /// `rate.count` in each `rate.period`, seen in `parts`. The caller has checked that a part is whole milliseconds
-    /// and that [`SlidingWindow::most`] is not exceeded.
+    /// A window of `rate.count` in each `rate.period`, in `parts`. The caller has checked that a part is whole
+    /// milliseconds and that [`SlidingWindow::most`] is not exceeded.
     #[must_use]
     pub fn new(rate: Rate, parts: NonZeroU32, strict: bool) -> Self {
         let part = rate.period.get() / 1000 / u64::from(parts.get());
@@ -60,13 +61,13 @@ impl SlidingWindow {
         self.part * u64::from(self.parts) * 1000
     }
 
-    /// The largest quota that can be computed with exactly where a part is `part` milliseconds long.
+    /// The largest quota that can be computed exactly where a part is `part` milliseconds long.
     #[must_use]
     pub fn most(part: u64) -> u64 {
         MAX_PRODUCT / part.max(1)
     }
 
-    /// Would `cost` be admitted at `now`, and what would then be stored?
+    /// Would `cost` be admitted at `now`, and which state would then be stored?
     #[must_use]
     pub fn check(
         &self,
@@ -101,7 +102,7 @@ impl SlidingWindow {
         }
     }
 
-    /// What the reply of either store, given at `at`, means. `charged` is false when another limit of the request
+    /// The meaning of either store's reply, given at `at`. `charged` is false when another limit of the request
     /// refused.
     #[must_use]
     pub fn verdict(
@@ -122,7 +123,7 @@ impl SlidingWindow {
         (start * 1000, (start + self.part) * 1000)
     }
 
-    /// Takes `cost` back out of the part that starts at `part`, if that one still counts.
+    /// Takes `cost` back out of the part that starts at `part`, if that part still counts.
     #[must_use]
     pub fn refund(&self, state: &PartsState, part: u64, cost: Cost, now: Timestamp) -> Refund {
         let same = state.counts.len() == self.parts as usize + 1;
@@ -152,9 +153,9 @@ impl SlidingWindow {
 
     /// The counts as they stand at `now`.
     ///
-    /// Each stored part counts in the part that its last millisecond lies in, or the present one where that is
-    /// earlier: parts of another length are fitted in against the client, and what lies ahead of a clock that has
-    /// stepped back counts as if it came now.
+    /// Each stored part counts in the part that its last millisecond lies in, or in the present part where that is
+    /// earlier. Parts of another length are fitted in against the client. Parts that lie ahead of a clock that has
+    /// stepped back count as if they came now.
     fn counts_at(&self, state: Option<&PartsState>, now: Timestamp) -> PartCounts {
         let ms = now.micros() / 1000;
         let start = ms - ms % self.part;
@@ -186,7 +187,7 @@ impl SlidingWindow {
             from -= length;
         }
         if u128::from(total) * u128::from(self.part) > u128::from(MAX_PRODUCT) {
-            // Nothing that was ever ours.
+            // This value was never a state of this limit.
             counts.fill(0);
             return none(counts);
         }
@@ -197,7 +198,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The length of a stored state's parts in milliseconds, if it is one that could be ours.
+    /// The length of a stored state's parts in milliseconds, if the state could be one of this limit.
     fn length(&self, state: &PartsState) -> Option<u64> {
         let held = u64::try_from(state.counts.len()).ok()?.checked_sub(1)?;
         let window = self.part * u64::from(self.parts);
@@ -207,7 +208,7 @@ impl SlidingWindow {
         possible.then(|| window / held)
     }
 
-    /// What counts whole, in units, and what is left of the oldest part, in units times milliseconds.
+    /// The units that count whole, and the rest of the oldest part in units times milliseconds.
     fn used(&self, seen: &PartCounts, now: Timestamp) -> (u64, u64) {
         let (oldest, whole) = seen.counts.split_last().unwrap_or((&0, &[]));
         let rest = if self.strict {
@@ -219,7 +220,7 @@ impl SlidingWindow {
         (whole, u64::from(*oldest) * rest)
     }
 
-    /// How long until `excess` units times milliseconds have left; `oldest` of them leave with the oldest part.
+    /// The time until `excess` units times milliseconds have left; `oldest` of them leave with the oldest part.
     fn wait(&self, seen: &PartCounts, excess: u64, oldest: u64, now: Timestamp) -> u64 {
         let mut need = excess;
         let mut at = seen.start;
@@ -234,7 +235,7 @@ impl SlidingWindow {
             at = if self.strict {
                 at + self.part
             } else if first {
-                // The present part has begun to weigh less before now.
+                // The present part began to lose weight before now.
                 now.micros() / 1000 + need.div_ceil(count.max(1))
             } else {
                 at + need.div_ceil(count.max(1))
@@ -244,7 +245,7 @@ impl SlidingWindow {
         Timestamp::from_micros(at.saturating_mul(1000)).since(now)
     }
 
-    /// When the newest of what is counted stops counting.
+    /// The instant at which the newest counted units stop counting.
     fn ends(&self, seen: &PartCounts) -> Option<Timestamp> {
         let newest = seen.counts.iter().position(|count| *count > 0)? as u64;
         let parts = u64::from(self.parts) + 1 - newest;
@@ -253,7 +254,7 @@ impl SlidingWindow {
         ))
     }
 
-    /// When a part that starts at `start` milliseconds stops counting.
+    /// The instant at which a part that starts at `start` milliseconds stops counting.
     fn lives(&self, start: u64) -> Timestamp {
         Timestamp::from_micros((start + (u64::from(self.parts) + 1) * self.part) * 1000)
     }
@@ -263,7 +264,7 @@ impl SlidingWindow {
         ms - ms % self.part
     }
 
-    /// To be stored: parts that have counted nothing are left out in front, so that the state ends when it is useless.
+    /// The state to be stored. Empty parts in front are left out, so that the state ends when it is useless.
     fn change(&self, seen: PartCounts) -> Option<Change> {
         let ends = self.ends(&seen)?;
         let empty = seen.counts.iter().take_while(|count| **count == 0).count();
@@ -275,7 +276,7 @@ impl SlidingWindow {
     }
 }
 
-/// Milliseconds since the epoch fit by far.
+/// A number of milliseconds since the epoch is far within the bounds.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

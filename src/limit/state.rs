@@ -1,4 +1,4 @@
-//! The states of counters, what is done to them, and what a refund presents.
+//! The states of counters, the changes of states, and the tickets that refunds present.
 
 use super::rate::{Cost, Interval, Span};
 use crate::clock::Timestamp;
@@ -6,20 +6,20 @@ use crate::key::RepeatId;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The state of one counter, as it is stored. The larger ones stand elsewhere: a million counters are mostly small ones.
+/// The state of one counter, as it is stored. Larger states are boxed: most of a million counters are small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Of either bucket.
     Bucket(BucketState),
-    /// Of either bucket where charges are settled.
+    /// Of either bucket, with the history that settlements need.
     History(Box<HistoryState>),
-    /// Of a window, wherever it is anchored.
+    /// Of a window, with any anchor.
     Window(WindowState),
     /// Of a sliding window.
     Parts(Box<PartsState>),
     /// Of a sliding log.
     Log(Box<LogState>),
-    /// Of a limit on what is in flight.
+    /// Of a limit on requests in flight.
     Slots(Box<SlotsState>),
     /// Of an id that has been charged.
     Record(RecordState),
@@ -32,12 +32,12 @@ pub struct BucketState {
     pub at: u64,
     /// Fraction of a microsecond over `den`; 0 for most rates, and then `den` is 1.
     pub part: u32,
-    /// Denominator that `part` was written under: another rate's fraction is recognised, never misread.
+    /// Denominator of `part`: another rate's fraction is recognised, never misread.
     pub den: u32,
 }
 
 impl BucketState {
-    /// The state that empties `level` after `now`.
+    /// The state of a bucket that drains `level` after `now`.
     #[must_use]
     pub fn at_level(now: Timestamp, level: Span, interval: Interval) -> Self {
         let den = if level.part == 0 {
@@ -67,21 +67,21 @@ impl BucketState {
     }
 }
 
-/// A window's state: its own start, so that expiry is never its boundary.
+/// A window's state. It has a start of its own, so that expiry is never the window's boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowState {
     /// Start of the window, microseconds since the epoch.
     pub start: u64,
-    /// How much has been taken in it.
+    /// The units taken in it.
     pub count: u32,
 }
 
-/// A sliding window's state: the counts of the newest k + 1 parts. The newest has counted something.
+/// A sliding window's state: the counts of the newest k + 1 parts. The newest part has a count above 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsState {
     /// Start of the newest part, microseconds since the epoch.
     pub start: u64,
-    /// Newest first.
+    /// The counts, newest first.
     pub counts: Counts,
 }
 
@@ -92,16 +92,16 @@ pub(super) type Counts = SmallVec<[u32; 4]>;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogState(pub VecDeque<u64>);
 
-/// What a grant does to a log.
+/// The effect of a grant on a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogUpdate {
     /// The present instant, microseconds since the epoch.
     pub now: u64,
-    /// From this position on instants lie ahead of a clock that has stepped back, and become the present.
+    /// Instants from this position on lie ahead of a clock that has stepped back, and become the present.
     pub ahead: usize,
-    /// So many are entered under the present.
+    /// The number of entries under the present instant.
     pub enter: u32,
-    /// So many of the oldest have left, and go.
+    /// The number of oldest entries that have left, and are removed.
     pub drop: usize,
 }
 
@@ -117,29 +117,29 @@ impl LogUpdate {
     }
 }
 
-/// A lease that does not lapse: its holder cannot be lost without the counter.
+/// A lease that does not lapse: in this process a request and its counter end together.
 pub const FOREVER: u64 = u64::MAX;
 
-/// Until when each slot is taken, in microseconds since the epoch, by the slot's number.
+/// For each slot's number, the instant until which the slot is taken, in microseconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotsState(pub BTreeMap<u64, u64>);
 
-/// What taking slots does to the leases.
+/// The effect of taken slots on the leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotUpdate {
     /// The present instant, microseconds since the epoch.
     pub now: u64,
-    /// Until when what is taken now is taken. What lies further ahead is brought back to it: the clock has stepped
+    /// The end of leases that begin now. A lease that ends later is brought back to this instant: the clock has stepped
     /// back, or leases have become shorter.
     pub until: u64,
     /// The first slot that is taken.
     pub first: u64,
-    /// How many are.
+    /// The number of slots that are taken.
     pub count: u32,
 }
 
 impl SlotUpdate {
-    /// Changes the leases. Those that have lapsed go where some are taken.
+    /// Changes the leases. Lapsed leases are removed where others are taken.
     pub fn apply(self, leases: &mut SlotsState) {
         for until in leases.0.values_mut() {
             if *until != FOREVER {
@@ -154,53 +154,53 @@ impl SlotUpdate {
     }
 }
 
-/// What is remembered of a charge that had an id.
+/// The record of a charge with an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordState {
-    /// Until when, microseconds since the epoch. The record's own: expiry only frees memory.
+    /// The end of the record, in microseconds since the epoch. The end is the record's own: expiry only frees memory.
     pub ends: u64,
-    /// What was granted, at least 1.
+    /// The granted units, at least 1.
     pub granted: u32,
-    /// How many repeats have gone free.
+    /// The number of repeats that have gone free.
     pub free: u32,
 }
 
 impl RecordState {
-    /// The record as something to store.
+    /// The record as a change to be stored.
     #[must_use]
     pub fn change(self) -> Change {
         Change::put(State::Record(self), Timestamp::from_micros(self.ends))
     }
 }
 
-/// What a bucket has gone through.
+/// The history of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct History {
-    /// The last instant at which it was found empty, microseconds since the epoch.
+    /// The last instant at which the bucket was found empty, in microseconds since the epoch.
     pub found: u64,
-    /// How many microseconds have been given back since, rounded up.
+    /// The microseconds given back since, rounded up.
     pub back: u64,
 }
 
-/// The state of such a bucket.
+/// The state of a bucket with a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryState {
-    /// The bucket's own.
+    /// The bucket's own state.
     pub bucket: BucketState,
-    /// What stands behind it.
+    /// Its history.
     pub history: History,
 }
 
-/// Where a charge that will be settled is to be found.
+/// The trace of a charge that will be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryMark {
-    /// The state right after it.
+    /// The bucket's state right after the charge.
     pub was: BucketState,
-    /// When it was made.
+    /// The instant of the charge.
     pub at: Timestamp,
-    /// How much had been given back until then.
+    /// The amount that had been given back until then.
     pub back: u64,
-    /// All of it.
+    /// The whole charge.
     pub cost: Cost,
 }
 
@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// What is remembered of an id.
+    /// The record, if the state is one.
     #[must_use]
     pub fn record(&self) -> Option<RecordState> {
         match self {
@@ -251,12 +251,12 @@ impl State {
     }
 }
 
-/// What a check would have done to the stored state.
+/// The effect of a check on the stored state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// Replaced by this one.
+    /// The state is replaced by this one.
     Put(State),
-    /// A log grows at one end and is pruned at the other: it is not copied for one instant.
+    /// A log grows at one end and is pruned at the other, so it is not copied for one instant.
     Log(LogUpdate),
     /// Slots are taken beside others.
     Slots(SlotUpdate),
@@ -291,14 +291,14 @@ impl Update {
 /// A state to store, and the instant from which it equals no state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What to store.
+    /// The effect on the stored state.
     pub update: Update,
-    /// Until when it matters.
+    /// The instant until which the state matters.
     pub ends: Timestamp,
 }
 
 impl Change {
-    /// The whole state, replaced.
+    /// The replacement of the whole state.
     #[must_use]
     pub fn put(state: State, ends: Timestamp) -> Self {
         let update = Update::Put(state);
@@ -306,52 +306,52 @@ impl Change {
     }
 }
 
-/// What a refund presents: which charge it takes back.
+/// A refund's ticket: the charge that it takes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    /// Where the charge is.
+    /// The mark of the charge.
     pub mark: Mark,
-    /// What was charged.
+    /// The units of the charge.
     pub cost: Cost,
-    /// What is remembered of it, if it had an id.
+    /// The record of the charge, if it had an id.
     pub record: Option<RecordMark>,
-    /// It was counted where all count for whose keys there was no room.
+    /// Was the charge counted on the overflow key, which all keys without room share?
     pub overflow: bool,
 }
 
-/// Which record a charge has left.
+/// The record that a charge has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordMark {
-    /// What it is filed under, beside the key.
+    /// The id under which it is filed, beside the key.
     pub id: RepeatId,
-    /// Its end, microseconds since the epoch: another of the same id has another.
+    /// Its end, in microseconds since the epoch. Another record of the same id has another end.
     pub ends: u64,
 }
 
-/// Where a charge is to be found.
+/// The place at which a charge is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// The state right after the charge.
     Bucket(BucketState),
-    /// The same where the charge is settled later.
+    /// The trace of a charge that is settled later.
     History(HistoryMark),
-    /// The window, or the part of one, that it was counted in.
+    /// The window, or the part of a window, in which the charge was counted.
     Window {
         /// Its start, microseconds since the epoch.
         start: u64,
         /// Its end.
         end: u64,
     },
-    /// The instant it was logged under, microseconds since the epoch.
+    /// The instant of the log entry, in microseconds since the epoch.
     Instant(u64),
-    /// The number of the first slot that it took.
+    /// The number of the first slot that the charge took.
     Slot(u64),
-    /// Nowhere but in the record of its id: it went free, as a repeat.
+    /// Only in the record of its id: the request went free, as a repeat.
     Repeat,
 }
 
 impl Mark {
-    /// Where charges of one bucket stand towards each other; all alike where they stand in no queue.
+    /// The order of charges of one bucket. All others, which stand in no queue, compare alike.
     #[must_use]
     pub fn order(self) -> (u64, u32) {
         match self {
@@ -361,13 +361,13 @@ impl Mark {
     }
 }
 
-/// What follows from a refund.
+/// The outcome of a refund.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refund {
     /// Nothing may go back.
     Nothing,
-    /// Something did, and this is what remains.
+    /// Something went back, and this state remains.
     Left(Change),
-    /// Something did, and nothing remains.
+    /// Something went back, and no state remains.
     Gone,
 }

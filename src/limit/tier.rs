@@ -1,17 +1,17 @@
-//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name, on counters of its own:
-//! a key may stand for members and others in turn (an address, say), and what the one may have held would be impossible
-//! for the other.
+//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name, on counters of its
+//! own. One key may stand for members and others in turn (an address, for instance), and a state that is possible under
+//! one set of numbers would be impossible under the other.
 
 use super::Limit;
 use crate::key::{Caller, Doubt, Group, KeyPart, Memberships};
 use std::sync::Arc;
 
-/// What holds for a group.
+/// A limit's numbers for a group.
 #[derive(Debug, Clone)]
 pub struct Tier {
-    /// Whose members it is for.
+    /// The group.
     pub group: Arc<Group>,
-    /// The limit with their numbers.
+    /// The limit with the group's numbers.
     pub limit: Arc<Limit>,
 }
 
@@ -26,7 +26,7 @@ impl Limit {
     /// The position of the tier that holds for `caller`, whose key stands in `keys` from `start` to the end.
     ///
     /// # Errors
-    /// When an upstream may read what a tier's group goes by otherwise.
+    /// The error, when an upstream may read the value that a tier's group goes by otherwise.
     pub fn tier_of<'a>(
         &'a self,
         standing: &mut Memberships<'a>,
@@ -43,7 +43,7 @@ impl Limit {
         Ok(None)
     }
 
-    /// Does it, or a group of it, ask what a token claims?
+    /// Does a group of the limit or of its exemption look at a token's claims?
     #[must_use]
     pub fn asks_token(&self) -> bool {
         let tiers = self.tiers.iter().map(|tier| &tier.group.by);

@@ -1,5 +1,5 @@
-//! Token bucket: a bucket of B tokens, full at first, refilled continuously at N per P; holds `n` or refuses.
-//! Twin: `lua/token_bucket.lua`.
+//! Token bucket: a bucket of B tokens, full at first, refilled continuously at N per P. A request takes `n` tokens or
+//! is refused. Twin: `lua/token_bucket.lua`.
 
 use super::bucket::Bucket;
 use super::rate::Rate;
@@ -8,14 +8,14 @@ use std::num::NonZeroU32;
 /// A token bucket's numbers, ready to compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// How many tokens the bucket holds.
+    /// The number of tokens that the bucket holds.
     pub burst: NonZeroU32,
-    /// The tokens as time: a bucket is as empty as it takes long to fill.
+    /// The tokens as time: the level is the time in which the bucket fills.
     pub bucket: Bucket,
 }
 
 impl TokenBucket {
-    /// `rate` with room for `burst` at once. The caller has checked `burst` against [`Rate::most_units`].
+    /// A bucket of `rate` with room for `burst` at once. The caller has checked `burst` against [`Rate::most_units`].
     #[must_use]
     pub fn new(rate: Rate, burst: NonZeroU32) -> Self {
         let bucket = Bucket::new(rate, u64::from(burst.get()));

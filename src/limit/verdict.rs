@@ -5,17 +5,17 @@ use crate::clock::Timestamp;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// How long until the same request would be admitted. `Never` is the longest wait of all.
+/// The wait until the same request would be admitted. `Never` is the longest wait of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Microseconds, rounded up: waiting exactly this long admits, one microsecond less does not.
+    /// Microseconds, rounded up: a wait of exactly this long admits, one microsecond less does not.
     Micros(u64),
     /// The cost is greater than the whole limit.
     Never,
 }
 
 impl Wait {
-    /// What a limit says that lets requests go on after `delay`.
+    /// The outcome of a limit that lets requests go on after `delay`.
     pub(super) const fn outcome(self, delay: u64) -> VerdictOutcome {
         match self {
             Self::Micros(0) => VerdictOutcome::Admit { delay },
@@ -24,7 +24,7 @@ impl Wait {
     }
 }
 
-/// What a store measured for one limit: the reply's three numbers, before they are given meaning.
+/// A store's measurement for one limit: the reply's three numbers, before they are given meaning.
 ///
 /// Both stores answer in this form, so the arithmetic behind it exists once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,46 +34,46 @@ pub struct Measurement {
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
     /// as `part`.
     pub span: Span,
-    /// What was granted, where that is less than the cost, or the request had an id that counts.
+    /// The granted units, where they are fewer than the cost, or where the request had an id that counts.
     pub granted: Option<Cost>,
-    /// What its id meant.
+    /// The meaning of the request's id.
     pub repeat: Repeat,
-    /// How many microseconds had been given back when all was charged, where that is settled later (`history`).
+    /// The microseconds that had been given back at the instant of a full charge that is settled later (`history`).
     pub back: u64,
-    /// It was counted where all count for whose keys there was no room.
+    /// Was the request counted on the overflow key, which all keys without room share?
     pub overflow: bool,
-    /// Its counter cannot be read. Only limits that do not decide are reported so.
+    /// Is the counter unreadable? Only limits that do not decide are reported so.
     pub spoilt: bool,
 }
 
-/// What the id of a request meant to a limit that charges each once.
+/// The meaning of a request's id for a limit that charges each id once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// Nothing: it had none, was refused, or repeated once too often.
+    /// No meaning: the request had no id, was refused, or repeated once too often.
     No,
-    /// It was charged, and is remembered.
+    /// The id was charged, and is remembered.
     First,
-    /// It has been charged before, and went free.
+    /// The id has been charged before, and the request went free.
     Free,
 }
 
 impl Measurement {
-    /// For a limit that was not counted.
+    /// The measurement of a limit that was not counted.
     pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
 
-    /// Of a counter that cannot be read: nothing is charged there.
+    /// The measurement of a counter that cannot be read. Nothing is charged there.
     pub const SPOILT: Self = Self {
         spoilt: true,
         ..Self::refused(Wait::Never, Span { whole: 0, part: 0 })
     };
 
-    /// Admitted, leaving `span`.
+    /// An admission that leaves `span`.
     #[must_use]
     pub const fn admitted(span: Span) -> Self {
         Self::refused(Wait::Micros(0), span)
     }
 
-    /// What needs no count at `span`: a peek, and a cost that a limit never holds.
+    /// The measurement of a request that needs no count: a peek, or a cost that a limit never holds.
     pub(super) fn uncounted(limit: u32, cost: Cost, span: Span) -> Option<Self> {
         match cost.units() {
             0 => Some(Self::admitted(span)),
@@ -81,7 +81,7 @@ impl Measurement {
         }
     }
 
-    /// What the request was charged, when it was admitted at `cost`.
+    /// The charge of a request that was admitted at `cost`.
     #[must_use]
     pub fn charged(&self, cost: Cost) -> Cost {
         match self.repeat {
@@ -90,7 +90,7 @@ impl Measurement {
         }
     }
 
-    /// Refused for `wait`, at `span`.
+    /// A refusal for `wait`, at `span`.
     #[must_use]
     pub const fn refused(wait: Wait, span: Span) -> Self {
         Self {
@@ -104,8 +104,8 @@ impl Measurement {
         }
     }
 
-    /// What it means for a limit whose units `part` counts. The reset is `taken` where something was charged, else the one that
-    /// was measured. Without `charged` another limit of the request refused.
+    /// The verdict of a limit whose `part` counts units. The reset is `taken` where units were charged, else the
+    /// measured one. Without `charged`, another limit of the request refused.
     pub(super) fn verdict(&self, limit: u32, cost: Cost, charged: bool, taken: u64) -> Verdict {
         let admitted = self.wait == Wait::Micros(0);
         let uncharged = if admitted && !charged {
@@ -123,19 +123,19 @@ impl Measurement {
     }
 }
 
-/// What one limit says to one request. A greater one is worse.
+/// One limit's outcome for one request. A greater outcome is worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VerdictOutcome {
-    /// Go on after `delay` microseconds (0 but for leaky buckets).
+    /// The request goes on after `delay` microseconds (0 except for leaky buckets).
     Admit {
         /// Microseconds to hold the request.
         delay: u64,
     },
-    /// Not now; the wait says when.
+    /// The request is refused; the wait names the next chance.
     Refuse(Wait),
 }
 
-/// One limit's answer with what the fields of the response need.
+/// One limit's answer, with the numbers for the fields of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     /// Admit or refuse.
@@ -146,43 +146,43 @@ pub struct Verdict {
     pub reset: u64,
 }
 
-/// What happens to the request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ruling {
-    /// Every limit agreed and was charged; hold the request this many microseconds first.
+    /// Every limit agreed and was charged. The request is held this many microseconds first.
     Admit {
         /// The longest of the limits' delays, in microseconds.
         delay: u64,
     },
     /// At least one limit refused and none was charged.
     Refuse {
-        /// Which limit is named: the one with the longest wait, on a tie the first.
+        /// The named limit: the one with the longest wait, on a tie the first.
         by: usize,
-        /// Its wait.
+        /// The wait of the named limit.
         wait: Wait,
     },
 }
 
-/// Up to this many limits a request fit without an allocation.
+/// A request's limits that fit without an allocation.
 pub const INLINE_LIMITS: usize = 4;
 
-/// All verdicts of one request, in the order of its limits, and what follows from them.
+/// All verdicts of one request, in the order of its limits, and the request's fate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The instant of the decision, on the store's clock.
     pub at: Timestamp,
     /// One for each limit.
     pub verdicts: SmallVec<[Verdict; INLINE_LIMITS]>,
-    /// The sum of them.
+    /// The request's fate by all verdicts.
     pub ruling: Ruling,
 }
 
 impl Decision {
-    /// Any refusal refuses, the longest wait is named, the longest delay is waited.
+    /// The fate by `verdicts`: any refusal refuses, the longest wait is named, the longest delay is waited.
     #[must_use]
     pub fn of(at: Timestamp, verdicts: SmallVec<[Verdict; INLINE_LIMITS]>) -> Self {
         let badness = |(_, verdict): &(usize, &Verdict)| Reverse(verdict.outcome);
-        // Of several that are as bad the first.
+        // Of several equally bad verdicts, the first is named.
         let worst = verdicts.iter().enumerate().min_by_key(badness);
         let ruling = match worst.map(|(by, verdict)| (by, verdict.outcome)) {
             Some((by, VerdictOutcome::Refuse(wait))) => Ruling::Refuse { by, wait },

@@ -1,4 +1,4 @@
-//! States and parameters as bytes: what Redis stores and what the scripts are handed.
+//! States and parameters as bytes: the values that Redis stores, and the arguments of the scripts.
 //!
 //! Big-endian, integers as doubles below 2^53, no number ever as text (notes: `algorithms`, sections 3.1 and 4.4).
 //!
@@ -11,7 +11,7 @@
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
-//! | record of an id | `ends` f64, what was granted u32, how many went free u32 |
+//! | record of an id | `ends` f64, the granted units u32, the repeats that went free u32 |
 
 use super::bucket::Bucket;
 use super::clock_window::Anchor;
@@ -31,7 +31,7 @@ pub type StateBytes = SmallVec<[u8; 16]>;
 /// One limit's parameters for one request, as the scripts read them.
 pub type Block = SmallVec<[u8; 64]>;
 
-/// First byte of a parameter block: which algorithm reads the rest.
+/// First byte of a parameter block: the algorithm that reads the rest.
 const TOKEN_BUCKET: u8 = 1;
 const LEAKY_BUCKET: u8 = 2;
 const FIXED_WINDOW: u8 = 3;
@@ -46,7 +46,7 @@ const REFUSED: u8 = 11;
 const SHADOW: u8 = 12;
 const WITH_HISTORY: u8 = 13;
 
-/// What stands in front of a block of which less may be granted.
+/// Number of bytes in front of a block that may be granted in part.
 const PARTIAL_HEAD: usize = 65;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
@@ -100,7 +100,7 @@ impl State {
         bytes
     }
 
-    /// Reads what `rule` would have stored. Anything else is no state: a foreign value is overwritten, not trusted.
+    /// Reads a state that `rule` could have stored. Any other value is no state: it is overwritten, not trusted.
     #[must_use]
     pub fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
         match (rule, bytes.len()) {
@@ -138,7 +138,7 @@ impl State {
     }
 }
 
-/// A bucket's state, and what stands behind it: without that it is one of which nothing else is known.
+/// A bucket's state, with the history behind it. Without a history, the state is one of which nothing else is known.
 fn bucket(bytes: &[u8]) -> Option<State> {
     let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
     let (part, den) = match behind {
@@ -213,8 +213,8 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     bytes
 }
 
-/// A bucket that may hold a debt is a queue up to its debt ceiling. No charge is let in while the level leaves no room for
-/// it below the capacity.
+/// A bucket with a possible debt is a queue up to its debt ceiling. No charge is let in while the level leaves no room
+/// for it below the capacity.
 fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
     let (interval, charge) = (bucket.interval, bucket.interval.times(units));
     let has_debt = bucket.debt_ceiling > bucket.capacity;
@@ -235,10 +235,10 @@ fn put_bucket(bytes: &mut Block, bucket: &Bucket, units: u64) {
     }
 }
 
-/// `own`, the block of `rule` at `cost`, where less may be granted.
+/// `own`, the block of `rule` at `cost`, for a limit that may grant a part.
 #[must_use]
 pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
-    // Where the cost stands in the limit's own block.
+    // The position of the cost in the limit's own block.
     let at = match rule {
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 1,
         Rule::ClockWindow(_) => 9,
@@ -261,7 +261,7 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     bytes
 }
 
-/// Has the slots that the block of a concurrency limit takes be numbered from `first` on.
+/// Numbers the slots that the block of a concurrency limit takes, from `first` on.
 pub fn number(block: &mut [u8], first: u64) {
     let own = match block.first() {
         Some(&PARTIAL) => block.get_mut(PARTIAL_HEAD..),
@@ -274,13 +274,13 @@ pub fn number(block: &mut [u8], first: u64) {
     }
 }
 
-/// The block that refuses whatever stands beside it, and reads no key.
+/// The block that refuses every request, and reads no key.
 #[must_use]
 pub fn refused() -> Block {
     Block::from_slice(&[REFUSED])
 }
 
-/// What stands in front of the block of a limit that does not decide: it is charged with the others of its group.
+/// The bytes in front of the block of a limit that does not decide. The limit is charged with the others of its group.
 #[must_use]
 pub fn shadow(group: u8) -> [u8; 2] {
     [SHADOW, group]
@@ -295,7 +295,8 @@ pub fn with_history(own: &[u8]) -> Block {
     bytes
 }
 
-/// `own`, the block of a limit at `cost`, where its id may have been charged; `none` is the same at no cost.
+/// `own`, the block of a limit at `cost`, for a request whose id may have been charged. `none` is the same block at no
+/// cost.
 #[must_use]
 pub fn deduped(dedupe: &Dedupe, cost: Cost, own: &[u8], none: &[u8]) -> Block {
     let mut bytes = Block::new();
@@ -312,7 +313,7 @@ pub fn deduped(dedupe: &Dedupe, cost: Cost, own: &[u8], none: &[u8]) -> Block {
 }
 
 impl RecordState {
-    /// Reads a record. Anything else is none.
+    /// Reads a record. Any other value is none.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         (bytes.len() == 16).then_some(Self {
@@ -323,7 +324,7 @@ impl RecordState {
     }
 }
 
-/// A byte, and the numbers behind it.
+/// A byte, and the numbers after it.
 fn put_all(bytes: &mut Block, first: u8, numbers: &[u64]) {
     bytes.push(first);
     for number in numbers {
@@ -340,7 +341,7 @@ fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
     bytes.extend_from_slice(&double(value));
 }
 
-/// A number as scripts read and write it.
+/// A number in the form that scripts read and write.
 #[allow(
     clippy::cast_precision_loss,
     reason = "every number that a script meets is below 2^53, `rate::MAX_SPAN`"

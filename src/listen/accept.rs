@@ -14,7 +14,8 @@ const EXHAUSTED: Duration = Duration::from_millis(20);
 /// Pause while workers close connections for new ones.
 const ROOM_IS_MADE: Duration = Duration::from_millis(1);
 
-/// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being read.
+/// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being
+/// read.
 const OTHER_FILES: u64 = 128;
 
 /// Connections to servers that the gateway attempts, however few files the system allows.
@@ -23,11 +24,11 @@ const LEAST_LEFT: u64 = 8;
 /// Logs that the system gives no connections.
 static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 
-/// Which peers are trusted proxies: they stand for many clients.
+/// The test for trusted proxies among peers: a trusted proxy stands for many clients.
 pub type TrustedPeers = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// The number of connections to hold at once: `asked`, if the system's `files` suffice for as many upstream connections
-/// as well. Running out of files would fail requests that are under way.
+/// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
+/// upstream connections as well. Running out of files would fail requests that are under way.
 #[must_use]
 pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);

@@ -26,7 +26,7 @@ const MOST_OVER: usize = 64;
 const MOST_GONE: usize = 1024;
 /// The part of all connections that one client may have where the file sets no bound.
 const SHARE: usize = 10;
-/// How often one kind of event is logged.
+/// The least time between two log lines of one kind of event.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// A connection on its way to a worker.
@@ -306,10 +306,10 @@ impl Dispatcher {
     fn log_eviction(&self, what: Eviction, from: SocketAddr) {
         static THROTTLES: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
         let (scope, evicted) = match what {
-            Eviction::Idle => (EvictionScope::All, "the one that was idle longest"),
-            Eviction::Silent => (EvictionScope::All, "one that had sent nothing"),
-            Eviction::HalfHead => (EvictionScope::All, "one that had sent half a head"),
-            Eviction::Own => (EvictionScope::Client, "an idle one of its own"),
+            Eviction::Idle => (EvictionScope::All, "the connection that was idle longest"),
+            Eviction::Silent => (EvictionScope::All, "a connection that had sent nothing"),
+            Eviction::HalfHead => (EvictionScope::All, "a connection that had sent half a head"),
+            Eviction::Own => (EvictionScope::Client, "an idle connection of that client"),
         };
         if let Some(more) = THROTTLES[what as usize].pass() {
             let bound = self.reached_bound(scope, from);

@@ -1,4 +1,4 @@
-//! How bodies break, on either side.
+//! The failures of bodies, on either side.
 
 use crate::upstream::failure;
 
@@ -6,7 +6,7 @@ use crate::upstream::failure;
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// No bytes came for too long, or too few.
-    #[error("nothing came for too long, or too little")]
+    #[error("no bytes came for too long, or too few")]
     Idle,
     /// No client is left to read the body.
     #[error("the client is gone")]

@@ -121,7 +121,7 @@ impl PrefixBudget {
             GLANCE
         };
         let Some(permit) = PrefixPermit::among(self, Client::of(client)) else {
-            unread(limit, client, "was not read, since many others are");
+            unread(limit, client, "was not read, since many others are kept");
             return Ok(None);
         };
         let (announced, mut reader) = (incoming.size_hint(), PrefixReader::default());

@@ -22,7 +22,7 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// Our name in `Via`.
 const PSEUDONYM: &[u8] = b"tollgate";
 
-/// How often our own name may stand in `Via`: longer chains of gateways are loops.
+/// The most times that our own name may stand in `Via`: longer chains of gateways are loops.
 const MOST_PASSES: usize = 10;
 
 /// The origin of a request.
@@ -40,7 +40,7 @@ pub struct Origin<'a> {
     pub scheme: Scheme,
 }
 
-/// Which fields of a trusted peer are believed.
+/// The fields of a trusted peer that are believed.
 #[derive(Debug, Clone, Copy)]
 pub struct BelievedFields {
     /// The field that is believed alone ([`Trust::leading`]): the other one is a stranger's.
@@ -439,7 +439,8 @@ pub enum Hops {
     Spent,
 }
 
-/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number counts nothing.
+/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number is left as it
+/// is.
 pub fn count_hop(method: &Method, fields: &mut HeaderMap) -> Hops {
     if !matches!(*method, Method::TRACE | Method::OPTIONS) {
         return Hops::Left;

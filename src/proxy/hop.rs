@@ -39,7 +39,7 @@ const TRANSFER_ENCODING: usize = 4;
 /// Most names in the `Connection` of a request.
 const MOST_NAMED: usize = 100;
 
-/// Which of [`HOP_BY_HOP`] end here, a bit for each.
+/// The members of [`HOP_BY_HOP`] that end here, a bit for each.
 const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
 const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 
@@ -82,7 +82,7 @@ pub fn drop_named(fields: &mut HeaderMap) -> Result<(), BadRequest> {
 /// the chunks and left the length, which may lie and would cut the body off. A 204 has none. Equal lengths become one.
 pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     let found = strip(fields, IN_RESPONSES);
-    // For other methods than HEAD hyper does so itself (RFC 9110 section 8.6).
+    // For other methods than HEAD hyper itself removes the length (RFC 9110 section 8.6).
     if found.coded || status == StatusCode::NO_CONTENT {
         fields.remove(header::CONTENT_LENGTH);
     } else if found.lengths {

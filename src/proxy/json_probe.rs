@@ -231,7 +231,7 @@ fn is_spelling(written: &[u8], wanted: &str) -> bool {
     serde_json::from_slice::<String>(&quoted).is_ok_and(|read| read == wanted)
 }
 
-/// Looks for a member in each event of a stream of them; the last that has it counts.
+/// Looks for a member in each event of a stream of events; the last event with the member counts.
 #[derive(Debug)]
 pub(super) struct EventProbe {
     member: JsonProbe,

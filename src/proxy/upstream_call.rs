@@ -37,7 +37,7 @@ pub struct UpstreamCall<'a> {
     pub purpose: Purpose,
     /// The time at which the request sets out.
     pub at: Instant,
-    /// The charges that become final once the request is on its way.
+    /// The charges, which a drop no longer refunds once the request is on its way.
     pub(super) reservation: Option<Rc<Reservations>>,
     /// The position of the server that is tried, written by the call.
     pub tried: &'a Cell<usize>,

@@ -10,8 +10,8 @@
 //! it, at the queue's rate. It is refused where that takes longer than the longest wait. The same holds for a request
 //! that comes while the queue is behind.
 //!
-//! Workers share the queues under locks that only held requests touch, and these wait anyway. While there are queues, a
-//! request that its limit lets pass at once looks for a queue of its key.
+//! Workers share the queues under locks. Held requests take the locks, and they wait anyway. While there are queues, a
+//! request that its limit lets pass at once also looks for a queue of its key.
 
 mod leak;
 mod queue;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The snapshot as one worker holds it. Replaced whole when a newer one is seen.
 #[derive(Debug)]
 pub struct WorkerSnapshot {
-    /// What all workers share.
+    /// The snapshot that all workers share.
     pub snapshot: Arc<Snapshot>,
     /// Handles of routes, each made when its route is first used. A reload of ten thousand routes thus costs a worker
     /// nothing at once.

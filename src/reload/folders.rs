@@ -1,5 +1,5 @@
-//! Watches the folders that paths lead through. Never a file itself: a watch on it is dead after the first rename,
-//! and sees nothing of a link that is swapped in front of it.
+//! Watches the folders that paths lead through, never a file itself: a watch on a file is dead after the first rename,
+//! and does not notice a link that is swapped in front of it.
 
 use crate::config::Files;
 use crate::config::files::glob;
@@ -13,28 +13,29 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// Links that are followed at most.
+/// The most links that are followed.
 const MOST_LINKS: usize = 40;
 
 /// The watched folders.
 pub(super) struct Folders {
     watcher: Option<RecommendedWatcher>,
-    /// With what each was when its watch began: another one may have taken its name since.
+    /// The watched folders, each with its identity at the start of its watch: another folder may have taken its name
+    /// since.
     watched: BTreeMap<PathBuf, Option<FolderIdentity>>,
-    /// Names in these folders whose change matters; the rest of a busy folder wakes no task.
+    /// Names in these folders whose change matters; other changes in a busy folder wake no task.
     names: Arc<Mutex<WatchedNames>>,
     changed: Arc<Notify>,
 }
 
-/// A folder, whatever it is called: its device and its number there.
+/// The identity of a folder under any name: its device and its number there.
 type FolderIdentity = (u64, u64);
 
 /// Folders on the way to the files.
 #[derive(Debug, Default)]
 struct FolderSet {
-    /// Those that hold the files, and links to them.
+    /// The folders that hold the files, and the links to them.
     holds: BTreeSet<PathBuf>,
-    /// Those that hold these folders: one of them may be renamed, and another take its place.
+    /// The folders that hold these folders: one of them may be renamed, and another take its place.
     above: BTreeSet<PathBuf>,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Debug for Folders {
 }
 
 impl Folders {
-    /// None yet; `changed` hears of changes.
+    /// A set without watched folders; changes notify `changed`.
     pub(super) fn new(changed: Arc<Notify>) -> Self {
         Self {
             watcher: None,
@@ -71,7 +72,7 @@ impl Folders {
         }
     }
 
-    /// Watches what the paths of `files` lead through at present, and nothing else.
+    /// Watches the folders that the paths of `files` lead through at present, and no others.
     ///
     /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
     pub(super) fn follow(&mut self, files: &Files) -> notify::Result<()> {
@@ -100,7 +101,7 @@ impl Folders {
         for (folder, was) in &before {
             let goes_on = folders.holds.contains(folder) || folders.above.contains(folder);
             if !goes_on || identity(folder) != *was {
-                // It may be gone for good, and its watch with it.
+                // The folder may be gone for good, and its watch with it.
                 let _ = watcher.unwatch(folder);
             }
         }
@@ -132,12 +133,12 @@ impl Folders {
     }
 }
 
-/// Access is what our own reading causes: answering it would go round in circles.
+/// Does the event matter? Access does not: our own reading causes it, and a reading in answer would repeat for ever.
 fn matters(event: &Event, names: &WatchedNames) -> bool {
     let named = |path: &PathBuf| path.file_name().is_none_or(|name| names.contains(name));
     !matches!(event.kind, EventKind::Access(_))
         && (event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(named) || {
-            // A watched folder that goes away itself.
+            // A watched folder itself is removed.
             matches!(event.kind, EventKind::Remove(_))
         })
 }
@@ -147,10 +148,11 @@ fn identity(folder: &Path) -> Option<FolderIdentity> {
     Some((found.dev(), found.ino()))
 }
 
-/// Where the path leads, through all links; adds the folders on the way to it, and the names in them that matter.
+/// The file that the path leads to, through all links. Adds the folders on the way to it, and the names in them that
+/// matter.
 ///
-/// Any step of the path may be a link that is swapped, or a folder that another one replaces: the file, its folder, a
-/// release three levels up.
+/// Any step of the path may be a link that is swapped, or a folder that another one replaces: the file, its folder, or
+/// a release three levels up.
 fn steps(path: &Path, folders: &mut FolderSet, names: &mut BTreeSet<OsString>) -> PathBuf {
     let mut at = PathBuf::new();
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -174,7 +176,7 @@ fn steps(path: &Path, folders: &mut FolderSet, names: &mut BTreeSet<OsString>) -
         links += 1;
         folders.holds.insert(at.clone());
         names.insert(step);
-        // An absolute target replaces what was walked: joining the root does that.
+        // An absolute target replaces the steps walked so far: joining the root does that.
         ahead.extend(reversed(&target));
     }
     at

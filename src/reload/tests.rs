@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// What came of a change: the rate now in force, or nothing taken.
+/// The outcome of a change: the rate now in force, or nothing taken.
 type Taken = Option<String>;
 
 struct Record(mpsc::Sender<Taken>);
@@ -38,7 +38,7 @@ impl Watched {
     }
 
     async fn next(&mut self) -> Taken {
-        // Well below the net's 30 s: it must have been an event.
+        // The wait is well below the 30 s of readings without events: an event must have caused it.
         timeout(Duration::from_secs(10), self.outcomes.recv())
             .await
             .expect("an outcome in time")
@@ -67,7 +67,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-/// As editors save: beside it, then over it.
+/// Replaces a file as editors save it: written beside, then renamed over.
 fn replace(file: &Path, content: &str) {
     let beside = file.with_extension("swp");
     fs::write(&beside, content).unwrap();
@@ -104,11 +104,11 @@ async fn a_file_is_taken_when_it_has_stopped_growing() {
     for piece in whole.as_bytes().chunks(20) {
         open.write_all(piece).unwrap();
         open.flush().unwrap();
-        // A writer slower than a glance, faster than two.
+        // The writer is slower than one reading and faster than two.
         sleep(SETTLE / 4).await;
     }
     drop(open);
-    // A glance may fall between two pieces on a slow machine; the whole file is what stays.
+    // A reading may fall between two pieces on a slow machine; the whole file is in force at the end.
     loop {
         if let Some(rate) = watched.next().await {
             assert_eq!(rate, "5/s");
@@ -195,14 +195,14 @@ async fn the_target_of_a_link_is_watched_where_it_is() {
 async fn a_file_that_goes_away_is_reported_and_taken_when_it_is_back() {
     let (_folder, file) = folder();
     let mut watched = Watched::start(&file);
-    // Seen to be watching before the file goes.
+    // The first change shows that the watch is active before the file goes.
     replace(&file, &text("2/s"));
     watched.becomes("2/s").await;
     fs::remove_file(&file).unwrap();
     assert_eq!(watched.next().await, None);
     fs::write(&file, text("3/s")).unwrap();
     loop {
-        // Created empty, then written: a glance may fall between.
+        // The file is created empty, then written: a reading may fall between.
         if let Some(rate) = watched.next().await {
             assert_eq!(rate, "3/s");
             break;
@@ -295,7 +295,7 @@ async fn a_file_that_is_named_by_a_change_is_watched_from_then_on() {
     watched.becomes("2/s").await;
 }
 
-/// A file that includes whatever there is in `routes.d`, and the text of one there.
+/// A file that includes all files in `routes.d`, and the text of one of them.
 fn spread(folder: &Path) -> (PathBuf, impl Fn(&str) -> String) {
     let file = folder.join("gateway.toml");
     let main = "include = [\"routes.d/*.toml\"]\n[upstreams.u]\nservers = \"a:1\"\n";

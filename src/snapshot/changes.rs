@@ -1,20 +1,20 @@
-//! What a route changes about the fields of its requests and answers; read and checked when the file is.
+//! A route's changes to the fields of its requests and answers, read and checked together with the file.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Fields to remove, to set and to add, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Gone, all lines of them.
+    /// Fields that are removed, with all their lines.
     pub remove: Vec<HeaderName>,
-    /// One line each, whatever was there.
+    /// Fields that get one line each, in place of any earlier lines.
     pub set: Vec<(HeaderName, HeaderValue)>,
-    /// A line more.
+    /// Fields that get one more line.
     pub add: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Changes {
-    /// Makes them.
+    /// Makes the changes.
     pub fn apply(&self, fields: &mut HeaderMap) {
         for name in &self.remove {
             fields.remove(name);
@@ -27,7 +27,7 @@ impl Changes {
         }
     }
 
-    /// Makes those that take nothing away from what is there: what a refusal says of itself stays as it is.
+    /// Makes the changes that take nothing away: a refusal's own fields stay as they are.
     pub fn complete(&self, fields: &mut HeaderMap) {
         let lines = || self.set.iter().chain(&self.add);
         let there: Vec<bool> = lines().map(|(name, _)| fields.contains_key(name)).collect();

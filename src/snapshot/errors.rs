@@ -1,10 +1,10 @@
-//! How the gateway's own answers look.
+//! The form of the gateway's own answers.
 
 use http::HeaderValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the bodies of answers are that the gateway writes itself.
+/// The form of the bodies that the gateway itself writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ErrorBody {
     /// Problem documents (RFC 9457).
@@ -14,29 +14,29 @@ pub enum ErrorBody {
     Text,
     /// A short page.
     Html,
-    /// Whichever of them the client would rather have.
+    /// Whichever of these forms the client would rather have.
     ByAccept,
-    /// What a limit refuses gets this; everything else a problem document.
+    /// The refusals of limits have this page; every other answer is a problem document.
     File(Page),
 }
 
-/// What they are everywhere, and which limits have refusals that look otherwise.
+/// The form of all answers, and the limits whose refusals have another form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ErrorFormats {
-    /// Of whatever no limit has a word on.
+    /// The form for every answer that no limit has a form for.
     pub everywhere: ErrorBody,
-    /// By the limit's name.
+    /// The forms of refusals, by the limit's name.
     pub of_limits: BTreeMap<Arc<str>, ErrorBody>,
 }
 
 impl ErrorFormats {
-    /// Of a refusal by the limit of this name.
+    /// The form of a refusal by the limit of this name.
     #[must_use]
     pub fn of_refusal(&self, limit: &str) -> &ErrorBody {
         self.of_limits.get(limit).unwrap_or(&self.everywhere)
     }
 
-    /// Does any answer depend on what the client would rather have?
+    /// Does any answer depend on the form that the client would rather have?
     #[must_use]
     pub fn ask_accept(&self) -> bool {
         let mut all = self.of_limits.values();
@@ -44,7 +44,7 @@ impl ErrorFormats {
     }
 }
 
-/// Appends `text` as it can stand in HTML and XML.
+/// Appends `text` with the escapes of HTML and XML.
 pub fn escape_markup(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         match byte {
@@ -58,16 +58,16 @@ pub fn escape_markup(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A file with places in it that are filled for each refusal: `{status}`, `{limit}`, `{retry_after}`, `{request_id}`.
+/// A file with placeholders that are filled for each refusal: `{status}`, `{limit}`, `{retry_after}`, `{request_id}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// What it is, by the end of its name.
+    /// The page's content type, by the end of the file's name.
     pub kind: HeaderValue,
     escape: Escape,
     pieces: Vec<PagePiece>,
 }
 
-/// How what is filled in has to be written.
+/// The escapes of a placeholder's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
     Markup,
@@ -84,24 +84,24 @@ enum PagePiece {
     RequestId,
 }
 
-/// What is filled in.
+/// The values of placeholders.
 #[derive(Debug, Clone, Copy)]
 pub struct PageValues<'a> {
-    /// The answer's.
+    /// The status of the answer.
     pub status: u16,
     /// The limit's public name.
     pub limit: &'a str,
-    /// In seconds; nothing where waiting does not help.
+    /// The wait in seconds; nothing where waiting does not help.
     pub retry_after: Option<u64>,
-    /// Visible characters.
+    /// The request's id, in visible characters.
     pub request_id: &'a [u8],
 }
 
 impl Page {
-    /// Ends of names that say what a file is.
+    /// The ends of file names that determine a type.
     pub const ENDS: [&'static str; 4] = [".html", ".json", ".txt", ".xml"];
 
-    /// The file called `name` with this text; nothing when its name does not say what it is.
+    /// The page of the file `name` with this text; nothing when its name determines no type.
     #[must_use]
     pub fn read(name: &str, text: &str) -> Option<Self> {
         let end = Self::ENDS.into_iter().find(|end| name.ends_with(end))?;
@@ -118,7 +118,7 @@ impl Page {
         })
     }
 
-    /// Its text for one refusal.
+    /// The page's text for one refusal.
     #[must_use]
     pub fn fill(&self, filled: &PageValues<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
@@ -154,7 +154,7 @@ impl Page {
     }
 }
 
-/// The text between its places. Other braces stand for themselves.
+/// The text between its placeholders. Other braces stand for themselves.
 fn pieces(text: &str) -> Vec<PagePiece> {
     let places = [
         ("{status}", PagePiece::Status),

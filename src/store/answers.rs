@@ -1,4 +1,4 @@
-//! What a store says of each limit of a request: its decider, the decider's clock, and what the answer rests on.
+//! The store's answer for each limit of a request: its decider, the decider's clock, and the evidence of the answer.
 
 use super::check::Check;
 use super::decider::Decider;
@@ -12,37 +12,37 @@ use std::num::NonZeroU32;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// What a script measured for each limit of a question.
+/// A script's measurement for each limit of a question.
 pub type Measurements = SmallVec<[Measurement; INLINE_LIMITS]>;
 
 /// One answer for each limit of a request, in the order of its checks.
 pub type LimitAnswers = SmallVec<[LimitAnswer; INLINE_LIMITS]>;
 
-/// What one limit answered.
+/// The answer of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitAnswer {
     /// The limit.
     pub limit: LimitId,
     /// The decider.
     pub by: Decider,
-    /// When, on the decider's clock.
+    /// The instant of the answer, on the decider's clock.
     pub at: Timestamp,
-    /// What the answer rests on.
+    /// The evidence of the answer.
     pub evidence: Evidence,
 }
 
-/// What an answer rests on.
+/// The evidence behind an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// A measurement of the counter.
     Measured(Measurement),
     /// A permit, or a pause between two calls for permits: the verdict is known, the counter was not measured.
     Verdict(Verdict),
-    /// Nothing, and why.
+    /// No evidence, and the cause.
     Unknown(UnknownCause),
 }
 
-/// Why nothing is known of a limit.
+/// Causes for which nothing is known of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownCause {
     /// The refusal of another limit was enough: the counter was not asked.
@@ -60,8 +60,8 @@ pub struct Answers {
     pub by: Decider,
     /// One answer for each limit.
     pub each: LimitAnswers,
-    /// Why a part of the store did not answer, if one did not. What the others charged they refund when the request does not
-    /// go on.
+    /// The error of the part of the store that did not answer, if a part did not. The other parts refund their charges
+    /// when the request does not go on.
     pub(super) outage: Option<Box<StoreError>>,
 }
 
@@ -82,13 +82,13 @@ impl LimitAnswer {
         }
     }
 
-    /// Is it known what the limit says?
+    /// Is the limit's verdict known?
     #[must_use]
     pub fn is_known(&self) -> bool {
         !matches!(self.evidence, Evidence::Unknown(_))
     }
 
-    /// Does the limit let the request pass? One of which nothing is known does not keep a request out.
+    /// Does the limit let the request pass? A limit of which nothing is known does not keep a request out.
     pub(super) fn admits(&self) -> bool {
         match &self.evidence {
             Evidence::Measured(measured) => measured.wait == Wait::Micros(0),
@@ -97,7 +97,7 @@ impl LimitAnswer {
         }
     }
 
-    /// What the limit of `check` says; of a request that was not `charged` another limit refused.
+    /// The verdict of the limit of `check`. A request that was not `charged` was refused by another limit.
     pub(super) fn verdict(&self, check: &Check<'_>, charged: bool) -> Verdict {
         let measured = match self.evidence {
             Evidence::Measured(measured) => measured,
@@ -111,7 +111,7 @@ impl LimitAnswer {
         }
     }
 
-    /// What the limit of `check` charged an admitted request, if it charged anything or took it for a repeat.
+    /// The limit's charge to an admitted request, if the limit charged anything or took the request for a repeat.
     pub(super) fn reservation(&self, check: &Check<'_>) -> Option<Reservation> {
         let measured = *self.measured()?;
         Some(Reservation {
@@ -138,7 +138,7 @@ impl Answers {
         Self::of(checks, by, at, evidence)
     }
 
-    /// Does every limit admit, those included that do not decide?
+    /// Does every limit admit, the limits that do not decide included?
     #[must_use]
     pub fn admits_all(&self) -> bool {
         self.each.iter().all(LimitAnswer::admits)
@@ -171,7 +171,7 @@ impl Answers {
         }
     }
 
-    /// Takes over each of `answers`, in the place of its limit's answer.
+    /// Takes over each of `answers`, in the place of its limit.
     pub(super) fn replace(&mut self, answers: &[LimitAnswer]) {
         for answer in answers {
             if let Some(place) = self.iter_mut().find(|one| one.limit == answer.limit) {

@@ -1,5 +1,5 @@
-//! What a store is asked: the limits of one request, checked together, charged all or none. Limits that do not decide
-//! stand behind those that do.
+//! The question to a store: the limits of one request, checked together, and charged all or none. Limits that do not
+//! decide stand behind the deciding ones.
 
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -12,12 +12,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a request asks its limits for.
+/// The purpose of a question to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// To be admitted, and charged.
+    /// The request is to be admitted, and charged.
     Charge,
-    /// Where they stand: the request is refused elsewhere, and nothing is charged.
+    /// The state of the limits is to be shown: the request is refused elsewhere, and nothing is charged.
     Peek,
 }
 
@@ -31,14 +31,15 @@ pub struct Check<'a> {
     pub limit: &'a Arc<Limit>,
     /// The key that is counted.
     pub key: &'a [u8],
-    /// How much the request takes.
+    /// The cost of the request.
     pub cost: Cost,
-    /// Under which id it may have been charged before, where the limit asks for one and the request has one.
+    /// The id under which the request may have been charged before, where the limit asks for an id and the request has
+    /// one.
     pub id: Option<RepeatId>,
 }
 
 impl<'a> Check<'a> {
-    /// At the limit's own cost.
+    /// A check at the limit's own cost.
     #[must_use]
     pub fn new(limit: &'a Arc<Limit>, key: &'a [u8]) -> Self {
         Self {
@@ -49,7 +50,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether the request may be a repeat, and of what. One that takes nothing is none.
+    /// The limit's rule for repeats and the request's id, where the request may be a repeat. A request without a cost
+    /// is never a repeat.
     #[must_use]
     pub fn repeats(&self) -> Option<(&'a Dedupe, RepeatId)> {
         let id = self.id.filter(|_| self.cost != Cost::ZERO)?;
@@ -58,13 +60,13 @@ impl<'a> Check<'a> {
 }
 
 impl Check<'_> {
-    /// Is it counted by this gateway alone?
+    /// Does this gateway alone count the limit?
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.limit.scope == Scope::Gateway
     }
 
-    /// How long after its decision at `at` the turn is that its charge in this queue has paid for.
+    /// The wait from the decision at `at` to the request's turn in a queue. Zero where the limit has no queue.
     pub(super) fn turn(&self, at: Timestamp, measured: Measurement) -> Duration {
         if !self.limit.rule.queues() {
             return Duration::ZERO;
@@ -76,7 +78,8 @@ impl Check<'_> {
         }
     }
 
-    /// The ticket of what was charged at `at`, or went free, by one of so many gateways that each count for themselves.
+    /// The ticket of a charge made at `at`, or of a repeat that went free. Of `gateways` that count for themselves, one
+    /// made it.
     pub(super) fn ticket(
         &self,
         at: Timestamp,
@@ -91,7 +94,7 @@ impl Check<'_> {
         let cost = self.limit.share(measured.charged(self.cost), gateways);
         let ticket = self.limit.ticket(at, measured, cost);
         let mark = match measured.repeat {
-            // Nothing was charged, but for the one that it repeats.
+            // The request itself was charged nothing: the charge is that of the request that it repeats.
             Repeat::Free => Mark::Repeat,
             Repeat::No | Repeat::First => ticket.mark,
         };
@@ -103,7 +106,7 @@ impl Check<'_> {
     }
 }
 
-/// `checks` with what `other` gives in the place of their limits.
+/// `checks`, each limit replaced by the limit that `other` gives for it, if it gives one.
 pub(super) fn apart<'a>(
     checks: &[Check<'a>],
     other: impl Fn(&Limit) -> Option<&Arc<Limit>>,

@@ -1,31 +1,31 @@
-//! What made a decision.
+//! The maker of a decision.
 
 use std::num::NonZeroU32;
 
-/// What made a decision: a store, or what stands in for it.
+/// The maker of a decision: a store, or the stand-in for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decider {
-    /// The memory store, as the file says.
+    /// The memory store, as the file demands.
     Memory,
     /// Redis.
     Redis,
-    /// Redis, a while ago: it refused, and that still holds.
+    /// Redis, a while ago: its refusal still holds.
     Remembered,
-    /// Redis, a while ago: several permits were taken at once.
+    /// Redis, a while ago: one call took several permits.
     Lease,
     /// The memory store, because Redis is away.
     Local {
-        /// As one of so many gateways.
+        /// The number of gateways among which the limits are divided.
         gateways: NonZeroU32,
     },
     /// No store: Redis is away and the file says to let everything pass.
     Open,
-    /// No store, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.
+    /// No store: the file demands that nothing passes. A limit that this gateway counts by itself refused in any case.
     Closed,
 }
 
 impl Decider {
-    /// As one of how many gateways.
+    /// The number of gateways among which this decider divides a limit.
     pub(super) fn gateways(self) -> NonZeroU32 {
         match self {
             Self::Local { gateways } => gateways,

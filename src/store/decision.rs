@@ -1,4 +1,4 @@
-//! What follows from the answers of a request's limits: the decision, and the tickets of what it charged.
+//! The consequence of the answers of a request's limits: the decision, and the tickets of its charges.
 
 use super::answers::{Answers, LimitAnswer, LimitAnswers};
 use super::check::{Check, Intent};
@@ -10,20 +10,20 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, Measurement};
 use smallvec::SmallVec;
 
-/// A request's decision, and what its tickets are made of.
+/// A request's decision, and the answers that its tickets are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreDecision {
-    /// What happens to the request.
+    /// The fate of the request.
     pub decision: Decision,
-    /// One for each limit, in order.
+    /// One answer for each limit, in order.
     pub answers: LimitAnswers,
-    /// Verdicts of limits that do not decide: the decision's verdicts are of the others.
+    /// Verdicts of limits that do not decide. The decision holds the verdicts of all other limits.
     pub shadows: Vec<ShadowVerdict>,
     charges: Charges,
 }
 
 impl StoreDecision {
-    /// Gives the answers of `checks` their meaning: charged only when every limit admits.
+    /// Decides by the answers of `checks`: the request is charged only when every deciding limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], answers: Answers) -> Self {
         let charges = Charges::of(checks, &answers, Intent::Charge);
@@ -48,7 +48,7 @@ impl StoreDecision {
         }
     }
 
-    /// Is the answer known of every limit that decides?
+    /// Is the answer of every deciding limit known?
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let mut deciding = self.answers.iter().zip(&self.decision.verdicts);
@@ -61,7 +61,7 @@ impl StoreDecision {
         self.answers.iter().find(|answer| answer.limit == limit.id)
     }
 
-    /// Is it known what `limit` says?
+    /// Is the answer of `limit` known?
     #[must_use]
     pub fn is_known(&self, limit: &Limit) -> bool {
         self.answer(limit).is_some_and(LimitAnswer::is_known)
@@ -73,13 +73,13 @@ impl StoreDecision {
         self.answer(limit).map(|answer| answer.by)
     }
 
-    /// What was measured for check number `index` of the request, if its counter was.
+    /// The measurement of check number `index` of the request, if its counter was measured.
     #[must_use]
     pub fn measured(&self, index: usize) -> Option<&Measurement> {
         self.answers.get(index)?.measured()
     }
 
-    /// What `check`, number `index` of the request, was charged. A request that was refused, or took nothing, was charged
+    /// The charge of `check`, number `index` of the request. A request that was refused, or has no cost, was charged
     /// nothing.
     #[must_use]
     pub fn reservation(&self, index: usize, check: &Check<'_>) -> Option<Reservation> {

@@ -1,4 +1,4 @@
-//! Where a Redis is, and how it is written without credentials.
+//! The address of a Redis, and its form without credentials.
 
 use super::secret::Secret;
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Of its parts.
+    /// An address of its parts.
     #[must_use]
     pub fn new(host: &str, port: u16) -> Self {
         Self {
@@ -34,18 +34,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where a Redis is.
+/// The place of a Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisEndpoint {
     /// At one address.
     Tcp(Address),
     /// Behind a socket of this machine's file system.
     Unix(Arc<str>),
-    /// Wherever the sentinels say.
+    /// At the address that the sentinels name.
     Sentinel {
         /// The sentinels, in the order of asking.
         nodes: Arc<[Address]>,
-        /// What they call the Redis that they watch.
+        /// The sentinels' name for the Redis that they watch.
         name: Arc<str>,
         /// The user at the sentinels, if not their default user.
         username: Option<Arc<str>>,
@@ -54,7 +54,7 @@ pub enum RedisEndpoint {
     },
     /// Spread over the nodes of a cluster.
     Cluster {
-        /// Some of its nodes: these know the others.
+        /// Some nodes of the cluster, which know all others.
         seeds: Arc<[Address]>,
     },
 }

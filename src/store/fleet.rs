@@ -1,7 +1,7 @@
-//! The gateways that count together: each beats in Redis every few seconds, and reads how many gateways do.
+//! The gateways that count together: each sends Redis a heartbeat every few seconds, and reads the number of gateways.
 //!
-//! When Redis is away the last number heard says how a limit is divided. A number that has just fallen is not believed at
-//! once: after an outage gateways come back one by one.
+//! While Redis is away, the last number that it gave divides each limit. A number that has just fallen is not believed
+//! at once: after an outage gateways come back one by one.
 
 use super::error::StoreError;
 use super::redis::{Presence, RedisStore};
@@ -13,31 +13,31 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A gateway that has not been heard of for so long, by Redis' clock, is not there.
+/// A gateway without a heartbeat for so long, by Redis' clock, counts as gone.
 pub(super) const LIFE: Duration = Duration::from_secs(10);
-/// Least time between two beats of one gateway; with every [`MANY`] gateways it grows by as much, up to [`RARE`].
+/// Least time between two heartbeats of one gateway. Every [`MANY`] gateways add as much again, up to [`RARE`].
 const BEAT: Duration = Duration::from_secs(2);
 const MANY: u32 = 250;
 const RARE: Duration = Duration::from_secs(4);
-/// How often each worker looks whether a beat is due.
+/// Time between two looks of a worker whether a heartbeat is due.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// For warnings of a user without the right to count gateways, and of a key that holds something else.
+/// For warnings that gateways are not counted: the user has no right to it, or the key holds another value.
 static UNCOUNTED: Throttle = Throttle::every(Duration::from_secs(300));
 
-/// What this process knows of the gateways beside it. Its workers share it; none waits for another.
+/// This process' knowledge of the gateways beside it. Its workers share it, and no worker waits for another.
 #[derive(Debug)]
 pub struct Fleet {
-    /// This gateway's name among them: by chance, new with every start.
+    /// This gateway's name among them: a random number, new with every start.
     me: u64,
     clock: Clock,
     begun: Timestamp,
-    /// The most heard in this span of [`LIFE`], and in the one before.
+    /// The highest number of gateways in this span of [`LIFE`], and in the span before.
     now: AtomicU32,
     before: AtomicU32,
-    /// Which span that is.
+    /// The number of the present span.
     span: AtomicU64,
-    /// When the next beat is due, in milliseconds since `begun`.
+    /// When the next heartbeat is due, in milliseconds since `begun`.
     due: AtomicU64,
     left: AtomicBool,
 }
@@ -49,7 +49,7 @@ impl Default for Fleet {
 }
 
 impl Fleet {
-    /// A gateway that has not heard Redis yet, by this clock.
+    /// A gateway that has not heard from Redis yet, by this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
@@ -64,7 +64,8 @@ impl Fleet {
         }
     }
 
-    /// How many gateways there were when Redis was last heard, this one included. One that never heard it is alone.
+    /// The number of gateways by the last answers of Redis, this one included. Without any answer a gateway counts as
+    /// alone.
     #[must_use]
     pub fn gateways(&self) -> NonZeroU32 {
         let heard = self.now.load(Ordering::Relaxed);
@@ -72,13 +73,13 @@ impl Fleet {
         NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// Tells that this gateway lives, whenever that is due, until it leaves. One of its workers does it each time.
+    /// Sends a heartbeat whenever one is due, until the gateway leaves. One of its workers sends each heartbeat.
     pub async fn keep(self: Arc<Self>, store: RedisStore) {
         while !self.left.load(Ordering::Relaxed) {
             if store.serves_everyone() && self.is_my_turn() {
                 match store.beat(self.me, Presence::There, LIFE).await {
                     Ok(gateways) => self.heard(gateways),
-                    // The next beat may be refused, too.
+                    // The next heartbeat may be refused, too.
                     Err(StoreError::Refused(why)) => tell_uncounted(&why),
                     Err(error) => {
                         tracing::debug!("the gateways were not counted: {error}");
@@ -90,10 +91,10 @@ impl Fleet {
         }
     }
 
-    /// Tells that this gateway goes, once.
+    /// Reports once that this gateway goes.
     pub async fn leave(&self, store: &RedisStore) {
         if !self.left.swap(true, Ordering::Relaxed) && store.serves_everyone() {
-            // Without this beat the others notice after `LIFE`.
+            // Without this report the other gateways notice after `LIFE`.
             let _ = store.beat(self.me, Presence::Goes, LIFE).await;
         }
     }
@@ -102,7 +103,7 @@ impl Fleet {
         self.clock.now().since(self.begun) / 1000
     }
 
-    /// Is a beat due that no other worker makes? Moves on when the next one is.
+    /// Is a heartbeat due that no other worker sends? The due time moves on if so.
     fn is_my_turn(&self) -> bool {
         let (now, due) = (self.millis(), self.due.load(Ordering::Relaxed));
         if now < due {
@@ -110,7 +111,8 @@ impl Fleet {
         }
         let groups = self.gateways().get() / MANY;
         let pause = (BEAT * (groups + 1)).min(RARE);
-        // By chance up to a quarter shorter: gateways that were started together do not stay together.
+        // The pause is shortened at random, by up to a quarter: gateways that were started together do not beat
+        // together.
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let next = now + pause - fastrand::u64(..=pause / 4);
         let taken = self
@@ -119,7 +121,7 @@ impl Fleet {
         taken.is_ok()
     }
 
-    /// Takes in a number of gateways that was heard now.
+    /// Takes over a number of gateways that Redis has just given.
     fn heard(&self, gateways: u32) {
         let span = self.millis() / 1000 / LIFE.as_secs();
         let last = self.span.swap(span, Ordering::Relaxed);
@@ -131,7 +133,7 @@ impl Fleet {
                 let before = self.now.swap(gateways, Ordering::Relaxed);
                 self.before.store(before, Ordering::Relaxed);
             }
-            // Nothing was heard in between: what was true before may still be.
+            // Redis gave no number for a whole span: the older number may still be true.
             _ => {
                 let most = self.gateways().get();
                 self.before.store(most, Ordering::Relaxed);
@@ -141,7 +143,7 @@ impl Fleet {
     }
 }
 
-/// Warns that the gateways are not counted, where an operator can mend it.
+/// Warns that the gateways are not counted, in a case that an operator can mend.
 fn tell_uncounted(why: &str) {
     let remedy = match why {
         why if why.contains("NOPERM") => "let its user call EVAL on PREFIX:1:gateways:*",

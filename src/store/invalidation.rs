@@ -1,5 +1,5 @@
-//! What this process has done to counters beside charging them: what a worker knows of such a counter from before is not
-//! known any more. Shared by all workers, without a lock.
+//! Changes of counters by this process, other than charges. A change ends the workers' earlier knowledge of its
+//! counter. All workers share the table, without a lock.
 
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId};
@@ -8,10 +8,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters share cells: what is done to one makes a few others be asked anew as well.
+/// Several counters share a cell: a change of one counter makes a few others be asked anew as well.
 const CELLS: usize = 1024;
 
-/// Until when what is known of a counter is old. Clones share it.
+/// For each counter, the instant up to which knowledge of it is outdated. Clones share the table.
 #[derive(Debug, Clone)]
 pub struct Invalidation(Arc<InvalidationTable>);
 
@@ -22,7 +22,7 @@ struct InvalidationTable {
     cells: Box<[AtomicU64]>,
     /// Microseconds of resets, for each cell.
     resets: Box<[AtomicU64]>,
-    /// Answers from before this instant are not known any more, whatever their counter.
+    /// Every answer up to this instant is outdated, of whatever counter.
     all: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Default for Invalidation {
 }
 
 impl Invalidation {
-    /// What a counter is filed under.
+    /// The hash under which a counter is filed.
     pub(super) fn hash(&self, limit: LimitId, key: &[u8]) -> u64 {
         let mut hasher = self.0.hasher.build_hasher();
         hasher.write_u64(limit.0);
@@ -46,30 +46,31 @@ impl Invalidation {
         hasher.finish()
     }
 
-    /// The counter is changed at some time before that: an earlier answer may be no longer true.
+    /// The counter is changed at some time before the instant `before`: an earlier answer may not be true any more.
     pub(super) fn invalidate(&self, limit: &Limit, key: &[u8], before: Timestamp) {
         let hash = self.hash(limit.id, key);
         self.0.cells[cell(hash)].fetch_max(before.micros(), Ordering::Relaxed);
     }
 
-    /// The counter has been reset: nothing of what was charged is charged any more.
+    /// The counter has been reset: all earlier charges are gone.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8], at: Timestamp) {
         self.invalidate(limit, key, at);
         let hash = self.hash(limit.id, key);
         self.0.resets[cell(hash)].fetch_max(at.micros(), Ordering::Relaxed);
     }
 
-    /// The store has gone: when it is back its counters may be others.
+    /// The store is away: when it is back its counters may be others.
     pub(super) fn invalidate_all(&self, now: Timestamp) {
         self.0.all.fetch_max(now.micros(), Ordering::Relaxed);
     }
 
-    /// Was the counter with this hash reset since it was asked at that instant?
+    /// Was the counter with this hash reset since the instant `asked`?
     pub(super) fn is_reset(&self, hash: u64, asked: Timestamp) -> bool {
         asked.micros() <= self.0.resets[cell(hash)].load(Ordering::Relaxed)
     }
 
-    /// Is what was asked at that instant about the counter with this hash still true, as far as is known here?
+    /// Is an answer about the counter with this hash, asked for at the instant `asked`, still true as far as this
+    /// process knows?
     pub(super) fn is_valid(&self, hash: u64, asked: Timestamp) -> bool {
         let asked = asked.micros();
         asked > self.0.cells[cell(hash)].load(Ordering::Relaxed)

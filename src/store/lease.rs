@@ -1,10 +1,11 @@
-//! Leases of one worker: a key that is asked for often is charged for several requests in one call, and the requests that
-//! follow are decided here. What makes that exact is in `limit/lease`; the calls are made by `shared/lease_call`.
+//! Leases of one worker: one call charges a busy key for several requests, and the requests that follow are decided
+//! here. The proof that leases are exact stands in `limit/lease`; `shared/lease_call` makes the calls.
 //!
-//! 1. A request takes a permit that is there, or waits for the call that is about to be sent, which charges it.
-//! 2. A call asks for the requests that wait and for those that come soon.
-//! 3. Permits of a window that are not used in time go back; those of a bucket lapse.
-//! 4. A key that is not asked for often is never leased. Requests with several limits wait for no call (`grant`).
+//! 1. A request takes a permit that is there, or waits for the call that is about to be sent. The call charges the
+//!    request.
+//! 2. A call asks for the requests that wait and for the ones that come soon.
+//! 3. Unused permits of a window go back when their time is over; unused permits of a bucket lapse.
+//! 4. A key that is rarely asked for is never leased. Requests with several limits wait for no call (`grant`).
 
 mod demand;
 mod grant;
@@ -34,14 +35,15 @@ use tokio::sync::Notify;
 
 /// Keys that one worker may have permits of.
 const ROOM: usize = 1024;
-/// For how long a key is known without requests.
+/// Time for which a key is remembered without requests.
 const IDLE: u64 = 60_000_000;
-/// A request that comes while a call is under way waits for it where the last call took no longer.
+/// Longest duration of the last call for which a request waits for the call under way.
 const BRISK: u64 = 10_000;
-/// Part of what is left of a window that one call may take for later: its end is used up, too.
+/// Part of a window's remaining units that one call may take for later. The units at the end of a window are to be used
+/// up, too.
 const TAIL: u64 = 8;
 
-/// What one worker has in hand.
+/// The leases of one worker.
 #[derive(Debug)]
 pub(super) struct Leases {
     held: RefCell<HashTable<KeyLease>>,
@@ -50,29 +52,29 @@ pub(super) struct Leases {
     clock: Clock,
 }
 
-/// What a request with one limit is to do.
+/// The next step of a request with one limit.
 pub(super) enum LeaseStep {
-    /// It is decided: by a permit, or by the pause in which no call asks for more.
+    /// The request is decided: by a permit, or by the pause in which no call asks for more.
     Decided(LimitAnswer),
-    /// It waits for the answer of the call with this number.
+    /// The request waits for the answer of the call with this number.
     Wait(Rc<Notify>, u64),
-    /// It has that call made, and waits for its answer.
+    /// The request has that call made, and waits for its answer.
     Call(Rc<Notify>, u64),
-    /// It asks for itself.
+    /// The request asks for itself.
     Alone,
 }
 
 /// A call for several permits, as it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeaseOrder {
-    /// Units to ask for.
+    /// Units that the call asks for.
     pub(super) units: u32,
-    /// When the call is sent.
+    /// The instant at which the call is sent.
     pub(super) sent: Timestamp,
 }
 
 impl Leases {
-    /// Nothing in hand.
+    /// No leases yet.
     pub(super) fn new(invalidation: Invalidation, clock: Clock) -> Self {
         Self {
             held: RefCell::default(),
@@ -82,8 +84,8 @@ impl Leases {
         }
     }
 
-    /// What a request for `check` is to do now. `waited` is the number of the call that it has waited for, if that was
-    /// sent after it came.
+    /// The next step of a request for `check`. `waited` is the number of the call that the request has waited for, if
+    /// that call was sent after the request came.
     pub(super) fn step(&self, check: &Check<'_>, waited: Option<u64>) -> LeaseStep {
         let now = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -125,17 +127,17 @@ impl Leases {
         if held.took > BRISK {
             return LeaseStep::Alone;
         }
-        // Of those that the call brings for later there may be one for this.
+        // A permit that the call brings for later may serve this request.
         LeaseStep::Wait(Rc::clone(&held.answered), 0)
     }
 }
 
-/// May a permit in hand stand for asking about it?
+/// May a permit in hand stand in for the question of `check`?
 pub(super) fn may_take(check: &Check<'_>) -> bool {
     check.cost == Cost::ONE && check.id.is_none() && check.limit.leases().is_some()
 }
 
-/// What is held of a key; of one that is `busy` it is held from now on, if there is room.
+/// The lease of a key. The lease of a `busy` key begins now, if there is room.
 fn entry<'a>(
     all: &'a mut HashTable<KeyLease>,
     hash: u64,
@@ -143,7 +145,7 @@ fn entry<'a>(
     busy: bool,
     now: Timestamp,
 ) -> Option<&'a mut KeyLease> {
-    // Looked for twice, since a borrow that is returned in one case is held in all.
+    // The key is looked up twice: the borrow checker keeps a borrow that is returned in one case for all cases.
     if all.find(hash, |held| held.is_of(hash, check)).is_some() {
         return all.find_mut(hash, |held| held.is_of(hash, check));
     }
@@ -167,8 +169,8 @@ impl Leases {
         self.demand.borrow_mut().rises(hash, self.clock.now());
     }
 
-    /// Makes the waits of refused limits as long as the pause in which no call asks for permits: a client that came back
-    /// sooner would be refused again.
+    /// Makes the waits of refused limits as long as the pause in which no call asks for permits: a client that came
+    /// back sooner would be refused again.
     pub(super) fn lengthen(&self, checks: &[Check<'_>], answers: &mut Answers) {
         if self.held.borrow().is_empty() {
             return;
@@ -191,7 +193,7 @@ impl Leases {
         all.find_mut(hash, |held| held.is_of(hash, check)).map(then)
     }
 
-    /// What the call for `check` asks for; nothing where the key is not known any more.
+    /// The order of the call for `check`; nothing where the key is not known any more.
     pub(super) fn order(&self, check: &Check<'_>, terms: &LeaseTerms) -> Option<LeaseOrder> {
         let sent = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -200,8 +202,8 @@ impl Leases {
         Some(LeaseOrder { units, sent })
     }
 
-    /// Takes over what a call has brought, or that it failed. Tells the requests that wait for it, and returns until when
-    /// the permits last.
+    /// Takes over the result of a call: its permits, or its failure. Wakes the requests that wait for the call, and
+    /// returns the instant until which the permits last.
     pub(super) fn called(
         &self,
         check: &Check<'_>,
@@ -221,11 +223,11 @@ impl Leases {
         until
     }
 
-    /// What goes back of a call: the units that were not used.
+    /// The unused units of a call, which go back.
     pub(super) fn unused(&self, check: &Check<'_>, call: LeaseCall) -> Option<u32> {
         let units = self.with(check, |held| held.take(call.sent))?;
         let hash = self.invalidation.hash(check.limit.id, check.key);
-        // A counter that was reset since knows nothing of that charge.
+        // A counter that was reset since the call has no trace of the call's charge.
         (units > 0 && !self.invalidation.is_reset(hash, call.sent)).then_some(units)
     }
 
@@ -235,7 +237,8 @@ impl Leases {
         self.held.borrow().iter().filter_map(last).collect()
     }
 
-    /// Forgets keys that were not used for a while. Not sooner: what was lost of a bucket counts for so long.
+    /// Forgets keys that were not used for a while. A younger key stays: its record of a bucket's lost units still
+    /// counts.
     pub(super) fn sweep(&self) {
         let now = self.clock.now();
         let idle = |held: &KeyLease| !held.asking && held.until.plus(IDLE) < now;

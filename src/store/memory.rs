@@ -1,7 +1,7 @@
 //! The memory store: sharded maps over the pure functions of `limit`, bounded, swept without losing live state.
 //!
-//! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
-//! them for a few hundred nanoseconds, never across an await.
+//! The shards are the only data that workers share under a lock. A decision locks the shards of all its limits in shard
+//! order, for a few hundred nanoseconds, and never across an await.
 
 mod capacity;
 mod entry;
@@ -41,22 +41,22 @@ pub struct MemoryStore {
     overflowed: AtomicU64,
 }
 
-/// Kept on cache lines of its own, so that two workers on two shards do not disturb each other.
+/// Shards lie on cache lines of their own, so that two workers on two shards do not disturb each other.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard(Mutex<CounterTable>);
 
-/// Stands between a key and an id in what records are filed under; no key has this byte.
+/// Separates the key from the id in the key of a record. No key has this byte.
 const BEFORE_ID: u8 = 0;
 
 /// One check on its way through a decision.
 struct CheckStep<'a> {
     place: CounterLocation<'a>,
-    /// Where its counter was, in its table.
+    /// The position of its counter in the table.
     found: Option<usize>,
-    /// What is to be stored.
+    /// The change to be stored.
     change: Option<Change>,
-    /// There is room for it, should it be new.
+    /// Is there room for the counter, if it is new?
     has_room: bool,
 }
 
@@ -71,7 +71,7 @@ impl MemoryStore {
         Self::sharded(SHARDS, clock, max_keys)
     }
 
-    /// An empty store without a bound, for one thread that sweeps it in time: it needs one shard only.
+    /// An empty store without a bound, for one thread that sweeps it in time. One shard is enough.
     #[must_use]
     pub fn for_one_thread(clock: Clock) -> Self {
         Self::sharded(1, clock, usize::MAX)
@@ -92,8 +92,8 @@ impl MemoryStore {
         }
     }
 
-    /// Shares a quarter of the room out to these limits and their tiers, which are in force from now on. To be called
-    /// before one of them is asked: what others fill meanwhile is not taken from them.
+    /// Shares a quarter of the room out to these limits and their tiers, which are in force from now on. The call comes
+    /// before the first question about a limit: a place that another limit fills meanwhile is not taken back.
     pub fn keep_room_for<'a>(&self, limits: impl Iterator<Item = &'a Arc<Limit>>) {
         let limits = capacity::entitled(limits);
         let mut shelves: Vec<_> = self.shards.iter().map(lock).collect();
@@ -111,7 +111,7 @@ impl MemoryStore {
         self.room.store(room);
     }
 
-    /// This store at `now`, where its clock is moved by hand: for tests and replays.
+    /// This store at `now`. Its clock is moved by hand, for tests and replays.
     pub fn at(&self, now: Timestamp) -> &Self {
         self.clock.set(now);
         self
@@ -123,10 +123,10 @@ impl MemoryStore {
         StoreDecision::of(checks, answers)
     }
 
-    /// The answers of all checks of one request, charged all or none, before they are made a decision. The store answers as
-    /// `by`: one of several gateways charges each request several times its cost.
+    /// The answers of all checks of one request, charged all or none, before a decision is made of them. The store
+    /// answers as `by`: one of several gateways charges each request several times its cost.
     pub fn measure(&self, checks: &[Check<'_>], intent: Intent, by: Decider) -> Answers {
-        // Nothing is made where no request has an id.
+        // Records are prepared only where a request has an id.
         let mut ids = Vec::new();
         if checks.iter().any(|check| check.repeats().is_some()) {
             ids.extend(checks.iter().map(|check| {
@@ -150,18 +150,18 @@ impl MemoryStore {
             .collect();
         let mut answers = Answers::measured(&[], by, Timestamp::default(), []);
         while let Err(index) = self.attempt(checks, &mut steps, &records, intent, &mut answers) {
-            // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
-            // so all locks are let go and the decision starts again. At most once for each check.
+            // There is no room for a new key: the key counts on its limit's overflow key, which may live in another
+            // shard. So all locks are released and the decision starts again, at most once for each check.
             self.overflowed.fetch_add(1, Ordering::Relaxed);
             steps[index].place = self.place(checks[index].limit, OVERFLOW);
         }
         answers
     }
 
-    /// Puts what each check comes to into `answers`.
+    /// Writes the result of each check into `answers`.
     ///
     /// # Errors
-    /// Which check has no room.
+    /// The check that has no room.
     fn attempt(
         &self,
         checks: &[Check<'_>],
@@ -183,10 +183,10 @@ impl MemoryStore {
                 .map(|step| &step.place)
                 .chain(records.iter().flatten()),
         );
-        // Read under the locks: a later holder of a shard never sees an earlier instant.
+        // The clock is read under the locks: a later holder of a shard never sees an earlier instant.
         let now = self.clock.now();
         *at = now;
-        // All are looked up before one is computed with, so that the processor waits for their memory once.
+        // All entries are looked up before the first computation, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
             let place = step.place;
             step.found = shelf(&mut guards, place.shard).find(&place);
@@ -203,7 +203,7 @@ impl MemoryStore {
             if step.found.is_none() && place.key != OVERFLOW {
                 step.has_room = shelf(&mut guards, place.shard).make_room(&place, now);
                 if !step.has_room && place.aside {
-                    // It decides nothing: it gives way to those that do.
+                    // A limit that does not decide gives way to the deciding limits.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
                     answers.push(answer(place.limit, Measurement::SPOILT));
                     continue;
@@ -225,7 +225,7 @@ impl MemoryStore {
                         (found.measured, found.change)
                     }
                     _ => {
-                        // One that has just made room is not there any more, and was worth nothing.
+                        // The counter has just made room for another and is gone; its state was worth nothing.
                         let shelf = shelf(&mut guards, place.shard);
                         let held = step.found.and_then(|index| shelf.at(index));
                         let state = held.map(|entry| &entry.state);
@@ -246,7 +246,7 @@ impl MemoryStore {
             let shelf = shelf(&mut guards, place.shard);
             let is_there = shelf.find(&place).is_some();
             if !is_there && !shelf.make_room(&place, now) {
-                // Its repeats will be charged.
+                // There is no room for the record: repeats of the request will be charged.
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
                 if let Some(measured) = answers[index].measured_mut() {
                     measured.repeat = Repeat::No;
@@ -260,7 +260,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Stores what a decision changes.
+    /// Stores the changes of a decision.
     fn write(
         &self,
         steps: &mut CheckSteps<'_>,
@@ -270,7 +270,7 @@ impl MemoryStore {
     ) {
         let mut new = false;
         for (index, (step, answer)) in steps.iter_mut().zip(answers).enumerate() {
-            // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
+            // A change beside a refusal only mends an impossible state. It is stored whatever the other limits answer.
             let stays = charges.has(index) || !answer.admits();
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
@@ -284,14 +284,15 @@ impl MemoryStore {
                 }
             }
         }
-        // What is new makes others move: it comes when those have been written.
+        // New entries move others in the table, so they are stored after all changes of existing ones.
         for step in steps.iter_mut().filter(|_| new) {
             if let Some(change) = step.change.take() {
                 let shelf = shelf(guards, step.place.shard);
                 if std::mem::take(&mut step.has_room) {
                     shelf.insert(&step.place, change);
                 } else {
-                    // A shared one; or one that was there and has made room for another of the request.
+                    // The counter is that of an overflow key; or it existed and has made room for another counter of
+                    // the request.
                     shelf.put(&step.place, change);
                 }
             }
@@ -305,13 +306,14 @@ impl MemoryStore {
         lock(&self.shards[place.shard]).remove(&place)
     }
 
-    /// Forgets the states of one shard that equal no state. Called in turn for all of them, off the request path.
+    /// Forgets the states of one shard that equal no state. The sweep calls this for all shards in turn, off the
+    /// request path.
     pub fn sweep(&self, turn: usize) {
         let now = self.clock.now();
         lock(&self.shards[turn % self.shards.len()]).sweep(now);
     }
 
-    /// How many counters are held.
+    /// The number of counters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.room.load().len()
@@ -323,13 +325,13 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// How many decisions fell back to a limit's overflow key, or left an id unremembered for want of room.
+    /// The number of decisions that fell back to a limit's overflow key, or left an id unremembered for want of room.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
     }
 
-    /// The stored state of one counter, as it is: for the conformance suite.
+    /// The stored state of one counter, unchanged: for the conformance suite.
     #[must_use]
     pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
         let place = self.place(limit, key);
@@ -368,7 +370,7 @@ impl MemoryStore {
 }
 
 impl CounterLocation<'_> {
-    /// The state there; its shard is locked.
+    /// The state at this location; its shard is locked.
     fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
         let mut guards = guards.iter();
         let (_, shelf) = guards.find(|(locked, _)| *locked == self.shard)?;
@@ -376,12 +378,12 @@ impl CounterLocation<'_> {
     }
 }
 
-/// What is remembered of `id` for `key` is filed under.
+/// The key of the record of `id` for `key`.
 fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
     [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
-/// Gives back the capacity that was taken for what is not stored after all.
+/// Gives back capacity that was taken for an entry which is not stored after all.
 fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
     for step in steps.iter_mut().filter(|step| step.has_room) {
         step.has_room = false;
@@ -394,7 +396,7 @@ fn shelf<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut CounterTable {
     &mut guards[at.expect("every place's shard has been locked")].1
 }
 
-/// A panic while a shard was held cannot leave it half-written: entries are replaced whole.
+/// A panic while a shard was locked cannot leave an entry half-written: entries are replaced whole.
 fn lock(shard: &Shard) -> MutexGuard<'_, CounterTable> {
     shard.0.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Where counters live: in this process, or in Redis, with one meaning.
+//! The home of counters: this process, or Redis, with one meaning.
 
 mod answers;
 pub mod check;
@@ -45,14 +45,14 @@ use std::sync::Arc;
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
 pub enum Store {
-    /// All in this process.
+    /// All counters in this process.
     Memory(Arc<MemoryStore>),
-    /// Shared with other gateways, in Redis.
+    /// Counters that gateways share, in Redis.
     Shared(SharedStore),
 }
 
 impl Store {
-    /// Decides all limits of one request at once. No decision means: let it pass, no store could answer.
+    /// Decides all limits of one request at once. Without a decision the request passes: no store could answer.
     ///
     /// # Errors
     /// When the store is away and `on_down` is `closed`.
@@ -66,8 +66,8 @@ impl Store {
         }
     }
 
-    /// The refusal of a request with these limits, where it is known without a question to Redis: by what is counted in
-    /// this process, or remembered of Redis. Nothing is charged.
+    /// The refusal of a request with these limits, where it is known without a question to Redis: from counters of this
+    /// process, or from remembered refusals. Nothing is charged.
     #[must_use]
     pub fn refusal(&self, checks: &[Check<'_>]) -> Option<(StoreDecision, Decider)> {
         if checks.is_empty() {
@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// How one counter stands, without taking anything from it.
+    /// The state of one counter. Nothing is taken from it.
     ///
     /// # Errors
     /// When the store is away.
@@ -103,7 +103,7 @@ impl Store {
             Self::Shared(shared) if limit.scope == Scope::Gateway => shared.local.decide(&checks),
             Self::Shared(shared) => shared.redis.decide(&checks).await?,
         };
-        // Asked alone, a limit that does not decide is shown as if it did.
+        // In a question of its own, a limit that does not decide is shown as if it did.
         let shadow = decided.shadows.pop();
         if let Some(verdict) = shadow.and_then(|shadow| shadow.verdict) {
             decided.decision.verdicts.push(verdict);
@@ -116,8 +116,8 @@ impl Store {
         Ok(decided)
     }
 
-    /// Forgets one counter, wherever it is held. Was there anything? Ids that it has charged stay remembered: their
-    /// repeats have been paid for.
+    /// Forgets one counter, wherever it is held. Was there anything? Ids that the counter has charged stay remembered:
+    /// their repeats have been paid for.
     ///
     /// # Errors
     /// When the store is away.
@@ -131,8 +131,8 @@ impl Store {
         }
     }
 
-    /// Amends a charge, as far as no other charge counts on it, and returns what has become of a refund. No request waits
-    /// for it. Slots are to be renewed every third of their life.
+    /// Amends a charge, as far as no other charge counts on it, and returns the outcome of a refund. No request waits
+    /// for the outcome. Slots are to be renewed every third of their life.
     pub fn amend(&self, reservation: &Reservation, amendment: Amendment) -> RefundOutcome {
         match self {
             Self::Memory(memory) => memory.amend(reservation, amendment),
@@ -140,24 +140,24 @@ impl Store {
         }
     }
 
-    /// Has `heir` take over the places in queues of requests that leave before their decision. In memory no request can leave
-    /// so early.
+    /// Hands to `heir` the places in queues of requests that leave before their decision. In memory no request can
+    /// leave so early.
     pub fn bequeath(&self, heir: impl Fn(Reservation) + 'static) {
         if let Self::Shared(shared) = self {
             shared.redis.on_abandoned_ticket(Box::new(heir));
         }
     }
 
-    /// Waits until refunds have been sent and the other gateways know that this one goes, each for the store's timeout at
-    /// most.
+    /// Waits until refunds have been sent and the other gateways know that this one goes. Each of the two takes the
+    /// store's timeout at most.
     pub async fn settle(&self) {
         if let Self::Shared(shared) = self {
             shared.settle().await;
         }
     }
 
-    /// Shows the metrics whether Redis is there, and forgets what has ended. To be called now and then, since a quiet
-    /// worker asks nothing.
+    /// Shows the metrics whether Redis is there, and forgets ended knowledge. The caller repeats this now and then,
+    /// since a quiet worker asks nothing.
     pub fn report(&self) {
         if let Self::Shared(shared) = self {
             shared.report();

@@ -1,6 +1,6 @@
 //! Counters in Redis, where all gateways share them: one script call decides all limits of a request.
 //!
-//! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
+//! The store belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
 mod abandonment;
 mod batcher;
@@ -69,16 +69,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// Decisions or updates in one call. Redis does nothing else meanwhile: 64 take it a quarter of a millisecond.
+/// Decisions or updates in one call. Redis does nothing else meanwhile: 64 of them take a quarter of a millisecond.
 const MOST_IN_CALL: usize = 64;
 
-/// How often [`RedisStore::met`] looks whether Redis has answered for the first time.
+/// Time between two looks of [`RedisStore::met`] whether Redis has answered for the first time.
 const MEETS: Duration = Duration::from_millis(2);
 
-/// More would be no deadline.
+/// Longest deadline of a decision. A longer one would be no deadline.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long a worker that ends waits for a Redis that is away to take the updates that wait for it.
+/// Time for which a worker that ends waits for a Redis that is away, to send the pending updates.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// One worker's way to Redis. Clones share it.
@@ -92,7 +92,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
+    /// Starts to connect and waits for nothing. To be called in a worker's own runtime, where tasks need not be `Send`.
     #[must_use]
     pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         let context = Rc::new(StoreContext::new(target, settings));
@@ -105,8 +105,8 @@ impl RedisStore {
         }
     }
 
-    /// This store by a clock of the caller's, which stands still at `now`. For tests and replays: states then outlive their
-    /// time by an hour, and nothing is repeated.
+    /// This store by a clock of the caller's, which stands still at `now`: for tests and replays. States then outlive
+    /// their time by an hour, and no call is repeated.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> Self {
         Self {
@@ -115,27 +115,28 @@ impl RedisStore {
         }
     }
 
-    /// Decides all limits of one request. Never takes longer than the settings' `timeout`, give or take a scheduling
-    /// delay; takes no time at all while Redis is away.
+    /// Decides all limits of one request. Takes no longer than the settings' `timeout`, give or take a scheduling
+    /// delay, and no time at all while Redis is away.
     ///
-    /// Dropping this before it resolves forgets the answer: what has not been sent by then is not charged. What has been
-    /// may be; of that, slots, places in queues and what a limit refunds to requests that leave are given back.
+    /// A drop of this future before it resolves forgets the answer. A question that has not been sent by then charges
+    /// nothing. A question that has been sent may charge: its slots, its places in queues and the charges that a limit
+    /// refunds to leaving requests are given back.
     ///
     /// # Errors
-    /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
+    /// The error of a Redis that did not decide. It is then unknown what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         let answers = self.measure(checks, Intent::Charge).await;
         let decided = answers.and_then(|mut answers| match answers.outage.take() {
             None => Ok(StoreDecision::of(checks, answers)),
-            // A decision of all limits has no use for some of them.
+            // A decision needs the answers of all limits.
             Some(why) => {
                 self.cancel(&answers.reservations(checks));
                 Err(*why)
             }
         });
         if self.clock.is_some() && self.router.lone().is_none() {
-            // What one slot took and another refused is back before the next request asks.
+            // Charges of a slot, where another slot refused, are back before the next request asks.
             self.settle().await;
         }
         decided
@@ -159,18 +160,18 @@ impl RedisStore {
         };
         match self.router.lone() {
             Some(lone) => lone.node.ask(request, CallRoute::default()).await,
-            // On the heap: a request of a lone Redis need not have room for this.
+            // The future is on the heap: a request of a lone Redis need not have room for it.
             None => Box::pin(self.ask(request)).await,
         }
     }
 
-    /// How long a question may take.
+    /// The longest time of a question.
     pub(super) fn timeout(&self) -> Duration {
         self.context.timeout
     }
 
-    /// Amends a charge, soon. No request waits for it, and a charge that cannot be amended stays. What becomes of a refund
-    /// can be waited for.
+    /// Amends a charge, soon. No request waits for the amendment, and a charge that cannot be amended stays. A caller
+    /// can wait for the outcome of a refund.
     pub fn amend(&self, reservation: &Reservation, amendment: Amendment) -> RefundOutcome {
         let (answer, outcome) = match amendment {
             Amendment::Refund | Amendment::Cancellation => {
@@ -192,10 +193,10 @@ impl RedisStore {
         }
     }
 
-    /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
+    /// Forgets one counter. Was there anything? Ids that the counter has charged stay remembered.
     ///
     /// # Errors
-    /// When Redis did not answer that the counter is gone.
+    /// The error of a Redis that did not answer that the counter is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
         self.known().await?;
         let (answer, receiver) = oneshot::channel();
@@ -215,18 +216,18 @@ impl RedisStore {
         }
     }
 
-    /// Has `handler` take over the places in queues of requests that leave before they are decided. The first handler stays.
+    /// Hands to `handler` the places in queues of requests that leave before they are decided. The first handler stays.
     pub(super) fn on_abandoned_ticket(&self, handler: AbandonedTicketHandler) {
         let _ = self.context.abandonments.tickets.set(handler);
     }
 
-    /// Hands a place in a queue over, if there is a handler for it.
+    /// Hands over a place in a queue, if there is a handler for places.
     pub(super) fn hand_over(&self, reservation: &Reservation) -> bool {
         self.context.abandonments.hand_over(self.clock, reservation)
     }
 
-    /// Waits until every decision is answered and every update is sent, for the settings' `timeout` at most, or two seconds
-    /// where Redis is away meanwhile: the last thing a draining worker does.
+    /// Waits until every decision is answered and every update is sent: the last act of a draining worker. Waits for
+    /// the settings' `timeout` at most, or two seconds where Redis is away meanwhile.
     pub async fn settle(&self) {
         let mut settled = std::pin::pin!(self.settled());
         let in_time = timeout(self.context.timeout, &mut settled).await;
@@ -235,7 +236,7 @@ impl RedisStore {
         }
     }
 
-    /// Does nothing wait for Redis to be back?
+    /// Is there nothing that waits for Redis to be back?
     fn is_paid(&self) -> bool {
         let mut all = self.router.all().into_iter();
         all.all(|handle| handle.node.updates.is_empty())
@@ -247,7 +248,7 @@ impl RedisStore {
         self.router.is_up()
     }
 
-    /// Waits until Redis is asked: until it has taken a login, the scripts and a decision of our own. Of a cluster: every
+    /// Waits until Redis is asked: until it has taken a login, the scripts and a trial decision. Of a cluster: every
     /// master.
     pub async fn met(&self) {
         while !self.is_up() {
@@ -255,7 +256,7 @@ impl RedisStore {
         }
     }
 
-    /// Is the node asked at present that serves a counter?
+    /// Is the node that serves this counter asked at present?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
         match self.router.lone() {
             Some(lone) => lone.is_up(),
@@ -263,25 +264,25 @@ impl RedisStore {
         }
     }
 
-    /// Is the node asked at present that knows which gateways live?
+    /// Is the node that counts the gateways asked at present?
     pub(super) fn serves_everyone(&self) -> bool {
         let slot = cluster::slot_of_everyone();
         self.router.serves(slot)
     }
 
-    /// How much of Redis is asked at present?
+    /// The part of Redis that is asked at present.
     #[must_use]
     pub fn reached(&self) -> StoreReach {
         self.router.reach()
     }
 
-    /// May what this limit refuses be full of what another request of several slots is given back at once?
+    /// May a counter of this limit be full of charges that go back at once, since another slot refuses their request?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
         let is_apart = limit.with.is_none() || limit.is_asked_with_history();
         self.router.lone().is_none() && is_apart
     }
 
-    /// What has been done so far. Other threads may keep and read it.
+    /// Counters of this store's work so far. Other threads may keep and read them.
     #[must_use]
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.context.stats)

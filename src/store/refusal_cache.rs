@@ -1,12 +1,12 @@
 //! Refusals that still hold: a client that is over a limit and comes again costs no call.
 //!
-//! A refusal says how the counter stood, and for how long nothing of that cost will fit. Until then the counter can only
-//! be fuller, unless a charge is refunded or the counter is reset: so nothing is refused here that asking would have
-//! admitted, but for what other gateways give back ([`MOST`] at the longest).
-//! What a refused request's other limits would have answered is not known, and not shown.
+//! A refusal gives the state of the counter, and the time for which nothing of that cost will fit. Until then the
+//! counter can only be fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
+//! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
+//! answers of a refused request's other limits are not known, and not shown.
 //!
-//! How the counter stands is known for as long as nothing that a request may cost would fit: while a cheaper one may be
-//! admitted, by any gateway, less may remain than was answered, and the wait be longer. Then it is asked.
+//! The state of the counter is known while nothing that a request may cost would fit. As soon as a cheaper request may
+//! be admitted, by any gateway, less may remain than Redis answered, and the wait may be longer: then Redis is asked.
 
 mod single_flight;
 #[cfg(test)]
@@ -35,12 +35,13 @@ use tokio::sync::Notify;
 
 /// Refusals that one worker remembers.
 const ROOM: usize = 16_384;
-/// No refusal is taken at its word for longer: what other gateways give back or reset is seen by then.
+/// Longest time for which a refusal counts without a question. After it, refunds and resets by other gateways are seen.
 const MOST: u64 = 60_000_000;
-/// The longest in a cluster, where a counter may be full of what a request that another slot refuses gives back in a moment.
+/// The longest time in a cluster, where a counter may be full of charges that go back in a moment, since another slot
+/// refuses their request.
 const MOST_APART: u64 = 250_000;
 
-/// What one worker remembers.
+/// The refusals of one worker.
 #[derive(Debug)]
 pub(super) struct RefusalCache {
     refusals: RefCell<HashTable<Refusal>>,
@@ -50,22 +51,22 @@ pub(super) struct RefusalCache {
 #[derive(Debug)]
 struct Refusal {
     hash: u64,
-    /// The limit as it was asked: after a reload it is another, and its numbers may be.
+    /// The limit at the time of the question. A reload makes another limit, whose numbers may differ.
     limit: Arc<Limit>,
     key: SmallVec<[u8; 16]>,
     cost: Cost,
     /// The instant of the refusal, by the store's clock.
     at: Timestamp,
     measured: Measurement,
-    /// When it was asked, when the answer was here, and until when it holds, on the gateway's clock.
+    /// On the gateway's clock: the instants of the question and of its answer, and the end of the refusal.
     asked: Timestamp,
     told: Timestamp,
     until: Timestamp,
-    /// It has ended, and a request asks anew.
+    /// Set once the refusal has ended and a request asks anew.
     again: Option<Rc<Notify>>,
 }
 
-/// When a call to Redis was sent, and when its answer was here.
+/// The instants at which a call to Redis was sent and answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallTimes {
     pub(super) sent: Timestamp,
@@ -81,8 +82,8 @@ impl RefusalCache {
         }
     }
 
-    /// The answers of a request with these limits, where one that decides is known to refuse it. Of a counter that the
-    /// store does not serve at present, which `is_served` says, nothing is known.
+    /// The answers of a request with these limits, where a deciding limit is known to refuse the request. Nothing is
+    /// known of a counter that the store does not serve at present (`is_served`).
     pub(super) fn recall(
         &self,
         checks: &[Check<'_>],
@@ -110,7 +111,7 @@ impl RefusalCache {
         Some(answers)
     }
 
-    /// The refusal of `check`, with what the store's clock shows by now. One that says nothing any more goes.
+    /// The refusal of `check`, as the store's clock shows it by now. A refusal that has no meaning any more is removed.
     fn find(
         &self,
         refusals: &mut HashTable<Refusal>,
@@ -125,11 +126,11 @@ impl RefusalCache {
         let at = refusal.at.plus(now.since(refusal.told));
         let holds = refusal.is_about(check) && self.invalidation.is_valid(hash, refusal.asked);
         if holds && now >= refusal.until {
-            // The next request asks for all that come meanwhile.
+            // The refusal has ended: the next request asks for all requests that come meanwhile.
             return None;
         }
         if holds {
-            // What repeats an earlier request may go free.
+            // A repeat of an earlier request may go free.
             if check.repeats().is_some() {
                 return None;
             }
@@ -156,7 +157,7 @@ impl RefusalCache {
                 continue;
             };
             let most = most(may_pass(check.limit));
-            // A request that may be granted less is refused what one unit is.
+            // A request that may be granted less than it asks for is refused only when not even one unit fits.
             let cost = if check.limit.partial {
                 check.cost.min(Cost::ONE)
             } else {
@@ -171,8 +172,8 @@ impl RefusalCache {
                 measured: *measured,
                 asked: call.sent,
                 told: call.answered,
-                // Counted from before it was asked, so that no request is refused for longer than by asking; waits count
-                // from the answer, so that none is too short.
+                // The end counts from the question, so that no request is refused for longer than by asking. Waits
+                // count from the answer, so that none is too short.
                 until: call.sent.plus(wait.min(most)),
                 again: None,
             });
@@ -193,14 +194,14 @@ impl RefusalCache {
             Slot::Vacant(place) => {
                 place.insert(refusal);
             }
-            // What refuses a smaller cost says more.
+            // The refusal of a smaller cost tells more.
             Slot::Occupied(place)
                 if place.get().cost < refusal.cost && place.get().stands(refusal.told) => {}
             Slot::Occupied(mut place) => *place.get_mut() = refusal,
         }
     }
 
-    /// Forgets what has ended. Called now and then.
+    /// Forgets ended refusals. The store calls this now and then.
     pub(super) fn sweep(&self, now: Timestamp) {
         let mut refusals = self.refusals.borrow_mut();
         refusals.retain(|refusal| now < refusal.until);
@@ -216,28 +217,28 @@ impl Refusal {
         self.hash == hash && self.limit.id == check.limit.id && *self.key == *check.key
     }
 
-    /// Does it say something of that check, while it holds? What takes less may be admitted, and then there is less than
-    /// was answered.
+    /// Does the refusal, while it holds, apply to `check`? A cheaper request may be admitted, and then less remains
+    /// than was answered.
     fn is_about(&self, check: &Check<'_>) -> bool {
         Arc::ptr_eq(&self.limit, check.limit)
             && (check.cost >= self.cost || check.cost == Cost::ZERO)
     }
 
-    /// Is it still known how the counter stands, `now`?
+    /// Is the state of the counter still known, `now`?
     fn stands(&self, now: Timestamp) -> bool {
         let at = self.at.plus(now.since(self.told));
         now < self.until && self.measured_at(at, self.cost).is_some()
     }
 
-    /// The measurement for a request of `cost` at `at`, if it would be refused and that is certain here: no request can
-    /// have been admitted since.
+    /// The measurement for a request of `cost` at `at`, if the request would certainly be refused. That is certain only
+    /// while no request can have been admitted since the answer.
     fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let least = least(&self.limit).min(cost);
         let nobody_passes = least == cost || self.refused_at(at, least).is_some();
         self.refused_at(at, cost).filter(|_| nobody_passes)
     }
 
-    /// The measurement, had no request been admitted since.
+    /// The measurement at `at`, if no request was admitted since the answer.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let state = match &self.limit.rule {
             Rule::TokenBucket(TokenBucket { bucket, .. })
@@ -266,8 +267,8 @@ impl Refusal {
         State::Window(WindowState { start, count })
     }
 
-    /// The refusal some time later. What has left a log or a window since is not counted: less is shown to remain than
-    /// does.
+    /// The refusal some time later. Units that have left a log or a window since are not counted: the shown remainder
+    /// is too small rather than too large.
     fn nearer(&self, at: Timestamp) -> Option<Measurement> {
         let passed = at.since(self.at);
         let wait = match self.measured.wait {
@@ -283,7 +284,7 @@ impl Refusal {
     }
 }
 
-/// The least that a request may take from a limit; what asks for nothing takes nothing.
+/// The least cost of a request with any cost. A request without a cost takes nothing.
 fn least(limit: &Limit) -> Cost {
     match limit.price {
         Some(_) => Cost::ONE,
@@ -291,7 +292,8 @@ fn least(limit: &Limit) -> Cost {
     }
 }
 
-/// For how long a refusal holds, if it is one that is worth keeping. A slot may be freed at any time.
+/// The time for which a refusal holds, if it is worth keeping. The refusal of a slot is not: a slot may be freed at any
+/// time.
 fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     if measured.spoilt || check.limit.rule.holds().is_some() {
         return None;
@@ -303,12 +305,12 @@ fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<u64> {
     }
 }
 
-/// For how long a refusal is taken at its word.
+/// The longest time for which a refusal counts without a question.
 fn most(may_pass: bool) -> u64 {
     if may_pass { MOST_APART } else { MOST }
 }
 
-/// What has ended goes, and a quarter of the others if that is not enough.
+/// Removes ended refusals, and a quarter of the others if that is not enough.
 fn make_room(refusals: &mut HashTable<Refusal>, now: Timestamp) {
     refusals.retain(|refusal| now < refusal.until);
     if refusals.len() > ROOM / 4 * 3 {

@@ -1,4 +1,4 @@
-//! Charges that are not final: each stays as it is, or is amended once its request's end is known.
+//! Charges that are not final: each stays unchanged, or is amended once its request's end is known.
 
 use super::decider::Decider;
 use super::error::StoreError;
@@ -10,50 +10,50 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What one limit charged a request: units of a bucket, a window or a log, slots, a place in a queue, or a repeat that went
-/// free.
+/// One limit's charge to a request: units of a bucket, a window or a log, slots, a place in a queue, or a repeat that
+/// went free.
 #[derive(Debug, Clone)]
 pub struct Reservation {
     /// The limit that was charged.
     pub limit: Arc<Limit>,
     /// The key that was charged.
     pub key: Box<[u8]>,
-    /// Where the charge is found again.
+    /// The ticket by which the charge is found again.
     pub ticket: Ticket,
-    /// The decider that made it.
+    /// The decider that made the charge.
     pub by: Decider,
-    /// When it was made, on the decider's clock.
+    /// The instant of the charge, on the decider's clock.
     pub at: Timestamp,
-    /// In a queue: how long after that the request's turn is.
+    /// In a queue: the wait from the charge to the request's turn.
     pub turn: Duration,
 }
 
-/// What becomes of a reservation that does not stay as it is.
+/// The change of a reservation that does not stay unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amendment {
     /// The charge comes back, as far as no other charge counts on it.
     Refund,
-    /// The request does not go on: all of the charge comes back, whatever the counter forgot meanwhile.
+    /// The request does not go on: all of the charge comes back, even if the counter has forgotten something meanwhile.
     Cancellation,
-    /// The request has cost so much.
+    /// The request has cost this much.
     Settlement(Cost),
-    /// The request lives on, and with it its slots.
+    /// The request lives on, and its slots are held for longer.
     Renewal,
 }
 
-/// What an amendment does to the counter.
+/// The effect of an amendment on the counter.
 #[derive(Debug, Clone)]
 pub enum Correction {
     /// The cost of this ticket comes back.
     Less(Ticket),
-    /// So much more is charged, by a limit of the same counter that has room for a debt.
+    /// So much more is charged, by a variant of the limit that has room for a debt.
     More(Arc<Limit>, Cost),
     /// The slots of this ticket are held for longer.
     Longer(Ticket),
 }
 
 impl Reservation {
-    /// What `amendment` does to the counter; nothing where the charge is as it should be, or cannot be settled.
+    /// The effect of `amendment` on the counter. Nothing where the charge is right already, or cannot be settled.
     #[must_use]
     pub fn correction(&self, amendment: Amendment) -> Option<Correction> {
         match amendment {
@@ -70,7 +70,7 @@ impl Reservation {
         }
     }
 
-    /// What makes the charge one of `truth`.
+    /// The effect that turns the charge into one of `truth`.
     fn settled(&self, truth: Cost) -> Option<Correction> {
         let gateways = self.by.gateways();
         let truth = match gateways {
@@ -83,7 +83,7 @@ impl Reservation {
             return Some(Correction::More(overdraft, Cost::new(truth - charged)));
         }
         let cost = Cost::new(charged - truth);
-        // What is remembered of its id stays: it is the charge's own.
+        // The record of the charge's id stays: it belongs to the charge as a whole.
         let ticket = Ticket {
             cost,
             record: None,
@@ -93,7 +93,7 @@ impl Reservation {
         is_settled.then_some(Correction::Less(ticket))
     }
 
-    /// Does something come back by this?
+    /// Does the amendment bring something back?
     pub(super) fn comes_back(&self, amendment: Amendment) -> bool {
         match amendment {
             Amendment::Refund | Amendment::Cancellation => true,
@@ -102,20 +102,20 @@ impl Reservation {
         }
     }
 
-    /// Is it a place in a queue, which requests behind it move up into?
+    /// Is the reservation a place in a queue? Requests behind it move up when it is cancelled.
     pub(super) fn is_place(&self) -> bool {
         self.limit.rule.queues() && self.ticket.mark != Mark::Repeat
     }
 }
 
-/// What has become of a charge that was to be refunded.
+/// The outcome of a refund.
 #[derive(Debug)]
 pub enum RefundOutcome {
-    /// It has been refunded, whole or in part.
+    /// The charge has been refunded, whole or in part.
     Refunded,
-    /// Nothing was refunded: another charge counts on it, or it has passed. It can be tried again.
+    /// Nothing was refunded: another charge counts on this one, or it has passed. The refund can be tried again.
     Declined,
-    /// The store did not answer, or it can never be refunded.
+    /// The store did not answer, or the charge can never be refunded.
     Lost,
     /// The store has not answered yet.
     Pending(PendingRefund),
@@ -126,12 +126,12 @@ pub enum RefundOutcome {
 pub struct PendingRefund(pub(super) oneshot::Receiver<Result<u8, StoreError>>);
 
 impl PendingRefund {
-    /// Waits for it: as long as the store's calls may take.
+    /// Waits for the outcome: as long as the store's calls may take.
     pub async fn outcome(self) -> RefundOutcome {
         match self.0.await {
             Ok(Ok(0)) => RefundOutcome::Declined,
             Ok(Ok(1 | 2)) => RefundOutcome::Refunded,
-            // What may have been done is not tried again.
+            // A refund that may have been applied is not tried again.
             Ok(Ok(_) | Err(_)) | Err(_) => RefundOutcome::Lost,
         }
     }

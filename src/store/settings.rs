@@ -1,4 +1,4 @@
-//! What the file says about the store. Read once, at start, but for its secrets.
+//! The file's settings of the store. Read once, at start; only the secrets are read again.
 
 use super::endpoint::RedisEndpoint;
 use super::secret::Secret;
@@ -8,14 +8,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The store and how far it is waited for.
+/// The store, and the longest wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
     /// Memory or Redis.
     pub source: Backend,
     /// Longest a decision may take before `on_down` answers.
     pub timeout: Duration,
-    /// What a limit does while the store is away.
+    /// The behaviour of a limit while the store is away.
     pub on_down: OnDown,
     /// First part of every key in Redis.
     pub prefix: Arc<str>,
@@ -36,8 +36,8 @@ impl Default for StoreSettings {
 }
 
 impl StoreSettings {
-    /// Takes over what `new` presents to this Redis as this user: passwords and certificates. What was cloned
-    /// from these settings presents it too.
+    /// Takes over the passwords and certificates of `new`, for this Redis and user. Clones of these settings present
+    /// them, too.
     pub fn rotate(&mut self, new: &Self) {
         let (Backend::Redis(mine), Backend::Redis(new)) = (&mut self.source, &new.source) else {
             return;
@@ -56,7 +56,7 @@ impl StoreSettings {
     }
 }
 
-/// Where counters live.
+/// The home of counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
     /// In this process.
@@ -65,12 +65,12 @@ pub enum Backend {
     Redis(RedisTarget),
 }
 
-/// Which Redis, and the user that asks.
+/// A Redis, and the user at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisTarget {
-    /// Where it is.
+    /// Its address.
     pub place: RedisEndpoint,
-    /// How connections to it are encrypted, if they are.
+    /// The encryption of connections to it, if they are encrypted.
     pub tls: Option<ClientTls>,
     /// Logical database.
     pub database: u16,
@@ -80,12 +80,12 @@ pub struct RedisTarget {
     pub password: Option<Secret>,
     /// Are the scripts kept there as functions, which outlive a restart and a failover?
     pub functions: bool,
-    /// What has taken the place of the secrets since.
+    /// The secrets that have replaced the ones above since the start.
     pub rotated: Rotated,
 }
 
 impl RedisTarget {
-    /// Database 0 of what is there, for the default user, without a password.
+    /// Database 0 of the Redis at `place`, for the default user, without a password.
     #[must_use]
     pub fn new(place: RedisEndpoint) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl RedisTarget {
         }
     }
 
-    /// Is `other` this Redis and user, whatever is presented to it?
+    /// Is `other` the same Redis and user, whatever the secrets?
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
@@ -116,7 +116,7 @@ impl RedisTarget {
         }
     }
 
-    /// This target with the secrets to present now.
+    /// This target with its present secrets.
     #[must_use]
     pub fn latest(&self) -> Self {
         match &*self.rotated.lock() {
@@ -126,7 +126,7 @@ impl RedisTarget {
     }
 }
 
-/// Secrets that were changed while the gateway runs. Clones share them: connections made from then on present them.
+/// Secrets that were changed while the gateway runs. Clones share them: connections present them from then on.
 #[derive(Debug, Clone, Default)]
 pub struct Rotated(Arc<Mutex<Option<Box<RedisTarget>>>>);
 
@@ -137,7 +137,7 @@ impl Rotated {
 }
 
 impl PartialEq for Rotated {
-    /// It is not what a file says.
+    /// Rotated secrets belong to no file: two of them are always equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -146,7 +146,7 @@ impl PartialEq for Rotated {
 impl Eq for Rotated {}
 
 impl fmt::Display for RedisTarget {
-    /// Without credentials.
+    /// The target without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.place.show(f, self.tls.is_some(), self.database)
     }

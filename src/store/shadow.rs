@@ -1,5 +1,5 @@
-//! Which limits of a request are charged, where some of them do not decide: those go by groups of their own, and only with
-//! their request. Twin: `lua/shadow.lua`.
+//! The checks of a request that are charged, where some limits do not decide: these form groups of their own, and are
+//! charged only with their request. Twin: `lua/shadow.lua`.
 
 use super::answers::{Answers, LimitAnswer};
 use super::check::{Check, Intent};
@@ -7,16 +7,16 @@ use super::reservation::Reservation;
 use crate::limit::verdict::{INLINE_LIMITS, Verdict};
 use smallvec::SmallVec;
 
-/// What a limit that does not decide says of a request.
+/// The verdict of a limit that does not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShadowVerdict {
-    /// Which of the request's checks it is.
+    /// The position of the limit among the request's checks.
     pub index: usize,
-    /// What it would have said; nothing where no store has counted.
+    /// The verdict; none where no store has counted.
     pub verdict: Option<Verdict>,
 }
 
-/// For each check its group: 0 for those that decide about the request.
+/// The group of each check: 0 for the limits that decide about the request.
 pub(super) type Groups = SmallVec<[u8; INLINE_LIMITS]>;
 
 /// The groups of `checks`.
@@ -35,22 +35,22 @@ pub(super) fn groups(checks: &[Check<'_>]) -> Groups {
     grouped.collect()
 }
 
-/// Do all decide?
+/// Do all limits of `checks` decide?
 pub(super) fn all_decide(checks: &[Check<'_>]) -> bool {
     checks.iter().all(|check| check.limit.mode.decides())
 }
 
-/// Which checks of a request are charged.
+/// The checks of a request that are charged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Charges {
     /// Is the request admitted?
     pub(super) admitted: bool,
-    /// One for each check; empty where all go with the request.
+    /// One entry for each check; empty where all checks go with the request.
     each: SmallVec<[bool; INLINE_LIMITS]>,
 }
 
 impl Charges {
-    /// Of `checks` as they were answered.
+    /// The charges of `checks` by their answers.
     pub(super) fn of(checks: &[Check<'_>], answers: &[LimitAnswer], intent: Intent) -> Self {
         if all_decide(checks) {
             return Self {
@@ -58,7 +58,7 @@ impl Charges {
                 each: SmallVec::new(),
             };
         }
-        // A shadow of which nothing is known is not charged.
+        // A shadow without a known answer is not charged.
         let admits = |index: usize, group: u8| {
             let answer = answers.get(index);
             answer.is_none_or(|answer| answer.admits() && (group == 0 || answer.is_known()))
@@ -83,12 +83,12 @@ impl Charges {
 }
 
 impl Answers {
-    /// Do all limits admit that decide about the request?
+    /// Do all deciding limits admit the request?
     pub(super) fn admit(&self, checks: &[Check<'_>]) -> bool {
         Charges::of(checks, self, Intent::Charge).admitted
     }
 
-    /// What was charged by `checks`, if all that decide admit.
+    /// The charges of `checks`, if all deciding limits admit.
     pub(super) fn reservations(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
         let charges = Charges::of(checks, self, Intent::Charge);
         let all = checks.iter().zip(&self.each).enumerate();

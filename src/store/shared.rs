@@ -1,4 +1,4 @@
-//! Limits that all gateways share: asked in Redis, and there as little as can be.
+//! Limits that all gateways share: counted in Redis, with as few calls as possible.
 
 mod charges;
 mod early_refusal;
@@ -23,20 +23,21 @@ use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Counters that gateways share, and what one of them does without Redis. Cheap to clone; stays on the worker's thread.
+/// Counters that gateways share, and the fallback of one gateway without Redis. Cheap to clone; stays on the worker's
+/// thread.
 #[derive(Debug, Clone)]
 pub struct SharedStore {
     /// The shared counters.
     pub redis: RedisStore,
-    /// This process's own counters: of limits that each gateway counts alone, and for when Redis is away.
+    /// This process's own counters: of limits that each gateway counts alone, and of the fallback.
     pub local: Arc<MemoryStore>,
-    /// What limits do then that do not say it themselves.
+    /// The fallback of limits that do not name their own.
     pub on_down: OnDown,
     /// The gateways that count together.
     pub fleet: Arc<Fleet>,
     /// Counts calls and fallbacks.
     pub metrics: StoreMetrics,
-    /// What this worker knows without a call.
+    /// This worker's knowledge, which saves calls.
     pub cache: WorkerCache,
 }
 
@@ -44,7 +45,7 @@ impl SharedStore {
     /// Decides all limits of one request.
     ///
     /// # Errors
-    /// When Redis is away and a limit of the request lets nothing pass then.
+    /// The error of a Redis that is away, when a limit of the request lets nothing pass then.
     pub(super) async fn decide(
         &self,
         checks: &[Check<'_>],
@@ -58,8 +59,8 @@ impl SharedStore {
         Ok((is_counted.then(|| StoreDecision::of(checks, answers)), by))
     }
 
-    /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that only peeks takes no
-    /// permit.
+    /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that only peeks takes
+    /// no permit.
     async fn answer(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
         let is_leased = intent == Intent::Charge && checks.iter().any(lease::may_take);
         match checks {
@@ -74,7 +75,8 @@ impl SharedStore {
         self.ask(checks, intent).await
     }
 
-    /// Answers for limits of which no permit is there: remembered? else asked by one request for all that come meanwhile.
+    /// Answers for limits without a permit: from a remembered refusal, else from Redis, which one request asks for all
+    /// that come meanwhile.
     async fn ask(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
         if let Some(refusal) = self.remembered(checks) {
             return Ok(refusal);
@@ -100,7 +102,7 @@ impl SharedStore {
         Ok(answers)
     }
 
-    /// Asks Redis; what it cannot answer, the fallback does.
+    /// Asks Redis. The fallback answers for limits that Redis cannot answer for.
     async fn call(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
         let sent = self.cache.clock.now();
         let mut answer = self.redis.measure(checks, intent).await;
@@ -109,7 +111,7 @@ impl SharedStore {
             && checks.len() > 1
         {
             let took = Duration::from_micros(self.cache.clock.now().since(sent));
-            // On the heap: hardly any request has to have room for it.
+            // The future is on the heap: hardly any request needs room for it.
             let asked = self.ask_without(checks, intent, took, why.clone());
             answer = Box::pin(asked).await;
         }
@@ -131,8 +133,8 @@ impl SharedStore {
         }
     }
 
-    /// What is remembered of a request that Redis would refuse. Of a counter that is away `on_down` has the word, and when
-    /// it is back it may be another.
+    /// The remembered refusal of a request. A counter on a master that is away has none: `on_down` answers for it, and
+    /// its state may have changed when the master is back.
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Answers> {
         let is_served = |check: &Check<'_>| self.redis.serves(check.limit, check.key);
         let mut answers =
@@ -150,7 +152,7 @@ impl SharedStore {
             .remember(checks, answers, call, may_pass);
     }
 
-    /// Whether a request of which nothing is known asks at once.
+    /// The role of a request without a remembered refusal: it asks at once, or waits for another's answer.
     fn flight(&self, checks: &[Check<'_>]) -> Flight {
         match checks {
             [check] if self.redis.serves(check.limit, check.key) => {
@@ -187,15 +189,15 @@ impl SharedStore {
         Ok(there? || here)
     }
 
-    /// Waits until refunds have been sent and the other gateways know that this one goes, each for the store's timeout at
-    /// most.
+    /// Waits until refunds have been sent and the other gateways know that this one goes. Each of the two takes the
+    /// store's timeout at most.
     pub(super) async fn settle(&self) {
         self.end_leases();
         self.redis.settle().await;
         self.fleet.leave(&self.redis).await;
     }
 
-    /// Shows the metrics whether Redis is there, and forgets what has ended.
+    /// Shows the metrics whether Redis is there, and forgets ended knowledge.
     pub(super) fn report(&self) {
         self.metrics.set_reach(self.redis.reached());
         self.metrics.set_gateways(self.fleet.gateways().get());
@@ -204,7 +206,7 @@ impl SharedStore {
     }
 }
 
-/// Warns of counters that cannot be read and decide nothing: no refusal would show them.
+/// Warns of counters that cannot be read and decide nothing: no refusal would show their trouble.
 fn warn_of_unreadable(checks: &[Check<'_>], answers: &Answers) {
     let mut all = checks.iter().zip(&answers.each);
     let unreadable =
@@ -214,7 +216,7 @@ fn warn_of_unreadable(checks: &[Check<'_>], answers: &Answers) {
     {
         let (mode, name) = (check.limit.mode.as_str(), &check.limit.name);
         tracing::warn!(
-            "{mode} of limit {name} is not counted: its key in Redis is not its own or cannot be written; delete that key{more}"
+            "{mode} of limit {name} is not counted: its key in Redis holds another value or cannot be written; delete that key{more}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker can say without asking Redis.
+//! One worker's knowledge that answers without a call to Redis.
 
 use super::invalidation::Invalidation;
 use super::lease::Leases;
@@ -10,22 +10,22 @@ use crate::telemetry::metrics::{StoreMetrics, StoreReach};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often a refund may have to wait for the store before it is done or given up: for a lane, and for its answer.
+/// Waits of a refund in the store, before it is done or given up: one for a lane, one for the answer.
 const TURNS: u32 = 2;
 
-/// What one worker knows of counters that all gateways share. Cheap to clone; stays on the worker's thread.
+/// One worker's knowledge of counters that all gateways share. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
 pub struct WorkerCache {
     pub(super) refusals: Rc<RefusalCache>,
     pub(super) leases: Rc<Leases>,
     invalidation: Invalidation,
     timeout: Duration,
-    /// The clock that all of it is measured by.
+    /// The clock that measures all of it.
     pub(super) clock: Clock,
 }
 
 impl WorkerCache {
-    /// Knows nothing yet. `invalidation` are those of all workers; `timeout` is the store's.
+    /// An empty cache. All workers share `invalidation`; `timeout` is the store's.
     #[must_use]
     pub fn new(invalidation: Invalidation, timeout: Duration, clock: Clock) -> Self {
         Self {
@@ -37,8 +37,8 @@ impl WorkerCache {
         }
     }
 
-    /// Shows `metrics` each change of `shared` at once, and forgets refusals when it goes, or
-    /// another takes its place.
+    /// Shows `metrics` each change of `shared` at once. Forgets refusals when the store goes, or when another takes its
+    /// place.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
         metrics.set_reach(shared.reached());
         shared.stats().show(metrics);
@@ -54,22 +54,22 @@ impl WorkerCache {
         });
     }
 
-    /// How long a request waits for the answer of another at most, before it asks for itself.
+    /// The longest wait of a request for another's answer, before it asks for itself.
     pub(super) fn patience(&self) -> Duration {
         self.timeout / 10
     }
 
-    /// How long a call takes at most.
+    /// The longest time that a call takes.
     pub(super) fn longest(&self) -> Duration {
         self.timeout
     }
 
-    /// The counter has been reset.
+    /// Notes that the counter has been reset.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8]) {
         self.invalidation.reset(limit, key, self.clock.now());
     }
 
-    /// Something is on its way back to the counter.
+    /// Notes that a charge is on its way back to the counter.
     pub(super) fn refund_pending(&self, limit: &Limit, key: &[u8]) {
         let longest = u64::try_from((self.timeout * TURNS).as_micros()).unwrap_or(u64::MAX);
         let before = self.clock.now().plus(longest);

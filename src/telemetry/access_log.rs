@@ -1,9 +1,9 @@
-//! The access log: one line for each request, written without ever keeping one waiting.
+//! The access log: one line for each request, written without delaying any request.
 //!
-//! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms old.
-//! The queue to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and counted,
-//! and requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
-//! summed up (`repeated`, see `refusal_summary`).
+//! A worker formats lines into a buffer of its own and hands the buffer to the one writing thread when it is full or 10
+//! ms old. The queue to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and
+//! counted, and requests go on. Each line is one request, except that the refusals of a client beyond a hundred in a
+//! second are summed up (`repeated`, see `refusal_summary`).
 
 mod escape;
 mod json;
@@ -31,10 +31,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use writer::WriterHandle;
 
-/// How long a line may stay in its worker for others to join it.
+/// The time that a line may stay in its worker for others to join it.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// The access log of this process: its thread, and the way there.
+/// The access log of this process: its thread, and the way to that thread.
 #[derive(Debug, Clone)]
 pub struct AccessLog(Option<Output>);
 
@@ -44,7 +44,7 @@ struct Output {
     handle: Arc<WriterHandle>,
 }
 
-/// What lines look like.
+/// The form of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineFormat {
     Json,
@@ -63,7 +63,7 @@ impl AccessLog {
         Self::start(format, is_coloured, writer::unbuffered(&stdout)?, metrics)
     }
 
-    /// Opens the log on `sink`, which may block or fail as it likes.
+    /// Opens the log on `sink`, which may block or fail at any time.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -83,7 +83,7 @@ impl AccessLog {
         Ok(Self(Some(Output { form, handle })))
     }
 
-    /// One worker's end. To be asked for by each worker, on its own thread, and kept.
+    /// One worker's end. Each worker asks for it once, on its own thread, and keeps it.
     #[must_use]
     pub fn worker(&self) -> AccessWriter {
         AccessWriter(self.0.as_ref().map(|open| {
@@ -94,10 +94,10 @@ impl AccessLog {
         }))
     }
 
-    /// Writes what the workers have handed over and ends the thread. Blocks for as long as that takes, at most until
-    /// `deadline` has passed; returns how many lines were lost by then.
+    /// Writes the lines that the workers have handed over and ends the thread. The call blocks until then, or until
+    /// `deadline` has passed, and returns the number of lines that were lost.
     ///
-    /// Complete when the workers have dropped their [`AccessWriter`]s before.
+    /// The log is complete when the workers have dropped their [`AccessWriter`]s before.
     pub fn shutdown(&self, deadline: Duration) -> u64 {
         self.0
             .as_ref()
@@ -105,25 +105,25 @@ impl AccessLog {
     }
 }
 
-/// One worker's end of the access log. What it still holds is handed over when the last clone is dropped.
+/// One worker's end of the access log. Its remaining lines are handed over when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct AccessWriter(Option<Rc<WorkerLog>>);
 
 #[derive(Debug)]
 struct WorkerLog {
     buffer: RefCell<LineBuffer>,
-    /// Notified when there is something to flush and was not before.
+    /// Notified when there is a line to flush and was none before.
     begun: Notify,
 }
 
 impl AccessWriter {
-    /// Whether anything is written at all; where not, no record need be filled in.
+    /// Is any line written? If not, no record need be filled in.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Writes the line of a request that has ended. Never waits.
+    /// Writes the line of a request that has ended. The call never waits.
     pub fn record(&self, record: &AccessRecord<'_>) {
         let Some(log) = &self.0 else {
             return;
@@ -136,8 +136,8 @@ impl AccessWriter {
         }
     }
 
-    /// Keeps lines from gathering for longer than a moment. To be spawned once on the worker's runtime, where it runs
-    /// until the runtime ends; without it, lines come out when there are many of them or at the end.
+    /// Keeps lines from gathering for longer than a moment. The future is spawned once on the worker's runtime, where
+    /// it runs until the runtime ends. Without it, lines come out when there are many of them or at the end.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
         let log = self.0.clone();
         async move {

@@ -1,4 +1,4 @@
-//! The diagnostic log: what the gateway has to say about itself, on standard error, one line for each event.
+//! The diagnostic log: the gateway's reports about itself, on standard error, one line for each event.
 
 use super::Level;
 use crate::clock;
@@ -10,13 +10,14 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self as format, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Overrides the level of the file. A comma stands between levels, and between levels of modules: `debug`, `info,hyper=debug`.
+/// Overrides the level of the file. A comma stands between levels, and between levels of modules: `debug`,
+/// `info,hyper=debug`.
 pub const VARIABLE: &str = "TOLLGATE_LOG";
 
 /// Starts the log for the whole process; a second call changes nothing.
 ///
 /// # Errors
-/// When [`VARIABLE`] is set to what is no filter. The log has started nevertheless, at `level`.
+/// When [`VARIABLE`] is set to a text that is no filter. The log has started nevertheless, at `level`.
 pub fn start(level: Level) -> Result<(), BadFilter> {
     let asked = std::env::var(VARIABLE)
         .ok()
@@ -33,7 +34,7 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
     let subscriber = tracing_subscriber::registry()
         .with(filter.unwrap_or_else(|| ordinary(level)))
         .with(lines);
-    // Fails only where there is one already: in tests, which share a process.
+    // The call fails only where there is a subscriber already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     outcome
 }
@@ -43,8 +44,9 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
 #[error("{VARIABLE} is not a log filter: {0}")]
 pub struct BadFilter(String);
 
-/// Events of the gateway at `level`; of libraries the ones that may need a person, since most are not about the gateway.
-/// Libraries of HTTP warn of what a client has sent: a client could fill a disk with such warnings, frame by frame.
+/// The filter for events of the gateway at `level`. Of libraries it passes only events that may need a person, since
+/// most are not about the gateway. Libraries of HTTP warn of a client's bytes: a client could fill a disk with such
+/// warnings, frame by frame.
 fn ordinary(level: Level) -> Targets {
     use tracing::level_filters::LevelFilter as Filter;
     let (ours, theirs, frames) = match level {
@@ -60,7 +62,7 @@ fn ordinary(level: Level) -> Targets {
         .with_targets(["h2", "hyper"].map(|library| (library, frames)))
 }
 
-/// Whether the user lets programs use colours: <https://no-color.org>.
+/// Does the user let programs use colours (<https://no-color.org>)?
 pub(super) fn may_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -78,7 +80,8 @@ impl<'a> MakeWriter<'a> for StderrLines {
 
 /// Takes one event at each write, as the formatter hands them over.
 ///
-/// It never fails: the formatter would report a failure on standard error, and a report panics when that is closed.
+/// A write never fails: the formatter would report a failure on standard error, and a report panics when that is
+/// closed.
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
@@ -124,13 +127,13 @@ fn joined(text: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub struct Throttle {
     interval: Duration,
-    /// When the next may pass, in microseconds of this process.
+    /// The time at which the next message may pass, in microseconds of this process.
     next: AtomicU64,
     held: AtomicU64,
 }
 
 impl Throttle {
-    /// At most one in `interval`.
+    /// A throttle that lets one message in `interval` through.
     #[must_use]
     pub const fn every(interval: Duration) -> Self {
         Self {
@@ -140,7 +143,7 @@ impl Throttle {
         }
     }
 
-    /// `None` when this message has to be left out; else how many were since the last that passed.
+    /// `None` when this message must be left out; else the number of messages left out since the last that passed.
     pub fn pass(&self) -> Option<More> {
         self.pass_at(clock::uptime())
     }
@@ -163,7 +166,7 @@ impl Throttle {
     }
 }
 
-/// How many messages were left out; shows as ` (3 more like this)`, or as nothing.
+/// The number of messages that were left out; shown as ` (3 more like this)`, or as nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct More(pub u64);
 

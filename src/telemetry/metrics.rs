@@ -3,8 +3,10 @@
 //! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
 //! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
-//! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for each of their servers.
-//! What a reload removes keeps its series until the process ends, because a counter never goes back.
+//! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for
+//! each of their servers.
+//! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
+//! goes back.
 
 mod exposition;
 mod family;
@@ -43,10 +45,10 @@ pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
     reloads: Reloads,
-    /// Of the memory store, which all workers share.
+    /// The number of keys in the memory store, which all workers share.
     memory_keys: SharedCounter,
     memory_overflows: SharedCounter,
-    /// Lines of the access log that were lost, and that another line stands for.
+    /// Lines of the access log that were lost; beside them the lines that another line stands for.
     lines_dropped: SharedCounter,
     lines_summarised: SharedCounter,
     /// Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
@@ -64,25 +66,25 @@ struct Reloads {
 }
 
 impl Metrics {
-    /// No worker yet, everything at zero.
+    /// The metrics without any worker, all at zero.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// New cells for one worker. To be called once by each worker, on its own thread, and kept.
+    /// New cells for one worker. Each worker asks for them once, on its own thread, and keeps them.
     #[must_use]
     pub fn worker(&self) -> WorkerMetrics {
         WorkerMetrics(Rc::new(enter(&self.workers)))
     }
 
-    /// New cells for one worker's way to a remote store; without any, the store is the memory and always up.
+    /// New cells for one worker's way to a remote store. Without any such cells, the store is the memory and always up.
     #[must_use]
     pub fn store(&self) -> StoreMetrics {
         StoreMetrics(enter(&self.stores))
     }
 
-    /// How the shared store stands; nothing where there is none.
+    /// The state of the shared store; nothing where there is none.
     #[must_use]
     pub fn shared_store(&self) -> Option<StoreStatus> {
         let stores = lock(&self.stores);
@@ -96,57 +98,57 @@ impl Metrics {
         })
     }
 
-    /// A connection was closed to make room for a new one.
+    /// Notes that a connection was closed to make room for a new one.
     pub fn evicted(&self, what: Eviction) {
         self.evicted[what as usize].add(1);
     }
 
-    /// A new connection was not taken.
+    /// Notes that a new connection was not taken.
     pub fn rejected(&self, why: Rejection) {
         self.rejected[why as usize].add(1);
     }
 
-    /// How many keys the memory store holds.
+    /// Sets the number of keys in the memory store.
     pub fn memory_keys(&self, keys: u64) {
         self.memory_keys.set(keys);
     }
 
-    /// A new key found the memory store full and was counted on its limit's common key.
+    /// Notes that new keys found the memory store full and were counted on their limit's common key.
     pub fn memory_overflowed(&self, keys: u64) {
         self.memory_overflows.add(keys);
     }
 
-    /// The first configuration is in force.
+    /// Notes that the first configuration is in force.
     pub fn started(&self, generation: u64) {
         let seconds = clock::wall().micros() / 1_000_000;
         self.reloads.last_success.set(seconds);
         self.reloads.generation.set(generation);
     }
 
-    /// A changed configuration is in force.
+    /// Notes that a changed configuration is in force.
     pub fn reloaded(&self, generation: u64) {
         self.reloads.succeeded.add(1);
         self.reloads.last_failed.set(0);
         self.started(generation);
     }
 
-    /// A changed configuration was refused; the one before stays in force.
+    /// Notes that a changed configuration was refused; the one before stays in force.
     pub fn reload_failed(&self) {
         self.reloads.failed.add(1);
         self.reloads.last_failed.set(1);
     }
 
-    /// Lines of the access log were lost because their reader is too slow or gone.
+    /// Notes lines of the access log that were lost because their reader is too slow or gone.
     pub(super) fn access_lines_dropped(&self, lines: u64) {
         self.lines_dropped.add(lines);
     }
 
-    /// Lines of the access log are stood for by another, because one client was refused too often.
+    /// Notes lines of the access log that another line stands for, because one client was refused too often.
     pub(super) fn access_lines_summarised(&self, lines: u64) {
         self.lines_summarised.add(lines);
     }
 
-    /// Lines of the access log that were lost so far.
+    /// The number of lines of the access log that were lost so far.
     #[must_use]
     pub fn access_lines_lost(&self) -> u64 {
         self.lines_dropped.get()

@@ -1,4 +1,4 @@
-//! What is seen from outside: metrics, the access log, the diagnostic log.
+//! The outside view of the gateway: metrics, the access log, the diagnostic log.
 
 pub mod access_log;
 pub mod log;
@@ -7,7 +7,7 @@ mod printable;
 
 pub use printable::{printable, printable_in_place, printable_json};
 
-/// How much the logs have, and in which form. Read once, at start.
+/// The extent and the form of the logs. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSettings {
     /// Form of the access log.
@@ -25,21 +25,21 @@ pub enum AccessFormat {
     Short,
     /// Apache combined.
     Combined,
-    /// Nothing.
+    /// No access log.
     Off,
 }
 
 /// Severity of the diagnostic log, on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Only what needs a person.
+    /// Only events that need a person.
     Error,
-    /// What may need one.
+    /// Also events that may need a person.
     Warn,
-    /// What happened.
+    /// Also ordinary events.
     Info,
-    /// Why.
+    /// Also the causes of events.
     Debug,
-    /// Everything.
+    /// All events.
     Trace,
 }

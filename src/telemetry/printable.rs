@@ -1,9 +1,9 @@
-//! Text for a terminal: what came from a file, an argument or a request may hold anything, and a terminal obeys it.
+//! Text for a terminal: text from a file, an argument or a request may hold any character, and a terminal obeys some.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// `text` with all that a terminal would obey written as escapes, as `\u{1b}`; line breaks and tabs stay.
+/// `text` with all characters that a terminal would obey as escapes, as `\u{1b}`; line breaks and tabs stay.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| {
@@ -11,7 +11,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// JSON `text` with such characters written as escapes of JSON, which mean the characters.
+/// JSON `text` with such characters as escapes of JSON, which mean the same characters.
 #[must_use]
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| {
@@ -23,8 +23,8 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// `text` with such characters replaced by marks of as many bytes: positions in the text stay. A character of one byte has
-/// no mark and is left to the caller.
+/// `text` with such characters replaced by marks of as many bytes: positions in the text stay. A character of one byte
+/// has no mark and is left to the caller.
 #[must_use]
 pub fn printable_in_place(text: String) -> String {
     if !text.contains(is_obeyed) {
@@ -53,8 +53,8 @@ fn replaced(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Controls, of which a terminal makes colours, titles and moves; and marks that turn the direction of text, so that it
-/// reads as something else than it is.
+/// Does a terminal obey the character? Terminals turn controls into colours, titles and moves. Marks that turn the
+/// direction of text count too, since they make it read as another text.
 pub(super) fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}');

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct Advice {
     /// The table of the configuration file that has `ca`, `cert`, `key` and `server_name`.
     pub table: &'static str,
-    /// How to connect without TLS, as an instruction.
+    /// The instruction for a connection without TLS.
     pub plaintext: &'static str,
 }
 

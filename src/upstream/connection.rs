@@ -141,8 +141,8 @@ impl<B: OutgoingBody> Connection<B> {
         matches!(&self.state, ConnectionState::Driven(driver) if driver.progress().is_flushed())
     }
 
-    /// Leaves the connection to a task of its own: for tunnels, which hyper hands out only when it may drive the connection
-    /// to its end. It will not be reused.
+    /// Leaves the connection to a task of its own: for tunnels, which hyper hands out only when it may drive the
+    /// connection to its end. The connection is not reused.
     pub fn spawn_tunnel(&mut self) {
         match std::mem::replace(&mut self.state, ConnectionState::Spawned) {
             ConnectionState::Driven(driver) => {

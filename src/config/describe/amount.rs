@@ -1,4 +1,4 @@
-//! How much a limit lets through, with what it lets through at its edges: the numbers of docs/algorithms.md.
+//! The requests that a limit admits, also at the edges of its windows: the numbers of docs/algorithms.md.
 
 use crate::config::value::{show_rate, show_span};
 use crate::limit::clock_window::{Anchor, ClockWindow};
@@ -34,7 +34,7 @@ pub fn amount(limit: &Limit) -> String {
     }
 }
 
-/// What `burst` and a steady refill come to.
+/// The requests that `burst` and a steady refill admit.
 fn refilled(rate: Rate, burst: u32) -> String {
     let first = u64::from(burst) + u64::from(rate.count.get());
     let time = stretch(rate.period.get());
@@ -56,8 +56,8 @@ fn queued(rate: Rate, rule: &LeakyBucket) -> String {
     )
 }
 
-/// A wait of so many microseconds as people read it: in whole milliseconds, from a minute on in whole seconds, never
-/// shorter than it is.
+/// A wait of so many microseconds for people to read: in whole milliseconds, from a minute on in whole seconds, rounded
+/// up.
 #[must_use]
 pub fn rounded_up(micros: u64) -> String {
     let to = match micros {
@@ -68,7 +68,7 @@ pub fn rounded_up(micros: u64) -> String {
     show_span(micros.div_ceil(to).saturating_mul(to))
 }
 
-/// What a window lets through twice where it is not looked at from its beginning.
+/// The requests of a stretch of time that lies across two windows.
 fn doubled(limit: u32) -> u64 {
     2 * u64::from(limit)
 }

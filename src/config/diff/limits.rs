@@ -1,4 +1,4 @@
-//! What has changed about limits, and what becomes of their counters.
+//! The changes of limits, and their effect on counters.
 
 use super::{Change, Collection, Outline, differences};
 use crate::config::describe::unknown;
@@ -8,13 +8,13 @@ use crate::config::vocabulary::Compare;
 use crate::limit::{Limit, Mode};
 use std::sync::Arc;
 
-/// Another kind or another key counts elsewhere in the store. Where that has been the limit's before, and not long ago,
-/// its counters are still there.
+/// A limit of another kind, or with another key, counts elsewhere in the store. Where the limit had that kind and key
+/// before, and not long ago, its counters are still there.
 const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
 
 /// Counters of one kind under one key go on.
 const KEPT: &str = "counters kept";
-/// Counters are kept by the name of a limit: what is reported of one that is gone, and of one that has come.
+/// The reports on a limit that is gone and on one that has come. Counters are kept by the name of a limit.
 const GONE: &str = "removed, its counters dropped";
 const COME: &str =
     "added, counters start afresh, or go on where a limit of this name counted so before";
@@ -29,7 +29,7 @@ pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     limits.compare(changes, limit);
 }
 
-/// Each limit with all its rates, which stand side by side, and those of its candidate behind them.
+/// Each limit with all its rates, which stand side by side, and with the rates of its candidate behind them.
 fn by_name(outline: &Outline) -> Vec<LimitOutline<'_>> {
     let limits = outline.limits.chunk_by(|a, b| a.name == b.name);
     limits
@@ -62,7 +62,7 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
     super::joined(&parts)
 }
 
-/// What becomes of the counters: those of a kind go on.
+/// The effect on the counters: counters of the same kind go on.
 fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
     let kept = |limit: &Limit| {
         let same = |other: &Arc<Limit>| {
@@ -82,7 +82,7 @@ fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
     }
 }
 
-/// Requests that count on other counters than before, though the limit's are kept.
+/// Requests that count on other counters than before, while the limit's own counters are kept.
 fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
     let groups = |limit: &Limit| -> Vec<String> {
         let tiers = limit.tiers.iter();

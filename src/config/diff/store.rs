@@ -1,9 +1,9 @@
-//! The store's address, and what connections to it present. A secret is compared and never shown.
+//! The store's address, and the credentials of connections to it. A secret is compared and never shown.
 
 use super::Change;
 use crate::store::Backend;
 
-/// Another address needs a restart; what is presented to the address that stays is taken over.
+/// Another address needs a restart; new credentials for the same address are taken over.
 pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change>) {
     if let (Backend::Redis(a), Backend::Redis(b)) = (running, new)
         && a.is_same_place(b)
@@ -23,7 +23,7 @@ pub(super) fn compare(running: &Backend, new: &Backend, changes: &mut Vec<Change
     }
 }
 
-/// The keys that make it another place.
+/// The keys whose change makes the store another one.
 fn address(a: &Backend, b: &Backend) -> Vec<&'static str> {
     let (Backend::Redis(a), Backend::Redis(b)) = (a, b) else {
         return vec!["store.url"];

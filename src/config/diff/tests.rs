@@ -1,4 +1,4 @@
-//! What a reload changes is said in words.
+//! The changes of a reload in words.
 
 use super::*;
 use crate::config::{load, parse};

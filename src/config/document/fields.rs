@@ -1,4 +1,4 @@
-//! The keys of one table: each is asked for once, by name and type; every mistake is noted with its place.
+//! The keys of one table. Each key is asked for once, by name and type; every mistake is noted with its place.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::source::{At, Span};
@@ -18,9 +18,9 @@ pub(super) struct Fields<'a> {
     vocabulary: &'static Table,
     /// `[limits.per-ip]`.
     title: String,
-    /// What it is called, and where.
+    /// The table's noun and its place.
     name: At<String>,
-    /// Its header.
+    /// The header of the table.
     place: Span,
     table: &'a DeTable<'a>,
     /// Unknown keys, each under the name it probably means.
@@ -28,12 +28,12 @@ pub(super) struct Fields<'a> {
     found: &'a mut Findings,
 }
 
-/// May a time be nothing?
+/// May a time be zero?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Zero {
-    /// It may.
+    /// A time may be zero.
     Allowed,
-    /// It would make no sense.
+    /// A time of zero would make no sense.
     Refused,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// A table of which nothing is noted before a key is read.
+    /// A table whose mistakes are noted only as its keys are read.
     pub(super) fn unchecked(
         vocabulary: &'static Table,
         table: &'a DeTable<'a>,
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Notes that `key` must be written, unless it is.
+    /// Notes `key` as missing, unless it is written.
     pub(super) fn require(&mut self, key: &str) {
         let Some(key) = self.vocabulary.key(key) else {
             return;
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What the table is called.
+    /// The name of the table in messages.
     pub(super) fn name(&self) -> At<String> {
         self.name.clone()
     }
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
         &self.title
     }
 
-    /// Is nothing written in it?
+    /// Is the table empty?
     pub(super) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -149,7 +149,7 @@ impl<'a> Fields<'a> {
             .help(empty.help);
     }
 
-    /// The list of `key`, which is a mistake where it is empty.
+    /// The list of `key`; an empty list is a mistake.
     pub(super) fn filled<T>(&mut self, key: &str, list: List<T>, empty: &Emptiness) -> List<T> {
         let Some(at) = list.at().filter(|at| at.value.is_empty()) else {
             return list;
@@ -171,7 +171,8 @@ impl<'a> Fields<'a> {
         self.found.error(code, message)
     }
 
-    /// A key's value as it stands; where there is none, that of a misspelling of it: one run reports every mistake in it.
+    /// A key's value as it stands. Without the key, the value of a misspelling of it, so that one run reports every
+    /// mistake.
     pub(super) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
@@ -179,7 +180,7 @@ impl<'a> Fields<'a> {
             .or_else(|| misspelt().map(|(_, value)| *value))
     }
 
-    /// A value in which `pick` finds what the key takes.
+    /// A value in which `pick` finds one that the key takes.
     pub(super) fn typed<T>(
         &mut self,
         key: &'static str,
@@ -202,7 +203,7 @@ impl<'a> Fields<'a> {
         text.and_then(|text, span| self.take(read(text), span))
     }
 
-    /// A value or a list of values; `read` notes what is wrong with one.
+    /// A value or a list of values; `read` notes the mistakes of each.
     pub(super) fn items<T>(
         &mut self,
         key: &'static str,
@@ -218,7 +219,7 @@ impl<'a> Fields<'a> {
         Setting::list(entries.collect(), items.len(), value.span())
     }
 
-    /// A table of names; `read` notes what is wrong with one.
+    /// A table of names; `read` notes the mistakes of each.
     pub(super) fn named<T>(
         &mut self,
         key: &'static str,
@@ -236,7 +237,7 @@ impl<'a> Fields<'a> {
         Setting::list(entries.collect(), table.value.len(), table.span)
     }
 
-    /// A text, or a list of them, each of which `read` understands. A list that is written is not empty.
+    /// A text that `read` understands, or a list of such texts. An empty list is a mistake.
     pub(super) fn texts<T>(
         &mut self,
         key: &'static str,
@@ -357,7 +358,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Keeps a read value, or notes what is wrong with it.
+    /// Keeps a value that was read, or notes its mistake.
     pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: &Span) -> Option<T> {
         match read {
             Ok(value) => Some(value),
@@ -405,7 +406,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Notes a key that does not exist, and which one it probably means.
+    /// Notes a key that does not exist, and the key that it probably means.
     fn unknown(&mut self, key: &Spanned<DeString<'_>>, value: &'a Spanned<DeValue<'a>>) {
         let Table {
             noun, keys, later, ..
@@ -439,7 +440,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A value, or those of a list.
+/// A value, or the values of a list.
 pub(super) fn one_or_all<'v, 'a>(value: &'v Spanned<DeValue<'a>>) -> &'v [Spanned<DeValue<'a>>] {
     match value.get_ref() {
         DeValue::Array(items) => items,
@@ -468,7 +469,7 @@ pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// Is it several texts in one? Then how to write them, if each can be read.
+/// The advice for several texts in one: how to write them as a list, if each can be read.
 fn as_list<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> Option<String> {
     let parts: Vec<&str> = text
         .split([',', ' '])
@@ -477,7 +478,7 @@ fn as_list<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> Optio
     (parts.len() > 1 && parts.iter().all(|part| read(part).is_ok())).then(|| in_list(&parts))
 }
 
-/// What the reader of a text would say to this one.
+/// The help of the error that the reader of a text gives.
 fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
     read.err()?.shown_help()
 }

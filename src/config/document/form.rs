@@ -1,4 +1,4 @@
-//! The forms that values have: how each is read, and what messages, the reference and the schema say that a key takes.
+//! The forms of values: the reader of each, and its shape for messages, the reference and the schema.
 
 use super::super::source::At;
 use super::super::value::{ValueError, byte_rate};
@@ -10,24 +10,24 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// How the value of a key is read, and what it is.
+/// The reader of a key's value, and the shape of the value.
 pub(super) trait Form<T> {
-    /// What it takes.
+    /// The shape of the value.
     fn shape(&self) -> ValueShape;
 
-    /// Reads `key`; what is wrong with it is noted.
+    /// Reads `key` and notes its mistakes.
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T>;
 }
 
 /// A table that has been read.
 pub(super) trait Section: Sized {
-    /// What is known about it.
+    /// The declaration of the table.
     const TABLE: &'static Table;
 
     /// Reads every key.
     fn read(fields: &mut Fields<'_>) -> Self;
 
-    /// Is a key a mistake that has been reported, or a required one absent?
+    /// Is a key a mistake that has been reported, or a required key absent?
     fn is_bad(&self) -> bool;
 }
 
@@ -75,8 +75,7 @@ pub(super) fn texts_as<T>(shape: ValueShape, read: TextReader<T>) -> impl Form<I
     custom(shape, move |key, fields| fields.texts(key, read))
 }
 
-/// A text or a list of them, of which an empty one would mean nothing at all, or everything. Neither is guessed: it is
-/// reported.
+/// A text or a list of texts. An empty list could mean nothing at all or everything, so it is reported.
 pub(super) fn filled_texts<T>(read: TextReader<T>, empty: Emptiness) -> impl Form<Items<T>> {
     custom(ValueShape::Texts, move |key, fields| {
         let list = fields.texts(key, read);
@@ -155,7 +154,7 @@ pub(super) fn bytes_in_a_second() -> impl Form<u64> {
     })
 }
 
-/// A table, and what `finish` makes of it.
+/// A table, and the value that `finish` makes of it.
 pub(super) fn inner_table<R: Section, T>(
     finish: fn(R, &mut Fields<'_>) -> Option<T>,
 ) -> impl Form<T> {
@@ -175,7 +174,7 @@ pub(super) fn inner_table<R: Section, T>(
     })
 }
 
-/// A table that is taken as it is written, if nothing in it is a mistake.
+/// A table that is taken as it is written, if it has no mistake.
 pub(super) fn whole<R: Section>(read: R, _: &mut Fields<'_>) -> Option<R> {
     (!read.is_bad()).then_some(read)
 }

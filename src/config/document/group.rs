@@ -1,4 +1,4 @@
-//! `[groups.NAME]`. What its members are is read by [`super::super::groups`], which knows what they are looked up by.
+//! `[groups.NAME]`. The members are read by [`super::super::groups`], where the part of a request to look up is known.
 
 use super::super::diagnostic::{Code, Details as _};
 use super::super::outline::show;
@@ -12,22 +12,23 @@ use crate::key::{KeyPart, Mask};
 use toml::de::DeTable;
 
 table! {
-    /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has
-    /// read itself: a list, files, networks; at most 1000000. A request in several groups has the tier of the first of
-    /// them in this file. The log of a reload says how many members came and went, and nothing shows one.
+    /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. The gateway reads the members
+    /// itself, at most 1000000: from a list, from files, or as networks. A request in several groups has the tier of
+    /// the first of them in this file. The log of a reload gives the number of members that came and went; no member is
+    /// shown.
     GroupTable { name, place } = GROUPS, "groups", "a group", named true;
 
-    /// What of a request is looked up among the members, as in a limit's `by`: `header:NAME`, `cookie:NAME`,
-    /// `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
+    /// The part of a request that is looked up among the members, as in a limit's `by`. It is `header:NAME`,
+    /// `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
     by: KeyPart = custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
-    /// The members themselves: values, or `sha256:HEX` of one; blanks around a claim, a query's value, a cookie or a
-    /// part of the path count. With `by = "ip"` addresses and networks.
+    /// The members: values, or `sha256:HEX` of a value. Blanks around a claim, a query's value, a cookie or a part of
+    /// the path count. With `by = "ip"` members are addresses and networks.
     members: Items<String> = texts_as(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
-    /// Files with one member on a line, written as in `members`; empty lines, blanks at either end, and what follows a
-    /// `#` at the start of a line or behind a blank, do not count. Paths start at this file's folder. They are watched
-    /// as this file is, and a file that is gone or has a mistake changes nothing.
+    /// Files with one member on a line, written as in `members`. Empty lines and blanks at either end do not count, nor
+    /// does a comment: a `#` at the start of a line or behind a blank, and the text after it. Paths start at this
+    /// file's folder. The files are watched as this file is; a file that is gone or has a mistake changes nothing.
     file: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 
@@ -67,7 +68,7 @@ fn by(key: &'static str, fields: &mut Fields<'_>) -> Setting<KeyPart> {
     })
 }
 
-/// Are the members of a group what only they should know? Such members are shown by their digests.
+/// Are the members of a group secrets? Such members are shown by their digests.
 pub(in crate::config) fn are_keys(group: &DeTable<'_>) -> bool {
     let by = group.get("by").and_then(|by| by.get_ref().as_str());
     let kinds = ["header:", "cookie:", "query:"];

@@ -20,20 +20,20 @@ table! {
             help: "write what to `set`, to `add` or to `remove`, or leave it out",
         });
 
-    /// Fields with the one value they are to have; a value may be `{ file = "..." }` or `{ env = "..." }`.
+    /// Fields that get one line with this value. A value may be `{ file = "..." }` or `{ env = "..." }`.
     set: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
 
-    /// Fields that get a line more; values as under `set`.
+    /// Fields that get a further line, with values as under `set`.
     add: HeaderLines = custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
 
-    /// Fields that go.
+    /// Fields that are removed.
     remove: Items<String> = texts(any), Words("none"), "[\"server\"]";
 }
 
 /// Names of fields with their values, as written.
 type HeaderLines = Vec<(At<String>, At<String>)>;
 
-/// What becomes of fields in this direction; nothing where one of them is a mistake.
+/// The changes of fields in this direction; none where one of them is a mistake.
 pub(super) fn changes(
     read: HeaderChanges,
     direction: Direction,
@@ -94,7 +94,7 @@ fn lines(key: &'static str, fields: &mut Fields<'_>) -> Setting<HeaderLines> {
     })
 }
 
-/// The fields and values that `lines` name, each field once; nothing where one of them is a mistake.
+/// The fields and values that `lines` name, each field once; none where one of them is a mistake.
 fn resolved(
     key: &'static str,
     lines: &Setting<HeaderLines>,

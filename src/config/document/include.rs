@@ -1,5 +1,5 @@
-//! `include`: other files that limits, upstreams and routes are written in. Their texts stand behind the file's own in the
-//! source, their tables go into its tree.
+//! `include`: other files with limits, groups, upstreams and routes. Their texts stand behind the file's own in the
+//! source; their tables go into its tree.
 
 mod entry;
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// More files than this are not taken in, and not more bytes together.
+/// The most files that are taken in, and the most bytes of all together.
 const MOST_FILES: usize = 1_000;
 const MOST_TOGETHER: usize = 16 * 1024 * 1024;
 
@@ -74,7 +74,7 @@ fn entries(source: &Source) -> Vec<IncludeEntry> {
     }
 }
 
-/// How an entry names a file.
+/// The form in which an entry names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FoundBy {
     Pattern,
@@ -85,7 +85,7 @@ struct IncludeReader<'g> {
     source: &'g mut Source,
     files: &'g mut Files,
     found: &'g mut Findings,
-    /// Where the files are that have been taken in, the including one first, and what they may do.
+    /// The paths of the files that have been taken in, the main file first, and the grant of each.
     seen: Vec<(PathBuf, Option<Arc<Grant>>)>,
     bytes: usize,
 }
@@ -121,7 +121,8 @@ impl IncludeReader<'_> {
         }
     }
 
-    /// A link to a file whose name no pattern here describes. Messages about its text would show a file of any kind.
+    /// Reports a link to a file whose name the link's pattern does not describe: messages about the text could show a
+    /// file of any kind.
     fn disguised(&mut self, path: &Path, entry: &At<String>) {
         let (path, pattern) = (path.display(), &entry.value);
         let message = format!("`{path}` leads to a file that `{pattern}` does not describe");
@@ -131,7 +132,7 @@ impl IncludeReader<'_> {
     fn file(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
         let path = self.source.beside(entry.span.start, &entry.value);
         if path.is_dir() {
-            // It may become a file.
+            // A file may come to stand there.
             let _ = self.files.read(&path, MOST_BYTES);
             let folder = entry.value.trim_end_matches('/');
             self.found
@@ -143,7 +144,7 @@ impl IncludeReader<'_> {
         self.take(&path, entry, grant, FoundBy::Path);
     }
 
-    /// Takes one file in. Two patterns may find the same one; a path that is written twice is a slip.
+    /// Takes one file in. Two patterns may find the same file; a path that is written twice is a mistake.
     fn take(&mut self, path: &Path, entry: &At<String>, grant: &Arc<Grant>, by: FoundBy) {
         let name = path.display().to_string();
         let place = real(path);
@@ -201,7 +202,7 @@ impl IncludeReader<'_> {
     }
 }
 
-/// Is the file that a path leads to called as the last step of `pattern` has it?
+/// Does the last step of `pattern` describe the name of the file that a path leads to?
 fn is_described(path: &Path, pattern: &str) -> bool {
     let place = real(path);
     let name = place.file_name().and_then(|name| name.to_str());
@@ -209,7 +210,7 @@ fn is_described(path: &Path, pattern: &str) -> bool {
     name.is_some_and(|name| glob::matches(last, name))
 }
 
-/// What a file may do is not left to the order of entries.
+/// Two entries with different grants for one file are an error: the order of entries does not decide.
 fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
     let message = format!(
         "two entries of `{}` take `{name}` in, and let it do different things",
@@ -224,7 +225,7 @@ fn two_entries(name: &str, second: &Span, first: &Span, found: &mut Findings) {
         );
 }
 
-/// Puts what the included files say into the tree of the file, and returns what is in none of the known tables.
+/// Puts the tables of the included files into the tree of the file, and returns the keys that are in no known table.
 pub(super) fn merge<'s>(
     source: &'s Source,
     root: &mut DeTable<'s>,
@@ -311,7 +312,7 @@ fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) 
         ));
 }
 
-/// `include` itself: its mistakes are reported, and it leaves the tree.
+/// Takes `include` itself out of the tree, and reports its mistakes.
 pub(super) fn read(
     source: &Source,
     root: &mut DeTable<'_>,
@@ -327,7 +328,7 @@ fn moved(span: Span, by: usize) -> Span {
     span.start + by..span.end + by
 }
 
-/// A tree whose places are counted from `by`.
+/// A tree with its places moved by `by`.
 fn shifted(table: DeTable<'_>, by: usize) -> DeTable<'_> {
     table
         .into_iter()

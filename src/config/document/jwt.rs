@@ -1,4 +1,4 @@
-//! `[jwt]`. Keys are only pointed at here; [`super::super::jwt`] fetches them.
+//! `[jwt]`. The table names files of keys; [`super::super::jwt`] fetches the keys.
 
 use super::super::outline::{show, show_list, show_time};
 use super::super::source::At;
@@ -15,41 +15,44 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 table! {
-    /// Which JSON Web Tokens are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a limit
-    /// of its route asks for a claim: signature, `exp`, and `nbf` where it has one. A token that is there and not
-    /// believed is answered 401, whatever `missing` says. A claim that is neither a text nor a number is none:
-    /// `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.
+    /// The JSON Web Tokens that are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a
+    /// limit of its route asks for a claim: the signature, `exp`, and `nbf` where the token has one. A token that is
+    /// there and not believed is answered 401, with any `missing`. A claim that is neither a text nor a number counts
+    /// as absent, so `missing` decides; only groups look into lists. The gateway's log shows no key and no claim.
     Jwt { place } = JWT, "jwt", "the tokens";
 
-    /// Files with public keys in PEM, several in one file if need be, or each with one shared secret where `algorithms`
-    /// are HS256, HS384 or HS512. A table gives its keys an id, which tokens name them by (`kid`); of those without one
-    /// at most 4 are for one algorithm. Paths start at this file's folder; the files are watched as this file is.
+    /// Files with public keys in PEM; a file may have several. Where `algorithms` are HS256, HS384 or HS512, each file
+    /// has one shared secret instead. A table gives the keys of its file an id, by which tokens name them (`kid`). At
+    /// most 4 keys without an id are for one algorithm. Paths start at this file's folder; the files are watched as
+    /// this file is.
     keys: Items<KeyFile> = custom(ValueShape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
 
-    /// Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name, and against
-    /// those that have none; one that names none, against 4 keys at most.
+    /// Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name and keys
+    /// without a name. A token that names no key is held against 4 keys at most.
     jwks: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `keys`"), "\"jwks.json\"";
 
-    /// How tokens may be signed, and no other way, whatever they say: with private keys, or with shared secrets, not
-    /// both.
+    /// The algorithms that tokens may be signed with; no other is accepted. They are algorithms of private keys or of
+    /// shared secrets, not of both.
     algorithms: Items<Algorithm> = word_list(), Required, "[\"RS256\"]", Tokens(|tokens| show_list(&tokens.algorithms));
 
-    /// The issuer that a token must name (`iss`), one of these.
-    issuer: Items<String> = texts(any), Words("anybody"), "\"https://id.example.com\"",
+    /// The issuers that are believed. A token must name one of them (`iss`).
+    issuer: Items<String> = texts(any), Words("any issuer"), "\"https://id.example.com\"",
         Tokens(|tokens| show_list(&tokens.issuer));
 
-    /// The audience that a token must name (`aud`), one of these.
-    audience: Items<String> = texts(any), Words("anybody"), "\"orders-api\"",
+    /// The audiences that are accepted. A token must name one of them (`aud`).
+    audience: Items<String> = texts(any), Words("any audience"), "\"orders-api\"",
         Tokens(|tokens| show_list(&tokens.audience));
 
-    /// How far clocks may differ: so much later `exp` and so much earlier `nbf` still count, in whole seconds, `"1h"`
-    /// at most.
+    /// The difference that clocks may have, in whole seconds, `"1h"` at most. A token counts so much longer after
+    /// `exp`, and so much earlier than `nbf`.
     leeway: Duration = time(Zero::Allowed), Value("\"0s\""), "\"30s\"", Tokens(|tokens| show_time(tokens.leeway));
 
-    /// A token that says no end of its time (`exp`) is not believed; with `false` it is, for as long as its key is.
+    /// Whether a token needs an end of its time (`exp`). With `false` a token without `exp` is believed for as long as
+    /// its key is.
     require_exp: bool = flag(), Value("true"), "false", Tokens(|tokens| show(tokens.require_exp));
 
-    /// The field with the token: behind `Bearer` in `Authorization`, with or without it in others.
+    /// The field with the token. In `Authorization` the token stands behind `Bearer`; in other fields `Bearer` may be
+    /// absent.
     header: HeaderName = text(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
 }
 
@@ -57,10 +60,10 @@ table! {
     /// A file with keys of tokens.
     KeyFile = JWT_KEY, "jwt", "a file with keys";
 
-    /// The file.
+    /// The path of the file.
     file: String = text_as(ValueShape::File, any), Required, "\"2026.pem\"";
 
-    /// What tokens call its keys.
+    /// The id by which tokens name the file's keys.
     kid: String = text(any), Words("none"), "\"2026\"";
 }
 
@@ -69,7 +72,7 @@ words! {
     PS256 "PS256", PS384 "PS384", PS512 "PS512", ES256 "ES256", ES384 "ES384", EdDSA "EdDSA"
 }
 
-/// A file, a table of a file and the id of its keys, or a list of such.
+/// A file, a table of a file and the id of its keys, or a list of these.
 fn key_files(key: &'static str, fields: &mut Fields<'_>) -> List<KeyFile> {
     fields.items(key, |fields, item| match item.get_ref() {
         DeValue::String(text) => Some(KeyFile {

@@ -56,80 +56,85 @@ const NO_PART: Emptiness = Emptiness {
 };
 
 table! {
-    /// A named rule: what to count by, how much, what happens beyond. The name is the identity of its counters: new
-    /// numbers keep them, another name has its own.
+    /// A named rule: the key to count by, the rate, and the answer beyond it. The name identifies the limit's counters:
+    /// new numbers keep the counters, another name has counters of its own.
     Limit { name, place } = LIMITS, "limits", "a limit", named true;
 
-    /// What to count by: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`,
-    /// `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `jwt:CLAIM` (of a token that `[jwt]`
-    /// believes, with dots for claims inside others), `method`, `host`, `route`, `everyone`, or a list of parts that
-    /// form one key. A field or parameter that came several times with different values is answered with 400, since
-    /// Tollgate cannot know which of them the upstream believes; a cookie counts as missing then (with `missing =
-    /// "skip"` the client is counted by address: sending two cookies is no way out), and is read as most upstreams do:
-    /// without quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave
-    /// the process as digests only; methods outside the standards count as one.
+    /// The parts of a request that form the key of a counter, as one part or a list. The parts are `ip` (IPv6 by /64),
+    /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
+    /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims
+    /// inside others), `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with
+    /// different values is answered 400, since Tollgate cannot know which value the upstream believes. A cookie that is
+    /// repeated with different values counts as missing; with `missing = "skip"` such a request is counted by address,
+    /// so that two cookies are no way out. Cookies are read as most upstreams read them: without quotes, with percents
+    /// decoded. Values of cookies, and of fields and parameters whose names are those of secrets, leave the process as
+    /// digests only. All methods outside the standards count as one method.
     by: Items<Option<KeyPart>> = filled_texts(part, NO_PART), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 
-    /// What a request without the key meets: 401, counted by address, not limited, or all of them on one counter. A
-    /// request that is answered 401 counts on its other limits.
+    /// The treatment of a request without the key. `refuse` answers 401, `ip` counts the request by client address,
+    /// `skip` does not limit it, and `shared` counts all such requests on one counter. A request that is answered 401
+    /// counts on its other limits.
     missing: MissingKey = word(), Words("must be chosen where `by` names a header, a cookie, a query parameter or a claim"), "\"refuse\"",
         Limit(|limit| show(limit.first().by.missing.word()));
 
-    /// How much in how long: `N/TIME`, the time with an optional number before its unit (us, ms, s, min, h, d, w,
-    /// month); a list is several windows checked as one.
+    /// The requests that are allowed in a time: `N/TIME`. The time may have a number before its unit (us, ms, s, min,
+    /// h, d, w, month). The rates of a list are checked as one.
     rate: Items<RateEntry> = rate_form(), Words("required, but for `concurrency`, which has none"), "\"100/min\"",
         Limit(|limit| joined(limit.rates, |one| Some(describe::rate(one))));
 
-    /// How many may arrive at once, in a bucket; windows and logs have none.
+    /// The number of requests that may arrive at once in a bucket. Windows and logs have no burst.
     burst: u32 = count(), Computed("N of the rate; 1 for `leaky-bucket`", burst), "20",
         Limit(|limit| joined(limit.rates, burst));
 
-    /// How it counts: refilled continuously, drained evenly (and delays), N in each window, N in a window that moves
-    /// with time and is seen in parts, N in any stretch of the time, each remembered (at most 10000), or how many are
-    /// in flight at once.
+    /// How the limit counts. A `token-bucket` is refilled continuously. A `leaky-bucket` drains evenly and delays
+    /// requests. A `fixed-window` admits N in each window. A `sliding-window` admits N in a window that moves with time
+    /// and is seen in parts. A `sliding-log` admits N (at most 10000) in any stretch of the time and remembers each
+    /// request. `concurrency` bounds the requests in flight at once.
     algorithm: Algorithm = word(), Value("\"token-bucket\""), "\"leaky-bucket\"",
         Limit(|limit| show(algorithm(&limit.first().rule).word()));
 
-    /// Where a fixed window starts: at its first admitted request, or at whole multiples of its length by the clock
-    /// (UTC), and at midnight or the first for days with a `timezone` and for months. What is left of one window and
-    /// the whole of the next may come together: up to twice N at once, where `sliding-log` and a `strict` sliding
-    /// window never exceed N.
+    /// The start of a fixed window. With `first` a window starts at its first admitted request. With `clock` windows
+    /// start at whole multiples of their length by the clock (UTC); days with a `timezone`, and months, start at
+    /// midnight or on the first. The rest of one window and the whole of the next may be admitted together: up to twice
+    /// N at once. `sliding-log` and a `strict` sliding window never exceed N.
     anchor: Anchor = word(), Value("\"first\""), "\"clock\"", Limit(|limit| anchor(limit.first()));
 
-    /// How much later than that windows by the clock start: `"8h"` for days that start at eight; less than the window.
+    /// The delay of the starts of windows by the clock: `"8h"` for days that start at eight. The offset is less than
+    /// the window.
     offset: Duration = time(Zero::Allowed), Value("\"0s\""), "\"8h\"",
         Limit(|limit| clock(limit.first()).and_then(|(offset, _)| show(offset)));
 
-    /// Whose days and months they are, for windows by the clock over `d` and `month`; changes of daylight saving make
+    /// The time zone of days and months, for windows by the clock over `d` and `month`. Changes of daylight saving make
     /// such a day longer or shorter.
     timezone: TimeZone = text(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
         Limit(|limit| clock(limit.first()).and_then(|(_, zone)| show(zone)));
 
-    /// Parts that a sliding window is seen in; each is a whole number of milliseconds. The part that is leaving counts
-    /// in proportion.
+    /// The number of parts that a sliding window is seen in. Each part is a whole number of milliseconds. The part that
+    /// is leaving counts in proportion.
     buckets: u32 = number(1, MAX_PARTS), Value("1"), "6",
         Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.parts)));
 
-    /// Whether the part of a sliding window that is leaving counts whole: then no stretch of the time ever sees more
-    /// than N, and some see less.
+    /// Whether the part of a sliding window that is leaving counts whole. Then no stretch of the time ever sees more
+    /// than N, and some stretches see less.
     strict: bool = flag(), Value("false"), "true",
         Limit(|limit| sliding(limit.first()).and_then(|rule| show(rule.strict)));
 
-    /// How many requests may be in flight at once, from the decision to the last byte, those held back and WebSockets
-    /// included.
+    /// The number of requests that may be in flight at once. A request is in flight from the decision to the last byte;
+    /// requests that are held back and WebSockets are included.
     max: u32 = slots(), Words("required for `concurrency`"), "20";
 
-    /// How long a slot of `concurrency` in Redis stays taken without a renewal, so how long after a gateway has died;
-    /// each slot is renewed every third of that time.
+    /// How long a slot of `concurrency` in Redis stays taken without a renewal. A gateway that dies leaves its slots
+    /// taken for this time. Each slot is renewed every third of this time.
     slot_ttl: Duration = time(Zero::Refused), Value("\"30s\""), "\"10s\"",
         Limit(|limit| limit.first().rule.holds().and_then(|rule| show(describe::show_span(rule.ttl))));
 
-    /// How many requests a leaky bucket holds back at most.
+    /// The number of requests that a leaky bucket holds back at most.
     queue: u32 = count(), Computed("as many as go on within `max_wait`", queue), "100",
         Limit(|limit| queue(limit.first()).and_then(show));
 
-    /// Longest that a leaky bucket holds a request back; a request that would wait longer is refused at once.
+    /// The longest time for which a leaky bucket holds a request back. A request that would wait longer is refused at
+    /// once.
     max_wait: Duration = time(Zero::Allowed), Value("\"5s\""), "\"2s\"",
         Limit(|limit| delaying(limit.first()).and_then(|rule| show(describe::show_span(rule.max_wait))));
 
@@ -137,114 +142,117 @@ table! {
     over: Over = word(), Computed("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`", |limit| Some(format!("\"{}\"", over(limit).word()))), "\"refuse\"",
         Limit(|limit| leaky(limit.first()).and_then(|_| show(over(limit.first()).word())));
 
-    /// How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1)
-    /// without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without
-    /// taking. Or what the response says, in a field (`response_header = "x-units"`) or a member of its JSON
-    /// (`response_json = "usage.total_tokens"`): `estimate` (1) is charged before, and settled when the response has
-    /// its number, `max` at most. Where the client leaves after the body began and before the number came, the request
-    /// takes `max` (all that the limit holds, without one), or with `on_leave = "estimate"` the estimate. What was too
-    /// much comes back; what was too little is charged all the same, so that the key may be in debt and waits longer.
-    /// Not for logs, concurrency and buckets that delay.
+    /// The cost of one request: a number, a field of the request, or a number in the response. A field of the request
+    /// (`header`) gives `max` at most. A request without the field costs `default` (1). A field that is zero, no number
+    /// or repeated costs `max`; `min = 0` allows 0, which asks without taking. A response gives its cost in a field
+    /// (`response_header = "x-units"`) or in a member of its JSON (`response_json = "usage.total_tokens"`). The request
+    /// is charged `estimate` (1) before the response, and the charge is settled when the response has its number, `max`
+    /// at most. Where the client leaves after the body began and before the number came, the request takes `max` (all
+    /// that the limit holds, without a `max`); with `on_leave = "estimate"` it takes the estimate. An excess of the
+    /// charge comes back. A shortfall is charged even where the limit has too little left, so that the key may be in
+    /// debt and waits longer. Logs, concurrency and buckets that delay have no `cost`.
     cost: CostSource = cost_form(), Value("1"), "5", Limit(|limit| show(describe::cost(limit.first())));
 
-    /// After what a charge goes back: an answer of the upstream's from 500 on, or 502 and 504 for want of one (`5xx`),
-    /// or a request given up before anything of it was forwarded (`cancel`). A place in a queue goes back in any case
-    /// when its request leaves it.
+    /// The causes for which a charge goes back. `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want
+    /// of an answer. `cancel` is a request that is given up before anything of it was forwarded. A place in a queue
+    /// goes back in any case when its request leaves the queue.
     refund: Items<RefundCause> = word_list(), Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
 
-    /// Whether a request that costs more than is left is granted what is left, at least 1. The upstream reads the grant
-    /// in `Tollgate-Granted`; of a request's limits one at most may do so, and the others are charged in full.
+    /// Whether a request that costs more than is left is granted the rest, at least 1. The upstream reads the grant in
+    /// `Tollgate-Granted`. At most one limit of a request may be partial; the others are charged in full.
     partial: bool = flag(), Value("false"), "true", Limit(|limit| show(limit.first().partial));
 
-    /// Which field says that a request repeats another: the same id with the same method, path (normal form), query,
-    /// body (its first 16 KiB), cost and key is charged once within `ttl` (`"10min"`, `"7d"` at most). Its repeats,
-    /// `repeats` (3) at most, go free and get the same answer, and are not held back; more are charged. Refused
-    /// requests are not remembered. A request without the field, with two of them with an id of more than 256 bytes, or
-    /// whose body does not come within 5 s, is charged. `of = "path"` leaves out query and body. A charge on which a
+    /// The field that marks a request as a repeat of another. Requests with the same id, method, path (normal form),
+    /// query, body (its first 16 KiB), cost and key are charged once within `ttl` (`"10min"`, `"7d"` at most). At most
+    /// `repeats` (3) repeats go free, get the same answer and are not held back; further repeats are charged. Refused
+    /// requests are not remembered. A request is charged if the field is absent, stands twice or has an id of more than
+    /// 256 bytes, or if the body does not come within 5 s. `of = "path"` leaves out query and body. A charge on which a
     /// repeat has gone free is not given back.
     dedupe: Dedupe = inner_table(whole), Words("every request is charged"), "{ header = \"idempotency-key\" }",
         Limit(|limit| show(describe::dedupe(limit.first())));
 
-    /// Requests that it does not hold for: those of clients in these networks (`ip`), with exactly these `methods`, for
-    /// these `paths` and all below them, in their normal form, or of members of these `groups`. One of them is enough;
-    /// what is exempt is not charged and needs no key.
+    /// The requests that the limit does not count. They come from clients in these networks (`ip`), have exactly these
+    /// `methods`, ask for these `paths` or a path below them (in normal form), or are of members of these `groups`. One
+    /// match is enough. An exempt request is not charged and needs no key.
     exempt: Exempt = inner_table(whole), Words("no request"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
         Limit(|limit| show(describe::exempt(limit.first())));
 
-    /// Other numbers for groups, as `tiers.gold = { .. }`. What a tier does not say is as
-    /// in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`.
-    /// Each tier has counters of its own: a client that changes tier starts afresh there.
+    /// Other numbers for groups, as `tiers.gold = { .. }`. A number that a tier leaves out is the limit's. A request in
+    /// several of these groups has the tier of the first of them in the order of `[groups]`. Each tier has counters of
+    /// its own: a client that changes tier starts afresh there.
     tiers: Items<Tier> = custom(ValueShape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
         Limit(|limit| show(shown_tiers(limit.rates)));
 
-    /// What becomes of keys that no group knows: with `ip` they count by client address, so that inventing keys makes
-    /// no counters; with `refuse` they are answered 401, as a missing key is, and no other limit counts by them. Known
-    /// is a value that is a member of any group by the same part of the request, and there must be such a group.
+    /// The treatment of keys that no group knows. With `ip` such keys count by client address, so that invented keys
+    /// make no counters. With `refuse` they are answered 401, as a missing key is, and no other limit counts by them. A
+    /// key is known if its value is a member of any group that looks up the same part of the request; at least one such
+    /// group must be defined.
     unknown: UnknownKey = word(), Words("every key has a counter of its own"), "\"refuse\"",
         Limit(|limit| show(describe::unknown(&limit.first().by)));
 
-    /// Which gateways count together: all on one Redis, or each gateway by itself, always in memory, so that N gateways
-    /// together admit N times as much. Another scope has counters of its own.
+    /// Which gateways count together. With `cluster` all gateways on one Redis do. With `gateway` each gateway counts
+    /// by itself, always in memory, so that N gateways together admit N times as much. Each scope has counters of its
+    /// own.
     scope: Scope = word(), Value("\"cluster\""), "\"gateway\"", Limit(|limit| show(limit.first().scope.word()));
 
-    /// What it does while Redis is away: `local` counts in each gateway, which admits its share: as one of the gateways
-    /// that were there; `open` lets everything pass, `closed` answers 503. A request that one of its limits is closed
-    /// for is answered 503; else each of them does its own.
+    /// What the limit does while Redis is away. With `local` each gateway counts by itself and admits its share, as one
+    /// of the gateways that were there. `open` lets every request pass, `closed` answers 503. A request with one closed
+    /// limit is answered 503; otherwise each of its limits acts by its own `on_down`.
     on_down: OnDown = word(), Words("`on_down` in `[store]`"), "\"closed\"",
         Limit(|limit| show(describe::on_down(limit.first())));
 
-    /// Whether a gateway takes several permits of a busy key from Redis in one call and uses them up itself: `"auto"`,
-    /// `"off"`, or how many at once at most. All gateways together never admit more than the limit; permits that are
-    /// not used within 100 ms may be lost to it, or come back. Only where it is exact and worth it, see
-    /// docs/sparing.md.
+    /// Whether a gateway takes several permits of a busy key from Redis in one call. The value is `"auto"`, `"off"`, or
+    /// the largest number of permits at once. The gateway uses the permits up itself. All gateways together never admit
+    /// more than the limit. Permits that are not used within 100 ms may be lost to the limit, or come back. Leases are
+    /// taken only where they are exact and worth it, see docs/sparing.md.
     lease: LeaseSetting = custom(ValueShape::Lease, lease), Value("\"auto\""), "\"off\"",
         Limit(|limit| show(limit.first().leasing));
 
-    /// A tag under which its counters live in one slot of a Redis Cluster, together with those of all limits that name
-    /// it: what such limits decide of a request is one call, charged all or none. Another tag starts the counters
-    /// afresh.
+    /// A tag that keeps the limit's counters in one slot of a Redis Cluster, with those of all limits of the same tag.
+    /// A decision about limits of one tag is one call, charged all or none. Another tag starts the counters afresh.
     with: String = text(tag), Words("its own keys, spread over the cluster"), "\"shop\"",
         Limit(|limit| show(limit.first().with.as_deref().unwrap_or("its own keys")));
 
-    /// What clients see instead of its name, in `RateLimit` and in refusals; logs and metrics keep the name.
+    /// The name that clients see in `RateLimit` and in refusals. Logs and metrics keep the limit's own name.
     public_name: String = text(public_name), Words("the limit's name"), "\"requests\"",
         Limit(|limit| show(limit.first().public_name()));
 
-    /// The status of its refusals; gRPC clients get `RESOURCE_EXHAUSTED` whatever it is.
+    /// The status of the limit's refusals. gRPC clients get `RESOURCE_EXHAUSTED` with every status.
     status: u32 = number(400, 599), Value("429"), "503", Limit(|limit| show(limit.first().answers.refusal));
 
-    /// What its refusals look like, in the words of [`[response]`](#response): `problem+json`, `text`, `html`, `accept`
-    /// or `file:PATH`. A request without the key is answered as `[response]` says.
+    /// The form of the limit's refusals, in the words of [`[response]`](#response): `problem+json`, `text`, `html`,
+    /// `accept` or `file:PATH`. A request without the key is answered in the form of `[response]`.
     body: ErrorText = text_as(ValueShape::ErrorBody, error_text), Words("`body` in `[response]`"), "\"file:slow-down.html\"",
         Limit(|limit| error_body(limit.body));
 
-    /// The status for a request without the key, where `missing` is `"refuse"`, or with a key that no group knows,
-    /// where `unknown` is.
+    /// The status for a request without the key where `missing = "refuse"`. The same status answers a key that no group
+    /// knows where `unknown = "refuse"`.
     missing_status: u32 = number(400, 599), Value("401"), "403", Limit(|limit| show(limit.first().answers.keyless));
 
-    /// Whether CORS preflights leave its counters alone. A preflight is `OPTIONS` with `Origin` and
-    /// `Access-Control-Request-Method`, without body, `Cookie`, `Authorization` and a field that asks for another
-    /// method, as browsers send it. `free` preflights count on a counter of their own with the limit's numbers, by
-    /// address where the limit counts by what they cannot have, so that no client's own requests are charged for them
-    /// and a flood of preflights is refused; a limit on what is in flight counts them with all else. All other
-    /// `OPTIONS` are requests as any.
+    /// Whether CORS preflights leave the limit's counters alone. A preflight is `OPTIONS` as browsers send it: with
+    /// `Origin` and `Access-Control-Request-Method`, without body, `Cookie`, `Authorization` and a field that asks for
+    /// another method. `free` preflights count on a counter of their own with the limit's numbers. They count by
+    /// address where the limit's key has parts that preflights cannot have. So no client's own requests are charged for
+    /// preflights, and a flood of preflights is refused. A limit on requests in flight counts preflights with all
+    /// others. Every other `OPTIONS` request is an ordinary request.
     preflights: Preflights = word(), Value("\"free\""), "\"counted\"",
         Limit(|limit| show(limit.first().answers.preflights.word()));
 
-    /// Whether it decides, or is only counted beside the limits that do: a shadow refuses and delays no request, stands
-    /// in no response, and is charged when the request is admitted and it would admit it too. Its verdict is in the
-    /// access log, the metrics and `simulate`. A change of the mode keeps the counters.
+    /// Whether the limit decides, or only counts beside the limits that decide. A shadow refuses and delays no request
+    /// and stands in no response. The shadow is charged where the request is admitted and the shadow would admit the
+    /// request too. The shadow's verdict is in the access log, the metrics and `simulate`. A change of the mode keeps
+    /// the counters.
     mode: Mode = word(), Value("\"enforce\""), "\"shadow\"", Limit(|limit| show(limit.first().mode.as_str()));
 
-    /// Other numbers for the limit, on counters of their own, reported as a shadow's: `rate`, `burst`, `max`, `queue`
-    /// and `max_wait`. Those that it does not say, and all else, are the limit's.
+    /// Other numbers for the limit, on counters of their own, reported as a shadow's. A candidate may give `rate`,
+    /// `burst`, `max`, `queue` and `max_wait`. The numbers that it leaves out, and all other settings, are the limit's.
     candidate: Candidate = inner_table(whole), Words("none"), "{ rate = \"8/s\" }",
         Limit(|limit| show(shown_candidate(limit.candidate)));
 }
 
 table! {
-    /// Numbers to be counted beside a limit's own.
+    /// Other numbers that are counted beside a limit's own.
     Candidate = LIMIT_CANDIDATE, "limits", "a candidate", takes Some("`{ rate = \"8/s\", burst = 16 }`"),
         empty Some(Emptiness {
             message: "changes nothing",
@@ -252,19 +260,19 @@ table! {
             help: "leave it out, or write `candidate = { rate = \"8/s\" }`",
         });
 
-    /// How much in how long.
+    /// The requests that are allowed in a time.
     rate: Items<RateEntry> = rate_form(), Words("the limit's"), "\"8/s\"";
 
-    /// How many may arrive at once.
+    /// The number of requests that may arrive at once.
     burst: u32 = count(), Words("the limit's"), "16";
 
-    /// How many may be in flight at once.
+    /// The number of requests that may be in flight at once.
     max: u32 = slots(), Words("the limit's"), "10";
 
-    /// How many a leaky bucket would hold back.
+    /// The number of requests that a leaky bucket would hold back.
     queue: u32 = count(), Words("the limit's"), "50";
 
-    /// Longest that a leaky bucket would hold one back.
+    /// The longest time for which a leaky bucket would hold a request back.
     max_wait: Duration = time(Zero::Allowed), Words("the limit's"), "\"1s\"";
 }
 
@@ -277,16 +285,16 @@ table! {
             help: "leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`",
         });
 
-    /// Networks of clients.
+    /// Networks of exempt clients.
     ip: Items<IpNet> = texts(network), Words("none"), "[\"10.0.0.0/8\"]";
 
-    /// Methods.
+    /// Exempt methods.
     methods: Items<Method> = texts(method), Words("none"), "[\"OPTIONS\"]";
 
-    /// Paths, each with all below it.
+    /// Exempt paths, each with all paths below it.
     paths: Items<Box<str>> = texts(top), Words("none"), "[\"/healthz\"]";
 
-    /// Groups, with all their members.
+    /// Exempt groups, with all their members.
     groups: Items<String> = texts(any), Words("none"), "[\"internal\"]";
 }
 
@@ -294,28 +302,28 @@ table! {
     /// Ids that are charged once.
     Dedupe = LIMIT_DEDUPE, "limits", "a dedupe", takes Some("`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`");
 
-    /// The field with the id.
+    /// The field with the id of a request.
     header: HeaderName = text(field), Required, "\"idempotency-key\"";
 
-    /// How long an id is remembered, from its charge on.
+    /// How long an id is remembered, counted from its charge.
     ttl: Duration = time_within("1ms"..="7d", "each id costs memory for that long"), Value("\"10min\""), "\"1h\"";
 
-    /// How many repeats go free in that time.
+    /// The number of repeats that go free within `ttl`.
     repeats: u32 = number(1, 1_000), Value("3"), "5";
 
-    /// What a repeat has in common with the request that it repeats, beside id, method, cost and key: path, query and
-    /// the first 16 KiB of the body (`request`), or the `path` alone.
+    /// The parts that a repeat shares with the request that it repeats, beside id, method, cost and key. `request` is
+    /// path, query and the first 16 KiB of the body; `path` is the path alone.
     of: Sameness = word(), Value("\"request\""), "\"path\"";
 }
 
-/// After what a charge goes back.
+/// Causes for which a charge goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum RefundCause {
     Errors,
     Cancels,
 }
 
-/// Where a fixed window starts.
+/// The start of a fixed window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Anchor {
     First,
@@ -357,7 +365,7 @@ words! { LeaseSetting: Auto "auto", Off "off" }
 
 pub(super) fn read(mut fields: Fields<'_>) -> Limit {
     let limit = Limit::read(&mut fields);
-    // Without a word about the algorithm, or with an unknown one, it is a bucket that lacks its rate.
+    // Without an algorithm, or with an unknown one, the limit is a bucket that lacks its rate.
     match limit.algorithm() {
         Algorithm::Concurrency => fields.require("max"),
         _ => fields.require("rate"),
@@ -366,7 +374,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Limit {
 }
 
 impl Limit {
-    /// Does it hold requests back?
+    /// Does the limit hold requests back?
     pub(in crate::config) fn delays(&self) -> bool {
         self.algorithm() == Algorithm::LeakyBucket && self.over.or(Over::Delay) == Over::Delay
     }
@@ -405,7 +413,7 @@ impl Limit {
     }
 }
 
-/// A word, or how many permits.
+/// A word, or a number of permits.
 fn lease(key: &'static str, fields: &mut Fields<'_>) -> Setting<LeaseSetting> {
     match fields.value(key).map(Spanned::get_ref) {
         Some(DeValue::Integer(_)) => {

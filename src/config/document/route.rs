@@ -27,86 +27,90 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 table! {
-    /// Recognises requests and says where they go. The most specific route wins, never the first: exact host before
-    /// wildcard before any, then segment by segment literal before parameter before rest, then methods before any, then
-    /// more conditions (`headers`, `query`, `scheme`) before fewer; where one fails the next is tried.
+    /// A rule that recognises requests and leads them to an upstream or an answer. The most specific route wins, never
+    /// the first. An exact host goes before a wildcard, and a wildcard before any host. Then segment by segment a
+    /// literal goes before a parameter, and a parameter before a rest. Then a route with methods goes before one for
+    /// any method, and more conditions (`headers`, `query`, `scheme`) before fewer. Where a condition fails, the next
+    /// route is tried.
     Route { name, place } = ROUTES, "routes", "a route", named true, later &["retry"];
 
-    /// Hosts it is for: `api.example.com`, or `*.example.com` for all below it.
+    /// Hosts of the route's requests: `api.example.com`, or `*.example.com` for all hosts below it.
     host: Items<HostPattern> = filled_texts(host, empty_list("leave it out for any host")), Words("any host"), "\"api.example.com\"",
         Route(|route| show(comparison::any(&route.rule.hosts)));
 
-    /// Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.
+    /// Paths of the route's requests: `{name}` is one segment, `{*rest}` is all segments that follow, none included.
     path: PathPattern = text(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
         Route(|route| show(route.rule.path.told()));
 
-    /// Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case
-    /// meet a more general route with its limits alone. ASCII letters of fixed segments, not of parameters, which
-    /// limits by `path:NAME` count byte for byte; a route for the very spelling goes before.
+    /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` where the upstream takes one for the other;
+    /// otherwise requests in another case meet a more general route with its limits alone. Only ASCII letters of fixed
+    /// segments are compared so. Parameters are not: limits by `path:NAME` count them byte for byte. A route for the
+    /// very spelling goes before.
     path_case: PathCase = word(), Value("\"sensitive\""), "\"insensitive\"";
 
-    /// Methods it is for; `GET` stands for `HEAD` too.
+    /// Methods of the route's requests. `GET` stands for `HEAD` too.
     methods: Items<Method> = filled_texts(method, empty_list("leave it out for any method")), Words("any method"), "[\"GET\", \"POST\"]",
         Route(|route| show_list(&route.rule.methods));
 
-    /// Fields that its requests have: with this value, or with any (`true`). Several lines of a field are one value,
-    /// joined by `, `.
+    /// Fields that the route's requests have, with this value or with any (`true`). Several lines of a field are one
+    /// value, joined by `, `.
     headers: Items<Condition> = custom(ValueShape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Field(..))));
 
-    /// Parameters that the query of its requests has: names and values as they are when decoded, or `true` for any
-    /// value. A parameter that comes several times is one value, joined by `, `.
+    /// Parameters in the query of the route's requests, with this value or with any (`true`). Names and values are
+    /// compared decoded. A parameter that comes several times is one value, joined by `, `.
     query: Items<Condition> = custom(ValueShape::Conditions, query), Words("any"), "{ v = \"2\" }",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Query(..))));
 
-    /// How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of
-    /// `X-Forwarded-Proto`, or in `Forwarded` where that is the field it writes, else by the `:scheme` of an HTTP/2
-    /// request; over HTTP/1.1 a target of `https` is answered 400), `http` in all other cases.
+    /// The scheme in which the route's requests came to the first proxy. A request is `https` where a peer of `trust`
+    /// states it: in the last word of `X-Forwarded-Proto`, in `Forwarded` where the peer writes that field, else by the
+    /// `:scheme` of an HTTP/2 request. Every other request is `http`. Over HTTP/1.1 a target of `https` is answered
+    /// 400.
     scheme: Items<Condition> = custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
 
-    /// What its paths begin with and the upstream does not see: `/api/orders` is forwarded as `/orders`. The query
-    /// stays; limits and the log see the path as it came.
+    /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
+    /// query stays. Limits and the log see the path as it came.
     strip_prefix: PathPattern = text(prefix), Words("nothing"), "\"/api\"",
         Route(|route| show_option(route.strip_prefix.as_deref()));
 
-    /// The path to forward instead, with the parameters of `path`, each as a whole segment; the query stays. Not beside
-    /// `strip_prefix`.
+    /// The path to forward instead, with the parameters of `path`, each as a whole segment. The query stays. A route
+    /// has `rewrite` or `strip_prefix`, not both.
     rewrite: String = text(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
         Route(|route| show_option(route.rewrite.as_deref()));
 
-    /// Changes to a request's fields, after limits have read them: first `remove`, then `set` (one line, whatever was
-    /// there), then `add` (a line more). Fields that frame the message, belong to one connection, or that Tollgate
+    /// Changes to a request's fields, after limits have read them. First `remove` takes lines away, then `set` leaves
+    /// one line, then `add` appends a line. Fields that frame the message, belong to one connection, or that Tollgate
     /// writes itself cannot be changed.
     request_headers: Changes = inner_table(|read, fields| changes(read, Direction::Request, fields)), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
 
-    /// What becomes of a response's fields on the way to the client. An error that Tollgate answers itself, a refusal too, gets
-    /// what it does not have: nothing it says is replaced or removed.
+    /// Changes to a response's fields on the way to the client. An error of Tollgate's own, such as a refusal, gets
+    /// only fields that it does not have: none of its fields is replaced or removed.
     response_headers: Changes = inner_table(|read, fields| changes(read, Direction::Response, fields)), Words("none"), "{ remove = [\"server\"] }",
         Route(|route| header_changes(route.response_headers.as_ref()));
 
-    /// Name of the upstream that its requests go to.
+    /// Name of the upstream that the route's requests go to.
     upstream: String = text(any), Unless(&["redirect", "respond"]), "\"orders\"",
         Route(|route| show_option(route.upstream.as_deref()));
 
-    /// Instead of an upstream: leads its requests elsewhere. `to` is a path, or all from `https://` on, with the
-    /// parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the default). Limits hold
-    /// before it.
+    /// Leads the route's requests elsewhere, in place of an upstream. `to` is a path, or a whole address from
+    /// `https://` on, with the parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the
+    /// default). Limits hold before the redirect.
     redirect: Redirect = inner_table(whole), Words("none"), "{ to = \"/new/{*rest}\" }",
         Route(|route| shown_redirect(route.own.as_ref()));
 
-    /// Instead of an upstream: answers this, with `status` 200, an empty `body`, and `text/plain; charset=utf-8` as
-    /// `content_type` of a body unless they are written. Limits hold before it.
+    /// Answers the route's requests, in place of an upstream. The default `status` is 200, the default `body` is empty,
+    /// and the default `content_type` of a body is `text/plain; charset=utf-8`. Limits hold before the answer.
     respond: Respond = inner_table(respond), Words("none"), "{ status = 410 }",
         Route(|route| shown_respond(route.own.as_ref()));
 
-    /// Names of the limits its requests are held to, beside those of `[defaults]`, of which `"!NAME"` drops one; all of
-    /// them admit a request, or none is charged.
+    /// Names of the limits of the route's requests, beside those of `[defaults]`. `"!NAME"` drops a limit of
+    /// `[defaults]`. All limits admit a request, or none is charged.
     limits: Items<String> = texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
         Route(|route| show_list(&route.limits));
 
-    /// Longest from forwarding, after any hold, to the head of the response; beyond it the answer is 504.
+    /// The longest time from forwarding, after any hold, to the head of the response. Beyond it the answer is 504.
     timeout: Duration = time(Zero::Refused), Value("\"30s\""), "\"5s\"", Route(|route| show_time(route.timeout));
 }
 
@@ -117,7 +121,7 @@ pub(in crate::config) enum PathCase {
     Insensitive,
 }
 
-/// How requests came to the first proxy.
+/// The scheme in which requests came to the first proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Scheme {
     Http,
@@ -136,7 +140,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Route {
 }
 
 impl Route {
-    /// What it asks of fields, of the query, and of the scheme.
+    /// The route's conditions on fields, the query and the scheme.
     pub(in crate::config) fn conditions(&self) -> impl Iterator<Item = &At<Condition>> {
         let all = [&self.headers, &self.query, &self.scheme];
         all.into_iter().flat_map(|list| list.entries())
@@ -161,14 +165,14 @@ fn scheme(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
     })
 }
 
-/// The report on a table that asks for nothing.
+/// The report on a table without conditions.
 const NO_CONDITION: Emptiness = Emptiness {
     message: "asks for nothing",
     label: "at least one name",
     help: "leave it out where nothing is asked",
 };
 
-/// Names, each with the value it is to have, or `true` for any.
+/// Names, each with a value, or with `true` for any value.
 fn conditions_of<N: PartialEq + Clone, V>(
     key: &'static str,
     read_name: impl Fn(&str) -> Result<N, ValueError>,
@@ -201,7 +205,7 @@ fn conditions_of<N: PartialEq + Clone, V>(
     fields.filled(key, conditions, &NO_CONDITION)
 }
 
-/// Notes what stands for a value and is none.
+/// Notes a value that is neither a text nor `true`.
 fn neither(key: &str, is_false: bool, span: &Span, fields: &mut Fields<'_>) {
     let title = fields.title();
     let message = format!("a name under `{key}` in `{title}` takes a text, or `true`");

@@ -1,5 +1,5 @@
-//! Secrets that stand elsewhere, fetched before the tree is read: what a table of `file` or `env` gives takes its place, and
-//! only its place is ever shown.
+//! Secrets in files and variables, fetched before the tree is read. The secret takes the place of the table with `file`
+//! or `env`, and messages show only the table's place.
 
 use super::super::diagnostic::{Code, Details as _};
 use super::super::redaction;
@@ -60,7 +60,7 @@ fn warn_of_literal(name: &str, value: &Spanned<DeValue<'_>>, beside: &mut SideFi
         .help(format!("write `{name} = {file}` or `{name} = {env}`"));
 }
 
-/// The value of the field `name`, where it stands elsewhere.
+/// The value of the field `name`, where a file or a variable gives it.
 fn line(
     name: &str,
     value: &mut Spanned<DeValue<'_>>,
@@ -84,7 +84,7 @@ fn line(
             None
         }
     };
-    // What stands for a value that could not be fetched is as good as any: the file is not taken.
+    // Any text may stand for a value that could not be fetched, since the file is refused.
     let text = fetched.clone().unwrap_or_else(|| "-".to_owned());
     *value.get_mut() = DeValue::String(Cow::Owned(text));
     fetched

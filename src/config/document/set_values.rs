@@ -1,4 +1,4 @@
-//! The file with some of its values replaced by `--set`; a mistake in one of them is shown as it was given.
+//! The file with values replaced by `--set`. A mistake in a replaced value is shown as the option was given.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::source::{Source, Span};
@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The values of a source's sets, to be kept for as long as what is read from them.
+/// The documents of a source's sets, which live as long as the tree that is read from them.
 pub(super) fn documents(source: &Source) -> Vec<String> {
     let sets = source.sets();
     sets.map(|(start, set)| set.document(start)).collect()
 }
 
-/// Puts the sets of `source` into the table read from its file. A table that only they name, and that is nearly the name
-/// of one in the file, is taken for a slip.
+/// Puts the sets of `source` into the table that was read from its file. A table that only the sets name, under nearly
+/// the name of a table in the file, is a slip.
 pub(super) fn apply<'a>(
     source: &'a Source,
     documents: &'a [String],
@@ -42,7 +42,7 @@ pub(super) fn apply<'a>(
     }
 }
 
-/// TOML where it is TOML, else the text itself: then a shell's quotes need no others inside.
+/// The value as TOML, else as the text itself, so that a shell's quotes need no further quotes inside.
 fn value<'a>(text: &'a str, document: &'a str) -> DeValue<'a> {
     let parsed = DeTable::parse(document).ok().map(Spanned::into_inner);
     let only = parsed.filter(|table| table.len() == 1);
@@ -56,7 +56,7 @@ fn put<'a>(table: &mut DeTable<'a>, parts: &[(&'a str, Span)], value: Spanned<De
     };
     let key = || Spanned::new(span.clone(), Cow::Borrowed(*name));
     if rest.is_empty() {
-        // Its old place goes with it.
+        // The old value's place goes with it.
         table.remove(*name);
         table.insert(key(), value);
         return;

@@ -14,28 +14,28 @@ table! {
     /// A redirect.
     Redirect = ROUTE_REDIRECT, "routes", "a redirect";
 
-    /// Where it leads.
+    /// The destination.
     to: (String, String) = text_as(ValueShape::Destination, destination), Required, "\"https://new.example.com/{*rest}\"";
 
-    /// The status that says so.
+    /// The status of the redirect.
     status: StatusCode = custom(ValueShape::Numbers(&REDIRECTS), redirect_status), Value("308"), "307";
 }
 
 table! {
-    /// An answer.
+    /// An answer of the gateway's own.
     Respond = ROUTE_RESPOND, "routes", "an answer";
 
-    /// Its status.
+    /// The status of the answer.
     status: StatusCode = custom(ValueShape::Whole { least: 200, most: 599 }, |key, fields| status(key, 200..=599, fields)), Value("200"), "410";
 
-    /// Its body.
+    /// The body of the answer.
     body: String = text(any), Value("\"\""), "\"gone\"";
 
-    /// What its body is.
+    /// The media type of the body.
     content_type: HeaderValue = text(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
 }
 
-/// The statuses that lead elsewhere and keep to it.
+/// The statuses of redirects.
 const REDIRECTS: [u32; 5] = [301, 302, 303, 307, 308];
 
 fn redirect_status(key: &'static str, fields: &mut Fields<'_>) -> Setting<StatusCode> {
@@ -62,7 +62,7 @@ fn status(
     status.and_then(|status, _| StatusCode::from_u16(u16::try_from(status).ok()?).ok())
 }
 
-/// A status without a body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5) has none in the file.
+/// A status that has no body (RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5) has none in the file.
 pub(super) fn respond(read: Respond, fields: &mut Fields<'_>) -> Option<Respond> {
     let read = whole(read, fields)?;
     let status = read.status().as_u16();

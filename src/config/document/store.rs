@@ -1,4 +1,5 @@
-//! `[store]` and the tables inside it. Secrets are only pointed at here; [`super::super::store`] fetches them.
+//! `[store]` and the tables inside it. The tables may name the places of secrets; [`super::super::store`] fetches the
+//! secrets.
 
 use super::super::outline::{show, show_time};
 use super::super::secret::SecretLocation;
@@ -30,32 +31,32 @@ table! {
     /// Password of the Redis user, best kept in a file or in the environment.
     password: SecretSource = custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
 
-    /// Which authorities to believe and what to present, where the `url` begins with `rediss`; a changed file is taken
-    /// over by connections made from then on.
-    tls: StoreTls = inner_table(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
+    /// The authorities to believe and the certificate to present, where the `url` begins with `rediss`. Connections
+    /// that are made after a file changed use the new file.
+    tls: StoreTls = inner_table(as_written), Words("with `rediss://`: the system's authorities, and no certificate"), "{ ca = \"redis-ca.pem\" }";
 
-    /// The credentials for the sentinels of a `redis+sentinel://`, which are not those for Redis.
+    /// The credentials for the sentinels of a `redis+sentinel://`. The credentials for Redis are others.
     sentinel: Sentinel = inner_table(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
 
-    /// Keep the scripts in Redis as a library of functions: it is written to disk and to replicas, so that it is there
-    /// after a restart or a failover. Redis 7 or Valkey.
+    /// Whether the scripts are kept in Redis as a library of functions. Redis writes the library to disk and to
+    /// replicas, so that it is there after a restart or a failover. Redis 7 or Valkey is needed.
     functions: bool = flag(), Value("false"), "true", StoreAddress;
 
-    /// Longest a decision takes before `on_down` answers, waiting for its turn and the call itself together, so more
-    /// than twice the round trip to Redis: 1ms to 60s.
+    /// The longest time that a decision takes before `on_down` answers, 1ms to 60s. The wait for a turn and the call
+    /// itself share this time, so set it to more than twice the round trip to Redis.
     timeout: Duration = time_within("1ms"..="60s", "a request waits for that long where the store does not answer"), Value("\"50ms\""), "\"25ms\"",
         Restart(|boot| show_time(boot.store.timeout));
 
-    /// What limits do while Redis is away, unless they say it themselves: count in each gateway, as one of the gateways
-    /// that were there, let everything pass, or answer 503.
+    /// What limits without an `on_down` of their own do while Redis is away. With `local` each gateway counts by
+    /// itself, as one of the gateways that were there. `open` lets every request pass, `closed` answers 503.
     on_down: OnDown = word(), Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
 
-    /// First part of every key in Redis; gateways that share counters share it.
+    /// The first part of every key in Redis. Gateways that share counters share the prefix.
     prefix: String = text(key_prefix), Value("\"tollgate\""), "\"edge\"",
         Restart(|boot| show(&boot.store.prefix));
 
-    /// Live counters held in memory at most. A quarter is kept in equal parts for the limits; a new key of a limit that
-    /// has used up its part, when the rest is full, shares one counter with the limit's others.
+    /// The number of live counters in memory. A quarter is kept in equal parts for the limits. Where a limit has used
+    /// up its part and the rest is full, its new keys share one counter.
     max_keys: u32 = count(), Value("1000000"), "200000", Restart(|boot| show(boot.store.max_keys));
 
     /// Whether all counters of a Redis Cluster live in one slot, so that every request is one call on one master. A
@@ -64,20 +65,20 @@ table! {
 }
 
 table! {
-    /// Which authorities to believe and what to present to a Redis with TLS. Files are PEM, and watched.
+    /// The authorities to believe, and the certificate to present to a Redis with TLS. Files are PEM, and watched.
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
     /// File with the certificates of the authorities to believe, instead of the system's.
-    ca: String = text_as(ValueShape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
+    ca: String = text_as(ValueShape::File, any), Words("the system's authorities"), "\"redis-ca.pem\"";
 
-    /// File with the certificate to present, and those between it and its authority.
+    /// File with the certificate to present, and the certificates between it and its authority.
     cert: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.pem\"";
 
     /// File with the key of `cert`, without a passphrase.
     key: String = text_as(ValueShape::File, any), Words("none"), "\"gateway.key\"";
 
-    /// Name that the server's certificate has, where it is another than the one in the `url`.
-    server_name: String = text(server_name), Words("what is connected to"), "\"redis.internal\"";
+    /// Name in the server's certificate, where it is not the name in the `url`.
+    server_name: String = text(server_name), Words("the host that is connected to"), "\"redis.internal\"";
 }
 
 table! {
@@ -93,12 +94,12 @@ table! {
 
 words! { OnDown: Local "local", Open "open", Closed "closed" }
 
-/// What need not stand in the file, or where it is.
+/// A secret that stands in the file, or the place where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum SecretSource {
     /// In the file itself.
     Literal(Secret),
-    /// Somewhere else.
+    /// In another file or a variable.
     Elsewhere(SecretLocation),
 }
 

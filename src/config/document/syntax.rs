@@ -1,12 +1,12 @@
-//! What is not TOML: the parser's findings, without the echoes that one slip makes.
+//! Errors of TOML: the parser's findings, without the echoes of one mistake.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::source::Span;
 use super::super::value::quoted;
 use toml::de::{DeTable, Error};
 
-/// Notes what the parser found: of neighbouring errors the first, duplicates with both places. Returns the
-/// stretches of the file that could not be read as what they were meant to be.
+/// Notes the errors of the parser: the first of neighbouring errors, and duplicates with both places. Returns the
+/// stretches of the file that could not be read.
 pub(super) fn report(
     text: &str,
     root: &DeTable<'_>,
@@ -19,7 +19,7 @@ pub(super) fn report(
         .collect();
     errors.sort_by_key(|(span, _)| span.start);
     let mut torn = Vec::new();
-    // Up to where errors are taken for echoes of the one before.
+    // The end of the stretch in which errors are taken for echoes of the error before.
     let mut quiet = 0;
     for (span, message) in errors {
         if span.start < quiet {
@@ -39,8 +39,8 @@ pub(super) fn report(
     torn
 }
 
-/// The region a slip can confuse: its line where the value of a key begins and ends on it, else all up to the next
-/// table.
+/// The stretch that a mistake can confuse: the line, where the value of a key begins and ends on it, else the text up
+/// to the next table.
 fn end_of_tear(text: &str, span: &Span) -> usize {
     let (start, line) = line_at(text, span.start);
     let spans_lines = |value: &str| {
@@ -57,7 +57,7 @@ fn end_of_tear(text: &str, span: &Span) -> usize {
     }
 }
 
-/// The line that holds the byte `at`, and where it begins.
+/// The line that holds the byte `at`, and the line's start.
 fn line_at(text: &str, at: usize) -> (usize, &str) {
     let at = text.floor_char_boundary(at);
     // The place of an error may be the break itself.
@@ -65,7 +65,7 @@ fn line_at(text: &str, at: usize) -> (usize, &str) {
     (start, text[start..].lines().next().unwrap_or_default())
 }
 
-/// Where the next line begins that looks like a table header.
+/// The start of the next line that looks like a table header.
 pub(super) fn next_table(text: &str, from: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     match rest.find("\n[") {
@@ -110,7 +110,7 @@ fn note_broken(text: &str, span: &Span, message: &str, found: &mut Findings) {
 
 const UNQUOTED: &str = "a text stands between double quotes, as in `rate = \"10/s\"`";
 
-/// What to say to JSON, YAML, other comments and texts without quotes.
+/// The advice for JSON, YAML, other comments and texts without quotes.
 fn written_otherwise(line: &str) -> Option<&'static str> {
     let line = line.trim();
     if line.starts_with("//") || line.starts_with("/*") || line.starts_with(';') {
@@ -149,7 +149,8 @@ fn written_otherwise(line: &str) -> Option<&'static str> {
     (bare && !known).then_some(UNQUOTED)
 }
 
-/// Notes a key or table that is written twice, and returns up to where the parser repeats itself about it.
+/// Notes a key or table that is written twice, and returns the end of the stretch in which the parser repeats the
+/// error.
 fn duplicate(text: &str, root: &DeTable<'_>, span: &Span, found: &mut Findings) -> usize {
     let name = text.get(span.clone()).unwrap_or_default();
     let (start, line) = line_at(text, span.start);
@@ -194,7 +195,7 @@ fn earlier_header(text: &str, before: usize, line: &str) -> Option<Span> {
     })
 }
 
-/// The nearest key of that name above: in the parsed file the first of two is kept.
+/// The nearest key of that name above. The parsed file keeps the first of two keys.
 fn earlier_key(table: &DeTable<'_>, name: &str, before: usize) -> Option<Span> {
     let keys = table.iter().flat_map(|(key, value)| {
         let inner = value.get_ref().as_table();

@@ -1,4 +1,5 @@
-//! `table!`: a table of the file, a block for each of its keys. What a key means to the gateway stands elsewhere.
+//! `table!`: a table of the file, a block for each of its keys. The meaning of a key for the gateway is compiled
+//! elsewhere.
 //!
 //! ```text
 //! table! {
@@ -10,9 +11,9 @@
 //! }
 //! ```
 //!
-//! A table has a type for what is written, a static for what is known about it, its name, and a noun for sentences. A key
-//! has the type of its value, the form that reads it ([`super::form`]), what holds without it, an example, and how two
-//! values are compared.
+//! A table has a type for its written values, a static with its declaration, its name, and a noun for sentences. A key
+//! has the type of its value, the form that reads the value ([`super::form`]), a default, an example, and a comparison
+//! of two values.
 
 use super::super::diagnostic::Findings;
 use super::super::vocabulary::{Default, Table};
@@ -110,7 +111,7 @@ macro_rules! table {
     };
 }
 
-/// The value of a key whose default is a value: what is written, or else the default.
+/// The value of a key whose default is a value: the written value, or else the default.
 macro_rules! value {
     (Value $static:ident $key:ident $type:ty, $form:expr) => {
         #[allow(dead_code, reason = "some defaults are known where the value is used")]
@@ -129,7 +130,7 @@ macro_rules! value {
     ($default:ident $($key:tt)*) => {};
 }
 
-/// What messages call a table with a name of its own: "limit `per-ip`".
+/// The subject of messages about a table with a name of its own: "limit `per-ip`".
 macro_rules! subject {
     (name $struct:ident $noun:literal) => {
         impl std::fmt::Display for $struct {
@@ -146,7 +147,7 @@ macro_rules! subject {
     ($extra:ident $($rest:tt)+) => {};
 }
 
-/// The type of what a table has beside its keys.
+/// The type of a table's field beside its keys.
 macro_rules! extra {
     (name) => { $crate::config::source::At<String> };
     (place) => { $crate::config::source::Span };

@@ -1,4 +1,4 @@
-//! Tables and names that are not what they should be: what is meant, and what to say.
+//! Unknown tables and names: the one that is probably meant, and the report.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::source::{At, Span};
@@ -8,7 +8,7 @@ use super::super::vocabulary::{Default, Table};
 use super::{INCLUDE, TABLES, fields, table_named};
 use toml::de::{DeTable, DeValue};
 
-/// The table that one of an unknown name stands for: the nearest by name, or else the one whose required keys it has.
+/// The table that an unknown name stands for: the nearest by name, or else the table whose required keys it has.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
     if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
         return table_named(near);
@@ -25,7 +25,7 @@ pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
         keys.filter(|key| table.key(key.get_ref()).is_some())
             .count()
     };
-    // Of equals the first.
+    // The first of equally near tables.
     let likely = TABLES.iter().rev().copied();
     likely
         .filter(|table| table.named && has_required(table, first))
@@ -40,7 +40,7 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
     required.any(|key| fields.contains_key(key.name))
 }
 
-/// Notes a table or key at the top level that does not exist; `meant` is the one it probably stands for.
+/// Notes a table or key at the top level that does not exist; `meant` is the table that it probably stands for.
 pub(super) fn note(
     name: &str,
     span: &Span,
@@ -103,7 +103,7 @@ pub(super) fn note_misplaced(
         .help(format!("give it a name: `{}`", vocabulary.title("NAME")));
 }
 
-/// Names go into response fields, metrics and Redis keys.
+/// Notes a name that response fields, metrics or Redis keys could not have.
 pub(super) fn check_name(vocabulary: &Table, name: &At<String>, found: &mut Findings) {
     if !is_name(&name.value, b"_-") {
         let shown = quoted(&name.value);

@@ -1,5 +1,5 @@
-//! `${VAR}` in the texts of the file: filled in from the environment once the file has been parsed, never in keys, and
-//! every mistake in the result is reported with what the variables gave.
+//! `${VAR}` in the texts of the file, never in keys. Variables are filled in from the environment once the file has
+//! been parsed, and every mistake in the result is reported with the values of the variables.
 
 mod masking;
 mod secret;
@@ -25,9 +25,9 @@ pub(in crate::config) struct Variables {
     filled: Vec<FilledText>,
     /// Texts with a variable that could not be filled in, which has been noted.
     failed: Vec<Span>,
-    /// Variables that a place where one is used says are secret.
+    /// Variables that are secret because one place of their use holds a secret.
     named: HashSet<String>,
-    /// Where texts begin that are paths.
+    /// The starts of texts that are paths.
     paths: HashSet<usize>,
 }
 
@@ -35,14 +35,14 @@ pub(in crate::config) struct Variables {
 #[derive(Debug)]
 struct FilledText {
     span: Span,
-    /// As it is written.
+    /// The text as it is written.
     template: String,
     used: Vec<VariableUse>,
-    /// It stands, or a part of it, where a secret does.
+    /// Does the text, or a part of it, stand in the place of a secret?
     starred: bool,
 }
 
-/// A variable and what it gave.
+/// A variable and its value.
 #[derive(Debug)]
 struct VariableUse {
     name: String,
@@ -50,7 +50,7 @@ struct VariableUse {
     is_default: bool,
 }
 
-/// A variable that cannot be filled in, and where in its text it stands.
+/// A variable that cannot be filled in, and its place in the text.
 #[derive(Debug)]
 struct Slip {
     at: Range<usize>,
@@ -128,7 +128,8 @@ impl Variables {
         span: &Span,
         found: &mut Findings,
     ) {
-        // A variable that an included file may not read is not looked up, not even for whether it is set.
+        // A variable that an included file may not read is not looked up: the report does not show whether the variable
+        // is set.
         let refused = RefCell::new(Vec::new());
         let guarded = |name: &str| match unasked(source, span, name) {
             None => environment(name),
@@ -164,13 +165,13 @@ impl Variables {
         }
     }
 
-    /// Has the text there a variable that could not be filled in?
+    /// Has the text at this place a variable that could not be filled in?
     pub(super) fn has_failed(&self, span: &Span) -> bool {
         self.failed.contains(span)
     }
 
-    /// Drops what is only the echo of a variable that could not be filled in, and says beside the rest what the variables
-    /// gave. What looks like a secret is shown nowhere.
+    /// Drops mistakes that are only the echo of a variable that could not be filled in, and adds the values of
+    /// variables to the rest. A value that looks like a secret is not shown.
     pub(in crate::config) fn tell(&self, source: &Source, secrets: &Secrets, found: &mut Findings) {
         let own = |diagnostic: &Diagnostic| {
             let code = diagnostic.code;
@@ -200,7 +201,7 @@ impl Variables {
     }
 }
 
-/// Of which texts does the mistake stand there, or have to do with what does?
+/// The texts that the mistake stands in, or is about.
 fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
     let met = diagnostic.labels().flat_map(|label| {
         let at = &label.span;
@@ -245,7 +246,7 @@ impl FilledText {
         }
     }
 
-    /// Is nothing of the secret written in the file itself?
+    /// Does the secret come from variables alone, with no part of it written in the file?
     fn is_all_of_the_secret(&self, source: &Source) -> bool {
         let written = source.written(&self.span);
         let part = match written.split_once("://") {
@@ -267,14 +268,14 @@ impl FilledText {
 }
 
 impl VariableUse {
-    /// As the file has it, without a default.
+    /// The variable as the file has it, without a default.
     fn spelled(&self) -> String {
         format!("`${{{}}}`", self.name)
     }
 }
 
 impl Slip {
-    /// With its place: the variable itself where the text is written as it reads, else the whole text.
+    /// The place of the variable: the variable itself, where the text has no escapes, else the whole text.
     fn diagnostic(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
         let written = source.written(span);
         let place = match written.find(text) {
@@ -332,7 +333,7 @@ fn expand(
     }
 }
 
-/// What `NAME`, `NAME:-default` or `NAME:?message` gives.
+/// The value of `NAME`, `NAME:-default` or `NAME:?message`.
 fn given(environment: Environment<'_>, inside: &str) -> Result<VariableUse, Slip> {
     let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let (name, rest) = inside.split_at(end.unwrap_or(inside.len()));

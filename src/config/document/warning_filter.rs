@@ -1,4 +1,4 @@
-//! `ignore_warnings`: which warnings of a table are meant, so that a check reports them no more.
+//! `ignore_warnings`: the warnings of a table that a check no longer reports.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings, Severity};
 use super::super::source::{At, Span};
@@ -10,17 +10,17 @@ use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What one table, or the file as a whole, ignores.
+/// The warnings that one table, or the file as a whole, ignores.
 #[derive(Debug)]
 pub(in crate::config) struct WarningFilter {
     /// `[limits.per-ip]`, or `the file`.
     title: String,
-    /// What it consists of; nothing of the file, which is everywhere.
+    /// The places of the table; none for the file as a whole.
     places: Option<Vec<Span>>,
     codes: Vec<At<Code>>,
 }
 
-/// Reads all of them; that of the file leaves the tree.
+/// Reads every `ignore_warnings`. The one at the top of the file is taken out of the tree.
 pub(super) fn read(root: &mut DeTable<'_>, found: &mut Findings) -> Vec<WarningFilter> {
     let mut all = Vec::new();
     if let Some(value) = root.remove(IGNORE_WARNINGS.name) {
@@ -68,7 +68,7 @@ fn of(
     })
 }
 
-/// Where a table is written: its keys may stand far apart.
+/// The places of a table, whose keys may stand far apart.
 fn spread(key: &Span, value: &Spanned<DeValue<'_>>, places: &mut Vec<Span>) {
     places.extend([key.clone(), value.span()]);
     if let DeValue::Table(table) = value.get_ref() {
@@ -102,8 +102,8 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
     read.collect()
 }
 
-/// Marks what is ignored among `found`, and tells what is not there to be ignored, where `may_tell`: what is wrong may hide
-/// a warning.
+/// Marks the ignored warnings in `found`. With `may_tell` it also reports codes that ignore no warning. After an error
+/// it does not: the error may hide the warning.
 pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_tell: bool) {
     if all.is_empty() {
         return;
@@ -129,7 +129,8 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_
     }
 }
 
-/// The warnings of each code by all their places, as positions in `found`; those about the file as a whole have none.
+/// The warnings of each code by all their places, as positions in `found`. Warnings about the file as a whole have no
+/// place.
 fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
     let mut places: HashMap<Code, Vec<(Span, usize)>> = HashMap::new();
     let warnings = found.iter().enumerate();
@@ -148,7 +149,7 @@ fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
 }
 
 impl WarningFilter {
-    /// The warnings of which any place is in this table.
+    /// The warnings that have a place in this table.
     fn meets(&self, told: &Spans<usize>) -> Vec<usize> {
         let Some(places) = &self.places else {
             return told.all().map(|(_, at)| *at).collect();

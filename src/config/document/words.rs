@@ -2,11 +2,11 @@
 
 /// A type whose values are words of the file.
 pub(in crate::config) trait Words: Copy + PartialEq + 'static {
-    /// Its words.
+    /// The words of the type.
     const WORDS: &'static [&'static str];
-    /// The value of each.
+    /// The value of each word.
     const VALUES: &'static [Self];
-    /// Words that are known and not taken in this version.
+    /// Words that are known, but not available in this version.
     const LATER: &'static [&'static str] = &[];
 
     /// The value that `word` stands for.
@@ -15,7 +15,7 @@ pub(in crate::config) trait Words: Copy + PartialEq + 'static {
         Self::VALUES.get(at).copied()
     }
 
-    /// As the file writes it.
+    /// The word of the value, as the file writes it.
     fn word(self) -> &'static str {
         let at = Self::VALUES.iter().position(|one| *one == self);
         at.map_or("", |at| Self::WORDS[at])

@@ -12,15 +12,15 @@ use std::sync::Arc;
 /// The files that one file of a configuration may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
-    /// Its own folder; none where the main file stands in it, or below it.
+    /// The file's own folder; none where the main file stands in this folder or below it.
     own: Option<PathBuf>,
     /// The folders of all files of the configuration: a file below one of them belongs to that one alone.
     taken: Arc<BTreeSet<PathBuf>>,
-    /// Files beyond its own folder that it may read.
+    /// Files outside its own folder that the file may read.
     allowed: Vec<AllowedPaths>,
 }
 
-/// A pattern of paths: the folder in front of its first step that can be several, and the steps.
+/// A pattern of paths: the folder in front of its first step with a wildcard, and the steps from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedPaths {
     root: PathBuf,
@@ -28,8 +28,8 @@ pub struct AllowedPaths {
 }
 
 impl Fence {
-    /// Around a file in `folder`, where the files of the configuration stand in `taken` and the main one in `main`; all are
-    /// paths without links.
+    /// The fence of a file in `folder`. The files of the configuration stand in `taken`, the main file in `main`; all
+    /// are paths without links.
     #[must_use]
     pub fn around(
         folder: PathBuf,
@@ -114,8 +114,8 @@ impl AllowedPaths {
         }
     }
 
-    /// Is `place`, where `path` leads, one of its files? A link counts by its own name as well, as long as it stays in the
-    /// folder that the pattern names: so are secrets kept that an orchestrator swaps.
+    /// Does the pattern allow `place`, to which `path` leads? A link counts by its own name as well, as long as it
+    /// stays in the folder that the pattern names: an orchestrator keeps its secrets behind such links and swaps them.
     fn leads_to(&self, path: &Path, place: &Path) -> bool {
         let by_name = || {
             let named = named(path);
@@ -271,7 +271,7 @@ mod tests {
             ("run/..data/redis", false),
             ("run/..data/a-key", false),
             ("run/a-more/../redis", false),
-            // By its name it would be one; it leads out of the folder.
+            // The pattern matches the link's name, but the link leads out of the folder.
             ("etc/a/a-key", false),
         ] {
             assert_eq!(team.holds(&root.join(name)), expected, "{name}");

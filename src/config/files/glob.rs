@@ -95,7 +95,7 @@ impl Walk {
         for name in self.names(folder)? {
             let next = folder.join(&name);
             if *step == "**" {
-                // A link may lead back, so that it is no folder on the way down.
+                // A link is no folder on the way down, since it may lead back.
                 let deeper = next.symlink_metadata().is_ok_and(|found| found.is_dir());
                 if deeper && !name.starts_with('.') {
                     self.down(&next, steps)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const DEMO: &str = include_str!("../../../gateway.toml");
-/// Beside the files that two of them point to.
+/// The folder with the files that two of the fixtures point to.
 const NAME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/config/valid/gateway.toml"
@@ -16,7 +16,7 @@ const NAME: &str = concat!(
 const WHO: &str = include_str!("../../../tests/config/valid/groups-and-tokens.toml");
 const EVERY: &str = include_str!("../../../tests/config/valid/every-key.toml");
 
-/// Whatever the text is, there is an answer, and a report can be shown.
+/// Every text has an answer, and its report can be shown.
 fn answer(text: &str) -> bool {
     match parse(NAME, text) {
         Ok(compiled) => {
@@ -32,7 +32,7 @@ fn answer(text: &str) -> bool {
     }
 }
 
-/// Where the keys of the vocabulary stand in `text`: bare keys in front of `=`, and the first name of a header.
+/// The places of the vocabulary's keys in `text`: bare keys in front of `=`, and the first name of a header.
 fn keys(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -87,8 +87,8 @@ fn no_slip_in_a_key_is_taken_quietly() {
     }
 }
 
-/// The examples of the README and of the manual, whole: with a route, an upstream and a use for each limit where they
-/// leave that out.
+/// The examples of the README and of the manual as whole files: a route, an upstream and a use for each limit are added
+/// where an example leaves them out.
 fn examples() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let docs = fs::read_dir(root.join("docs")).unwrap();
@@ -177,7 +177,7 @@ proptest! {
 
 #[test]
 fn large_and_deep_files_are_answered_in_time() {
-    // A sixteenth of the most there can be: what grows with the square shows here too.
+    // A sixteenth of the largest file, which is enough to show work that grows with the square.
     let most = usize::try_from(MOST_BYTES / 16).unwrap();
     let deep = |piece: &str, end: &str| piece.repeat((most - end.len()) / piece.len()) + end;
     let many = |line: &dyn Fn(usize) -> String| {

@@ -12,56 +12,80 @@ const HEAD: &str = "\
 # Configuration
 
 Tollgate reads one TOML file, `gateway.toml`: from `--config FILE`, else from the working directory, else from
-`/etc/tollgate/`. `tollgate check` says what is wrong with it, all of it, and what each limit means in numbers.
+`/etc/tollgate/`. `tollgate check` reports all mistakes in the file, and the meaning of each limit in numbers.
 
 Tables have names and their order means nothing. A time is a number with its unit (`us`, `ms`, `s`, `min`, `h`, `d`,
-`w`, and their usual spellings), several in a row add up: `\"250ms\"`, `\"1m30s\"`. A rate is `N/TIME`: `\"100/min\"`,
-`\"10/s\"`, `\"7/3s\"`. Several rates on one limit are a list, in which a bucket's rate may be
-written `{ rate = \"100/min\", burst = 20 }`: all of them are charged, or none, and a refusal names the one with the
-longest wait. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics
-and Redis keys.
+`w`, and their usual spellings); several in a row add up: `\"250ms\"`, `\"1m30s\"`. A rate is `N/TIME`: `\"100/min\"`,
+`\"10/s\"`, `\"7/3s\"`. Several rates of one limit are a list, in which a bucket's rate may be written
+`{ rate = \"100/min\", burst = 20 }`. All rates of a list are charged, or none; a refusal names the rate with the longest
+wait. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics and Redis keys.
 
-In texts, never in names, `${NAME}` is a variable of the environment the gateway was started in. One that is not set is a
-mistake, unless it has a default: `${NAME:-default}`, which also stands in for an empty one. `${NAME:?message}` says what is
-missing. `$$` is a `$`. What a variable gives is a text, so `burst = \"${BURST}\"` is not a number, and it is not looked at
-for further variables. Mistakes in a result say what the variables gave, unless it is a secret.
+In texts, never in names, `${NAME}` is a variable of the environment that the gateway was started in:
 
-A variable gives a secret if its name has a word for one (`KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `PW`, `CREDS`, `PRIVATE`, `HMAC`, `SALT`,
-`PAT`, `TOTP`, `DSN` and the like), if it gives an address with `user:password@`, or if one place where it is used is a secret's; so does its
-default. Paths of files are none.
+- `${NAME}` is an error where the variable is not set.
+- `${NAME:-default}` gives the default where the variable is not set or empty.
+- `${NAME:?message}` is an error with this message where the variable is not set or empty.
+- `$$` is a `$`.
 
-A secret need not stand in the file: the store's `password`, that of its sentinels, and every value under `set` and `add` of `request_headers` and
-`response_headers`, may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\" }` instead of a text. A newline at the end
-of the file does not count. Such a file is watched: a changed value is taken over as any other change, a changed password by
-the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars: not `check` and its
-`--print` and `--diff`, not `explain`, not the start, not a reload. Numbers behind stars tell one secret from another: `***` to `***2` is a
-change. What a request says itself is shown as it is, as are the addresses of servers in the access log, in metrics and in messages about
-connections; a secret of fewer than 4 bytes, or of fewer than 8 that could be a word, has stars in `--print` alone. One that is written into the file is a warning.
+The value of a variable is a text, so `burst = \"${BURST}\"` is not a number. Variables inside the value are not filled
+in. A message about a text with variables also shows their values, unless they are secret.
 
-A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
-agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
-SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by` has counters of
-its own: they start afresh, or go on where they are still held from when the limit counted so before. The log says which.
-Keys marked *restart* are read once, at start; a reload says which of them have changed.
+The value of a variable is a secret in three cases. A default is a secret in the same cases, by its own place alone.
+
+- The variable's name has a word for a secret (`KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `PW`, `CREDS`, `PRIVATE`, `HMAC`,
+  `SALT`, `PAT`, `TOTP`, `DSN` and the like).
+- The value is an address with `user:password@`.
+- The variable is used in a place that holds a secret.
+
+Paths of files are no secrets.
+
+A secret need not stand in the file. The store's `password`, the `password` of its sentinels, and every value under
+`set` and `add` of `request_headers` and `response_headers` may be `{ file = \"/run/secrets/NAME\" }` or
+`{ env = \"NAME\" }` instead of a text. A newline at the end of such a file does not count. The file is watched: a changed
+value is taken over as any other change is, a changed password by the connections to Redis that are made from then on.
+
+Every message, log and dump shows stars in place of a secret: `check` with its `--print` and `--diff`, `explain`, the
+start and a reload. Numbers behind the stars tell one secret from another: `***` to `***2` is a change. Three things are
+shown as they are:
+
+- texts of a request;
+- addresses of servers in the access log, in metrics and in messages about connections;
+- outside of `--print`, a secret of fewer than 4 bytes, or of fewer than 8 bytes that could be a word.
+
+A secret that is written into the file is a warning.
+
+A change of the file is taken over while requests go on, whole or not at all. The new file holds once two readings 50 ms
+apart agree; the old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
+as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by`
+has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:
+those go on. The log names the case. Keys marked *restart* are read once, at start; a reload names those that have
+changed.
 ";
 
 const INCLUDED: &str = "
 ## Several files
 
-`include` stands at the top, before the first table. A team can own a file: an included one has limits, upstreams and routes
-and nothing else, and includes no others. A name is one thing in all of them; written in two files it is an error that shows
-both places. A pattern that finds nothing is a warning, a path that leads nowhere an error. Included files are watched as the
-file itself is, and a new one that a pattern finds is taken in; at most 1,000 of them, of 4 MiB each and 16 MiB together.
-Names that begin with a dot are found only by patterns that do.
+`include` stands at the top, before the first table. A team can own an included file. Such a file has limits, groups,
+upstreams and routes and nothing else, and includes no others. The name of a limit, group, upstream or route stands in
+one file only; two files with one name are an error that shows both places. A pattern that finds nothing is a warning, a
+path that leads nowhere an error. Included files are watched as the main file is, and a new file that a pattern finds is
+taken in. At most 1,000 files are included, of 4 MiB each and 16 MiB together. Names that begin with a dot are found
+only by patterns that begin with a dot.
 
 ";
 
 const GRANTED: &str = "
-An included file is a team's, not the operator's. It reads no variable, as `${NAME}` or `{ env = .. }`, and no file outside its own
-folder, and its routes drop no limit of `[defaults]`, unless its entry lets it; the error says what to write. A file's own folder
-is the one that it stands in and what is below that, without folders in which other files of the configuration stand; the folder of the main
-file, and each above it, is nobody's own. Files that share a folder share what lies there: a team with secrets has a folder to itself. Where
-a path leads counts, through all links. A file that two entries take in, of which one is a table, is an error.
+An included file is a team's, not the operator's. Three things need a grant of the file's entry; the error shows the
+entry to write:
+
+- reading a variable, as `${NAME}` or `{ env = .. }` (`variables`);
+- reading a file outside the included file's own folder (`secrets`);
+- a route that drops a limit of `[defaults]` (`drops`).
+
+A file's own folder is the folder of the file with all below it, without folders in which other files of the
+configuration stand. The folder of the main file, and each folder above it, is no file's own. Included files in one
+folder share the files in it: a team with secrets needs a folder to itself. The place to which a path leads through all
+links counts. A file that two entries take in, of which one is a table, is an error.
 
 ```toml
 include = [
@@ -75,8 +99,8 @@ include = [
 const IGNORED: &str = "
 ## Warnings that are meant
 
-`ignore_warnings` stands in any table below, or at the top for the whole file (not at the top of an included one). A warning is a
-table's when any of its places is there: one about a limit and a route may be ignored in either.
+`ignore_warnings` stands in any table below, or at the top for the whole file (not at the top of an included file). A
+warning belongs to each table with one of its places: a warning about a limit and a route may be ignored in either.
 
 ";
 
@@ -118,7 +142,7 @@ fn section(title: &str, table: &Table, out: &mut String) {
     rows(title, table.keys, out);
     for key in table.keys {
         let tables = key.shape().tables();
-        // What the tables of a candidate and of a tier take is what the limit's own take.
+        // The inner tables of a candidate and of a tier are those of the limit, which have a section already.
         let first = tables.iter().filter(|_| !title.contains(".NAME."));
         for inner in first {
             section(&inner_title(title, key), inner, out);
@@ -143,7 +167,7 @@ fn fragment(title: &str) -> String {
     kept.collect::<String>().to_lowercase()
 }
 
-/// A row of a table for each key. A cell has 25 words at most: a longer meaning stands in full below the table.
+/// A row of a table for each key. A cell has at most 25 words; a longer meaning stands in full below the table.
 fn rows<'k>(title: &str, keys: impl IntoIterator<Item = &'k Key>, out: &mut String) {
     let mut below = String::new();
     out.push_str(COLUMNS);

@@ -28,7 +28,7 @@ pub(super) fn schema() -> String {
     format!("{schema:#}\n")
 }
 
-/// What every table of the top level takes.
+/// The key that every table of the top level takes.
 fn ignore() -> (String, Value) {
     (IGNORE_WARNINGS.name.to_owned(), property(&IGNORE_WARNINGS))
 }
@@ -193,7 +193,7 @@ fn json_of(toml: &str) -> Value {
     json_value(toml).unwrap_or_else(|| toml.into())
 }
 
-/// The two agree on texts, numbers and lists; inline tables of one key are turned.
+/// TOML and JSON agree on texts, numbers and lists. Inline tables of one key are rewritten.
 fn json_value(toml: &str) -> Option<Value> {
     let inside = toml
         .strip_prefix("{ ")

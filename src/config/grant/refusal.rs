@@ -1,4 +1,4 @@
-//! What an included file may not do, with the entry of `include` that would let it.
+//! Refusals of included files, with the entry of `include` that would grant the refused access.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic};
 use super::super::files::fence;
@@ -8,7 +8,7 @@ use super::Grant;
 use std::path::Path;
 
 impl Grant {
-    /// The error of the included file at `span` which may not do `what`, with the entry that would have to say `instead`.
+    /// The error of the included file at `span`, which may not do `what`, with the entry to write `instead`.
     pub(in crate::config) fn refusal(
         &self,
         source: &Source,
@@ -34,7 +34,7 @@ impl Grant {
 
 const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
 
-/// The error of an included file that names a file at `span` which it may not read.
+/// The error of an included file that names at `span` a file outside its reach.
 pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
     let whole = source.beside(span.start, path);
@@ -55,7 +55,7 @@ fn to_write(source: &Source, path: &Path) -> String {
     short.display().to_string()
 }
 
-/// The error of an included file that reads a variable at `span` which it may not read.
+/// The error of an included file that names at `span` a variable without a grant.
 pub(in crate::config) fn unasked(source: &Source, span: &Span, name: &str) -> Option<Diagnostic> {
     let grant = source.grant(span.start)?;
     if grant.reads_variable(name) {

@@ -35,7 +35,7 @@ struct Contradictions<'a> {
 type WrittenKey<'a> = (&'static str, Option<&'a Span>);
 
 impl Contradictions<'_> {
-    /// Notes what the limit does and cannot do: "has a burst, but is a sliding window".
+    /// Notes a setting and the reason that it cannot hold: "has a burst, but is a sliding window".
     fn conflict(&mut self, does: &str) -> &mut Diagnostic {
         self.error(Code::Conflict, does)
     }
@@ -178,7 +178,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `rate` of a limit on what is in flight.
+    /// `rate` of a limit on requests in flight.
     fn rate_of_slots(&mut self) {
         let is_slots = self.limit.algorithm() == Algorithm::Concurrency;
         if let Some(rates) = self.limit.rate.span().filter(|_| is_slots) {
@@ -188,8 +188,8 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `partial` beside a list of rates, of which each would grant another number, or beside a cost that is known after the
-    /// response.
+    /// `partial` beside a list of rates, or beside a cost that only the response states. Each rate of a list would
+    /// grant another number.
     fn partial(&mut self) {
         let limit = self.limit;
         let Some(partial) = limit.partial.at().filter(|partial| partial.value) else {
@@ -211,7 +211,7 @@ impl Contradictions<'_> {
         }
     }
 
-    /// `dedupe` of a limit on what is in flight.
+    /// `dedupe` of a limit on requests in flight.
     fn repeats(&mut self) {
         let is_slots = self.limit.algorithm() == Algorithm::Concurrency;
         if let Some(dedupe) = self.limit.dedupe.span().filter(|_| is_slots) {
@@ -241,7 +241,8 @@ impl Contradictions<'_> {
         }
     }
 
-    /// A cost that the response states, of a limit that cannot settle it; a cost before it is known above its maximum.
+    /// A cost that the response states, of a limit that cannot settle the cost; a `default` or an `estimate` above
+    /// `max`.
     fn cost(&mut self) {
         let Some(cost) = self.limit.cost.at() else {
             return;

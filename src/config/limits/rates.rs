@@ -38,13 +38,14 @@ pub(super) fn compare(written: &Limit, rated: &[RatedRule], found: &mut Findings
     }
 }
 
-/// Can the first never refuse what the second lets through?
+/// Does the first rate never refuse a request that the second admits?
 fn implied(first: &RatedRule, second: &RatedRule) -> bool {
     let count = |rated: &RatedRule| u128::from(rated.rate.count.get());
     let period = |rated: &RatedRule| u128::from(rated.rate.period.get());
     let (n, p) = (count(first), period(first));
     let (m, q) = (count(second), period(second));
-    // The longest stretch of time that the first counts any of, and the most that the second lets through in it.
+    // The longest stretch of time whose requests the first rate counts, and the most requests that the second rate
+    // admits in it.
     let stretch = match &first.rule {
         Rule::Concurrency(_) => return false,
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {

@@ -33,7 +33,7 @@ struct RuleReader<'a> {
     found: &'a mut Findings,
 }
 
-/// The rules of all rates; none when the numbers of one do not fit each other, which has been noted then.
+/// The rules of all rates. None when the numbers of a rate contradict each other, which has been noted then.
 pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>> {
     let algorithm = limit.algorithm();
     if algorithm == Algorithm::Concurrency {
@@ -54,7 +54,7 @@ pub(super) fn all(limit: &Limit, found: &mut Findings) -> Option<Vec<RatedRule>>
     (rules.len() == entries.len()).then_some(rules)
 }
 
-/// The rule of a limit on what is in flight; its rate is so many slots in the life of a slot.
+/// The rule of a limit on requests in flight; its rate is so many slots in the life of a slot.
 fn concurrency(limit: &Limit) -> Option<RatedRule> {
     let max = NonZeroU32::new(*limit.max.get()?)?;
     let ttl = u64::try_from(limit.slot_ttl().as_micros()).ok()?;
@@ -173,7 +173,7 @@ impl RuleReader<'_> {
         None
     }
 
-    /// A window that starts where the clock or the calendar says.
+    /// A window that starts by the clock or the calendar.
     fn clock_window(&mut self, entry: &At<RateEntry>) -> Option<Rule> {
         let limit = self.limit;
         let quota = entry.value.quota.value;

@@ -14,7 +14,7 @@ pub(super) fn key(name: &str) -> String {
     }
 }
 
-/// A text between double quotes. What stood for a variable has been filled in; a `$` that is left stays one.
+/// A text between double quotes. Variables have been filled in, so every `$` that is left is a `$` itself.
 pub(super) fn text(text: &str) -> String {
     quoted(text, "$$")
 }

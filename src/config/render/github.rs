@@ -46,14 +46,14 @@ fn command(source: &Source, diagnostic: &Diagnostic, out: &mut String) {
     );
 }
 
-/// What stands behind `::`: a line's end would end the command.
+/// The text behind `::`, without line ends, which would end the command.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
-/// What stands behind `=`.
+/// The text behind `=`.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

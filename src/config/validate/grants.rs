@@ -1,4 +1,4 @@
-//! Grants: included files claim and drop only what their entries of `include` let them.
+//! Grants: included files claim hosts and paths, and drop limits, only as their entries of `include` allow.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Route};
@@ -109,7 +109,7 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findi
     }
 }
 
-/// An entry that lets its files drop limits that `[defaults]` does not have.
+/// An entry that grants `drops` of limits that `[defaults]` does not have.
 fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
     let defaults = document.defaults.limits.entries();
     for name in &grant.drops {

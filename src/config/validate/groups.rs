@@ -1,9 +1,9 @@
-//! Groups: every one that is named is defined, and a limit refers to every one that is defined.
+//! Groups: every group that is named is defined, and a limit refers to every group that is defined.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::names::{NameIndex, WholeFile};
 
-/// Notes groups that are named and not defined, and groups that change nothing.
+/// Notes groups that are named and not defined, and groups without effect.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let mut groups = NameIndex::new(

@@ -1,4 +1,4 @@
-//! Lints: settings that are allowed and hardly meant.
+//! Lints: settings that are allowed and hardly intended.
 
 use super::super::boot::admin_address;
 use super::super::diagnostic::{Code, Details as _, Findings};
@@ -17,7 +17,7 @@ struct LongestWait<'a> {
     /// The group of the tier, if a tier holds the longest.
     group: Option<&'a str>,
     wait: Duration,
-    /// The key that says so, where one does.
+    /// The key that sets the longest hold, where a key does.
     place: Option<&'a Span>,
 }
 
@@ -133,7 +133,7 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
     all.into_iter().find(written_by_proxies).map(|at| &at.span)
 }
 
-/// Only a trusted proxy is believed that a request came by `https`.
+/// A request counts as `https` only where a trusted proxy states it.
 fn unreachable_by_https(document: &Document, route: &Route, found: &mut Findings) {
     let mut all = route.conditions();
     let https = all.find(|at| at.value == Condition::Https(true));

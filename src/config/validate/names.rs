@@ -1,4 +1,4 @@
-//! Names: every one that is used is defined, and every one that is defined is used.
+//! Names: every name that is used is defined, and every name that is defined is used.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::document::{Document, List};
@@ -10,7 +10,7 @@ use crate::key::KeyPart;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};
 
-/// After so many mistakes no more text is searched: each search takes time.
+/// The number of mistakes after which no more text is searched: each search takes time.
 const ENOUGH: usize = 100;
 
 /// The document and the text that it was read from.
@@ -111,7 +111,7 @@ impl<'a> NameIndex<'a> {
     }
 }
 
-/// Notes what is named and not defined, and what is defined and not named.
+/// Notes names that are used and not defined, and names that are defined and not used.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let document = file.document;
     let names = document.limits.iter().map(|limit| &limit.name);

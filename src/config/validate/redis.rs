@@ -39,7 +39,7 @@ fn never_away(on_down: Option<&Span>, owner: &str, found: &mut Findings) {
     }
 }
 
-/// Leases without a Redis to take them from. A limit that rules leases out by itself has been noted.
+/// Leases without a Redis to take them from. A limit that rules out leases by itself has been noted.
 fn unleased(written: &Written, limit: &Limit, found: &mut Findings) {
     let asked = written.lease.at();
     let asked = asked.filter(|at| at.value != LeaseSetting::Off);

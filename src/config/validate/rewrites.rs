@@ -1,4 +1,4 @@
-//! Rewrites, redirects and responses of a route: it has one end, and its path has every parameter that they name.
+//! Rewrites, redirects and responses of a route. A route has one end, and its path has every parameter that they name.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::document::{Document, Route};
@@ -30,7 +30,7 @@ pub(super) fn check(document: &Document, found: &mut Findings) {
 /// The template of the forwarded path, where that is not the matched one.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the template.
 pub(in crate::config) fn template(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     Ok(match stripped(route)? {
         Some(template) => Some(template),
@@ -68,10 +68,10 @@ fn rewritten(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     made(route, "rewrite", "", text).map(Some)
 }
 
-/// Where a redirect leads.
+/// The destination of a redirect.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the template.
 pub(in crate::config) fn redirected(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     let Some(to) = route.redirect.get().and_then(|redirect| redirect.to.at()) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Routes: what each recognises, and that no two of equal rank recognise the same request.
+//! Routes: the rule of each, and overlaps of two rules of equal rank.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, List, Route};
@@ -44,8 +44,8 @@ pub(super) fn arrange(document: &Document, found: &mut Findings) -> (Vec<Rule>, 
     (rules, table)
 }
 
-/// Of routes that claim the very same requests no more than these are compared with each other: two would be wrong
-/// already, and pairs grow with the square.
+/// The most routes with the very same requests that are compared with each other. Two are a mistake already, and the
+/// number of pairs grows with the square.
 const MOST_ALIKE: usize = 20;
 
 /// The rule without its names: equal for two rules that claim the very same requests.
@@ -72,7 +72,7 @@ pub(super) fn any_path() -> PathPattern {
     }
 }
 
-/// Nothing when a part of it could not be read.
+/// The rule of a route; none when a part of the route could not be read.
 fn rule(route: &Route) -> Option<Rule> {
     if route.host.is_bad() || route.path.is_bad() || route.methods.is_bad() {
         return None;
@@ -82,7 +82,7 @@ fn rule(route: &Route) -> Option<Rule> {
         return None;
     }
     let mut conditions: Vec<Condition> = route.conditions().map(|at| at.value.clone()).collect();
-    // However they are written, the same conditions are the same.
+    // Conditions in another order or spelling are the same conditions.
     conditions.sort_by_cached_key(ToString::to_string);
     Some(Rule {
         name: route.name.value.as_str().into(),
@@ -120,7 +120,7 @@ fn warn_of_repeats(route: &Route, found: &mut Findings) {
     repeated_limit(&route.limits, route, found);
 }
 
-/// The example of an overlap, without what conditions ask of fields and parameters that authenticate.
+/// The example of an overlap, without the values of conditions on fields and parameters that authenticate.
 fn without_secrets<'a>(overlap: &Overlap, rules: impl Iterator<Item = &'a Rule>) -> String {
     let mut example = overlap.example.to_string();
     for condition in rules.flat_map(|rule| &rule.conditions) {

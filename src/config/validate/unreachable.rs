@@ -72,7 +72,7 @@ fn is_covered(route: &Route, exempt: &Exempt) -> bool {
     by_method || by_path
 }
 
-/// What every path of the pattern begins with.
+/// The beginning that every path of the pattern has.
 fn literal(path: Option<&PathPattern>) -> String {
     let mut begins = String::new();
     for segment in path.into_iter().flat_map(|path| &path.segments) {

@@ -37,7 +37,7 @@ pub(in crate::config) fn condition_field(text: &str) -> Result<HeaderName, Value
     }
 }
 
-/// The value that a field is to have.
+/// The value that a condition asks of a field.
 pub(in crate::config) fn condition_value(text: &str) -> Result<HeaderValue, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(

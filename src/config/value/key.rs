@@ -68,7 +68,7 @@ fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
     }
 }
 
-/// A part of no kind that is known.
+/// The error of a part of an unknown kind.
 fn unknown(
     text: &str,
     kind: &str,

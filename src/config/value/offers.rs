@@ -1,4 +1,4 @@
-//! What a message says to write can be read: every text offered by the reader of some kind of value is fed back to it.
+//! Every text that a message offers can be read: each offer of a reader is fed back to the same reader.
 
 use super::{
     ValueError, address, byte_rate, duration, host, method, network, part, path, rate, server,

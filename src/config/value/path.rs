@@ -233,7 +233,7 @@ fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-".contains(c)
 }
 
-/// Is the whole segment one parameter, however it is written? Half a parameter gives no guess.
+/// Is the whole segment one parameter, in any style? A segment that is a parameter in part gives no guess.
 fn is_parameter(segment: &str) -> bool {
     let braces = |c| segment.matches(c).count();
     let whole = |c| braces(c) <= usize::from(segment.starts_with(c) || segment.ends_with(c));
@@ -275,7 +275,7 @@ fn repaired(text: &str) -> String {
     if out.is_empty() { "/".into() } else { out }
 }
 
-/// A literal segment in normal form, or why no request can ever have it.
+/// A literal segment in normal form, or the reason that no request can ever have it.
 fn literal(segment: &str) -> Result<Arc<str>, &'static str> {
     if segment.contains(';') || segment.to_ascii_lowercase().contains("%3b") {
         return Err("`;` and what follows is dropped from requests before they are matched");

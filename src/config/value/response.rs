@@ -3,7 +3,7 @@
 use super::{Code, ValueError, with_valid_offers};
 use crate::snapshot::errors::{ErrorBody, Page};
 
-/// What the gateway's own responses look like.
+/// The form of the gateway's own responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::config) enum ErrorText {
     /// A form that needs no file.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const REDIS: u16 = 6379;
 /// The default port of a sentinel.
 const SENTINEL: u16 = 26379;
-/// Nodes that can stand in one address.
+/// The most nodes in one address.
 const MOST_NODES: usize = 64;
 /// Longest path of a socket that every system takes.
 const LONGEST_PATH: usize = 100;
@@ -322,7 +322,7 @@ mod tests {
             (alone.username, alone.password.unwrap().expose()),
             (None, "pw")
         );
-        // No other sign in front of the last `@` ends anything.
+        // No other sign in front of the last `@` ends the user or the password.
         for (text, password) in [
             ("redis://:a/b@cache", "a/b"),
             ("redis://:a@b@cache", "a@b"),

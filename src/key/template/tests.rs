@@ -1,4 +1,4 @@
-//! Keys: framed, bounded, and the same for what is the same.
+//! Keys: framed, bounded, and equal for equal values.
 
 use super::*;
 use crate::key::cookie::Cookies;
@@ -21,7 +21,7 @@ fn header(name: &'static str) -> KeyPart {
     }
 }
 
-/// `GET http://Example.com:80/orders/7?...`, as a route `/orders/{id}` takes it.
+/// `GET http://Example.com:80/orders/7?...`, as it matches a route `/orders/{id}`.
 #[derive(Debug)]
 struct Order<'a>(Option<&'a str>);
 
@@ -81,7 +81,7 @@ fn no_value_imitates_a_separator_or_a_substitute() {
     let left = key_of(&two, &fields(&[("a", "x|y"), ("b", "z")]));
     let right = key_of(&two, &fields(&[("a", "x"), ("b", "y|z")]));
     assert_ne!(left, right);
-    // Braces would choose the slot of a cluster.
+    // Unescaped braces would choose the slot of a cluster.
     let braced = key_of(&two, &fields(&[("a", "}{x"), ("b", "z")]));
     assert_eq!(braced.as_deref(), Some("%7D%7Bx|z"));
     let absent = key_of(&two, &fields(&[("a", "x")]));
@@ -169,11 +169,11 @@ fn cookies_are_found_in_any_line_and_only_as_digests() {
     for absent in [&[][..], &["sid"], &["sid="], &["a=sid=abc"]] {
         assert_eq!(key(absent), None, "{absent:?}");
     }
-    // Others do not look at the case of names, or part at commas.
+    // Other readers ignore the case of names, or split at commas.
     for elsewhere in [&["SID=abc"][..], &["x=1, sid=abc"]] {
         assert_eq!(key(elsewhere).as_deref(), Some("%ip=203.0.113.9"));
     }
-    // Nobody knows which of two the upstream believes.
+    // The value of the two that the upstream believes is not known.
     for two in [&["sid=abc; sid=def"][..], &["sid=abc", "sid=def"]] {
         assert_eq!(key(two).as_deref(), Some("%ip=203.0.113.9"));
     }

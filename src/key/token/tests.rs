@@ -81,7 +81,7 @@ fn only_what_is_signed_as_it_must_be_claims_anything() {
     assert_eq!(verifier.claims(&basic), Err(TokenDoubt::Absent));
 }
 
-/// What this gateway does not read, somebody else may.
+/// Another reader may read a spelling that this gateway does not.
 #[test]
 fn a_token_that_is_spelled_otherwise_is_not_believed_and_not_absent() {
     let verifier = verifier(header::AUTHORIZATION, |_| ());
@@ -222,7 +222,7 @@ fn claims_are_texts_and_numbers_and_dots_lead_into_tables() {
     assert!(!format!("{verifier:?} {token:?}").contains("secret"));
 }
 
-/// A forged token costs four signatures at most, and names decide which.
+/// A forged token costs four signature checks at most, and names decide which.
 #[test]
 fn few_keys_are_tried() {
     let mut one = verifier(header::AUTHORIZATION, |_| ());

@@ -1,9 +1,9 @@
 //! One wait queue: the positions that the store has granted this gateway for one key, in the store's order, and the
 //! requests that have them.
 //!
-//! A request behind a free position moves up into it. The free positions are therefore the end of the queue, and go back
-//! to the store one by one, the last one first. A free position in front of a request that cannot move stays a hole: a
-//! request that joins the queue may move up into it, and it goes back when all behind it have.
+//! A request behind a free position moves up into it. The free positions are therefore the end of the queue, and go
+//! back to the store one by one, the last one first. A free position in front of a request that cannot move stays a
+//! hole: a request that joins the queue may move up into it, and the hole goes back when all positions behind it have.
 
 use super::leak::{GRACE, JITTER, Leak, LeakShare};
 use crate::store::Reservation;

@@ -1,15 +1,15 @@
-//! How often keys are asked for, roughly: keys share cells, and a key that is taken for busier than it is leases too much
-//! at worst, which goes back.
+//! A rough count of the requests for each key. Keys share cells: a key that is wrongly taken for busy leases too much
+//! at worst, and the surplus goes back.
 
 use crate::clock::Timestamp;
 
-/// How long is counted for that, in microseconds.
+/// Length of a counting slot, in microseconds.
 pub const SLOT: u64 = 50_000;
-/// Requests in a slot that make a key a busy one.
+/// Requests in a slot that make a key busy.
 pub const BUSY: u64 = 16;
 const CELLS: usize = 1024;
 
-/// Counts of the present slot and the one before.
+/// Counts of the present slot and of the slot before.
 #[derive(Debug)]
 pub(super) struct Demand {
     cells: Box<[DemandCell]>,
@@ -31,7 +31,7 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// A request for the key with this hash.
+    /// Counts a request for the key with this hash.
     pub(super) fn rises(&mut self, hash: u64, now: Timestamp) {
         let slot = now.micros() / SLOT;
         let cell = &mut self.cells[index(hash)];
@@ -39,7 +39,7 @@ impl Demand {
         cell.now = cell.now.saturating_add(1);
     }
 
-    /// Is it asked for often?
+    /// Is the key busy?
     pub(super) fn is_busy(&self, hash: u64, now: Timestamp) -> bool {
         let cell = self.at(hash, now);
         u64::from(cell.now.max(cell.before)) >= BUSY

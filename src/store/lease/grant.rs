@@ -1,5 +1,5 @@
-//! Permits of several limits of one request. A permit is taken when no other limit can refuse the request: a request that
-//! another of its limits refuses takes none, orders none, and keeps none from the requests that are served.
+//! Permits of several limits of one request. A request takes permits only when no other limit can refuse it. A refused
+//! request takes none, orders none, and keeps none from the requests that are served.
 
 use super::{BRISK, Leases, entry, may_take};
 use crate::clock::Timestamp;
@@ -9,7 +9,7 @@ use crate::store::check::Check;
 use crate::store::decider::Decider;
 use smallvec::SmallVec;
 
-/// When it is tried again whether calls take long still.
+/// Time between two trials whether calls still take long.
 const AGAIN: u64 = 1_000_000;
 
 /// A permit that a request sees, or has taken.
@@ -17,9 +17,9 @@ const AGAIN: u64 = 1_000_000;
 pub(in crate::store) struct Grant {
     /// The position of its check in the request.
     pub(in crate::store) index: usize,
-    /// What the permit says.
+    /// The answer that the permit gives.
     pub(in crate::store) answer: LimitAnswer,
-    /// When the call was sent that brought it.
+    /// The instant at which the call for the permit was sent.
     sent: Timestamp,
 }
 
@@ -27,10 +27,11 @@ pub(in crate::store) struct Grant {
 pub(in crate::store) type Grants = SmallVec<[Grant; 1]>;
 
 impl Leases {
-    /// The permits that there are for `checks` now. None is taken.
+    /// The permits that are there for `checks` now. The request does not take them yet.
     ///
     /// # Errors
-    /// With the answers of the request where one of its limits has no permit for a while: nothing is known of the others.
+    /// The answers of the request, where one of its limits has no permit for a while. Nothing is known of its other
+    /// limits.
     pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Grants, Box<Answers>> {
         let now = self.clock.now();
         let (mut found, mut refused) = (Grants::new(), None::<LimitAnswer>);
@@ -61,7 +62,7 @@ impl Leases {
         Err(Box::new(answers))
     }
 
-    /// Takes the permits that were `seen`, but for those that are gone.
+    /// Takes the permits in `seen`, except permits that are gone.
     pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Grants) -> Grants {
         let now = self.clock.now();
         let drawn = seen.iter().filter_map(|grant| {
@@ -82,7 +83,7 @@ impl Leases {
         drawn.collect()
     }
 
-    /// Puts permits back that were not used.
+    /// Puts unused permits back.
     pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], grants: &Grants) {
         let now = self.clock.now();
         for grant in grants {
@@ -92,7 +93,8 @@ impl Leases {
         }
     }
 
-    /// A request was admitted that needed a permit of this limit. Should a call bring some for the requests that come next?
+    /// Should a call bring permits of this limit for the requests that come next? The request that needed one was
+    /// admitted.
     pub(in crate::store) fn runs_short(&self, check: &Check<'_>) -> bool {
         let now = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
@@ -111,7 +113,7 @@ impl Leases {
         if held.asking || held.has(now) || now < held.paused {
             return false;
         }
-        // Permits that came so late would have ended before a request that sees them is admitted by its other limits.
+        // Permits that came so late would have ended before the other limits of a request admit it.
         let is_slow =
             held.took > BRISK && held.last.is_some_and(|last| now < last.sent.plus(AGAIN));
         held.leave();

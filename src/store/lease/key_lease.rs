@@ -1,4 +1,4 @@
-//! Permits in hand for one key: what the last call has brought, what is left of it, and what the next one is to ask for.
+//! The lease of one key: the result of the last call, the permits that are left of it, and the size of the next order.
 
 #[cfg(test)]
 mod tests;
@@ -18,57 +18,57 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A bucket that fills within so many microseconds can spare what is lost of it while it is not half used up.
+/// A bucket that fills within so many microseconds can spare lost units while it is less than half used up.
 const SOON: u64 = 10_000_000;
 /// Part of a bucket's rate that one worker may lose.
 const LOST: f64 = 100.0;
-/// Calls of which something is to go back at once; of more the oldest is lost.
+/// Calls whose unused units are to go back at once. Beyond this number, the oldest call's units are lost.
 const MOST_OWED: usize = 8;
 
 /// Permits for one key.
 #[derive(Debug)]
 pub(super) struct KeyLease {
     pub(super) hash: u64,
-    /// The limit as it was asked: after a reload it is another, and its numbers may be.
+    /// The limit at the time of the call. A reload makes another limit, whose numbers may differ.
     pub(super) limit: Arc<Limit>,
     pub(super) key: SmallVec<[u8; 16]>,
-    /// Not used yet, and until when they may be.
+    /// Unused permits, and the instant until which they may be used.
     pub(super) permits: u32,
     pub(super) until: Timestamp,
-    /// Charged for the requests that waited when the call was sent.
+    /// Permits charged for the requests that waited when the call was sent.
     pub(super) due: u32,
     /// Calls so far.
     pub(super) turn: u64,
     /// A call is under way, or is about to be.
     pub(super) asking: bool,
-    /// It has been sent: a request that comes now is not charged by it.
+    /// The call has been sent: it does not charge a request that comes now.
     pub(super) sent: bool,
     /// The last call failed.
     pub(super) failed: bool,
-    /// Wait for the next call.
+    /// Requests that wait for the next call.
     pub(super) waiting: u32,
-    /// How long the last call took.
+    /// The duration of the last call.
     pub(super) took: u64,
-    /// Units of a bucket that may yet be lost, as of that instant.
+    /// Units of a bucket that may yet be lost, as of the given instant.
     spare: (f64, Timestamp),
-    /// No call asks before that: too little would have come back.
+    /// No call is made before this instant: too little would have come back.
     pub(super) paused: Timestamp,
     pub(super) last: Option<LeaseCall>,
-    /// Of earlier calls, by when they were sent: not used, and not to be used any more.
+    /// Units of earlier calls that no request may use any more, each with the instant at which its call was sent.
     pub(super) left: SmallVec<[(Timestamp, u32); 2]>,
     pub(super) answered: Rc<Notify>,
 }
 
-/// The last answer.
+/// The last call and its answer.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct LeaseCall {
-    /// When it was sent.
+    /// The instant at which the call was sent.
     pub(super) sent: Timestamp,
-    /// When the answer was here: waits count from then on, so that none is too short.
+    /// The instant at which the answer was here. Waits count from then on, so that none is too short.
     told: Timestamp,
     pub(super) at: Timestamp,
     pub(super) measured: Measurement,
-    /// Units that it charged, and what was left then.
+    /// Units that the call charged.
     pub(in crate::store) charged: u32,
     pub(super) verdict: Verdict,
 }
@@ -88,7 +88,7 @@ impl KeyLease {
             failed: false,
             waiting: 0,
             took: 0,
-            // One worker's share, as soon as that is known.
+            // One worker's share, as soon as the share is known.
             spare: (f64::INFINITY, now),
             paused: now,
             last: None,
@@ -101,7 +101,7 @@ impl KeyLease {
         self.hash == hash && self.limit.id == check.limit.id && *self.key == *check.key
     }
 
-    /// Nothing of a counter that was reset is in hand, nor under numbers that are others now.
+    /// Drops permits of a counter that was reset, and permits of a limit whose numbers have changed.
     pub(super) fn renew(&mut self, check: &Check<'_>, invalidation: &Invalidation, now: Timestamp) {
         let is_reset = |last: &LeaseCall| invalidation.is_reset(self.hash, last.sent);
         if self.last.as_ref().is_some_and(is_reset) {
@@ -114,7 +114,7 @@ impl KeyLease {
         }
     }
 
-    /// What was not used is not used any more.
+    /// Withdraws the unused permits: they are to go back, and no request uses them any more.
     pub(super) fn leave(&mut self) {
         let units = std::mem::take(&mut self.permits);
         self.lose(units);
@@ -127,9 +127,11 @@ impl KeyLease {
         self.spare.0 -= f64::from(units);
     }
 
-    /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
-    /// bucket it is lost: at most a hundredth of its rate, and one worker's share at once. One that fills within seconds, and
-    /// is not half used up, has it back before a request lacks it.
+    /// The number of permits that may be taken for later, even if none of them is used.
+    ///
+    /// - Of a window, the unused units of a call go back.
+    /// - Of a bucket, they are lost: at most a hundredth of the bucket's rate, and one worker's share at once. A bucket
+    ///   that fills within seconds, and is less than half used up, has them back before a request lacks them.
     pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Timestamp) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());
@@ -145,11 +147,11 @@ impl KeyLease {
             / LOST;
         let spare = (spare + back).min(f64::from(terms.most));
         self.spare = (spare, now);
-        // A cast from a float stays within the bounds.
+        // A cast from a float saturates at the bounds.
         spare.max(0.0) as u32
     }
 
-    /// So many of what was charged in that call are to go back when its time is over.
+    /// Notes that so many units of the call sent at this instant are to go back when the call's time is over.
     pub(super) fn owe(&mut self, sent: Timestamp, units: u32) {
         if units == 0 {
             return;
@@ -169,7 +171,7 @@ impl KeyLease {
         self.permits > 0 && now < self.until
     }
 
-    /// Takes one back that was in hand after that call.
+    /// Takes back a permit of the call that was sent at this instant.
     pub(super) fn put_back(&mut self, sent: Timestamp, now: Timestamp) {
         let is_last = self.last.is_some_and(|last| last.sent == sent);
         if is_last && now < self.until {
@@ -179,7 +181,7 @@ impl KeyLease {
         }
     }
 
-    /// Takes what was not used of the call that was asked at that instant.
+    /// Takes the unused units of the call that was sent at this instant.
     pub(super) fn take(&mut self, sent: Timestamp) -> u32 {
         let mut units = 0;
         if self.last.is_some_and(|last| last.sent == sent) {
@@ -194,7 +196,7 @@ impl KeyLease {
         units
     }
 
-    /// The answer to a request that takes a permit, charged by a call for it (`Redis`) or earlier (`Lease`).
+    /// The answer to a request that takes a permit, charged by a call for the request (`Redis`) or earlier (`Lease`).
     pub(super) fn admission(&self, now: Timestamp, by: Decider) -> LimitAnswer {
         self.answer(by, now, self.verdict(now, by == Decider::Redis))
     }
@@ -214,8 +216,8 @@ impl KeyLease {
         }
     }
 
-    /// The verdict of a permit. It names no more than there is: no other request takes of the permits here, of what else
-    /// was left others may have.
+    /// The verdict of a permit. Its remainder never exceeds the units that are there: it counts the permits here, and
+    /// the units left in the store only for `by_call`, since other requests may take them.
     fn verdict(&self, now: Timestamp, by_call: bool) -> Verdict {
         let Some(last) = &self.last else {
             return Verdict {
@@ -247,16 +249,16 @@ impl KeyLease {
         }
     }
 
-    /// For how many microseconds from `now` on no call is made.
+    /// The number of microseconds from `now` on in which no call is made.
     pub(super) fn pause_left(&self, now: Timestamp) -> u64 {
         self.paused.since(now)
     }
 
-    /// When there is room for one more, as of `now`, if nothing is taken or refunded.
+    /// The instant from which there is room for one more unit, as of `now`, if nothing is taken or refunded.
     fn next(&self, last: &LeaseCall, now: Timestamp) -> u64 {
         let Some(bucket) = self.limit.rule.bucket() else {
-            // The store's answer says how long a window stays full. That is remembered as well, but for refusals while something
-            // may be on its way back.
+            // The store's answer says how long a window stays full. The refusal cache remembers the answer as well,
+            // except while a refund may be on its way.
             return match last.measured.wait {
                 Wait::Micros(full) => full.saturating_sub(now.since(last.told)),
                 Wait::Never => 0,
@@ -271,7 +273,7 @@ impl KeyLease {
         }
     }
 
-    /// How many units to ask for: for the requests that wait, and for those that come soon.
+    /// The number of units to ask for: for the requests that wait, and for the requests that come soon.
     pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Timestamp) -> u32 {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;
@@ -295,7 +297,7 @@ impl KeyLease {
         self.waiting.saturating_add(later).saturating_add(padding)
     }
 
-    /// Takes over what a call has brought, or that it failed.
+    /// Takes over the result of a call: its permits, or its failure.
     pub(super) fn called(
         &mut self,
         check: &Check<'_>,
@@ -322,7 +324,7 @@ impl KeyLease {
         }
     }
 
-    /// Takes over what a call for `asked` units has brought.
+    /// Takes over the answer to a call for `asked` units.
     fn fill(&mut self, terms: &LeaseTerms, last: LeaseCall, asked: u32, now: Timestamp) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
@@ -335,7 +337,7 @@ impl KeyLease {
         if self.permits == 0 {
             self.lose(rest);
         }
-        // For how long a window stays full its own refusal says, which comes next.
+        // The window's own refusal, which comes next, says how long the window stays full.
         let is_told = !terms.give_back() || last.charged == 0;
         if last.charged < asked && terms.trickles() && is_told {
             self.paused = last.sent.plus(terms.pause);
@@ -345,7 +347,7 @@ impl KeyLease {
 }
 
 impl LeaseCall {
-    /// What the answers to `order`, asked by `check`, have brought; they were here at `told`.
+    /// Takes over the answers to `order`, asked by `check`. The instant of their arrival is `told`.
     pub(in crate::store) fn of(
         check: &Check<'_>,
         terms: &LeaseTerms,
@@ -369,7 +371,7 @@ impl LeaseCall {
         })
     }
 
-    /// The ticket of so many of its units that go back.
+    /// The ticket of so many units of the call, which go back.
     pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
         limit.rule.ticket(self.at, self.measured, Cost::new(units))
     }

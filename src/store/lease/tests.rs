@@ -65,7 +65,7 @@ fn leased(rule: (Rate, Rule)) -> [Arc<Limit>; 1] {
     [limit]
 }
 
-/// The fullest that a bucket is which is charged at the instant of each admission. A unit counts as much as the period.
+/// The highest level of a bucket that is charged at the instant of each admission. A unit counts as much as the period.
 fn fullest(admitted: &[u64], rate: Rate) -> u64 {
     let (count, unit) = (u64::from(rate.count.get()), rate.period.get());
     let (mut level, mut fullest, mut last) = (0_u64, 0, NOON);
@@ -141,8 +141,8 @@ fn trial(seed: u64) {
             u64::from(count)
         }
     };
-    // What was asked for may have been less than there was. Asked for hardly more than there is, now and then one gateway has
-    // in hand what another lacks.
+    // The demand may have been below the limit. Where it is hardly above the limit, one gateway now and then holds
+    // permits that another lacks.
     let wanted = wanted.min(world.requests());
     let least = if world.requests() * 2 > wanted * 3 {
         95
@@ -177,7 +177,7 @@ fn a_key_below_its_limit_is_never_refused() {
     }
 }
 
-/// The requests that are admitted of a demand that is so many tenths of the rate, and the calls for them.
+/// The requests that are admitted of a demand of so many tenths of the rate, and the calls for them.
 fn used(rule: &(Rate, Rule), leasing: LeaseSetting, tenths: u64) -> (usize, u64) {
     let mut world = World::new(3, &[limit("hot", rule.clone(), leasing)], tenths);
     let apart = rule.0.period.get() / u64::from(rule.0.count.get());
@@ -209,7 +209,7 @@ fn what_is_used_of_a_limit_is_what_always_asking_uses() {
     }
 }
 
-/// Limits of hot keys, with plenty of everything.
+/// Limits of hot keys, with room for all requests.
 fn plenty(leasing: LeaseSetting) -> [Arc<Limit>; 3] {
     [
         ("bucket", token_bucket(2_000_000, SECOND, 2_000_000)),
@@ -247,7 +247,7 @@ fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
     assert!(auto.calls * 10 <= auto.requests());
 }
 
-/// Of random numbers: no client gets more than its own limit, all together not more than theirs, and that is used.
+/// With random numbers: no client gets more than its own limit, and all together no more than theirs, which is used up.
 #[test]
 fn each_limit_of_a_request_holds_where_one_is_leased() {
     for seed in 0..20 {
@@ -279,7 +279,7 @@ fn each_limit_of_a_request_holds_where_one_is_leased() {
     }
 }
 
-/// What is taken for later of a bucket and not used is lost, at every burst anew.
+/// Permits of a bucket that were taken for later and not used are lost, at every burst anew.
 #[test]
 fn bursts_use_a_bucket_up_that_fills_slowly() {
     let all = limit("all", token_bucket(1000, HOUR, 1000), LeaseSetting::Auto);

@@ -1,41 +1,41 @@
-//! Which limit may still add a counter: a quarter of the room is kept in equal parts for the limits in force, the rest is
-//! everybody's.
+//! The room for counters, and the limits that may still add one: a quarter of the room is kept in equal parts for the
+//! limits in force, the rest is common.
 //!
-//! What a limit has beyond its part lies in the common room, so that a flood of invented keys of one
-//! limit takes nothing of what is kept for the others. The last place of a part is for the limit's overflow key. What is
-//! counted changes only where a counter comes or goes, and under the lock of its shard.
+//! Counters of a limit beyond its part lie in the common room. A flood of invented keys of one limit therefore takes
+//! nothing from the parts of other limits. The last place of a part is for the limit's overflow key. The figures change
+//! only where a counter comes or goes, and under the lock of its shard.
 
 use crate::limit::{Limit, LimitId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The key all keys without room share; no written key contains a bare `%` followed by this.
+/// The key that all keys without room share. No written key contains a bare `%` followed by this.
 pub(in crate::store) const OVERFLOW: &[u8] = b"%overflow";
 
-/// One part in this many of the whole room is kept.
+/// One place in so many is kept for the limits' parts.
 const KEPT: usize = 4;
 
 /// The room of one store under one reading of the file.
 #[derive(Debug)]
 pub(super) struct Capacity {
-    /// Counters by keys of their own, at most and now.
+    /// Counters by keys of their own: the bound, and the present number.
     most: usize,
     keys: AtomicUsize,
-    /// Counters that keys without room share: each limit has one at most.
+    /// Counters that keys without room share. Each limit has one at most.
     shared: AtomicUsize,
     /// Places kept for each limit, without that of its overflow key.
     part: usize,
-    /// The common room, and how many counters lie there.
+    /// The places of the common room, and the number of counters in it.
     common: usize,
     beyond: AtomicUsize,
-    /// By limits in force, and by those that were when their counters came.
+    /// Counters of limits in force, and of limits that were in force when their counters came.
     held: HashMap<LimitId, LimitCapacity, foldhash::fast::RandomState>,
-    /// By limits that were in force longer ago than the file before this one.
+    /// Counters of limits that were in force only before the previous file.
     strangers: LimitCapacity,
 }
 
-/// How many counters a limit has by keys of their own.
+/// The number of a limit's counters by keys of their own.
 #[derive(Debug, Default)]
 struct LimitCapacity {
     part: usize,
@@ -43,7 +43,7 @@ struct LimitCapacity {
 }
 
 impl Capacity {
-    /// Room for so many counters, and nothing kept for anyone.
+    /// Room for so many counters, without parts for limits.
     pub(super) fn of(most: usize) -> Self {
         Self {
             most,
@@ -57,8 +57,8 @@ impl Capacity {
         }
     }
 
-    /// This room of `whole` places, shared out to the limits that are in force from now on, with what is in it.
-    /// Every shard is locked: nothing comes or goes meanwhile. `count` says anew what each limit has.
+    /// This room of `whole` places, with its counters, shared out to the limits that are in force from now on. Every
+    /// shard is locked: nothing comes or goes meanwhile. `count` counts each limit's counters anew.
     pub(super) fn shared_out(
         &self,
         whole: usize,
@@ -68,7 +68,7 @@ impl Capacity {
         let part = (whole / KEPT).checked_div(limits.len()).unwrap_or(0);
         let before = match self.strangers.keys.load(Ordering::Relaxed) {
             0 => self.counts(),
-            // Only the counters say to which limits they belong.
+            // Only the counters themselves name their limits.
             _ => count(),
         };
         let mut room = Self {
@@ -82,7 +82,7 @@ impl Capacity {
         for id in limits {
             room.held.entry(*id).or_default().part = room.part;
         }
-        // One that leaves may still be asked by requests under way.
+        // Requests under way may still ask a limit that leaves.
         for (id, keys) in before {
             *room.held.entry(id).or_default().keys.get_mut() = keys;
         }
@@ -94,7 +94,7 @@ impl Capacity {
         room
     }
 
-    /// What each limit has that is in force or has any.
+    /// The share of each limit that is in force or has counters.
     fn counts(&self) -> HashMap<LimitId, usize> {
         let held = self.held.iter();
         let counts = held.map(|(id, held)| (*id, held.part, load(&held.keys)));
@@ -102,7 +102,7 @@ impl Capacity {
         counts.map(|(id, _, keys)| (id, keys)).collect()
     }
 
-    /// How many counters there are.
+    /// The number of counters.
     pub(super) fn len(&self) -> usize {
         load(&self.keys) + load(&self.shared)
     }
@@ -116,14 +116,14 @@ impl Capacity {
         let is_own = held.keys.fetch_add(1, Ordering::Relaxed) < held.part;
         let is_room = is_own || self.beyond.fetch_add(1, Ordering::Relaxed) < self.common;
         let fits = self.keys.fetch_add(1, Ordering::Relaxed) < self.most && is_room;
-        // Another worker was there first.
+        // Another worker took the place first.
         if !fits {
             self.give_back(limit);
         }
         fits
     }
 
-    /// Gives a place back that was taken for a key of `limit`.
+    /// Gives back a place that was taken for a key of `limit`.
     pub(super) fn give_back(&self, limit: LimitId) {
         let held = self.held(limit);
         if held.keys.fetch_sub(1, Ordering::Relaxed) > held.part {
@@ -132,12 +132,12 @@ impl Capacity {
         self.keys.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A counter that keys without room share comes.
+    /// Counts a new counter that keys without room share.
     pub(super) fn share(&self) {
         self.shared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counter of `key` has gone.
+    /// Counts that the counter of `key` is gone.
     pub(super) fn left(&self, limit: LimitId, key: &[u8]) {
         if key == OVERFLOW {
             self.shared.fetch_sub(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl Capacity {
     }
 }
 
-/// The limits among `limits`, and their tiers, that have a part of the room: those that decide.
+/// The limits among `limits`, and their tiers, that have a part of the room: the deciding limits.
 pub(super) fn entitled<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Vec<LimitId> {
     let tiers = |limit: &'a Arc<Limit>| limit.tiers.iter().map(|tier| &tier.limit);
     let all = limits.flat_map(|limit| std::iter::once(limit).chain(tiers(limit)));

@@ -1,26 +1,27 @@
-//! One counter in memory: its limit and key, its state, and until when it matters.
+//! One counter in memory: its limit and key, its state, and the instant until which it matters.
 
 use crate::clock::Timestamp;
 use crate::limit::FOREVER;
 use crate::limit::{Change, LimitId, State, Update};
 use smallvec::SmallVec;
 
-/// On a cache line of its own: looking one up costs what fetching it costs, and most would lie across two.
+/// An entry has a cache line of its own. A look-up costs as much as the fetch of a line, and most entries would
+/// otherwise lie across two lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Entry {
     pub(super) limit: LimitId,
-    /// The text of an IPv4 address fits in here, most others stand elsewhere.
+    /// The text of an IPv4 address fits in here; most other texts stand elsewhere.
     pub(super) key: SmallVec<[u8; 16]>,
     pub(super) state: State,
     life: Expiry,
 }
 
-/// Two would cost twice as much to look up.
+/// An entry over two cache lines would cost twice as much to look up.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
-    /// One that is new.
+    /// A new counter.
     pub(super) fn new(limit: LimitId, key: &[u8], change: Change, aside: bool) -> Self {
         let change = kept(change);
         Self {
@@ -31,12 +32,12 @@ impl Entry {
         }
     }
 
-    /// From when on it equals none.
+    /// The instant from which on the state equals no state.
     pub(super) fn ends(&self) -> Timestamp {
         self.life.ends()
     }
 
-    /// Is it of a limit that does not decide?
+    /// Does the counter belong to a limit that does not decide?
     pub(super) fn is_aside(&self) -> bool {
         self.life.is_aside()
     }
@@ -54,7 +55,7 @@ impl Entry {
     }
 }
 
-/// When a counter ends, and whether its limit decides, in the one word that an entry has left.
+/// The end of a counter, and whether its limit decides, in the one word that an entry has left.
 #[derive(Debug, Clone, Copy)]
 struct Expiry(u64);
 
@@ -75,7 +76,7 @@ impl Expiry {
     }
 }
 
-/// No request is lost here without its counter: a slot is taken until it is given back.
+/// In this process no request is lost together with its release: a slot is taken until it is given back.
 fn kept(mut change: Change) -> Change {
     if let Update::Slots(leasing) = &mut change.update {
         leasing.until = FOREVER;

@@ -1,4 +1,4 @@
-//! What comes back: charges that are given back, and repeats that have not gone free after all.
+//! Charges that come back, and repeats that have not gone free after all.
 
 use super::{MemoryStore, OVERFLOW, record_key, shelf};
 use crate::limit::{Limit, Refund, State, Ticket};
@@ -31,7 +31,7 @@ impl MemoryStore {
         }
     }
 
-    /// Gives back what `ticket` was charged, as far as no other charge counts on it. Was that anything?
+    /// Gives back the charge of `ticket`, as far as no other charge counts on it. Was there anything to give back?
     pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) -> bool {
         let id = ticket.record.map(|record| record_key(key, record.id));
         let record = id.as_ref().map(|id| self.place(limit, id));

@@ -1,4 +1,4 @@
-//! One shard: its counters, and the places that they take of the whole room.
+//! One shard: its counters, and their places in the whole room.
 
 use super::capacity::{Capacity, OVERFLOW};
 use super::entry::Entry;
@@ -10,18 +10,18 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// Where nothing could be cleared, nothing is looked for again in so many microseconds: a flood of keys in a full store would
-/// have the whole shard read for every key.
+/// Microseconds for which a shard is not searched again for ended counters, when the last search found none. Otherwise
+/// a flood of keys in a full store would have the whole shard read for every key.
 const BARREN: u64 = 50_000;
 
-/// Where a check's counter is, or what is remembered of its id.
+/// The location of a check's counter, or of the record of its id.
 #[derive(Clone, Copy)]
 pub(super) struct CounterLocation<'a> {
     pub(super) hash: u64,
     pub(super) shard: usize,
     pub(super) limit: LimitId,
     pub(super) key: &'a [u8],
-    /// Its limit does not decide.
+    /// Does the limit only count, without deciding?
     pub(super) aside: bool,
 }
 
@@ -30,14 +30,14 @@ pub(super) struct CounterTable {
     entries: HashTable<Entry>,
     room: Arc<Capacity>,
     hasher: RandomState,
-    /// When nothing had ended the last time that was looked for.
+    /// The instant of the last search for ended counters, if it found none.
     barren: Option<Timestamp>,
-    /// There may be counters of limits that do not decide.
+    /// May the shard hold counters of limits that do not decide?
     has_aside: bool,
 }
 
 impl CounterTable {
-    /// Nothing yet.
+    /// An empty table.
     pub(super) fn new(room: Arc<Capacity>, hasher: RandomState) -> Self {
         Self {
             entries: HashTable::new(),
@@ -48,10 +48,10 @@ impl CounterTable {
         }
     }
 
-    /// The room is shared out anew.
+    /// Takes over a room that was shared out anew.
     pub(super) fn move_to(&mut self, room: Arc<Capacity>) {
         self.room = room;
-        // Limits that decided may do so no more.
+        // Limits that decided may only count from now on.
         self.has_aside = true;
     }
 
@@ -62,18 +62,18 @@ impl CounterTable {
         }
     }
 
-    /// Where the counter of `place` is, for as long as none comes.
+    /// The position of the counter of `place`, valid until the next counter comes.
     pub(super) fn find(&self, place: &CounterLocation<'_>) -> Option<usize> {
         self.entries
             .find_bucket_index(place.hash, |entry| place.is(entry))
     }
 
-    /// What is there; it may have made room meanwhile.
+    /// The entry at this position. It may have made room meanwhile.
     pub(super) fn at(&self, index: usize) -> Option<&Entry> {
         self.entries.get_bucket(index)
     }
 
-    /// The entry there, to be changed.
+    /// The entry at this position, to be changed.
     pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Entry> {
         self.entries.get_bucket_mut(index)
     }
@@ -84,8 +84,8 @@ impl CounterTable {
         Some(&entry.state)
     }
 
-    /// Takes room for a new counter at `place`. Where there is none, what has ended in this shard makes some at once,
-    /// without waiting for the sweep; then, for limits that decide, counters of those that do not.
+    /// Takes room for a new counter at `place`. Where there is none, ended counters of this shard make some at once,
+    /// without a wait for the sweep. For limits that decide, counters of limits that do not decide make room next.
     pub(super) fn make_room(&mut self, place: &CounterLocation<'_>, now: Timestamp) -> bool {
         if self.room.take(place.limit) {
             return true;
@@ -120,12 +120,12 @@ impl CounterTable {
         taken
     }
 
-    /// Capacity that was taken for `limit` is not needed.
+    /// Returns capacity that was taken for `limit` and is not needed.
     pub(super) fn give_back(&self, limit: LimitId) {
         self.room.give_back(limit);
     }
 
-    /// Stores a change of what may or may not be there; nothing, where it is not and has no room.
+    /// Stores a change at `place`. A counter that does not exist is added if it has room; else the change is dropped.
     pub(super) fn put(&mut self, place: &CounterLocation<'_>, change: Change) {
         match self.entries.find_mut(place.hash, |entry| place.is(entry)) {
             Some(entry) => entry.put(change, place.aside),
@@ -136,7 +136,7 @@ impl CounterTable {
         }
     }
 
-    /// Stores what is new; it has room.
+    /// Stores a new counter, for which there is room.
     pub(super) fn insert(&mut self, place: &CounterLocation<'_>, change: Change) {
         let entry = Entry::new(place.limit, place.key, change, place.aside);
         let hasher = &self.hasher;
@@ -149,7 +149,7 @@ impl CounterTable {
         }
     }
 
-    /// Forgets the counter of `place`. Was there any?
+    /// Forgets the counter of `place`. Was there one?
     pub(super) fn remove(&mut self, place: &CounterLocation<'_>) -> bool {
         let found = self.entries.find_entry(place.hash, |entry| place.is(entry));
         let Ok(entry) = found else {
@@ -160,7 +160,7 @@ impl CounterTable {
         true
     }
 
-    /// Forgets what has ended, and gives memory back that is hardly used.
+    /// Forgets ended counters, and gives back memory that is hardly used.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.forget_ended(now);
         let entries = &mut self.entries;
@@ -190,7 +190,7 @@ impl CounterLocation<'_> {
     }
 }
 
-/// Where a counter is among all.
+/// The location of a counter among all.
 pub(super) fn hash(hasher: &RandomState, limit: LimitId, key: &[u8]) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write_u64(limit.0);

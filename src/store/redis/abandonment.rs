@@ -1,6 +1,6 @@
-//! Requests whose client leaves while their decision is under way. The decision is made all the same. Charges that only a
-//! request that goes on can use, or that their limit refunds to those that leave, come back when the answer is there; all
-//! charges do where one slot of several refuses.
+//! Requests whose client leaves while their decision is under way. The decision is made all the same. Two kinds of
+//! charges come back when the answer is there: charges that only a continuing request can use, and charges that their
+//! limit refunds to leaving requests. Where one slot of several refuses, all charges come back.
 
 use super::question::DecisionRequest;
 use super::slot_question::{self, SlotQuestion};
@@ -14,7 +14,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Takes over a place in a queue that was granted to a request that has left.
+/// Receives the place in a queue of a request that has left.
 pub(super) type AbandonedTicketHandler = Box<dyn Fn(Reservation)>;
 
 /// The abandoned requests of one worker.
@@ -22,14 +22,15 @@ pub(super) type AbandonedTicketHandler = Box<dyn Fn(Reservation)>;
 pub(super) struct Abandonments {
     requests: RefCell<Vec<AbandonedRequest>>,
     arrived: Notify,
-    /// Requests that wait for their answers.
+    /// Requests whose answers are still to come.
     open: Cell<usize>,
-    /// Gives places back in their order; without, each goes back by itself, if no request stands behind it by then.
+    /// The handler that gives places back in their order. Without a handler, each place goes back by itself, if no
+    /// request stands behind it by then.
     pub(super) tickets: OnceCell<AbandonedTicketHandler>,
 }
 
 impl Abandonments {
-    /// The request with these questions has left.
+    /// Takes over a request that has left, with its questions.
     pub(super) fn push(&self, request: DecisionRequest<'_>, questions: Vec<SlotQuestion>) {
         self.open.set(self.open.get() + 1);
         self.requests.borrow_mut().push(AbandonedRequest {
@@ -40,7 +41,7 @@ impl Abandonments {
         self.arrived.notify_one();
     }
 
-    /// Has `cancel` take back what abandoned requests were charged and cannot use, until the worker ends.
+    /// Calls `cancel` for each charge that an abandoned request cannot use, until the worker ends.
     pub(super) async fn serve(&self, cancel: impl Fn(Option<Timestamp>, &Reservation)) {
         loop {
             self.arrived.notified().await;
@@ -51,7 +52,7 @@ impl Abandonments {
         }
     }
 
-    /// Does no abandoned request wait for its answers?
+    /// Have all abandoned requests had their answers?
     pub(super) fn is_empty(&self) -> bool {
         self.open.get() == 0
     }
@@ -67,7 +68,7 @@ impl Abandonments {
     }
 }
 
-/// A request that has left, and what it may have been charged.
+/// A request that has left, and its questions, which may have charged it.
 struct AbandonedRequest {
     clock: Option<Timestamp>,
     checks: Vec<OwnedCheck>,
@@ -75,7 +76,7 @@ struct AbandonedRequest {
 }
 
 impl AbandonedRequest {
-    /// Waits for the answers, and cancels what the request cannot use: all of it where it was refused.
+    /// Waits for the answers, and cancels the charges that the request cannot use: all charges where it was refused.
     async fn conclude(mut self, cancel: &impl Fn(Option<Timestamp>, &Reservation)) {
         let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
         for question in &mut self.questions {
@@ -120,7 +121,8 @@ impl OwnedCheck {
     }
 }
 
-/// A slot or a place in a queue is of no use to a request that has left; of other charges the limit says so.
+/// Does a leaver's charge of this limit come back? A slot or a place in a queue is of no use to it; for other charges
+/// the limit says so.
 pub(super) fn comes_back(limit: &Limit) -> bool {
     limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }

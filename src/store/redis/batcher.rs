@@ -1,14 +1,14 @@
 //! Decisions gather while the connections are busy, and go together.
 //!
-//! A worker has two lanes for each node, each with at most one call under way. A lone request goes at once; a lane that
-//! comes free takes everything that waits, up to [`MOST_IN_CALL`], in one call. While the server is far, others join
-//! them (`call_window`), for as long as something waits; all share the worker's connections, so that calls follow each
-//! other without waiting for answers. The lanes run in tasks of their own: a request that is dropped abandons its answer,
-//! never a connection in mid-reply.
+//! A worker has two lanes for each node, each with at most one call under way. A lone request goes at once. A lane that
+//! comes free takes all waiting decisions, up to [`MOST_IN_CALL`], in one call. While the server is far, more lanes
+//! join the two (`call_window`), for as long as decisions wait. All lanes share the worker's connections, so that calls
+//! follow each other without a wait for answers. The lanes run in tasks of their own: a dropped request abandons its
+//! answer, never a connection in mid-reply.
 //!
-//! A call that is late or lost fails its decisions. The server is away only when it is silent: when it answers no call, on
-//! whatever connection, for a `timeout` from when it was asked. A decision that waited too long here says nothing of the
-//! server.
+//! A late or lost call fails its own decisions. The server is away only when it is silent: when it answers no call, on
+//! any connection, for a `timeout` from the question on. A decision that waited too long in this process is no evidence
+//! about the server.
 
 use super::call_window::{CallStart, NEAR};
 use super::connection::{Connection, LOOK, in_time};
@@ -23,15 +23,15 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// What a lane works on.
+/// The node and the queues that a lane works for.
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) node: Rc<Node>,
-    /// Where redirected calls go, if the node is a master of a cluster.
+    /// The router of redirected calls, if the node is a master of a cluster.
     pub(super) router: Option<Weak<Router>>,
 }
 
-/// A call that has failed in such a way that its connection is of no use.
+/// The failure of a call that leaves its connection without use.
 struct CallFailure {
     /// The era in which the call began.
     era: u64,
@@ -39,7 +39,7 @@ struct CallFailure {
 }
 
 impl Lane {
-    /// Serves whatever waits, until the worker ends.
+    /// Serves all that waits in the queues, until the worker ends.
     pub(super) async fn run(self) {
         loop {
             self.node.lanes.woken().await;
@@ -47,7 +47,7 @@ impl Lane {
         }
     }
 
-    /// Starts one lane more whenever one is asked for, until the worker ends.
+    /// Starts one more lane whenever one is asked for, until the worker ends.
     pub(super) async fn recruit(self) {
         loop {
             self.node.lanes.recruited().await;
@@ -59,7 +59,7 @@ impl Lane {
         }
     }
 
-    /// Does the node answer that others serve what it was asked?
+    /// Does the node answer that other nodes serve the slots of the call?
     pub(super) fn is_redirected(&self, reason: &str) -> bool {
         let router = self.router.as_ref().and_then(Weak::upgrade);
         router.is_some_and(|router| router.is_redirected(&self.node, reason))
@@ -81,7 +81,7 @@ impl Lane {
         let serving = &node.lanes.serving;
         let mut connection = match self.connection(oldest).await {
             Ok(connection) => connection,
-            // Another lane has one, so Redis is there; that lane takes what waits.
+            // Another lane has a connection, so Redis is there; that lane takes the waiting work.
             Err(_) if serving.get() > 0 => return,
             Err(error) => return node.go_down(era, &error),
         };
@@ -96,7 +96,7 @@ impl Lane {
         serving.set(serving.get() - 1);
     }
 
-    /// Since when the next piece of work waits.
+    /// The instant since which the oldest piece of work waits.
     fn oldest(&self) -> Option<Instant> {
         let node = &self.node;
         let has_updates = || !node.updates.is_empty() && !node.health.is_down();
@@ -105,12 +105,12 @@ impl Lane {
             .or_else(|| has_updates().then(clock::now))
     }
 
-    /// A connection for what waits since `oldest`. While the server answers connections that are being made it is there,
-    /// however long that takes: a decision that has waited for all of its time meanwhile is turned away.
+    /// A connection for the work that waits since `oldest`. While the server answers on connections that are being made
+    /// it is there, however long that takes: a decision that has used up its time meanwhile is turned away.
     async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
         let node = &self.node;
         let begun = clock::now();
-        // A decision of just now is given its time from then; an older one has not waited for a connection.
+        // A decision of just now has its whole time from then on. An older decision did not wait for a connection.
         let asked = begun
             .checked_sub(LOOK)
             .map_or(begun, |lately| oldest.max(lately));
@@ -132,8 +132,8 @@ impl Lane {
         }
     }
 
-    /// One connection is of no use any more, and took what was under way on it. Whether the server is there is found out by
-    /// the lane that takes the next connection; it may be another server by now, which counts anew.
+    /// Retires a connection, which took its calls with it. The lane that takes the next connection finds out whether
+    /// the server is there. A new connection may lead to another server, whose losses are counted anew.
     fn lose_connection(&self, why: &StoreError) {
         let node = &self.node;
         tracing::debug!("one connection less: {why}");
@@ -154,11 +154,11 @@ impl Lane {
         loop {
             let era = health.era();
             if lanes.are_too_many() {
-                // The others take what waits.
+                // The other lanes take the waiting work.
                 return Ok(());
             }
             if connection.is_dead() {
-                // Another has to be taken; what was under way on this one is answered.
+                // Another connection has to be taken; all calls on this one are answered.
                 lanes.wake();
                 return Ok(());
             }
@@ -169,12 +169,12 @@ impl Lane {
             }
             let mut done = Ok(());
             let mut start = lanes.window.send(lanes.busy());
-            // A decision that another node has redirected may be older than what waited here.
+            // A decision that another node has redirected may be older than the decisions that waited here.
             if let Some(oldest) = decisions.iter().map(|decision| decision.arrived).min() {
                 let deadline = oldest + self.node.context.timeout;
                 done = self.call(connection, deadline, decisions).await;
             }
-            // Where no decision was answered the next lane takes the updates.
+            // Where no decision was answered, the next lane takes the updates.
             let batch = if done.is_ok() && !health.is_down() {
                 updates.next()
             } else {
@@ -197,7 +197,7 @@ impl Lane {
         }
     }
 
-    /// A call has failed. Is the connection still of use?
+    /// Is the connection still of use after the failure of a call?
     #[cold]
     async fn judge(
         &self,
@@ -220,9 +220,9 @@ impl Lane {
         })
     }
 
-    /// A call on this connection is late. Is the server silent, or the connection?
+    /// Is the server silent, or only this connection? A call on it is late.
     ///
-    /// Asked anything, a server that lives answers that behind all it was asked before, be it that it may not be asked.
+    /// A server that lives answers any question behind all earlier ones, even if only with a refusal of the question.
     async fn is_alive(
         &self,
         connection: &mut Connection,
@@ -245,7 +245,7 @@ impl Lane {
             }
         };
         match answer {
-            // Each call is late: waiting for the next helps no request.
+            // Each call is late: a wait for the next one helps no request.
             _ if window.is_too_slow() => Err(node.late()),
             Some(Ok(_) | Err(StoreError::Refused(_))) => Ok(()),
             Some(Err(error)) => Err(error),
@@ -256,8 +256,8 @@ impl Lane {
         }
     }
 
-    /// Sends one call for all of `batch`, or in a cluster one for each slot, and takes the replies over. The error is the
-    /// server's, if it has one.
+    /// Sends one call for all of `batch`, or in a cluster one for each slot, and takes over the replies. The error is
+    /// the server's, if it has one.
     async fn call<C: QueuedCall>(
         &self,
         connection: &mut Connection,
@@ -292,11 +292,11 @@ impl Lane {
         done
     }
 
-    /// The updates that wait for Redis to be back go before Redis is asked anything, so far as that takes no longer than a
-    /// call may.
+    /// Sends the pending updates before any question, when Redis is back, as far as that takes no longer than a call
+    /// may.
     ///
     /// # Errors
-    /// When Redis is not back after all.
+    /// The error of a Redis that is not back after all.
     pub(super) async fn pay(&self) -> Result<(), StoreError> {
         let node = &self.node;
         if node.updates.is_empty() {

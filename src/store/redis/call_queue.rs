@@ -1,7 +1,7 @@
 //! Decisions that wait to be sent to one node.
 //!
-//! A decision waits no longer than the store's `timeout`, waiting for a lane included, though no request has a timer: a
-//! call's deadline is that of its oldest decision, and the decisions behind it came later.
+//! A decision waits no longer than the store's `timeout`, the wait for a lane included, although no request has a
+//! timer. A call's deadline is that of its oldest decision; the decisions behind it came later.
 
 use super::MOST_IN_CALL;
 use super::context::StoreContext;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 /// Counters in one call, unless a single request has more.
 const MOST_LIMITS: usize = 256;
-/// Decisions that wait; one more is turned away at once.
+/// Most decisions that wait; one more is turned away at once.
 const MOST_WAITING: usize = 4096;
 
 const _: () = assert!(MOST_IN_CALL <= MOST_WAITING);
@@ -39,7 +39,7 @@ pub(super) struct QueuedDecision {
 
 /// The decisions that wait for one node.
 pub(super) struct CallQueue {
-    /// Is asked whether Redis is away.
+    /// Shows whether Redis is away.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
     context: Rc<StoreContext>,
@@ -63,7 +63,7 @@ impl CallQueue {
     /// Is there room for this decision?
     ///
     /// # Errors
-    /// Why not.
+    /// The cause for which there is none.
     pub(super) fn admit(&self, request: DecisionRequest<'_>) -> Result<(), StoreError> {
         if self.health.is_down() {
             self.context.stats.down.add(1);
@@ -101,25 +101,25 @@ impl CallQueue {
         (number, receiver)
     }
 
-    /// Is a decision still to be sent? Where its request leaves by then it is not.
+    /// Is a decision still to be sent? A decision whose request has left by then is not sent.
     pub(super) fn is_unsent(&self, number: u64) -> bool {
         let decisions = self.decisions.borrow();
         decisions.iter().any(|one| one.number == number)
     }
 
-    /// Puts a decision in front of all that wait.
+    /// Puts a decision in front of all waiting ones.
     pub(super) fn put_back(&self, decision: QueuedDecision) {
         self.decisions.borrow_mut().push_front(decision);
     }
 
-    /// Since when the oldest decision waits.
+    /// The instant since which the oldest decision waits.
     pub(super) fn oldest(&self) -> Option<Instant> {
         Some(self.decisions.borrow().front()?.arrived)
     }
 
-    /// What goes into the next call: of one clock, and only decisions that a request still waits for. A decision that has
-    /// waited so long that hardly any of its time is left is turned away: its call would end too early for all others in
-    /// it, and would look like a store that does not answer.
+    /// The decisions of the next call: of one clock, and only decisions that a request still waits for. A decision that
+    /// has used up nearly all of its time is turned away: its call would end too early for all others in it, and would
+    /// look like the call of a store that does not answer.
     pub(super) fn next(&self) -> Vec<QueuedDecision> {
         let mut waiting = self.decisions.borrow_mut();
         if waiting.is_empty() {
@@ -151,7 +151,7 @@ impl CallQueue {
         batch
     }
 
-    /// Turns away decisions that have waited for all of their time. Returns when the time of the next is over.
+    /// Turns away decisions that have used up their time. Returns the instant at which the next one has.
     pub(super) fn expire(&self) -> Option<Instant> {
         loop {
             let ends = self.oldest()? + self.context.timeout;
@@ -163,13 +163,13 @@ impl CallQueue {
         }
     }
 
-    /// The decision has waited too long here, which says nothing of the server.
+    /// Turns away a decision that has waited too long in this process, which is no evidence about the server.
     fn turn_away(&self, decision: QueuedDecision) {
         self.context.stats.overloaded.add(1);
         decision.fail(&StoreError::Overloaded);
     }
 
-    /// Redis is away: no decision waits for it.
+    /// Answers all waiting decisions: Redis is away.
     pub(super) fn set_down(&self) {
         let decisions = self.decisions.take();
         self.context.stats.down.add(decisions.len() as u64);
@@ -185,7 +185,7 @@ impl QueuedDecision {
         let _ = self.answer.send(reply);
     }
 
-    /// The decision was not made.
+    /// Answers that the decision was not made.
     pub(super) fn fail(self, why: &StoreError) {
         self.answer(Err(ReplyError::Store(why.clone())));
     }

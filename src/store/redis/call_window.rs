@@ -1,9 +1,11 @@
-//! How far a server is, whether it lives, and how many calls may be under way to it.
+//! The distance of a server, the signs of its life, and the number of calls that may be under way to it.
 //!
-//! Where the round trip is short two calls are enough, and what waits meanwhile goes together in the next: that is what
-//! makes a decision cheap. Where it is long, each millisecond of it lets one call more be under way. What counts is
-//! the way, not the work: the round trip is the least of several calls that were sent while hardly any other was under way, and
-//! a server that takes the longer the more it is asked is asked less.
+//! Where the round trip is short, two calls are enough. Decisions that wait meanwhile go together in the next call,
+//! which makes each decision cheap. Where the round trip is long, each millisecond of it lets one more call be under
+//! way.
+//!
+//! The round trip measures the way, not the work: it is the least of several calls that were sent while hardly any
+//! other was under way. A server whose calls take longer the more it is asked is asked less.
 
 use crate::clock;
 use std::cell::Cell;
@@ -14,36 +16,36 @@ use tokio::time::Instant;
 pub(super) const NEAR: usize = 2;
 /// Calls under way of one worker, however far the server is.
 pub(super) const MOST_CALLS: usize = 32;
-/// For each of these in a round trip one call more may be under way.
+/// Part of a round trip that lets one more call be under way.
 const PER_CALL: u64 = 1_000;
-/// A round trip that has become longer is believed after so many calls.
+/// Number of calls after which a longer round trip is believed.
 const SAMPLES: u8 = 8;
 
-/// Connections lost one after the other with nothing answered in between, as when all of a worker's are ended at once: one more,
-/// and the server is away.
+/// Most connections lost one after the other without an answer in between, as when all of a worker's are ended at once.
+/// After one more loss the server is away.
 const MOST_LOST: u8 = 3;
 
-/// A server that is silent for less than this, however short the `timeout`, has been held up and is not away: a page that was
-/// swapped out, a slow command, a fork, a core that another process had. Decisions fall back by themselves meanwhile.
+/// A shorter silence, however short the `timeout`, means that the server is held up, not away. Causes: a page that was
+/// swapped out, a slow command, a fork, a core taken by another process. Decisions fall back by themselves meanwhile.
 const HELD_UP: Duration = Duration::from_millis(50);
 
-/// What one worker knows of the way to one server. Times are in microseconds.
+/// One worker's knowledge of the way to one server. Times are in microseconds.
 #[derive(Debug)]
 pub(super) struct CallWindow {
     timeout: Duration,
     /// The round trip. None is known before the first call.
     trip: Cell<Option<u64>>,
-    /// The least of the last few calls that were hardly beside others, and how many these are.
+    /// The shortest of the last quiet calls, and their number. A call is quiet when hardly any other is under way.
     least: Cell<(u64, u8)>,
-    /// How long calls take of late, whatever is under way beside them.
+    /// The recent duration of calls, whatever else is under way.
     lately: Cell<u64>,
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     calls: Cell<usize>,
-    /// When a call was last answered in time.
+    /// The instant at which a call was last answered in time.
     answered: Cell<Option<Instant>>,
-    /// Since when no call was, though some were made.
+    /// The instant since which no call was answered in time, though some were made.
     late: Cell<Option<Instant>>,
-    /// When a connection was last lost, and how many were one after the other without an answer in between.
+    /// The last loss of a connection, and the number of losses one after the other without an answer in between.
     lost: Cell<(Option<Instant>, u8)>,
 }
 
@@ -51,7 +53,7 @@ pub(super) struct CallWindow {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallStart {
     at: Instant,
-    /// Hardly any other was under way.
+    /// Was hardly any other call under way?
     quiet: bool,
 }
 
@@ -69,7 +71,7 @@ impl CallWindow {
         }
     }
 
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     pub(super) fn calls(&self) -> usize {
         self.calls.get()
     }
@@ -82,7 +84,7 @@ impl CallWindow {
         }
     }
 
-    /// The call was answered.
+    /// Notes that the call was answered.
     pub(super) fn answer(&self, sent: CallStart) {
         let now = clock::now();
         let took = now - sent.at;
@@ -97,15 +99,15 @@ impl CallWindow {
         );
     }
 
-    /// The call was not answered in time.
+    /// Notes that the call was not answered in time.
     pub(super) fn misses(&self) {
         if self.late.get().is_none() {
             self.late.set(Some(clock::now()));
         }
     }
 
-    /// The call was lost with its connection. Are connections lost as soon as they are used? Of the calls that were under way
-    /// together one counts.
+    /// Notes that the call was lost with its connection. Are connections lost as soon as they are used? Of calls that
+    /// were under way together, one counts.
     pub(super) fn loses(&self, sent: CallStart) -> bool {
         let (last, many) = self.lost.get();
         if last.is_some_and(|last| sent.at < last) {
@@ -120,21 +122,21 @@ impl CallWindow {
         self.answered.get().is_some_and(|last| last >= sent.at)
     }
 
-    /// Is there a server that answers, but has answered nothing in time for so long that it is of no use?
+    /// Is the server there, but without an answer in time for so long that it is of no use?
     pub(super) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
         late.is_some_and(|since| clock::now() - since >= self.timeout.max(HELD_UP) * 2)
     }
 
-    /// How long a decision may wait here before it is sent: what is left must be enough for an answer.
+    /// The longest wait of a decision before it is sent: the time that is left must be enough for an answer.
     pub(super) fn longest_wait(&self) -> Duration {
         let trip = self.trip().mul_f64(1.25).min(self.timeout / 10 * 9);
         self.timeout - trip.max(self.timeout / 4)
     }
 
-    /// Until when the server counts as there though it has not answered this: a whole `timeout` from when it was asked,
-    /// however long the question had waited here, and where it is so far that an answer takes most of that, or the `timeout` so
-    /// short that a mere hold-up takes longer, somewhat more.
+    /// The instant until which the server counts as there without an answer to this call: a whole `timeout` from when
+    /// it was sent, however long its decisions had waited in this process. The time is longer where an answer takes
+    /// most of the `timeout`, or where a mere hold-up takes longer than the `timeout`.
     pub(super) fn patience(&self, sent: CallStart) -> Instant {
         let far = (self.trip() * 3 / 2).min(self.timeout * 2);
         sent.at + far.max(self.timeout).max(HELD_UP)
@@ -166,8 +168,8 @@ impl CallWindow {
     }
 }
 
-/// How many calls may be under way over such a round trip, when they take so long of late: all that it has room for while
-/// they take at most twice as long as it, none more than to a server that is near from four times on.
+/// The number of calls that may be under way over a round trip of `trip`, when calls take `lately`. It is all that the
+/// trip has room for while calls take at most twice as long, and no more than for a near server from four times on.
 fn allowed(trip: u64, lately: u64) -> usize {
     let room = usize::try_from(trip / PER_CALL).unwrap_or(MOST_CALLS);
     if room < 2 {
@@ -213,7 +215,7 @@ mod tests {
             pace.learn(60_000, true);
             assert_eq!(pace.calls(), NEAR);
         }
-        // What is sent beside many others says nothing of the way.
+        // A call sent beside many others is no evidence about the way.
         pace.learn(90_000, false);
         pace.learn(60_000, true);
         assert_eq!(pace.trip(), Duration::from_millis(60));
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(pace.longest_wait(), Duration::from_millis(75));
         pace.learn(60_000, true);
         assert_eq!(pace.longest_wait(), Duration::from_millis(25));
-        // However far it is, what has just come is sent: else nothing would ever be learned again.
+        // However far the server is, a new decision is sent: otherwise nothing would ever be learned again.
         pace.learn(50_000, true);
         let far = CallWindow::new(Duration::from_millis(100));
         far.learn(2_000_000, true);

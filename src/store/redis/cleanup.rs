@@ -5,16 +5,16 @@ use super::node::Node;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Pipeline, from_redis_value};
 
-/// Keys looked at in one step: Redis does nothing else meanwhile.
+/// Keys visited in one step: Redis does nothing else meanwhile.
 const STEP: usize = 1_000;
 
 const NO_PAGE: StoreError = StoreError::Protocol("not a page of keys");
 
 impl RedisStore {
-    /// Waits for a connection, to every master of a cluster: says whether Redis can be reached, and if not, why.
+    /// Waits for a connection, to every master of a cluster: can Redis be reached?
     ///
     /// # Errors
-    /// Why there is none.
+    /// The cause for which there is no connection.
     pub async fn reach(&self) -> Result<(), StoreError> {
         for handle in self.masters().await? {
             handle.node.connections.take().await?;
@@ -22,11 +22,11 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Removes every key under this store's prefix and says how many there were. Walks through all keys there are, in
+    /// Removes every key under this store's prefix, and returns their number. The walk passes all keys of Redis, in
     /// steps, so it is not for a prefix that gateways count under.
     ///
     /// # Errors
-    /// When Redis did not remove the keys, or not all of them.
+    /// The error of a Redis that did not remove the keys, or not all of them.
     pub async fn clear(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         for handle in self.masters().await? {
@@ -50,7 +50,7 @@ impl Node {
             let (next, keys) = page;
             if !keys.is_empty() {
                 removed += keys.len() as u64;
-                // One by one, for in a cluster the keys of one command are of one slot.
+                // Keys are removed one by one, since in a cluster the keys of one command must share a slot.
                 let mut unlink = Pipeline::with_capacity(keys.len());
                 for key in keys {
                     unlink.cmd("UNLINK").arg(key);

@@ -1,7 +1,7 @@
 //! Counters spread over the masters of a cluster. A lone Redis is a cluster of one node, which serves every slot.
 //!
-//! A master is a [`Node`] like a lone Redis: lanes, connections and health of its own, so that one that is away takes
-//! nothing with it but the counters that live there.
+//! A master is a [`Node`] like a lone Redis, with lanes, connections and health of its own. A master that is away
+//! therefore takes nothing with it but its own counters.
 
 mod discovery;
 mod multi_slot;
@@ -28,8 +28,8 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
 
-/// What routes the calls of one worker: to a lone Redis, or from the seeds of a cluster on; with the tasks of both. Starts to
-/// connect and waits for nothing.
+/// Makes the router of one worker's calls, with its tasks: to a lone Redis, or from the seeds of a cluster on. Starts
+/// to connect and waits for nothing.
 pub(super) fn start(context: &Rc<StoreContext>) -> (Rc<Router>, Rc<Tasks>) {
     let router = Rc::new_cyclic(|router: &Weak<Router>| {
         let make = maker(Rc::clone(context), router.clone());
@@ -45,7 +45,7 @@ pub(super) fn start(context: &Rc<StoreContext>) -> (Rc<Router>, Rc<Tasks>) {
     (router, Rc::new(Tasks(tasks)))
 }
 
-/// Cancels what abandoned requests cannot use, until the worker ends.
+/// Cancels charges that abandoned requests cannot use, until the worker ends.
 async fn cancel_abandoned(router: Rc<Router>) {
     let cancel = |clock, charge: &Reservation| {
         router.amend(clock, charge, Amendment::Cancellation, None);
@@ -72,18 +72,18 @@ impl RedisStore {
         home.node.ask(request, route).await
     }
 
-    /// Waits until the map is known: not for long, for the question itself is to have time left.
+    /// Waits until the map is known. The wait is short, since the question itself needs time.
     pub(super) async fn known(&self) -> Result<(), StoreError> {
         self.router.known(self.context.timeout / 2).await
     }
 
-    /// The node that serves what is counted for all clients.
+    /// The node that serves the keys which are common to all clients.
     pub(super) async fn everyone(&self) -> Result<NodeHandle, StoreError> {
         self.known().await?;
         self.router.at(slot_of_everyone())
     }
 
-    /// Waits until nothing is under way any more.
+    /// Waits until no work is under way any more.
     pub(super) async fn settled(&self) {
         loop {
             let all = self.router.all();
@@ -99,7 +99,7 @@ impl RedisStore {
         }
     }
 
-    /// Every master that serves a slot, once that is known; else why it is not.
+    /// Every master that serves a slot, once the map is known; else the cause for which it is not.
     pub(super) async fn masters(&self) -> Result<Vec<NodeHandle>, StoreError> {
         let known = self.known().await;
         known.map_err(|error| self.router.why().unwrap_or(error))?;
@@ -107,7 +107,7 @@ impl RedisStore {
     }
 }
 
-/// The slot of what is counted for all clients.
+/// The slot of keys that are common to all clients.
 pub(super) fn slot_of_everyone() -> Slot {
     slot::of_tag(layout::EVERYONE)
 }

@@ -1,8 +1,8 @@
 //! A connection to Redis, shared by every call of a worker that takes it: calls go out one behind the other, and none waits
 //! for a connection that another call is using.
 //!
-//! A connection carries a flag that is raised the moment it ends or a call on it fails, so that nothing has to be asked
-//! before it is used (notes: `dependencies`, pitfall 1). A lane that takes a connection looks at the flag.
+//! A connection carries a flag that is raised the moment it ends or a call on it fails, so no question is needed before
+//! the connection is used (notes: `dependencies`, pitfall 1). A lane that takes a connection looks at the flag.
 
 use super::library;
 use super::script::{self, Script};
@@ -21,14 +21,15 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Longest a connection may take to be made, scripts loaded. Also how long a probe of a stalled server lasts, so well
-/// below the two seconds within which limits are to be shared again.
+/// Longest time in which a connection is made, scripts loaded. A probe of a stalled server lasts as long, so the time
+/// is well below the two seconds within which limits are to be shared again.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// A look at what has arrived.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
 
-/// What comes by then. A worker that was late itself looks at what has come meanwhile before it reports that nothing has.
+/// The result of `work` by this instant. A worker that was late itself looks at the replies that came meanwhile, before
+/// it reports that none did.
 pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
     let mut answer = pin!(answer);
     match timeout_at(deadline, answer.as_mut()).await {
@@ -37,7 +38,7 @@ pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T
     }
 }
 
-/// What comes within that time; else the error that nothing did.
+/// The result of `work` within that time; else the error that there is none.
 pub(super) async fn within<T>(
     after: Duration,
     work: impl Future<Output = Result<T, StoreError>>,
@@ -46,23 +47,25 @@ pub(super) async fn within<T>(
     done.unwrap_or(Err(StoreError::Timeout { after }))
 }
 
-/// Scripts may be forgotten again before they are called: an operator flushes them at every turn, or a master goes.
+/// Tries to load scripts that the server forgets again before they are called: an operator flushes them at every turn,
+/// or the master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
-/// A connection with its scripts loaded. Clones share it. Dropping the last closes it, whatever it waits for.
+/// A connection with its scripts loaded. Clones share the connection. The drop of the last clone closes it, whatever
+/// its state.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     stream: MultiplexedConnection,
     life: Arc<ConnectionLife>,
     /// Are scripts called as functions?
     functions: bool,
-    /// The signals' age when it was made.
+    /// The signals' age when the connection was made.
     pub(super) age: u64,
     /// The master at its other end, if sentinels had to be asked.
     pub(super) master: Option<Address>,
 }
 
-/// What ends with the last clone of a connection.
+/// The part of a connection that ends with its last clone.
 #[derive(Debug)]
 struct ConnectionLife {
     dead: Arc<AtomicBool>,
@@ -85,7 +88,7 @@ impl Connection {
         age: u64,
         signals: &Arc<Signals>,
     ) -> Result<Self, RedisError> {
-        // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
+        // The callers have deadlines of their own: each call its own, the pool one for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let made = MultiplexedConnection::new_with_config(greeting, stream, config);
         let (stream, driver) = made.await?;
@@ -112,9 +115,9 @@ impl Connection {
         })
     }
 
-    /// Sends a script call. A server that has forgotten the script ran nothing, so the script and the same call
-    /// are sent again, both in one write, so that hardly another client comes between; no other error is answered by a second
-    /// try.
+    /// Sends a script call. A server that has forgotten the script ran nothing, so the script and the same call are
+    /// sent again. Both go in one write, so that hardly another client comes between. After any other error there is no
+    /// second try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
         let shaped = function.as_ref().unwrap_or(command);
@@ -130,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// The call `shaped` of a script that the server has forgotten.
+    /// Repeats the call `shaped`, whose script the server has forgotten.
     async fn again(&mut self, command: &Cmd, shaped: &Cmd) -> Result<Value, StoreError> {
         let mut both = Pipeline::with_capacity(2);
         if let Some(reminder) = self.reminder(command) {
@@ -141,7 +144,7 @@ impl Connection {
         let none = Err(StoreError::Protocol("not an answer to each call"));
         let answer = answers.next().unwrap_or(none);
         match answers.next() {
-            // The server refuses the script, and why; or another client has just loaded it.
+            // Either the server refuses the script and names the cause, or another client has just loaded it.
             Some(Err(why))
                 if answer.as_ref().is_err_and(is_forgotten) && !library::is_there(&why) =>
             {
@@ -160,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// A script call as it is made here: where scripts are functions, as the call of its function.
+    /// A script call in this connection's form: where scripts are functions, the call of its function.
     pub(super) fn shaped(&self, command: Cmd) -> Cmd {
         if self.functions {
             library::call(&command)
@@ -169,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Sends several commands in one write, and reads what each of them was answered.
+    /// Sends several commands in one write, and reads the answer to each.
     pub(super) async fn many(
         &mut self,
         commands: &Pipeline,
@@ -185,13 +188,13 @@ impl Connection {
         self.stream.send_packed_commands(commands, 0, many).await
     }
 
-    /// Never to be used for another call. Those under way on it may still be answered.
+    /// Marks the connection as closed to new calls. Calls under way on it may still be answered.
     pub(super) fn condemn(&self) {
         self.life.dead.store(true, Ordering::Relaxed);
         self.life.signals.lost.notify_one();
     }
 
-    /// Is the connection of no use any more, or is there a better one to be made?
+    /// Is the connection of no use any more, or can a better one be made?
     pub(super) fn is_dead(&self) -> bool {
         let ConnectionLife { dead, signals, .. } = &*self.life;
         dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
@@ -201,7 +204,8 @@ impl Connection {
         if self.functions {
             return self.load_library().await;
         }
-        // One script first, whose error names why a server takes none; the rest in one write, for a server may be far.
+        // One script goes first: its error names the cause for which a server takes none. The rest go in one write,
+        // since a server may be far.
         let [first, rest @ ..] = script::ALL;
         self.send(&first.load()).await?;
         self.life.signals.hear();
@@ -215,7 +219,7 @@ impl Connection {
             .try_for_each(|loaded| loaded.map(drop))
     }
 
-    /// Loads the library where it is missing: a write goes to disk and to every replica.
+    /// Loads the library only where it is missing: a write goes to disk and to every replica.
     async fn load_library(&mut self) -> Result<(), StoreError> {
         match self.send(&library::find()).await {
             Ok(Value::Array(found)) if !found.is_empty() => Ok(()),
@@ -234,10 +238,10 @@ impl Connection {
     }
 }
 
-/// Longest text of a refusal, in bytes: a server may send any, and the text goes into one line.
+/// Longest text of a refusal, in bytes: a server's text may have any length, and goes into one line.
 pub(super) const LONGEST_WORDS: usize = 400;
 
-/// As much of a server's words as a line of the log has room for.
+/// The part of a server's words that one line of the log has room for.
 pub(super) fn shortened(mut words: String) -> String {
     if words.len() > LONGEST_WORDS {
         words.truncate(words.floor_char_boundary(LONGEST_WORDS));
@@ -246,7 +250,7 @@ pub(super) fn shortened(mut words: String) -> String {
     words
 }
 
-/// The crate's error as one of ours.
+/// The crate's error as a [`StoreError`].
 fn server_error(error: RedisError) -> StoreError {
     match error.code() {
         Some(code) => {
@@ -257,7 +261,7 @@ fn server_error(error: RedisError) -> StoreError {
     }
 }
 
-/// Did the server run nothing, because it does not know what it was to run?
+/// Did the server run nothing, because it does not know the script or function?
 pub(super) fn is_forgotten(error: &StoreError) -> bool {
     let StoreError::Refused(reason) = error else {
         return false;

@@ -1,4 +1,4 @@
-//! What the nodes of one worker share: the target, and the names of the counters.
+//! The common context of one worker's nodes: the target, and the names of the counters.
 
 use super::LONGEST;
 use super::abandonment::Abandonments;
@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the nodes of one worker share.
+/// The common context of one worker's nodes.
 pub(super) struct StoreContext {
     pub(super) target: RedisTarget,
-    /// Longest a decision may take.
+    /// Longest time of a decision.
     pub(super) timeout: Duration,
     /// First part of every key.
     pub(super) prefix: Arc<str>,
@@ -68,8 +68,8 @@ impl StoreContext {
         question
     }
 
-    /// The update that amends a charge, if the limit's present numbers allow it. By a clock of the caller's nothing is
-    /// repeated.
+    /// The update that amends a charge, if the limit's present numbers allow one. By a clock of the caller's no update
+    /// is repeated.
     pub(super) fn amend(
         &self,
         clock: Option<Timestamp>,
@@ -107,15 +107,15 @@ impl StoreContext {
         Some(CounterUpdate { clock, ..update })
     }
 
-    /// What does the update of `block` to one counter.
+    /// The update with the script block `block` for one counter.
     pub(super) fn update(&self, limit: &Limit, key: &[u8], block: &[u8]) -> Question {
         let mut question = Question::default();
         question.push(&self.prefix_of(limit), key, block);
         question
     }
 
-    /// The names of a limit's counters up to the key, built when it is first asked for. A name costs its length for
-    /// good; there are as many as the file has ever had.
+    /// The first part of the names of a limit's counters, up to the key, built at the first use. A part takes its
+    /// memory for good; there are as many parts as the file has ever had limits.
     fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {
         self.prefixes
             .borrow_mut()

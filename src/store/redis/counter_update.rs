@@ -1,8 +1,9 @@
-//! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots. What a request
-//! cost beyond its estimate is charged as a decision is, by another script, under an id by which a repeat is recognised.
+//! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots. A cost
+//! beyond the estimate is charged as a decision is, by another script, under an id by which a repeat is recognised.
 //!
-//! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call: a name, which
-//! one call after the other has, each only when the one before is answered, and the call's number under that name.
+//! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call. A marker
+//! is a name and the number of a call. One call after the other uses the same name, each only when the one before is
+//! answered.
 
 use super::question::Question;
 use super::slot::CallRoute;
@@ -16,55 +17,55 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How long an update is kept that has not been sent.
+/// Time for which an unsent update is kept.
 pub(super) const KEPT: Duration = Duration::from_hours(1);
 
-/// How long a call is repeated that may have been applied: for longer than that its marker lasts.
+/// Time for which a call that may have been applied is repeated. Its marker lasts longer.
 pub(super) const REPEATED: Duration = Duration::from_mins(2);
 
 /// Receives the script's byte.
 pub(super) type UpdateSender = oneshot::Sender<Result<u8, StoreError>>;
 
-/// What is to be done to a counter.
+/// The kind of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpdateKind {
     /// Slots are freed.
     Release {
-        /// The slots may not be taken yet, since the call that asked for them had no answer: so much later they are looked
-        /// for again.
+        /// The pause before a second look for the slots. Set where the call that asked for the slots had no answer: it
+        /// may take them yet.
         recheck: Option<Duration>,
     },
     /// Slots are held for longer. A renewal that is lost is followed by the next.
     Renewal,
     /// A charge comes back.
     Refund,
-    /// A charge was too much.
+    /// A charge was too high: its surplus comes back.
     Settlement,
-    /// A charge was too little.
+    /// A charge was too low: the difference is charged.
     Surcharge,
     /// The counter is forgotten, and the caller waits for the answer.
     Reset,
 }
 
-/// One update, with what is needed to send it again.
+/// One update, with all that a repeated call needs.
 #[derive(Debug)]
 pub(super) struct CounterUpdate {
     pub(super) kind: UpdateKind,
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
     pub(super) route: CallRoute,
-    /// From then on the update means nothing any more.
+    /// The instant from which on the update has no use any more.
     pub(super) until: Instant,
-    /// How often the update was sent in vain.
+    /// The number of vain attempts to send the update.
     pub(super) tries: u8,
-    /// The marker of the call that it went with.
+    /// The marker of the call that carried the update.
     pub(super) marker: Option<AppliedMarker>,
-    /// Where a caller waits, the sender of its answer.
+    /// The sender of the answer, where a caller waits.
     pub(super) answer: Option<UpdateSender>,
 }
 
 impl UpdateKind {
-    /// The operation that metrics count it as, if they do.
+    /// The operation in metrics, if they count this kind.
     pub(super) fn operation(self) -> Option<Operation> {
         Some(match self {
             Self::Release { .. } => Operation::Release,
@@ -74,7 +75,7 @@ impl UpdateKind {
         })
     }
 
-    /// The kind of an amendment by which something comes back to `limit`.
+    /// The kind of an amendment that brings something back to `limit`.
     pub(super) fn of_refund(limit: &Limit, amendment: Amendment) -> Self {
         match amendment {
             Amendment::Settlement(_) => Self::Settlement,
@@ -85,7 +86,7 @@ impl UpdateKind {
 }
 
 impl CounterUpdate {
-    /// Slots that lapse after `lasts` need no update any more.
+    /// A new update. Slots that lapse after `lasts` need no update from then on.
     pub(super) fn new(kind: UpdateKind, question: Question, lasts: Option<Duration>) -> Self {
         Self {
             kind,
@@ -99,7 +100,7 @@ impl CounterUpdate {
         }
     }
 
-    /// An update of a counter of `limit`. Slots that are not renewed any more lapse, and then need no update.
+    /// An update of a counter of `limit`. Slots that are not renewed lapse, and need no update from then on.
     pub(super) fn of(kind: UpdateKind, limit: &Limit, question: Question) -> Self {
         let slots = limit.rule.holds();
         let lasts = slots.map(|rule| Duration::from_micros(rule.ttl));
@@ -119,13 +120,13 @@ impl CounterUpdate {
         self.clock.is_none() && self.kind.operation().is_some()
     }
 
-    /// Would the update be done twice if it were sent twice?
+    /// Would the update take effect twice if it were sent twice?
     pub(super) fn adds_up(&self) -> bool {
         use UpdateKind::{Refund, Settlement, Surcharge};
         matches!(self.kind, Refund | Settlement | Surcharge)
     }
 
-    /// Can the update be sent again though it may have been done?
+    /// Can the update be sent again though it may have been applied?
     pub(super) fn is_repeatable(&self) -> bool {
         let is_marked = self
             .marker
@@ -133,19 +134,20 @@ impl CounterUpdate {
         self.is_kept() && (is_marked || !self.adds_up())
     }
 
-    /// Does the update mean nothing any more, or can Redis not recognise that it was done?
+    /// Is the update without use, or could Redis not recognise that it was applied?
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.until <= now || (self.tries > 0 && !self.is_repeatable())
     }
 
-    /// Answers a caller that waits with an error. Mostly none waits.
+    /// Answers a waiting caller with an error. Mostly no caller waits.
     pub(super) fn fail(&mut self, why: &StoreError) {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(why.clone()));
         }
     }
 
-    /// The update was not done where it was sent last. If it was not sent anywhere else either, it may go with another call.
+    /// Notes that the last call did not apply the update. If no other call carried it either, it may go with another
+    /// call.
     pub(super) fn unmark(&mut self) {
         if self.tries == 0 {
             self.marker = None;
@@ -158,11 +160,11 @@ impl CounterUpdate {
 pub(super) struct AppliedMarker {
     pub(super) name: u64,
     pub(super) number: u64,
-    /// When the call was sent first.
+    /// The instant at which the call was sent first.
     pub(super) since: Instant,
 }
 
-/// Names that no call has just now, with the last number of each.
+/// Marker names that no call uses just now, with the last number of each.
 #[derive(Debug, Default)]
 pub(super) struct MarkerNames(RefCell<Vec<(u64, u64)>>);
 
@@ -178,7 +180,7 @@ impl MarkerNames {
         }
     }
 
-    /// The call is answered: the next may have its name.
+    /// Releases the name of an answered call for the next call.
     pub(super) fn release(&self, marker: AppliedMarker) {
         self.0.borrow_mut().push((marker.name, marker.number));
     }

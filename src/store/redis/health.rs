@@ -1,10 +1,10 @@
-//! Whether Redis is asked at all.
+//! The state of Redis: asked, or away.
 //!
-//! The first call that fails, or connection that cannot be made, puts the store down: from then on every decision is
-//! answered at once, and no request waits for the deadline. A task of the worker's own (`watch`) tries again all the while,
-//! by making a decision on a key of its own: what connects but cannot write is not back.
+//! The first failed call, or connection that cannot be made, puts the store down. From then on every decision is
+//! answered at once, and no request waits for the deadline. A task of the worker's own (`watch`) tries again all the
+//! while. Its trial is a decision on a key of its own: a server that takes connections but no writes is not back.
 //!
-//! Before the first connection decisions wait for it, at most the store's `timeout`, so that a gateway that starts
+//! Before the first connection, decisions wait for it, at most for the store's `timeout`. So a gateway that starts
 //! beside a healthy Redis does not begin with its fallback.
 
 use super::outage::Outage;
@@ -27,12 +27,12 @@ enum Availability {
 /// A worker's opinion of one Redis.
 pub(super) struct Health {
     pub(super) outage: Outage,
-    /// Which limits an outage concerns, in words for the log.
+    /// The limits that an outage concerns, in words for the log.
     limits: &'static str,
     state: Cell<Availability>,
     era: Cell<u64>,
     listener: ChangeListener,
-    /// Redis has gone down.
+    /// Notified when Redis has gone down.
     pub(super) fallen: Notify,
 }
 
@@ -56,12 +56,12 @@ impl Health {
         self.state.get() == Availability::Down
     }
 
-    /// Counts the times Redis came up: a failure of an earlier era does not concern this one.
+    /// The number of times that Redis came up. A failure of an earlier era does not concern the present one.
     pub(super) fn era(&self) -> u64 {
         self.era.get()
     }
 
-    /// Redis is away from now on.
+    /// Notes that Redis is away from now on.
     pub(super) fn set_down(&self, why: &StoreError) {
         self.state.set(Availability::Down);
         let (name, limits) = (&self.outage.name, self.limits);
@@ -76,7 +76,7 @@ impl Health {
         (self.listener)(false);
     }
 
-    /// Redis is asked from now on.
+    /// Notes that Redis is asked from now on.
     pub(super) fn set_up(&self) {
         let before = self.state.replace(Availability::Up);
         self.era.set(self.era() + 1);
@@ -89,8 +89,8 @@ impl Health {
         (self.listener)(true);
     }
 
-    /// An attempt to bring Redis up has failed. A server that could not be reached may be there by now and refuse, for a
-    /// reason that only its answer has.
+    /// Notes that an attempt to bring Redis up has failed. A server that could not be reached may be there by now and
+    /// refuse, for a cause that only its answer names.
     pub(super) fn stays_down(&self, why: &StoreError) {
         let name = &self.outage.name;
         match why {
@@ -101,7 +101,7 @@ impl Health {
         }
     }
 
-    /// The node is not asked any more, for the map of the cluster does not name it.
+    /// Notes that the node is not asked any more: the map of the cluster does not name it.
     pub(super) fn leaves(&self) {
         if self.outage.ends() {
             let name = &self.outage.name;

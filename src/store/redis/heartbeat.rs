@@ -1,4 +1,4 @@
-//! Reports to Redis that this gateway lives, and learns how many do.
+//! Reports to Redis that this gateway lives, and reads the number of gateways that do.
 
 use super::RedisStore;
 use super::connection::{CONNECT_WITHIN, in_time, within};
@@ -9,12 +9,13 @@ use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Value, cmd};
 use std::time::Duration;
 
-/// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
+/// The script is sent whole each time: it is short and goes every few seconds. So it is not among the scripts that
+/// decide.
 const BEAT: &str = include_str!("../../../lua/heartbeat.lua");
 
 const NO_NUMBER: StoreError = StoreError::Protocol("not a number of gateways");
 
-/// What a gateway reports of itself.
+/// A gateway's report of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// The gateway is there.
@@ -24,12 +25,12 @@ pub enum Presence {
 }
 
 impl RedisStore {
-    /// Reports that gateway `me` is there, or goes; returns how many gateways have reported within `life`. It goes between
-    /// the calls that are under way, and counts against the server only if no call was answered since. Takes a second and
-    /// twice the settings' `timeout` at most.
+    /// Reports that gateway `me` is there, or goes. Returns the number of gateways that have reported within `life`.
+    /// The report goes between the calls under way, and counts against the server only if no call was answered since.
+    /// It takes a second and twice the settings' `timeout` at most.
     ///
     /// # Errors
-    /// When Redis did not answer.
+    /// The error of a Redis that did not answer.
     pub async fn beat(
         &self,
         me: u64,
@@ -43,13 +44,13 @@ impl RedisStore {
         if let Err(StoreError::Refused(reason)) = &counted
             && self.router.is_redirected(node, reason)
         {
-            // By the next heartbeat it is known which node serves the key.
+            // By the next heartbeat, the node that serves the key is known.
             return Err(StoreError::Down);
         }
         if let Err(error) = &counted
             && is_of_server(error)
         {
-            // Not even the next request has to find that out.
+            // The store goes down now, so that not even the next request has to find the outage.
             node.go_down(era, error);
         }
         counted
@@ -112,18 +113,18 @@ fn count(answer: Value) -> Result<u32, StoreError> {
     Ok(u32::from_be_bytes(bytes))
 }
 
-/// Would the next request have the same answer?
+/// Would the next request have the same error?
 fn is_of_server(error: &StoreError) -> bool {
     match error {
-        // Where only the connection was lost, the next one shows whether the server is there.
+        // Where only the connection was lost, the next connection shows whether the server is there.
         StoreError::Timeout { .. } | StoreError::Unreachable(_) => true,
         StoreError::Refused(reason) => reply::server_wide(reason),
         _ => false,
     }
 }
 
-/// Is the connection of no use after this? One that brings a server's refusal works, unless it leads to a server that is
-/// no master any more.
+/// Is the connection of no use after this error? A connection that brings a server's refusal works, unless it leads to
+/// a server that is no master any more.
 fn is_of_connection(counted: &Result<u32, StoreError>) -> bool {
     match counted {
         Ok(_) => false,

@@ -1,4 +1,4 @@
-//! The lanes of one node, as what waits for them sees them: how many are at work, and how another is woken.
+//! The lanes of one node, from the side of the queues: the number of lanes at work, and a means to wake another.
 
 use super::call_window::{CallWindow, NEAR};
 use std::cell::Cell;
@@ -8,23 +8,23 @@ use tokio::sync::Notify;
 /// The lanes of one node. Each makes one call at a time.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// How many calls may be under way.
+    /// The number of calls that may be under way.
     pub(super) window: CallWindow,
     /// Wakes a lane that sleeps.
     work: Notify,
-    /// A lane was woken and has not begun yet.
+    /// Has a lane been woken that has not begun yet?
     woken: Cell<bool>,
-    /// Asks for one lane more, while the server is far.
+    /// Asks for one more lane, while the server is far.
     recruits: Notify,
-    /// A lane more was asked for and has not begun yet.
+    /// Has one more lane been asked for that has not begun yet?
     recruited: Cell<bool>,
-    /// An update was put off.
+    /// Notified when an update was put off.
     pub(super) reminder: Notify,
     /// Lanes at work.
     busy: Cell<usize>,
     /// Lanes that have a connection.
     pub(super) serving: Cell<usize>,
-    /// A lane has nothing left to do.
+    /// Notified when a lane has nothing left to do.
     pub(super) quiet: Notify,
 }
 
@@ -43,7 +43,8 @@ impl Lanes {
         }
     }
 
-    /// Wakes a lane, if one sleeps and none is awake already. While the server is far, one lane more joins those at work.
+    /// Wakes a lane, if one sleeps and no woken lane is still to begin. While the server is far, one more lane joins
+    /// the lanes at work.
     pub(super) fn wake(&self) {
         let busy = self.busy.get();
         if busy >= NEAR && busy < self.window.calls() {
@@ -61,12 +62,12 @@ impl Lanes {
         self.woken.set(false);
     }
 
-    /// Waits until one lane more is asked for.
+    /// Waits until one more lane is asked for.
     pub(super) async fn recruited(&self) {
         self.recruits.notified().await;
     }
 
-    /// The lane that was asked for begins.
+    /// Notes that the lane that was asked for begins.
     pub(super) fn joins(&self) {
         self.recruited.set(false);
     }
@@ -76,12 +77,12 @@ impl Lanes {
         self.busy.get()
     }
 
-    /// A lane begins to work.
+    /// Notes that a lane begins to work.
     pub(super) fn begin(&self) {
         self.busy.set(self.busy.get() + 1);
     }
 
-    /// A lane has nothing left to do.
+    /// Notes that a lane has nothing left to do.
     pub(super) fn end(&self) {
         self.busy.set(self.busy.get() - 1);
         self.quiet.notify_waiters();

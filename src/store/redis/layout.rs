@@ -1,10 +1,10 @@
-//! Where counters live: `PREFIX:VERSION:limit:KIND:{key}`, or `PREFIX:VERSION:limit:KIND:{TAG}{key}` of a limit that
-//! is counted `with` others.
+//! The names of counters in Redis: `PREFIX:VERSION:limit:KIND:{key}`, or `PREFIX:VERSION:limit:KIND:{TAG}{key}` of a
+//! limit that is counted `with` others.
 //!
-//! The name is the identity, so that edited numbers keep the counters. The braces make the key alone choose the cluster
-//! slot: what counts the same client lives together. What is remembered of an id stands behind them:
-//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. A limit's candidate has `candidate-KIND`, the
-//! tier of a group `GROUP.KIND`.
+//! The name is the identity, so that edited numbers keep the counters. Because of the braces, the key alone chooses the
+//! cluster slot: the counters of one client live together. The record of an id has its name behind the braces:
+//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. The kind is `candidate-KIND` for a limit's candidate, and `GROUP.KIND`
+//! for the tier of a group.
 
 use crate::key::RepeatId;
 use crate::limit::{Limit, Mode};
@@ -17,10 +17,11 @@ pub(super) const VERSION: u32 = 1;
 /// Names of counters, one behind the other.
 pub(super) type Names = SmallVec<[u8; 96]>;
 
-/// Stands for the key of a limit that counts everyone together: empty braces choose no slot. No key has this character.
+/// The key of a limit that counts all clients together: empty braces would choose no slot. No other key has this
+/// character.
 pub(super) const EVERYONE: &[u8] = b"*";
 
-/// What alone chooses the slot of a counter.
+/// The tag of a counter, which alone chooses its slot.
 pub(super) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
     match &limit.with {
         Some(tag) => tag.as_bytes(),
@@ -36,7 +37,7 @@ pub(super) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
     out.push(b'}');
 }
 
-/// The name of what is remembered of `id`, in the slot of the counter.
+/// The name of the record of `id`, in the slot of the counter.
 pub(super) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
     let mut name = Names::new();
     counter(&mut name, prefix, key);
@@ -45,9 +46,9 @@ pub(super) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
     name.into_vec()
 }
 
-/// Everything in front of the key, built once for each limit.
+/// The part of the names in front of the key, built once for each limit.
 ///
-/// A name may hold any character. Those that mean something in a key are escaped, so that no two limits share one.
+/// A name may hold any character. Characters with a meaning in a key are escaped, so that no two limits share a key.
 #[must_use]
 pub(super) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
     let mut text = format!("{prefix}:{VERSION}:");
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(&*key_prefix("x", &odd), b"x:1:a%3A%7Bb%7D%25:tb:{");
     }
 
-    /// As the specification of Redis Cluster has it.
+    /// The value in the specification of Redis Cluster.
     fn slot(name: &[u8]) -> u16 {
         let open = name.iter().position(|byte| *byte == b'{');
         let tag = open.and_then(|open| {

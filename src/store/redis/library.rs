@@ -1,8 +1,8 @@
-//! The scripts as a library of functions, for operators that want them kept with the data: on disk, and on every replica before it
-//! leads.
+//! The scripts as a library of functions, for operators that want the scripts kept with the data: on disk, and on every
+//! replica before it becomes the master.
 //!
-//! Names of functions are one for the whole server, so each carries a digest of the library and the script's own: gateways of
-//! two versions keep theirs beside each other.
+//! A function's name is unique in the whole server, so it carries a digest of the library and the script's own name.
+//! Gateways of two versions keep their libraries beside each other.
 
 use super::script;
 use crate::store::error::StoreError;
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 static LIBRARY: LazyLock<Library> = LazyLock::new(Library::new);
 
 struct Library {
-    /// Letters, digits and `_`, as servers want it.
+    /// Letters, digits and `_`, the characters that servers allow.
     name: String,
     text: String,
 }
@@ -43,7 +43,7 @@ impl Library {
     }
 }
 
-/// Asks whether the library is there.
+/// The command that asks for the library.
 pub(super) fn find() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LIST");
@@ -51,7 +51,7 @@ pub(super) fn find() -> Cmd {
     command
 }
 
-/// Writes it. Another gateway that does so at the same time writes the same.
+/// The command that writes the library. Another gateway that does so at the same time writes the same text.
 pub(super) fn load() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LOAD");
@@ -59,7 +59,7 @@ pub(super) fn load() -> Cmd {
     command
 }
 
-/// Writes it where it is missing, and is refused where it is there.
+/// The command that writes the library where it is missing. The server refuses it where the library is there.
 pub(super) fn remind() -> Cmd {
     let mut command = Cmd::new();
     command.arg("FUNCTION").arg("LOAD").arg(&LIBRARY.text);
@@ -89,12 +89,12 @@ pub(super) fn is_missing(reason: &str) -> bool {
     reason.contains("Function not found")
 }
 
-/// Does the server answer that the library was there already?
+/// Does the server answer that the library is there already?
 pub(super) fn is_there(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused(reason) if reason.contains("already exists"))
 }
 
-/// Why a server that knows no functions refuses them.
+/// The cause for which a server that knows no functions refuses them.
 pub(super) fn unknown(reason: &str) -> Option<String> {
     let unknown = reason.to_ascii_lowercase().contains("unknown command");
     unknown.then(|| {

@@ -1,5 +1,5 @@
-//! The login, which goes first on a connection: user, database, name. Errors of it have words about what to do, and not the
-//! server's own where these may repeat a secret.
+//! The login, which goes first on a connection: user, database, name. Its errors say what an operator can do, and
+//! repeat the server's words only where these cannot hold a secret.
 
 use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
 use super::signals::Signals;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// A server by whose credentials a connection logs in.
+/// A server that asks for credentials of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     /// Redis itself.
@@ -26,7 +26,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// What refuses a login, and where its credentials are written.
+    /// The peer in a message about a refused login, with the place of its credentials.
     fn named(self) -> (&'static str, &'static str) {
         match self {
             Self::Redis => ("Redis", "`[store]`"),
@@ -35,20 +35,20 @@ impl Peer {
     }
 }
 
-/// How connections are called in `CLIENT LIST`, where the server knows names.
+/// The name of connections in `CLIENT LIST`, where the server knows names.
 const NAME: [(&str, &str); 2] = [
     ("LIB-NAME", "tollgate"),
     ("LIB-VER", env!("CARGO_PKG_VERSION")),
 ];
 
-/// What the crate says first: a name, and nothing of a login, of which it would keep the answer to itself. Something has
-/// to be sent, or a server that ends a connection at once would show as a broken pipe.
+/// The crate's own first command: a name, and no part of the login, whose answer the crate would keep to itself. Some
+/// command has to be sent, or a server that ends a connection at once would show as a broken pipe.
 fn greeting() -> RedisConnectionInfo {
     let [(_, name), (_, version)] = NAME;
     RedisConnectionInfo::default().set_lib_name(name, version)
 }
 
-/// A connection to a destination, on which only the login is sent, with the credentials of `peer`.
+/// A connection to a destination, on which only the login with the credentials of `peer` is sent.
 pub(super) async fn connect(
     destination: Destination<'_>,
     peer: Peer,
@@ -74,7 +74,7 @@ pub(super) async fn connect(
 }
 
 impl Connection {
-    /// Logs in, in one write, where there is something to log in with.
+    /// Logs in, in one write, where there are credentials.
     async fn greet(&mut self, target: &RedisTarget, peer: Peer) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
         let logs_in = target.password.is_some() || target.username.is_some();
@@ -83,7 +83,7 @@ impl Connection {
             if let Some(name) = &target.username {
                 auth.arg(&**name);
             }
-            // A user without one is logged in with any.
+            // A user without a password is logged in with any.
             let password = target.password.as_ref().map_or("", Secret::expose);
             words.add_command(auth.arg(password).clone());
             matter.push(LoginStep::Login);
@@ -96,7 +96,7 @@ impl Connection {
             return Ok(());
         }
         if logs_in {
-            // A name that was sent before the login had no effect. A user need not be allowed to set one.
+            // A name that was sent before the login had no effect. A user need not have the right to set a name.
             for (what, value) in NAME {
                 words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
             }
@@ -121,8 +121,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Why a command was refused on a connection that has just been made, in words that say what to do where it is known
-    /// what that is.
+    /// The cause for which a command was refused on a new connection. Where the remedy is known, the words name it.
     pub(super) async fn explain(
         &mut self,
         error: StoreError,
@@ -153,9 +152,9 @@ impl Connection {
                 }
                 _ => return error,
             },
-            // A server with a password of its own answers no more without it.
+            // A server with a password of its own refuses further commands without it.
             Err(StoreError::Refused(reason)) if first_word(reason) == "NOAUTH" => format!(
-                "{address} does not know what every Redis knows, and wants a password: where it is a sentinel, write `{}`",
+                "{address} does not know a command that every Redis knows, and wants a password: where it is a sentinel, write `{}`",
                 by_sentinel(target, address, "NAME")
             ),
             _ => return error,
@@ -164,12 +163,13 @@ impl Connection {
     }
 }
 
-/// How long to listen to a server that ended a connection before it was asked anything: less than a sentinel has in all, and a
-/// server behind TLS sends nothing.
+/// Time for the words of a server that ended a connection before any question. It is less than a sentinel has in all,
+/// and a server behind TLS sends none.
 const LISTENED: Duration = Duration::from_millis(120);
 
-/// What a server says that ends connections as soon as they are made: protected mode, too many clients. It may have ended the
-/// one before its words were read, so they are read from another connection, on which nothing is sent.
+/// The words of a server that ends connections as soon as they are made: protected mode, too many clients. A server may
+/// have ended the first connection before its words were read. So they are read from another connection, on which
+/// nothing is sent.
 async fn turned_away(destination: Destination<'_>) -> Option<StoreError> {
     let listening = async {
         let mut stream = dial(destination).await.ok()?;
@@ -196,13 +196,13 @@ async fn turned_away(destination: Destination<'_>) -> Option<StoreError> {
     Some(StoreError::Refused(why.into()))
 }
 
-/// What an answer is to.
+/// The question that an answer belongs to.
 enum LoginStep {
     Login,
     Database,
 }
 
-/// Why the connection ended before anything was answered.
+/// The cause for which the connection ended before any answer.
 fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     // A server may refuse a certificate only after the handshake.
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
@@ -215,8 +215,8 @@ fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     StoreError::Unreachable(why.into())
 }
 
-/// Why a login was refused. The server's words are repeated only where they are known: its answer to an AUTH that it does not
-/// know repeats the password.
+/// The cause of a refused login. The server's words are repeated only where they are known: a server that does not know
+/// AUTH repeats the password in its answer.
 fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     let (who, place) = peer.named();
     if code == "WRONGPASS" {
@@ -226,7 +226,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     }
     if detail.contains("without any password configured") {
         return format!(
-            "{who} wants no password: leave `password` in {place} out, or write the user that it is of as `username` there"
+            "{who} wants no password: leave `password` in {place} out, or write its user as `username` there"
         );
     }
     if is_unknown_command(detail) {
@@ -271,7 +271,7 @@ fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> Stri
     format!("{address} is a sentinel: write `{meant}`{all}")
 }
 
-/// What to write where a lone Redis was meant, and says by this that it is none.
+/// The remedy where a lone Redis was meant, and the server's answer shows that it is none.
 pub(super) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<StoreError> {
     let StoreError::Refused(reason) = error else {
         return None;
@@ -292,7 +292,7 @@ fn by_sentinel(target: &RedisTarget, address: &Address, name: &str) -> String {
     format!("{}+sentinel://{address}/{name}", scheme(target))
 }
 
-/// How an address of the target begins.
+/// The beginning of a target's address.
 pub(super) fn scheme(target: &RedisTarget) -> &'static str {
     if target.tls.is_some() {
         "rediss"
@@ -301,7 +301,7 @@ pub(super) fn scheme(target: &RedisTarget) -> &'static str {
     }
 }
 
-/// A text as servers send it.
+/// A text in a server's answer.
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),

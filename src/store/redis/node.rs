@@ -20,11 +20,11 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// One Redis, as a worker sees it.
+/// One worker's view of one Redis.
 pub(super) struct Node {
-    /// Where it is, if it is a master of a cluster.
+    /// The node's address, if it is a master of a cluster.
     pub(super) address: Option<Address>,
-    /// A tag that lives here, for the probe of a master of a cluster.
+    /// A tag in a slot of the node, for the trial of a master of a cluster.
     pub(super) probe_tag: RefCell<Option<Vec<u8>>>,
     pub(super) context: Rc<StoreContext>,
     pub(super) connections: Connections,
@@ -41,7 +41,7 @@ pub(super) struct NodeHandle {
     _tasks: Rc<Tasks>,
 }
 
-/// Tasks that end with the last clone of what they work for.
+/// Tasks that end with the last clone of the object that they work for.
 pub(super) struct Tasks(pub(super) Vec<JoinHandle<()>>);
 
 impl Drop for Tasks {
@@ -60,7 +60,7 @@ impl NodeHandle {
         }
     }
 
-    /// Is it asked at present?
+    /// Is the node asked at present?
     pub(super) fn is_up(&self) -> bool {
         self.node.health.is_up()
     }
@@ -96,7 +96,7 @@ impl Node {
         })
     }
 
-    /// Asks about limits whose counters all live here, and waits for the answer.
+    /// Asks about limits whose counters all live on this node, and waits for the answer.
     pub(super) async fn ask(
         &self,
         request: DecisionRequest<'_>,
@@ -126,13 +126,14 @@ impl Node {
         Ok(self.queue.push(question, request.clock, route))
     }
 
-    /// A call that began in `era` has failed: Redis is away, and every decision that waits is answered so.
+    /// Notes that a call that began in `era` has failed: Redis is away, and every waiting decision is answered
+    /// accordingly.
     pub(super) fn go_down(&self, era: u64, why: &StoreError) {
         if self.health.is_down() {
             return;
         }
         if era != self.health.era() {
-            // Redis has come up since. What waits is for another connection.
+            // Redis has come up since. The waiting decisions are for another connection.
             return self.lanes.wake();
         }
         self.context.stats.falls.add(1);
@@ -143,13 +144,13 @@ impl Node {
         self.health.fallen.notify_one();
     }
 
-    /// Redis has answered: it is asked from now on.
+    /// Notes that Redis has answered: Redis is asked from now on.
     pub(super) fn come_up(&self) {
         self.health.set_up();
         self.lanes.wake();
     }
 
-    /// A call without an answer in time.
+    /// Notes a call without an answer in time.
     pub(super) fn late(&self) -> StoreError {
         StoreError::Timeout {
             after: self.context.timeout,
@@ -172,14 +173,14 @@ impl Node {
     }
 }
 
-/// Waits for the reply to one question. Dropping it before the reply is there leaves that to the abandoned requests; a
-/// question that has not been sent by then is not asked.
+/// The wait for the reply to one question. A drop before the reply leaves it to the abandoned requests. A question that
+/// has not been sent by then is not asked.
 struct PendingAnswer<'a> {
     node: &'a Node,
     request: DecisionRequest<'a>,
     number: u64,
     receiver: oneshot::Receiver<ScriptReply>,
-    /// The reply is there.
+    /// Set once the reply is there.
     is_done: bool,
 }
 

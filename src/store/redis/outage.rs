@@ -1,4 +1,4 @@
-//! Log lines about an outage: every worker notices it for itself, and one line tells it for all.
+//! Log lines about an outage: every worker notices the outage for itself, and one line reports it for all.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The outages of this process, by the name of the Redis that is away.
 static OUTAGES: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
 
-/// How many refusals with different words are logged in one outage.
+/// Most refusals with different words that are logged in one outage.
 const MOST_REFUSALS: usize = 4;
 
 /// One Redis that is away.
 #[derive(Debug, Default)]
 struct OutageRecord {
-    /// How many workers miss it.
+    /// The number of workers without this Redis.
     workers: usize,
     /// The words of its refusals that were logged.
     refusals: Vec<String>,
@@ -39,7 +39,7 @@ impl Outage {
         }
     }
 
-    /// Redis is away. Is this the first worker to notice?
+    /// Joins the outage of this Redis. Is this the first worker to notice?
     pub(super) fn begins(&self) -> bool {
         if self.lasts.replace(true) {
             return false;
@@ -50,7 +50,7 @@ impl Outage {
         record.workers == 1
     }
 
-    /// Redis has refused in these words. Are they new in this outage, and to be logged?
+    /// Notes a refusal in these words. Are they new in this outage, and to be logged?
     pub(super) fn is_news(&self, refusal: &str) -> bool {
         let mut outages = records();
         let Some(OutageRecord { refusals, .. }) = outages.get_mut(&self.name) else {
@@ -64,7 +64,7 @@ impl Outage {
         is_new
     }
 
-    /// Redis is not away for this worker. Was it, and is this worker the last to notice?
+    /// Leaves the outage. Was Redis away for this worker, and is the worker the last to notice its return?
     pub(super) fn ends(&self) -> bool {
         if !self.lasts.replace(false) {
             return false;

@@ -1,10 +1,10 @@
 //! Updates that wait to be sent: slots whose request has ended, charges that come back, and costs that are settled. No
-//! request waits for an update, so while Redis is away it is kept, and sent when Redis is back.
+//! request waits for an update. So an update is kept while Redis is away, and sent when Redis is back.
 //!
-//! A call without an answer may have been applied. An update that Redis can recognise is sent again, for applying it twice
-//! is applying it once: slots are freed by their number, and a call that gives charges back has a marker
-//! ([`AppliedMarker`](super::counter_update::AppliedMarker)). A charge beyond an estimate has an id as repeated requests have
-//! (`limit/dedupe`).
+//! A call without an answer may have been applied. An update that Redis can recognise is sent again, since two calls
+//! then have the effect of one. Slots are freed by their number, and a call that gives charges back has a marker
+//! ([`AppliedMarker`](super::counter_update::AppliedMarker)). A charge beyond an estimate has an id as repeated
+//! requests have (`limit/dedupe`).
 
 use super::context::StoreContext;
 use super::counter_update::MarkerNames;
@@ -25,29 +25,29 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// What one worker keeps for one Redis at most; an update beyond is lost.
+/// Most updates that one worker keeps for one Redis; an update beyond is lost.
 pub(super) const MOST_PENDING: usize = 16_384;
-/// How often an update is sent: what Redis refuses each time is not to be its end each time.
+/// Most attempts to send an update: one that Redis refuses each time would otherwise put Redis down each time.
 pub(super) const MOST_TRIES: u8 = 16;
-/// A slot that was not found may be taken yet, by a call that is still on its way: the release is sent again so much
-/// later, and then twice that.
+/// Pause before a release of slots that were not found is sent again, and then twice that. A call that is still on its
+/// way may take the slots yet.
 const RECHECK: Duration = Duration::from_secs(1);
-/// The script's bytes for an update that it has applied, that cannot be, and that an earlier call has applied.
+/// The script's bytes for three outcomes: applied, cannot be applied, applied by an earlier call.
 const APPLIED: u8 = 1;
 const FAILED: u8 = 3;
 const APPLIED_BEFORE: u8 = 4;
-/// An update that the node did not apply is sent again so much later.
+/// Pause before an update that the node did not apply is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The updates that one worker has for one Redis.
 pub(super) struct PendingRefunds {
-    /// Is asked whether Redis is away.
+    /// Shows whether Redis is away.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
     context: Rc<StoreContext>,
-    /// In the order in which they go.
+    /// Updates in the order in which they go.
     waiting: RefCell<VecDeque<CounterUpdate>>,
-    /// Updates to be sent again, and when.
+    /// Updates that are sent again, and the instant for each.
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
     names: MarkerNames,
 }
@@ -79,7 +79,7 @@ impl PendingRefunds {
         self.waiting.borrow().len() + self.later.borrow().len() >= MOST_PENDING
     }
 
-    /// Takes an update over: it is sent soon, or when Redis is back.
+    /// Takes an update over. The update is sent soon, or when Redis is back.
     pub(super) fn push(&self, mut update: CounterUpdate) {
         let is_down = self.health.is_down();
         if (is_down && !update.is_kept()) || self.is_full() {
@@ -95,7 +95,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Frees slots that a call without an answer may have taken: its requests were answered without them.
+    /// Frees slots that a call without an answer may have taken. Its requests were answered without the slots.
     pub(super) fn release(&self, question: &Question, route: CallRoute, why: &StoreError) {
         if let StoreError::Refused(_) | StoreError::Down | StoreError::Overloaded = why {
             return;
@@ -115,7 +115,7 @@ impl PendingRefunds {
         self.waiting.take().into_iter().chain(later).collect()
     }
 
-    /// The first updates that can go in one call: of one clock, and only those that still mean something.
+    /// The first updates that can go in one call: of one clock, and only updates that are still of use.
     pub(super) fn next(&self) -> Vec<CounterUpdate> {
         let mut waiting = self.waiting.borrow_mut();
         let now = clock::now();
@@ -138,8 +138,8 @@ impl PendingRefunds {
         batch
     }
 
-    /// Gives the updates of one call a marker, if the call must not be applied twice. By a clock of the caller's nothing is
-    /// repeated.
+    /// Gives the updates of one call a marker, if the call must not be applied twice. By a clock of the caller's no
+    /// call is repeated.
     pub(super) fn mark(&self, batch: &mut [CounterUpdate]) {
         let is_new = batch.first().is_some_and(|first| first.marker.is_none());
         let adds_up = |update: &CounterUpdate| update.adds_up() && update.clock.is_none();
@@ -152,7 +152,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Takes over what has become of a call for all of `batch`.
+    /// Takes over the outcome of a call for all of `batch`.
     pub(super) fn conclude(
         &self,
         batch: Vec<CounterUpdate>,
@@ -170,7 +170,7 @@ impl PendingRefunds {
         let bytes = match answer.and_then(|bytes| outcomes(&batch, bytes)) {
             Ok(bytes) => bytes,
             Err(why) => {
-                // In their order, in front of what has come since.
+                // The updates go in their order, in front of later ones.
                 for update in batch.into_iter().rev() {
                     self.send_again(update, &why);
                 }
@@ -190,7 +190,7 @@ impl PendingRefunds {
                 let short = StoreError::Protocol("shorter than the question");
                 let _ = answer.send(byte.ok_or(short));
             }
-            // An answer that was given before does not say any more what was found.
+            // A repeated call's answer does not tell any more whether the slots were found.
             if matches!(byte, Some(0 | APPLIED_BEFORE)) {
                 self.recheck(update);
             }
@@ -198,7 +198,7 @@ impl PendingRefunds {
         Ok(())
     }
 
-    /// An update of a call that failed goes again, if it can.
+    /// Sends an update of a failed call again, if that is possible.
     fn send_again(&self, mut update: CounterUpdate, why: &StoreError) {
         update.tries += 1;
         update.fail(why);
@@ -208,13 +208,13 @@ impl PendingRefunds {
         self.waiting.borrow_mut().push_front(update);
     }
 
-    /// The update was not sent: it stays the first.
+    /// Puts an unsent update back as the first.
     pub(super) fn put_back(&self, mut update: CounterUpdate) {
         update.unmark();
         self.waiting.borrow_mut().push_front(update);
     }
 
-    /// The node did not apply the update, and it is sent again when that may have changed.
+    /// Sends an update that the node did not apply again, after a pause in which the cause may end.
     pub(super) fn put_off(&self, mut update: CounterUpdate, why: &StoreError) {
         if !update.is_kept() || self.is_full() {
             return self.lose(update, why);
@@ -224,7 +224,7 @@ impl PendingRefunds {
         self.wait_until(clock::now() + PAUSE, update);
     }
 
-    /// Redis found nothing to update. A release of slots that may be taken yet is sent again.
+    /// Notes that Redis found nothing to update. A release of slots that may be taken yet is sent again.
     fn recheck(&self, mut update: CounterUpdate) {
         let UpdateKind::Release {
             recheck: Some(pause),
@@ -249,7 +249,7 @@ impl PendingRefunds {
         self.lanes.reminder.notify_one();
     }
 
-    /// The update is given up, and a caller that waits for it hears so.
+    /// Gives the update up, and answers a waiting caller.
     fn lose(&self, mut update: CounterUpdate, why: &StoreError) {
         update.fail(why);
         let is_release = matches!(update.kind, UpdateKind::Release { .. });
@@ -265,7 +265,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Redis is away: updates that cannot wait are given up.
+    /// Gives up updates that cannot wait until Redis is back.
     pub(super) fn set_down(&self) {
         for mut update in self.waiting.take() {
             if update.is_kept() {
@@ -277,7 +277,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Waits until some updates that were put off are due, and queues them.
+    /// Waits until updates that were put off are due, and queues them.
     pub(super) async fn remind(&self) {
         let next = self.later.borrow().iter().map(|(at, _)| *at).min();
         match next {
@@ -298,7 +298,7 @@ impl PendingRefunds {
     }
 }
 
-/// The script's byte for each update of a call. What decides surcharges answers as for requests.
+/// The script's byte for each update of a call. Surcharges have another script, which answers as for requests.
 fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
     if batch
         .iter()
@@ -312,7 +312,7 @@ fn outcomes(batch: &[CounterUpdate], bytes: Vec<u8>) -> Result<Vec<u8>, StoreErr
     Ok(replies.iter().map(byte).collect())
 }
 
-/// One call for all of `batch`. In a cluster its marker lives where the counters do.
+/// One call for all of `batch`. In a cluster the call's marker lives in the slot of the counters.
 pub(super) fn command(prefix: &str, is_in_cluster: bool, batch: &[CounterUpdate]) -> Cmd {
     let first = batch.first();
     let clock = first.and_then(|first| first.clock);

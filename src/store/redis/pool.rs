@@ -1,4 +1,4 @@
-//! The connections of one worker to one Redis, through bb8 with an own manager.
+//! The connections of one worker to one Redis, through bb8 with a manager of its own.
 
 use super::connection::{CONNECT_WITHIN, Connection, within};
 use super::login::{self, Peer, connect};
@@ -22,7 +22,7 @@ pub(super) const CONNECTIONS: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Manager {
     target: RedisTarget,
-    /// Which of its nodes, where it has several.
+    /// The node of the target, where the target has several.
     node: Option<Address>,
     signals: Arc<Signals>,
     sentinels: Sentinels,
@@ -45,7 +45,8 @@ impl Manager {
             .map(|(connection, ())| connection)
     }
 
-    /// A connection and what was `asked` on it, or why that was refused. It may lead to a replica, which keeps nothing.
+    /// A connection and the answer to `asked` on it, or the cause of a refusal. It may lead to a replica, which keeps
+    /// nothing.
     pub(super) async fn open_for<T>(
         &self,
         asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
@@ -70,7 +71,7 @@ impl Manager {
         }
     }
 
-    /// Takes over where this connection leads. Those that lead elsewhere are used no more.
+    /// Takes over the master that this connection leads to. Connections that lead to another server are used no more.
     fn leads(&self, connection: &mut Connection) {
         let mut master = locked(&self.signals.master);
         let before = std::mem::replace(&mut *master, connection.master.clone());
@@ -86,7 +87,8 @@ impl ManageConnection for Manager {
     type Error = StoreError;
 
     async fn connect(&self) -> Result<Connection, StoreError> {
-        // bb8 tries again for every connection that is asked for; a server that turns us away is not asked at that rate.
+        // bb8 tries again for every connection that is asked for. A server that turns the gateway away is not asked at
+        // that rate.
         let last = self.signals.last_failure().as_ref().map(|(at, _)| *at);
         if let Some(last) = last {
             sleep_until(last + KNOCK_EVERY).await;
@@ -117,7 +119,7 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: Pool<Manager>,
-    /// Where sentinels name the master: whether they name another.
+    /// The watch over the master's name, where sentinels give it.
     master_watch: Option<MasterWatch>,
     /// The target of the connections, if it is one Redis alone.
     lone: Option<RedisTarget>,
@@ -125,14 +127,15 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Starts connecting to this node of `target`, or to wherever its place says, and waits for nothing: the gateway
+    /// Starts to connect to this node of `target`, or to the place in its settings, and waits for nothing: the gateway
     /// starts without Redis.
     pub(super) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
         let signals = Arc::new(Signals::default());
         let lone = node.is_none().then(|| target.clone());
         let manager = Manager::new(target.clone(), node, signals.clone());
-        // bb8 neither tests on the way out (that is a round trip), nor retries by itself (`health` does, and knows when
-        // to stop), nor closes what is old or idle: the flag says what is of no use.
+        // bb8 does three things less here. It does not test a connection on the way out (a round trip). It does not
+        // retry by itself (`health` does, and knows when to stop). It does not close old or idle connections (the flag
+        // marks useless ones).
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(CONNECTIONS)
@@ -151,8 +154,8 @@ impl Connections {
         }
     }
 
-    /// The store has fallen. Where that may be because another has become the master, none of the connections made so far
-    /// is used again, idle ones included: they lead to the old one.
+    /// Notes that the store has gone down. Where the cause may be a new master, no connection made so far is used
+    /// again, idle ones included: they lead to the old master.
     pub(super) fn distrust(&self, why: &StoreError) {
         let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
         if demoted || self.master_watch.is_some() {
@@ -160,7 +163,7 @@ impl Connections {
         }
     }
 
-    /// The error, with what to write where one Redis is meant and a node of a cluster has answered.
+    /// The error, with the remedy where one Redis is meant and a node of a cluster has answered.
     pub(super) fn explain(&self, why: &StoreError) -> StoreError {
         let lone = self.lone.as_ref();
         lone.and_then(|target| login::of_cluster(target, why))
@@ -175,7 +178,7 @@ impl Connections {
         }
     }
 
-    /// The master is another. Connections made so far are used for nothing more than what is under way on them.
+    /// Notes that the master is another. Connections made so far are kept only for the calls under way on them.
     pub(super) fn renew_for(&self, master: Address) {
         *locked(&self.signals.master) = Some(master);
         self.signals.age.fetch_add(1, Ordering::Relaxed);
@@ -186,13 +189,13 @@ impl Connections {
         locked(&self.signals.master).clone()
     }
 
-    /// Why none could be made, if that was the last that was heard.
+    /// The cause for which no connection could be made, if the last attempt failed.
     pub(super) fn why_not(&self) -> Option<StoreError> {
         let why = self.signals.last_failure();
         why.as_ref().map(|(_, why)| why.clone())
     }
 
-    /// Looks at every connection there is, so that those of no use are replaced: an error if there is none but these, and
+    /// Looks at every connection, so that useless ones are replaced. The result is an error if there is no other, and
     /// none can be made.
     pub(super) async fn renew(&self) -> Result<(), StoreError> {
         for _ in 0..CONNECTIONS {
@@ -201,7 +204,7 @@ impl Connections {
         Ok(())
     }
 
-    /// A share in a live connection, by turns, as soon as there is one; an error as soon as one cannot be made.
+    /// A share in a live connection, by turns, as soon as there is one; an error as soon as none can be made.
     pub(super) async fn take(&self) -> Result<Connection, StoreError> {
         loop {
             tokio::select! {

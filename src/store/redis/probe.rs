@@ -1,4 +1,4 @@
-//! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
+//! A look at a Redis before anything is counted there: its answer, its kind, and whether it takes the scripts.
 
 use super::cluster;
 use super::connection::{CONNECT_WITHIN, Connection, first_word, within};
@@ -19,18 +19,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What a Redis is like.
+/// The properties of a Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisReport {
     /// Its address, if sentinels had to be asked.
     pub master: Option<Address>,
     /// Its name and version: `redis 7.0.15`.
     pub version: String,
-    /// How long one question took.
+    /// The time that one question took.
     pub took: Duration,
-    /// What it does when its memory is full, if it has a bound.
+    /// The eviction policy when its memory is full, if its memory has a bound.
     pub evicts: Option<String>,
-    /// May any client on another machine that reaches it change what is there, without a password?
+    /// May any client on another machine that reaches the Redis change its data, without a password?
     pub open: bool,
 }
 
@@ -55,11 +55,11 @@ impl fmt::Display for RedisReport {
     }
 }
 
-/// Connects to `target`, loads the scripts, asks what it is: of a cluster every master that the first of its nodes to
-/// answer tells of, each with its own outcome. The caller bounds the time.
+/// Connects to `target`, loads the scripts, and asks for its properties. Of a cluster, the first seed to answer names
+/// every master, and each has an outcome of its own. The caller bounds the time.
 ///
 /// # Errors
-/// When Redis cannot be reached, or refuses the login or the scripts.
+/// The error of a Redis that cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
     let RedisEndpoint::Cluster { seeds } = &target.place else {
         let found = look(Destination::of(target), prefix, None).await?;
@@ -75,7 +75,7 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
     Err(trouble)
 }
 
-/// Which master of a cluster, and what it is like.
+/// A master of a cluster, and its properties.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
 async fn open(destination: Destination<'_>) -> Result<Connection, StoreError> {
@@ -148,7 +148,7 @@ async fn look(
     let version = match (fact("valkey_version"), fact("redis_version")) {
         (Some(version), _) => format!("valkey {version}"),
         (None, Some(version)) => format!("redis {version}"),
-        (None, None) => "it does not tell its version".to_owned(),
+        (None, None) => "it does not report its version".to_owned(),
     };
     let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
@@ -174,7 +174,7 @@ pub(super) async fn is_far(at: &Address) -> bool {
     found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
 }
 
-/// May a client that has not logged in do more there than read?
+/// May a client that has not logged in do more than read?
 pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
     let stranger = RedisTarget {
         database: 0,
@@ -195,9 +195,9 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
     asked.ok().flatten().unwrap_or_default()
 }
 
-/// Is any of what can be tried without changing anything let through? Where a user may not ask
-/// what it may do, as in `+@all -acl`, that is tried: a key that no client has is deleted, a setting that no server has is set, a
-/// script does nothing.
+/// Does the server let through any of the commands that can be tried without a change? The trial replaces the question
+/// for the user's rights, where the user may not ask, as in `+@all -acl`. The commands: a key that no client has is
+/// deleted, a setting that no server has is set, a script does nothing.
 async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
     let absent = format!("{prefix}:{{nobody}}");
     let tries: [&[&str]; 5] = [
@@ -226,7 +226,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
     false
 }
 
-/// Is it an answer that only a user gets that may send the command?
+/// Does only a user with the right to send the command have this answer?
 fn is_behind_permission(reason: &str) -> bool {
     const BEHIND: [&str; 6] = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MISCONF", "OOM"];
     let words = reason.to_ascii_lowercase();
@@ -235,7 +235,7 @@ fn is_behind_permission(reason: &str) -> bool {
         || words.contains("unsupported config parameter")
 }
 
-/// Does what `ACL GETUSER` says of a user name commands that change something, or groups of such?
+/// Does the description of a user by `ACL GETUSER` name commands that change something, or groups of such commands?
 fn says_more_than_reading(user: &Value) -> bool {
     const GROUPS: &str = "all write dangerous admin scripting keyspace";
     const COMMANDS: &str = "acl config debug del eval evalsha fcall flushall flushdb function module replicaof script \

@@ -1,4 +1,4 @@
-//! What the scripts are asked, as bytes: keys, parameter blocks, and the shape of the batch.
+//! The questions to the scripts, as bytes: keys, parameter blocks, and the shape of the batch.
 
 use super::layout;
 use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, REFUND};
@@ -10,7 +10,7 @@ use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// First byte of a refund's block: how the rest is read.
+/// First byte of a refund's block: the form of the rest.
 const QUEUE: u8 = 1;
 const SETTLE: u8 = 2;
 const WINDOW: u8 = 3;
@@ -25,12 +25,12 @@ const WITH_RECORD: u8 = 9;
 #[derive(Debug, Default)]
 pub(super) struct Question {
     keys: layout::Names,
-    /// Where each key ends.
+    /// The end of each key.
     ends: SmallVec<[usize; 4]>,
     blocks: SmallVec<[u8; 64]>,
     /// The keys of records, in the order of the limits that ask for them.
     records: Vec<Vec<u8>>,
-    /// Slots that are asked for by numbers of our own.
+    /// Slots with numbers that this gateway has chosen.
     slots: Vec<ChosenSlots>,
     level: ScriptLevel,
 }
@@ -54,20 +54,21 @@ pub(super) struct DecisionRequest<'a> {
     pub(super) intent: Intent,
 }
 
-/// Numbers that gateways choose are above all instants, and below what is counted exactly with a cost added.
+/// Slot numbers that gateways choose: above all instants, and below the bound up to which a double counts exactly with
+/// a cost added.
 pub(super) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
-/// Which script can decide a question: each knows what those before it know.
+/// The script that can decide a question. Each knows all that the ones before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum ScriptLevel {
     /// The algorithms that most limits have.
     #[default]
     Plain,
-    /// All of them.
+    /// All algorithms.
     Any,
-    /// And ids that are charged once.
+    /// Ids that are charged once, too.
     Once,
-    /// And limits that do not decide.
+    /// Limits that do not decide, too.
     Shadow,
 }
 
@@ -79,7 +80,7 @@ impl Question {
         self.blocks.extend_from_slice(block);
     }
 
-    /// The limit that is added next belongs to this group; 0 for those that decide.
+    /// Puts the next limit into this group; 0 is the group of the deciding limits.
     pub(super) fn shadow(&mut self, group: u8) {
         if group > 0 {
             self.level = ScriptLevel::Shadow;
@@ -87,8 +88,8 @@ impl Question {
         }
     }
 
-    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance. `clock` is the caller's, if it has one
-    /// of its own.
+    /// Adds one limit of a request. Its slots are numbered from `chosen` on, else by chance. `clock` is the caller's
+    /// clock, if the caller has one.
     pub(super) fn check(
         &mut self,
         prefix: &[u8],
@@ -122,8 +123,8 @@ impl Question {
         self.push(prefix, key, &block(limit, *cost, clock));
     }
 
-    /// Numbers the slots that `own`, the block of `check`, asks for: without an answer they can be given back all the same.
-    /// By a clock of the caller's the slots are numbered as the twin does, unless the caller has chosen.
+    /// Numbers the slots that `own`, the block of `check`, asks for, so that they can be given back even without an
+    /// answer. By a clock of the caller's the slots have the numbers of the Rust twin, unless the caller has chosen.
     fn number(
         &mut self,
         check: &Check<'_>,
@@ -147,7 +148,7 @@ impl Question {
         });
     }
 
-    /// What frees the slots that it asks for, each with how long they last.
+    /// The updates that free the slots of this question, each with the life of its slots.
     pub(super) fn releases(&self) -> impl Iterator<Item = (Self, Duration)> + '_ {
         self.slots.iter().filter_map(|slots| {
             let key = self.keys().nth(slots.limit)?;
@@ -162,12 +163,12 @@ impl Question {
         })
     }
 
-    /// How many counters the question is about.
+    /// The number of counters in the question.
     pub(super) fn limits(&self) -> usize {
         self.ends.len()
     }
 
-    /// Adds what gives one charge back, with what is remembered of it.
+    /// Adds a return of one charge, with the record of its id.
     pub(super) fn refund(&mut self, prefix: &[u8], key: &[u8], block: &[u8], ticket: Ticket) {
         let Some(record) = ticket.record else {
             return self.push(prefix, key, block);
@@ -222,13 +223,14 @@ pub(super) fn decide<'q>(
     command
 }
 
-/// Where a call leaves its marker, and its number there.
+/// The key of a call's marker, and the call's number under it.
 pub(super) struct MarkerKey {
     pub(super) key: Vec<u8>,
     pub(super) number: u64,
 }
 
-/// One call that gives back `questions`, each a single charge. A call with a marker can be repeated when it had no answer.
+/// One call that gives back `questions`, each a single charge. A call with a marker can be repeated when it had no
+/// answer.
 pub(super) fn refund<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question> + Clone,
@@ -263,7 +265,7 @@ fn call<'q>(
         }
     }
     if records > 0 {
-        // The script takes them from the end: it need not know how many counters there are.
+        // The script takes the arguments from the end: it need not know how many counters there are.
         let all: Vec<&[u8]> = questions
             .flat_map(|question| question.records.iter().map(Vec::as_slice))
             .collect();
@@ -282,7 +284,7 @@ fn call<'q>(
     command
 }
 
-/// The block of a refund, or nothing when the ticket can give nothing back under the limit's present numbers.
+/// The block of a refund; nothing when the ticket can give nothing back under the limit's present numbers.
 pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = wire::Block::new();
     let mut put = |kind, numbers: &[u64]| {
@@ -330,7 +332,7 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     (ticket.cost.units() > 0).then_some(block)
 }
 
-/// The block that renews a ticket's slots, or nothing when it has none.
+/// The block that renews a ticket's slots; nothing when the ticket has none.
 pub(super) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = refund_block(limit, ticket)?;
     let kind = block.first_mut().filter(|kind| **kind == FREE)?;

@@ -1,21 +1,21 @@
-//! What a cluster answers instead of an answer. Whatever it is, nothing was run.
+//! A cluster's redirections, in place of an answer. In each case the call was not run.
 
 use super::slot::{SLOTS, Slot};
 use crate::store::endpoint::Address;
 use std::sync::Arc;
 
-/// Why a call was not made where it was sent.
+/// Causes for which a node of a cluster did not run a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Redirection {
     /// The slot has a new home.
     Moved(Slot, Address),
-    /// The slot is on its way, and what was asked about is there already, or new.
+    /// The slot is on its way to another node, and the counters are there already, or new.
     Ask(Address),
-    /// The slot is on its way, and what was asked about is in both places.
+    /// The slot is on its way to another node, and some of the counters are in each place.
     TryAgain,
     /// No node serves the slot.
     Unserved,
-    /// The keys are not of one slot: a fault of ours.
+    /// The keys lie in different slots: a fault of this program.
     Crossed,
 }
 
@@ -31,13 +31,13 @@ pub(super) fn read(reason: &str, from: &Address) -> Option<Redirection> {
         "ASK" => Some(Redirection::Ask(address(words.nth(1)?, from)?)),
         "TRYAGAIN" => Some(Redirection::TryAgain),
         "CROSSSLOT" => Some(Redirection::Crossed),
-        // The other meaning, that the cluster as a whole is down, is the node's.
+        // The other meaning of this error, that the cluster as a whole is down, concerns the node itself.
         "CLUSTERDOWN" if reason.contains("not served") => Some(Redirection::Unserved),
         _ => None,
     }
 }
 
-/// `host:port`; without a host it is where the answer came from.
+/// `host:port`. Without a host, the host is that of the answering node.
 fn address(text: &str, from: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

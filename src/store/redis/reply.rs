@@ -1,4 +1,4 @@
-//! What the scripts answer: packed bytes, read strictly. Anything unexpected is an error, never a guess.
+//! The scripts' answers: packed bytes, read strictly. An unexpected byte is an error, never a guess.
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
@@ -16,9 +16,9 @@ const ADMITTED: u8 = 0;
 const REFUSED: u8 = 1;
 const NEVER: u8 = 2;
 const UNREADABLE: u8 = 3;
-/// In place of the outcome of the first limit: the request could not be decided.
+/// Stands in place of the outcome of the first limit when the request could not be decided.
 const FAILED: u8 = 4;
-/// The upper half says what an id meant, and what follows.
+/// The upper half of the byte: the meaning of an id, and the fields that follow.
 const FIRST: u8 = 16;
 const FREE: u8 = 32;
 const GRANTED: u8 = 64;
@@ -27,17 +27,17 @@ const GIVEN_BACK: u8 = 128;
 /// The answer to one request of a batch.
 pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 
-/// Why this one request could not be decided.
+/// Causes for which this one request could not be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplyError {
-    /// Something is the matter with the key of one of its limits.
+    /// The key of one of its limits holds a value that cannot be read.
     Limit {
         /// The position of the limit.
         index: usize,
         /// The server's words.
         reason: Arc<str>,
     },
-    /// The store as a whole.
+    /// Trouble of the store as a whole.
     Store(StoreError),
 }
 
@@ -61,7 +61,7 @@ pub(super) fn read(
     }
 }
 
-/// The reply of a lane, as the answers to `checks`.
+/// A lane's reply as the answers to `checks`.
 pub(super) fn answers(
     reply: Result<ScriptReply, RecvError>,
     checks: &[Check<'_>],
@@ -85,7 +85,7 @@ pub(super) fn answers(
     }
 }
 
-/// Is this trouble of the whole server and not of one key? It looks the same to the next request.
+/// Is this trouble of the whole server, and not of one key? The next request would have the same error.
 pub(super) fn server_wide(reason: &str) -> bool {
     codes(reason).any(|word| {
         matches!(
@@ -101,13 +101,13 @@ pub(super) fn server_wide(reason: &str) -> bool {
     })
 }
 
-/// Does the error mean that the server is no master, or no longer?
+/// Does the error mean that the server is no master, or no longer one?
 pub(super) fn is_read_only(reason: &str) -> bool {
     codes(reason).any(|word| word == "READONLY")
 }
 
-/// Words that may be an error's code: Redis 6 puts the script's name and line in front, and a dash; where the script has
-/// not caught it, some more.
+/// Words that may be an error's code. Redis 6 puts the script's name, its line and a dash in front, and some more where
+/// the script has not caught the error.
 fn codes(reason: &str) -> impl Iterator<Item = &str> {
     let many = if reason.starts_with("ERR Error running script ") {
         12
@@ -164,7 +164,7 @@ impl ReplyReader<'_> {
         }
     }
 
-    /// Adds what the flags say about a charge.
+    /// Adds the fields about a charge that the flags announce.
     fn grant(&mut self, flags: u8, mut of: Measurement) -> Result<Measurement, StoreError> {
         of.repeat = match flags & (FIRST | FREE | GRANTED) {
             0 | GRANTED => Repeat::No,

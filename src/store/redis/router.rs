@@ -1,4 +1,4 @@
-//! Which master of a cluster serves which slot, as one worker knows it: from the map, and from what nodes answer. The node of
+//! One worker's knowledge of the slots of a cluster and their masters: from the map, and from redirections. The node of
 //! a lone Redis serves every slot.
 
 use super::context::StoreContext;
@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// What is known of the map.
+/// The state of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MapKnowledge {
     /// No node has been asked yet.
     New,
-    /// A node has answered, however long ago.
+    /// A node has answered, at some time.
     Known,
     /// No node could be asked.
     Unreachable,
@@ -42,13 +42,13 @@ pub(super) struct Router {
     lone: OnceCell<NodeHandle>,
     map: RefCell<SlotMap>,
     knowledge: Cell<MapKnowledge>,
-    /// Why no node could be asked.
+    /// The cause for which no node could be asked.
     why: RefCell<Option<StoreError>>,
-    /// What the log says meanwhile.
+    /// The log's state meanwhile.
     outage: Outage,
-    /// The map is known, or cannot be.
+    /// Notified when the map is known, or cannot be.
     learned: Notify,
-    /// The map is to be asked for again.
+    /// Notified when the map is to be asked for again.
     pub(super) stale: Notify,
     /// Calls that wait for a slot to arrive.
     pub(super) underway: Cell<usize>,
@@ -76,7 +76,7 @@ impl Router {
         &self.outage.name
     }
 
-    /// Reports how much of the cluster is asked.
+    /// Reports the part of the cluster that is asked.
     pub(super) fn report_reach(&self) {
         self.context.stats.set_reach(self.reach());
     }
@@ -93,11 +93,11 @@ impl Router {
         self.lone.get()
     }
 
-    /// Waits until the map is known, for as long as `patience`, and not at all once no node could be asked or a request has
-    /// waited in vain.
+    /// Waits until the map is known, at most for `patience`. Waits not at all once no node could be asked, or once a
+    /// request has waited in vain.
     ///
     /// # Errors
-    /// While the map is not known.
+    /// The cause, while the map is not known.
     pub(super) async fn known(&self, patience: Duration) -> Result<(), StoreError> {
         let learned = async {
             loop {
@@ -123,12 +123,12 @@ impl Router {
         self.knowledge.get() == MapKnowledge::Known
     }
 
-    /// Why the map is not known, if that is known.
+    /// The cause for which the map is not known, if there is one.
     pub(super) fn why(&self) -> Option<StoreError> {
         self.why.borrow().clone()
     }
 
-    /// No node can be asked. A map that was known stays: each of its nodes knows for itself whether it is there.
+    /// Notes that no node can be asked. A map that was known stays: each of its nodes tracks its own health.
     pub(super) fn set_unreachable(&self, why: &StoreError) {
         if self.is_known() {
             return;
@@ -144,7 +144,7 @@ impl Router {
         }
     }
 
-    /// A map was taken over. Was the cluster away, and is this worker the last to notice?
+    /// Notes that a map was taken over. Was the cluster away, and is this worker the last to notice its return?
     pub(super) fn is_back(&self) -> bool {
         self.outage.ends()
     }
@@ -152,7 +152,7 @@ impl Router {
     /// The node that serves a slot.
     ///
     /// # Errors
-    /// When no node does.
+    /// The error, when no node serves the slot.
     pub(super) fn at(&self, slot: Slot) -> Result<NodeHandle, StoreError> {
         let node = self.map().at(slot).cloned();
         node.ok_or_else(|| {
@@ -162,7 +162,7 @@ impl Router {
         })
     }
 
-    /// The node that serves a counter; where none does, one that will redirect the call when one does again.
+    /// The node that serves a counter. Where none does, a node that will redirect the call once another does.
     fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
         if let Some(lone) = self.lone() {
             return Some((lone.clone(), CallRoute::default()));
@@ -172,7 +172,7 @@ impl Router {
         Some((node, CallRoute::to(slot)))
     }
 
-    /// Queues an update of a counter where that is served by now.
+    /// Queues an update of a counter on the node that serves it by now.
     pub(super) fn update(&self, limit: &Limit, key: &[u8], update: CounterUpdate) {
         match self.home(limit, key) {
             Some((home, route)) => home.node.updates.push(CounterUpdate { route, ..update }),
@@ -185,8 +185,8 @@ impl Router {
         }
     }
 
-    /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue whose request does not go on goes back in
-    /// its order.
+    /// Amends a charge, soon. `answer` receives the script's byte. A place in a queue goes back in its order when its
+    /// request does not go on.
     pub(super) fn amend(
         &self,
         clock: Option<Timestamp>,
@@ -210,7 +210,7 @@ impl Router {
         self.map().all().cloned().collect()
     }
 
-    /// The map, to be looked at.
+    /// The map, to be read.
     pub(super) fn map(&self) -> Ref<'_, SlotMap> {
         self.map.borrow()
     }
@@ -225,7 +225,7 @@ impl Router {
         self.map().at(slot).is_some_and(NodeHandle::is_up)
     }
 
-    /// How much of the cluster is asked?
+    /// The part of the cluster that is asked.
     pub(super) fn reach(&self) -> StoreReach {
         let map = self.map();
         if self.is_up() && map.unserved() == 0 {
@@ -237,7 +237,7 @@ impl Router {
         }
     }
 
-    /// A node has come up, or gone down.
+    /// Notes that a node has come up, or gone down.
     pub(super) fn node_changed(&self, up: bool) {
         self.report_reach();
         if !up {
@@ -245,7 +245,7 @@ impl Router {
         }
     }
 
-    /// Does `node` answer that others serve what it was asked?
+    /// Does `node` answer that other nodes serve the slots of its call?
     pub(super) fn is_redirected(&self, node: &Node, reason: &str) -> bool {
         let address = node.address.as_ref();
         let redirected = address.is_some_and(|address| redirect::read(reason, address).is_some());
@@ -255,14 +255,14 @@ impl Router {
         redirected
     }
 
-    /// The node there, which may be new.
+    /// The node at this address, which may be new.
     pub(super) fn at_address(&self, address: &Address) -> NodeHandle {
         self.map
             .borrow_mut()
             .node(address, || (self.make)(Some(address)))
     }
 
-    /// A node answers that a slot is served at `address`.
+    /// Takes over a node's answer that a slot is served at `address`.
     pub(super) fn moved(&self, slot: Slot, address: &Address) -> NodeHandle {
         let node = self
             .map
@@ -272,7 +272,7 @@ impl Router {
         node
     }
 
-    /// Takes over the map that a node has.
+    /// Takes over a node's map.
     pub(super) fn adopt(&self, ranges: &[SlotRange]) {
         let map = &mut *self.map.borrow_mut();
         map.adopt(ranges, |address| (self.make)(Some(address)));
@@ -295,7 +295,7 @@ impl Router {
     }
 }
 
-/// Updates for nodes that are away go to the nodes that serve their slots now.
+/// Moves updates from nodes that are away to the nodes that serve their slots now.
 fn pass_on(map: &SlotMap) {
     for away in map.all().filter(|handle| !handle.is_up()) {
         let home = |route: CallRoute| &map.at(route.slot).unwrap_or(away).node;

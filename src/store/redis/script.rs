@@ -20,10 +20,10 @@ macro_rules! every_algorithm {
     };
 }
 
-/// The line of a file behind which stands what gives charges back.
+/// The line of a file in front of its refunds: behind it stands the code that gives charges back.
 const REFUNDS: &str = "\n-- == refund ==\n";
 
-/// What decides, of each file: all of it, or what stands in front of its refunds.
+/// The deciding part of each file: all of it, or the part in front of its refunds.
 fn decisions(files: &[&str]) -> String {
     let parts = files
         .iter()
@@ -31,7 +31,7 @@ fn decisions(files: &[&str]) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// What gives charges back, of each file: all of it, or its refunds.
+/// The refunding part of each file: all of it, or its refunds.
 fn refunds(files: &[&str]) -> String {
     let parts = files
         .iter()
@@ -39,8 +39,8 @@ fn refunds(files: &[&str]) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// Decides a batch of requests by the algorithms that most limits have. A script is built anew for each call, so that
-/// what it does not contain costs nothing.
+/// Decides a batch of requests by the algorithms that most limits have. Redis builds a script anew for each call, so
+/// code that a script does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(decisions(&files!(
         "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "single" "batch" "decide"
@@ -61,7 +61,7 @@ pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
-/// Decides a batch in which some limits do not decide, and are counted beside those that do.
+/// Decides a batch in which some limits do not decide, and only count beside the deciding limits.
 pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(decisions(
         &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
@@ -103,24 +103,24 @@ impl Script {
         all.find(|script| script.digest.as_bytes() == digest)
     }
 
-    /// What a call by `EVALSHA` names it.
+    /// The script's name in a call by `EVALSHA`.
     pub(super) fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// What it says.
+    /// The script's text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// By `SCRIPT LOAD`: newer servers forget scripts that came by `EVAL`.
+    /// The command that loads the script, by `SCRIPT LOAD`: newer servers forget scripts that came by `EVAL`.
     pub(super) fn load(&self) -> Cmd {
         let mut command = cmd("SCRIPT");
         command.arg("LOAD").arg(&self.text);
         command
     }
 
-    /// The head of a call with `keys` keys; they follow, then the arguments, of about `size` bytes in all.
+    /// The head of a call with `keys` keys, of about `size` bytes in all. The keys follow, then the arguments.
     pub(super) fn call(&self, keys: usize, size: usize) -> Cmd {
         let mut command = Cmd::with_capacity(keys + 6, size + self.digest.len() + 16);
         command.arg("EVALSHA").arg(&self.digest).arg(keys);

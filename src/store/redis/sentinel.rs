@@ -1,11 +1,13 @@
-//! Where the master is, as the sentinels say: asked for each connection, and believed when the Redis there says so too.
+//! The master's address from the sentinels: asked for before each connection, and believed when the Redis at that
+//! address reports the same role.
 //!
-//! One sentinel's word is enough to look; a master that has been replaced says `slave` as soon as it has heard of it. Until
-//! then it takes writes that are lost, for all clients that are cut off together with it: `min-replicas-to-write` is its remedy.
+//! One sentinel's answer is enough for a look. A replaced master reports `slave` as soon as it has heard of the change.
+//! Until then it takes writes that are lost, for all clients that are cut off together with it: `min-replicas-to-write`
+//! is the remedy.
 //!
-//! The `redis` crate's feature `sentinel` is not used. It sends `SENTINEL MASTERS`, which a user may not be allowed, checks the
-//! role on one connection and counts on another, keeps the last sentinel's error alone, gives no sentinel a deadline of its
-//! own, and makes streams and TLS of its own.
+//! The `redis` crate's feature `sentinel` is not used, for five reasons. It sends `SENTINEL MASTERS`, which a user may
+//! not be allowed. It checks the role on one connection and counts on another. It keeps the last sentinel's error
+//! alone. It gives no sentinel a deadline of its own. It makes streams and TLS of its own.
 
 use super::connection::{CONNECT_WITHIN, Connection, first_word};
 use super::login::{self, Peer, connect, text};
@@ -22,13 +24,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Longest that one sentinel is waited for: the next may know.
+/// Longest wait for one sentinel: the next may know the master.
 const EACH: Duration = Duration::from_millis(250);
-/// Time between two looks at the master that is named, in milliseconds; jittered, or all gateways would ask at once.
+/// Pause between two looks at the named master, in milliseconds; jittered, or all gateways would ask at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
-/// Sentinels that still name different masters are given so long to agree.
+/// Time for sentinels that still name different masters to agree.
 const AGREE: Duration = Duration::from_secs(5);
-/// How many sentinels' troubles an error has.
+/// Most sentinels whose troubles one error names.
 const MOST_TROUBLES: usize = 3;
 
 const NO_SENTINELS: StoreError = StoreError::Protocol("no sentinels");
@@ -36,19 +38,20 @@ const NO_SENTINELS: StoreError = StoreError::Protocol("no sentinels");
 /// The sentinels that watch one Redis.
 #[derive(Debug, Default)]
 pub(super) struct Sentinels {
-    /// Which sentinel is asked first: the last that knew.
+    /// The sentinel that is asked first: the last that knew the master.
     preferred: AtomicUsize,
     /// The signals of the connections that are made.
     signals: Arc<Signals>,
 }
 
-/// Asks now and then whether the master is still the one that was named. One that is replaced while it is well learns so
-/// from the sentinels some seconds after all others, and what it counts meanwhile is lost.
+/// Asks now and then whether the named master is still the master. A healthy master that is replaced learns of it from
+/// the sentinels some seconds after all others, and the counts that it takes meanwhile are lost.
 #[derive(Debug)]
 pub(super) struct MasterWatch {
     target: RedisTarget,
     sentinels: Sentinels,
-    /// The master that was reported last, and when, until all agree: sentinels that do not are no news each time.
+    /// The master that was reported last, and the instant, until all sentinels agree: disagreeing ones are no news each
+    /// time.
     reported: RefCell<Option<(Address, Instant)>>,
 }
 
@@ -61,7 +64,7 @@ impl MasterWatch {
         }
     }
 
-    /// Waits until sentinels name another master than `known`, and that one answers that it is.
+    /// Waits until sentinels name another master than `known`, and that server confirms its role.
     pub(super) async fn replaced(&self, known: impl Fn() -> Option<Address>) -> Address {
         let mut asked = None;
         loop {
@@ -90,7 +93,7 @@ impl MasterWatch {
 }
 
 impl Sentinels {
-    /// Whose connections report to `signals`.
+    /// Sentinels for connections that report to `signals`.
     pub(super) fn new(signals: Arc<Signals>) -> Self {
         Self {
             preferred: AtomicUsize::new(0),
@@ -98,7 +101,7 @@ impl Sentinels {
         }
     }
 
-    /// The master that a sentinel names: the sentinel `before` if it still answers, else the first that does.
+    /// The master by the sentinel `before`, if it still answers; else by the first sentinel that names one.
     async fn named(
         &self,
         target: &RedisTarget,
@@ -133,7 +136,7 @@ impl Sentinels {
             let Some(sentinel) = nodes.get(nth % nodes.len()) else {
                 continue;
             };
-            // Should this one use up all the time, the next attempt begins with another.
+            // Should this sentinel use up all the time, the next attempt begins with another.
             self.preferred
                 .store((nth + 1) % nodes.len(), Ordering::Relaxed);
             match self.master_by(sentinel, target).await {
@@ -153,7 +156,7 @@ impl Sentinels {
         Err(StoreError::Unreachable(why.into()))
     }
 
-    /// A connection to what this sentinel calls the master, if it is one.
+    /// A connection to the server that this sentinel names, if that is a master.
     async fn master_by(
         &self,
         sentinel: &Address,
@@ -185,7 +188,7 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// A connection to this sentinel, and whom it calls the master.
+    /// A connection to this sentinel, and the master that it names.
     async fn ask(
         &self,
         sentinel: &Address,
@@ -218,7 +221,7 @@ impl Sentinels {
     }
 }
 
-/// The master that the sentinel at the other end names.
+/// The master by the sentinel at the other end.
 async fn named_master(
     connection: &mut Connection,
     target: &RedisTarget,
@@ -241,7 +244,8 @@ async fn named_master(
     }
 }
 
-/// Why a sentinel has not answered in time. One without TLS waits for the end of a line that never ends.
+/// The cause for which a sentinel has not answered in time. Without TLS, it waits for the end of a line that never
+/// ends.
 fn late(target: &RedisTarget) -> StoreError {
     match target.tls {
         None => StoreError::Timeout { after: EACH },
@@ -256,7 +260,7 @@ fn address(host: &Value, port: &Value) -> Option<Address> {
     Some(Address::new(&text(host)?, port))
 }
 
-/// The error, with what to do where a password is wanted.
+/// The error, with the remedy where a password is wanted.
 fn refused(error: StoreError, whose: Peer) -> StoreError {
     let StoreError::Refused(reason) = &error else {
         return error;
@@ -265,7 +269,7 @@ fn refused(error: StoreError, whose: Peer) -> StoreError {
     why.map_or(error, |why| StoreError::Refused(why.into()))
 }
 
-/// The text of an error, without that it is the store that cannot be reached.
+/// The text of an error, without the statement that the store cannot be reached.
 fn plain(error: &StoreError) -> String {
     match error {
         StoreError::Unreachable(why) | StoreError::Refused(why) | StoreError::Lost(why) => {

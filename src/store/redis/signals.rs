@@ -1,4 +1,4 @@
-//! Signals of connections to the watch over a node: one has ended, or cannot be made, or leads to another master.
+//! Signals of connections to the watch over a node: a connection has ended, cannot be made, or leads to another master.
 
 use crate::clock;
 use crate::store::endpoint::Address;
@@ -21,13 +21,13 @@ pub(super) struct Signals {
     pub(super) failed: Notify,
     /// A connection leads to another master than those before it.
     pub(super) replaced: Notify,
-    /// Connections that were made at a lesser age are not used any more.
+    /// The least age of connections that are still used.
     pub(super) age: AtomicU64,
     /// The master at the other end of the last connection, if sentinels had to be asked.
     pub(super) master: Mutex<Option<Address>>,
-    /// Why the last attempt to make one failed, if it did.
+    /// The cause of the last failure to connect, if the last attempt failed.
     why: Mutex<Option<(Instant, StoreError)>>,
-    /// When the server last answered anything on a connection that was being made.
+    /// The instant of the server's last answer on a connection that was being made.
     heard: Mutex<Option<Instant>>,
 }
 
@@ -36,17 +36,17 @@ impl Signals {
         locked(&self.why)
     }
 
-    /// The server has answered on a connection that is being made.
+    /// Notes that the server has answered on a connection that is being made.
     pub(super) fn hear(&self) {
         *locked(&self.heard) = Some(clock::now());
     }
 
-    /// When the server did so last.
+    /// The instant of the last such answer.
     pub(super) fn heard(&self) -> Option<Instant> {
         *locked(&self.heard)
     }
 
-    /// Why none can be made, as soon as that is known: at once where the next attempt is not to come yet.
+    /// Waits for the cause of a failure to connect. Returns at once where the next attempt is not to come yet.
     pub(super) async fn hopeless(&self) -> StoreError {
         let failed = self.failed.notified();
         if let Some((at, why)) = &*self.last_failure()

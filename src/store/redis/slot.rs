@@ -1,4 +1,4 @@
-//! Which of the 16,384 slots of a cluster a counter lives in, CRC16 of its hash tag; and the route of a call to a slot.
+//! The slot of a counter among the 16,384 of a cluster, CRC16 of its hash tag; and the route of a call to a slot.
 
 use super::layout;
 use crate::limit::Limit;
@@ -9,7 +9,7 @@ pub(super) type Slot = u16;
 /// How many slots a cluster has.
 pub(super) const SLOTS: usize = 16_384;
 
-/// The remainders of every byte: XMODEM's polynomial, as the specification of Redis Cluster has it.
+/// The remainders of every byte, by XMODEM's polynomial, which the specification of Redis Cluster demands.
 const REMAINDERS: [u16; 256] = {
     let mut table = [0_u16; 256];
     let mut byte = 0_u16;
@@ -30,13 +30,13 @@ const REMAINDERS: [u16; 256] = {
     table
 };
 
-/// The slot in which a limit counts a key.
+/// The slot of a key under a limit.
 #[must_use]
 pub fn slot_of(limit: &Limit, key: &[u8]) -> Slot {
     of_tag(layout::tag(limit, key))
 }
 
-/// The slot of everything with this tag. The tag is not empty.
+/// The slot of all keys with this tag. The tag is not empty.
 #[must_use]
 pub(super) fn of_tag(tag: &[u8]) -> Slot {
     let crc = tag.iter().fold(0_u16, |crc, byte| {
@@ -46,9 +46,9 @@ pub(super) fn of_tag(tag: &[u8]) -> Slot {
     crc % 16_384
 }
 
-/// The shortest number that is the tag of such a slot, as bytes.
+/// The shortest number, as bytes, that is the tag of a key in this slot.
 pub(super) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
-    // The numbers below this have every slot.
+    // The numbers below this bound cover every slot.
     let tags = (0..1_000_000_u32).map(|number| number.to_string().into_bytes());
     let mut tags = tags.filter(|tag| is_such(of_tag(tag)));
     tags.next()
@@ -58,18 +58,18 @@ pub(super) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CallRoute {
     pub(super) slot: Slot,
-    /// The slot is being moved to the node that this is sent to.
+    /// Is the slot being moved to the node that the call is sent to?
     pub(super) asking: bool,
-    /// The call has no other beside it.
+    /// Is the call to be sent without others beside it?
     pub(super) alone: bool,
-    /// How often the call was sent to another node.
+    /// The number of times that the call was sent to another node.
     pub(super) hops: u8,
-    /// How often the call was repeated at the same node.
+    /// The number of times that the call was repeated at the same node.
     pub(super) tries: u8,
 }
 
 impl CallRoute {
-    /// To the master of `slot`, without any detour yet.
+    /// The route to the master of `slot`, without any detour yet.
     pub(super) fn to(slot: Slot) -> Self {
         Self {
             slot,
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn every_slot_has_a_tag() {
         let mut seen = vec![false; SLOTS];
-        // As many as a search goes through.
+        // The number of cases that a search goes through.
         for number in 0..1_000_000_u32 {
             seen[usize::from(of_tag(number.to_string().as_bytes()))] = true;
         }

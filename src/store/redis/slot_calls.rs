@@ -1,6 +1,6 @@
-//! Calls to a master of a cluster: one for each slot, for a call that names two is refused, even where both slots live on the
-//! same node. All calls go in one write, and each fails for itself. A call that the node redirects is sent on, for nothing
-//! has been run.
+//! Calls to a master of a cluster: one for each slot. A node refuses a call that names two slots, even where it serves
+//! both. All calls go in one write, and each fails for itself. A redirected call is sent on, since nothing has been
+//! run.
 
 use super::call_queue::QueuedDecision;
 use super::connection::{Connection, FORGOTTEN_AGAIN, is_forgotten};
@@ -20,16 +20,16 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often a call is sent on. A cluster that is being changed needs two.
+/// Most times that a call is sent on. A cluster that is being changed needs two.
 const MOST_HOPS: u8 = 16;
 
-/// How often a call is repeated while its slot is moved. A decision is given up before, when its time is over.
+/// Most repeats of a call while its slot is moved. A decision is given up earlier, when its time is over.
 const MOST_TRIES: u8 = 250;
 
-/// How long to wait for the rest of a slot that is being moved.
+/// Pause for the rest of a slot that is being moved.
 const ARRIVES: Duration = Duration::from_millis(3);
 
-/// What one call was answered.
+/// The answer to one call.
 type CallAnswer = Result<Vec<u8>, StoreError>;
 
 /// A part of a batch that can share a call.
@@ -38,26 +38,26 @@ pub(super) struct SlotBatch<C> {
     pub(super) calls: Vec<C>,
 }
 
-/// A decision or an update. Those that go in one call are a batch.
+/// A decision or an update. The ones that go in one call are a batch.
 pub(super) trait QueuedCall: Sized + 'static {
     fn route(&mut self) -> &mut CallRoute;
 
-    /// The marker of the call that it went with.
+    /// The marker of the call that carried it.
     fn marker(&self) -> Option<AppliedMarker>;
 
-    /// Puts it in front of all that waits there.
+    /// Puts it back in front of all waiting ones.
     fn put_back(self, node: &Node);
 
-    /// The cluster did not apply it.
+    /// Fails it: the cluster did not apply it.
     fn fail(self, node: &Node, why: &StoreError);
 
-    /// A batch is about to be sent in one call.
+    /// Prepares a batch that is about to be sent in one call.
     fn prepare(node: &Node, batch: &mut [Self]);
 
     /// The call for a batch.
     fn command(node: &Node, batch: &[Self]) -> Cmd;
 
-    /// Takes over what has become of a batch. The error is the server's, if it has one.
+    /// Takes over the outcome of a batch. The error is the server's, if it has one.
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError>;
 }
 
@@ -152,7 +152,7 @@ impl QueuedCall for CounterUpdate {
     }
 }
 
-/// Sends the parts of a batch on that `node` has redirected. Returns a batch that the node has answered.
+/// Sends on the parts of a batch that `node` has redirected. Returns a batch that the node has answered.
 pub(super) fn follow<C: QueuedCall>(
     node: &Node,
     router: &Weak<Router>,
@@ -216,9 +216,9 @@ fn send_on<C: QueuedCall>(call: C, node: &Node) {
     node.lanes.wake();
 }
 
-/// Sends a call of several counters again, one by one: one counter may be new and another not. Alone each is in one of the two
-/// places, or will be, and its home knows in which. Where a slot arrives, a counter that has not come yet would begin anew:
-/// before version 7 a home sends several there of which it still has some.
+/// Sends a call of several counters again, one by one: one counter may be new and another not. Alone, each is in one of
+/// the two places, or will be, and the slot's home knows which. Where a slot arrives, a counter that has not come yet
+/// would begin anew: before version 7, the home redirects a call of several counters even if it still has some of them.
 fn send_alone<C: QueuedCall>(mut call: C, node: &Node, router: &Router) {
     let route = call.route();
     route.alone = true;
@@ -229,7 +229,7 @@ fn send_alone<C: QueuedCall>(mut call: C, node: &Node, router: &Router) {
     }
 }
 
-/// Sends a call to the node that serves its slot a little later.
+/// Sends a call a little later to the node that serves its slot.
 fn send_later<C: QueuedCall>(mut call: C, router: Rc<Router>) {
     router.underway.set(router.underway.get() + 1);
     tokio::task::spawn_local(async move {
@@ -275,8 +275,8 @@ pub(super) fn by_slot<C: QueuedCall>(batch: Vec<C>) -> Vec<SlotBatch<C>> {
     batches
 }
 
-/// Sends all calls in one write; a reply for each. A server that has forgotten its scripts ran nothing: they are
-/// loaded again in front of the calls that it did not know, in one write.
+/// Sends all calls in one write, and returns a reply for each. A server that has forgotten its scripts ran nothing: the
+/// scripts are loaded again in front of the calls that it did not know, in one write.
 pub(super) async fn send<C: QueuedCall>(
     connection: &mut Connection,
     node: &Node,
@@ -290,7 +290,7 @@ pub(super) async fn send<C: QueuedCall>(
             break;
         }
         let forgotten = again.iter().filter_map(|index| batches.get(*index));
-        // A reply that has come stands, whatever becomes of the rest.
+        // A reply that has come stands, whatever the fate of the rest.
         let more = write(connection, node, forgotten, Reminder::First).await;
         let more = more.unwrap_or_else(|error| vec![Err(error); again.len()]);
         for (index, reply) in again.into_iter().zip(more) {
@@ -300,11 +300,11 @@ pub(super) async fn send<C: QueuedCall>(
     Ok(replies)
 }
 
-/// Whether the scripts of the calls are loaded again.
+/// The treatment of the calls' scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reminder {
     None,
-    /// In front of the calls.
+    /// Scripts are loaded again in front of the calls.
     First,
 }
 

@@ -1,4 +1,4 @@
-//! Which node serves which slots, as `CLUSTER SLOTS` answers (the command that every version has) and as nodes correct it.
+//! The node of each slot, by `CLUSTER SLOTS` (the command that every version has) and by corrections from nodes.
 
 use super::connection::Connection;
 use super::node::NodeHandle;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A node that is no master of anything is kept for so long after it was last needed: a slot may be on its way there.
+/// Time for which a node that is master of nothing is kept after its last use: a slot may be on its way there.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// Stands for the node of a slot that no node serves.
 const NO_NODE: u16 = u16::MAX;
 
-/// The nodes that are known, and which of them serves which slot.
+/// The known nodes, and the slots that each serves.
 pub(super) struct SlotMap {
     homes: Vec<MappedNode>,
     /// Positions among the nodes.
@@ -26,9 +26,9 @@ pub(super) struct SlotMap {
 
 struct MappedNode {
     node: NodeHandle,
-    /// How many slots the node serves.
+    /// The number of slots that the node serves.
     serves: usize,
-    /// When the node was last needed.
+    /// The instant of the node's last use.
     needed: Instant,
 }
 
@@ -84,7 +84,7 @@ impl SlotMap {
         })
     }
 
-    /// All slots are served by the node of a lone Redis.
+    /// Gives all slots to the node of a lone Redis.
     pub(super) fn set_lone(&mut self, node: NodeHandle) {
         self.homes.push(MappedNode {
             node,
@@ -94,7 +94,7 @@ impl SlotMap {
         self.slots.fill(0);
     }
 
-    /// One slot is served at that address.
+    /// Gives one slot to the node at that address.
     pub(super) fn moved(
         &mut self,
         slot: Slot,
@@ -112,7 +112,7 @@ impl SlotMap {
         self.homes[position].node.clone()
     }
 
-    /// All slots are served as `ranges` say. Nodes that serve nothing any more and are not needed go.
+    /// Gives all slots to the nodes in `ranges`. Nodes that serve nothing any more and are not needed go.
     pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> NodeHandle) {
         self.slots.fill(NO_NODE);
         for home in &mut self.homes {
@@ -150,17 +150,17 @@ impl SlotMap {
         }
     }
 
-    /// How many slots no node serves.
+    /// The number of slots that no node serves.
     pub(super) fn unserved(&self) -> usize {
         self.slots.iter().filter(|at| **at == NO_NODE).count()
     }
 
-    /// Is any node there that serves nothing?
+    /// Is there a node that serves nothing?
     pub(super) fn has_idle(&self) -> bool {
         self.homes.iter().any(|home| home.serves == 0)
     }
 
-    /// Where the nodes are that can be asked: those that are up.
+    /// The addresses of the nodes that can be asked: of the nodes that are up.
     pub(super) fn up(&self) -> Vec<Address> {
         let up = self.all().filter(|handle| handle.is_up());
         up.filter_map(|handle| handle.node.address.clone())
@@ -177,12 +177,12 @@ pub(super) struct SlotRange {
 }
 
 impl SlotRange {
-    /// How many slots the range has.
+    /// The number of slots in the range.
     pub(super) fn len(&self) -> usize {
         usize::from(self.last.saturating_sub(self.first)) + 1
     }
 
-    /// A tag that lives here.
+    /// A tag whose slot is in the range.
     pub(super) fn tag(&self) -> Option<Vec<u8>> {
         slot::tag_of(|slot| (self.first..=self.last).contains(&slot))
     }
@@ -218,8 +218,8 @@ pub(super) async fn ask(
 
 const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
 
-/// Reads the answer of the node at `asked`: an empty host means its own. A range whose master has no known address is
-/// left out: no node serves its slots.
+/// Reads the answer of the node at `asked`. An empty host stands for that node's own. A range whose master has no known
+/// address is left out: no node serves its slots.
 fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {
         return Err(ODD);
@@ -238,7 +238,7 @@ fn one(range: &Value, asked: &Address) -> Result<Option<SlotRange>, StoreError> 
     let [host, port, ..] = &master[..] else {
         return Err(ODD);
     };
-    // The crate's own conversion to u16 wraps.
+    // The crate's own conversion to u16 wraps around.
     let number = |value| {
         let number = from_redis_value_ref::<i64>(value).ok();
         let number = number.and_then(|number| u16::try_from(number).ok());

@@ -1,4 +1,4 @@
-//! The questions of one request: one for each slot in which counters of its limits live.
+//! The questions of one request: one for each slot with counters of its limits.
 
 use super::reply::{self, ScriptReply};
 use super::slot::{Slot, slot_of};
@@ -35,7 +35,7 @@ pub(super) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotLimits; INLINE_LIMI
 }
 
 impl SlotLimits {
-    /// Those of `checks` that are of these limits.
+    /// The checks among `checks` of these limits.
     pub(super) fn checks<'a>(&self, checks: &[Check<'a>]) -> Checks<'a> {
         let positions = self.positions.iter();
         let own = positions.filter_map(|position| checks.get(*position));
@@ -43,7 +43,7 @@ impl SlotLimits {
     }
 }
 
-/// One question of a request, and what became of it.
+/// One question of a request, and its outcome.
 pub(super) struct SlotQuestion {
     limits: SlotLimits,
     state: QuestionState,
@@ -59,7 +59,7 @@ enum QuestionState {
 }
 
 impl SlotQuestion {
-    /// A question about `limits`: what receives its reply, or why it could not be asked.
+    /// A question about `limits`: the receiver of its reply, or the cause for which it could not be asked.
     pub(super) fn new(
         limits: SlotLimits,
         asked: Result<Receiver<ScriptReply>, StoreError>,
@@ -89,7 +89,7 @@ impl SlotQuestion {
         }
     }
 
-    /// What the slot charged, for itself.
+    /// The charges of the slot, apart from the other slots.
     pub(super) fn charged(&self, checks: &[Check<'_>]) -> Vec<Reservation> {
         match &self.state {
             QuestionState::Answered(Ok(answers)) => {
@@ -103,7 +103,7 @@ impl SlotQuestion {
 /// The answers of all questions in the order of the limits, each with its own node's instant.
 ///
 /// # Errors
-/// When no slot has answered.
+/// The error, when no slot has answered.
 pub(super) fn combine(
     checks: &[Check<'_>],
     questions: &[SlotQuestion],

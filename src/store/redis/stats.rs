@@ -1,4 +1,4 @@
-//! What one worker's way to Redis has done so far. Written by that worker alone, read by the metrics.
+//! The work of one worker's Redis store so far. That worker alone writes, and the metrics read.
 
 use crate::telemetry::metrics::{CallOutcome, Operation, Redirect, StoreMetrics, StoreReach};
 use std::fmt;
@@ -11,13 +11,13 @@ use std::time::Duration;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// So far.
+    /// The number so far.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Only the owning worker adds, so that a load and a store do: no locked instruction on the request path.
+    /// Only the owning worker adds, so a load and a store are enough: no locked instruction on the request path.
     pub(super) fn add(&self, more: u64) {
         self.0
             .store(self.get().wrapping_add(more), Ordering::Relaxed);
@@ -41,13 +41,13 @@ pub struct Stats {
     pub timeouts: Counter,
     /// Decisions turned away because too many waited.
     pub overloaded: Counter,
-    /// Decisions answered at once because Redis was known to be away, or was found to be while they waited.
+    /// Decisions answered at once because Redis was away, or was found to be away while they waited.
     pub down: Counter,
-    /// How often Redis was found to be away.
+    /// Number of times that Redis was found to be away.
     pub falls: Counter,
     /// Refunds that Redis has answered.
     pub refunds: Counter,
-    /// Releases, refunds and settlements given up: there were too many, or Redis was away for too long.
+    /// Releases, refunds and settlements given up: too many waited, or Redis was away for too long.
     pub refunds_lost: Counter,
 }
 
@@ -59,7 +59,7 @@ impl Stats {
         }
     }
 
-    /// What has become, after `time`, of an update that no request waited for.
+    /// The outcome, after `time`, of an update that no request waited for.
     pub(super) fn updated(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
         if outcome == CallOutcome::Lost {
             self.refunds_lost.add(1);
@@ -75,7 +75,7 @@ impl Stats {
         }
     }
 
-    /// Has this count from now on what only metrics show.
+    /// Counts the figures that only metrics show into `metrics` from now on.
     pub(in crate::store) fn show(&self, metrics: &StoreMetrics) {
         let _ = self.metrics.set(metrics.clone());
     }
@@ -86,15 +86,15 @@ impl Stats {
         }
     }
 
-    /// As much is asked as before, and may have counted otherwise.
+    /// Reports that as much of Redis is asked as before, though its counters may have changed.
     pub(super) fn counters_changed(&self) {
         if let Some(tell) = self.tell.get() {
             (tell.0)(None);
         }
     }
 
-    /// Calls `tell` from now on at each change: with how much of Redis is asked, or with nothing when only its counters may
-    /// be others.
+    /// Calls `tell` from now on at each change: with the part of Redis that is asked, or with nothing when only its
+    /// counters may have changed.
     pub(in crate::store) fn when_changed(
         &self,
         tell: impl Fn(Option<StoreReach>) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Against real servers: each test starts its own.
+//! Tests against real servers: each test starts its own.
 
 mod abandonment;
 mod batches;

@@ -12,46 +12,47 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// A partition leaves no trace on an idle connection but these going unanswered.
+/// Time for which a connection's bytes may go unanswered. On an idle connection a partition leaves no other trace.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Longest a bare connection may take. Where a network swallows packets an attempt waits for nothing, and while it waits
-/// the network may be back: with the pause behind it that is less than a second.
+/// Longest time for a bare connection. Where a network swallows packets, an attempt is in vain, and the network may be
+/// back meanwhile. With the pause behind an attempt the whole is less than a second.
 const REACH: Duration = Duration::from_millis(600);
 
-/// How long after the beginning a handshake must be over: less than a connection may take, so that the error names what took so
-/// long, and not counted from its own beginning, before which the system's authorities are read, which may be slow.
+/// Time from the beginning within which a handshake must be over. It is less than a connection may take, so that the
+/// error names the slow step. It does not count from the handshake's own beginning: the system's authorities are read
+/// before, which may be slow.
 const SHAKEN: Duration = Duration::from_millis(900);
 
-/// What an operator changes when a handshake fails.
+/// The remedy for an operator when a handshake fails.
 pub(super) const ADVICE: Advice = Advice {
     table: "`[store] tls`",
     plaintext: "write `redis` in place of `rediss` in the address",
 };
 
-/// What a connection runs over.
+/// The stream under a connection.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 
-/// Any such stream. One call more for each read is nothing beside the read.
+/// Any such stream. One dynamic call for each read is small beside the read.
 pub(super) type RedisStream = Box<dyn Duplex>;
 
-/// Where a connection leads.
+/// The destination of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Destination<'a> {
     pub(super) target: &'a RedisTarget,
-    /// Which node of the target, where it has several.
+    /// The node of the target, where the target has several.
     pub(super) node: Option<&'a Address>,
 }
 
 impl<'a> Destination<'a> {
-    /// The one Redis of a target.
+    /// The destination of a target that is one Redis.
     pub(super) fn of(target: &'a RedisTarget) -> Self {
         Self { target, node: None }
     }
 
-    /// Its address, where it has one and is known.
+    /// The address, where there is one and it is known.
     pub(super) fn address(self) -> Option<&'a Address> {
         match (self.node, &self.target.place) {
             (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => Some(address),
@@ -71,7 +72,7 @@ pub(super) async fn dial(destination: Destination<'_>) -> Result<RedisStream, St
     made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
 }
 
-/// A name is looked up each time: what it led to may have moved.
+/// A name is looked up for each connection: its address may have changed.
 async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
     let begun = clock::now();
     let reaching = TcpStream::connect((&*address.host, address.port));
@@ -107,7 +108,7 @@ async fn unix(path: &str) -> io::Result<RedisStream> {
     Ok(Box::new(UnixStream::connect(path).await?))
 }
 
-/// Small questions that wait for their answers: no delay, and a peer that is gone is noticed.
+/// The options of a socket for small questions: no delay, and a peer that is gone is noticed.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = socket2::SockRef::from(stream);

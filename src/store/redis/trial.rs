@@ -1,4 +1,4 @@
-//! A decision on keys of our own: what connects but cannot write does not serve.
+//! A decision on keys of the gateway's own: a server that takes connections but no writes does not serve.
 
 use super::connection::Connection;
 use super::layout::{self, probe_key};
@@ -10,8 +10,8 @@ use crate::limit::{Rule, wire};
 use crate::store::error::StoreError;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// Decides on one key with this tag where a node of a cluster is meant; else on two as requests have them, with tags of
-/// their own, which a node of a cluster refuses.
+/// Decides on one key with this tag where a node of a cluster is meant. Else decides on two keys with tags of their
+/// own, as a request's keys have: a node of a cluster refuses such a question.
 pub(super) async fn decide(
     connection: &mut Connection,
     prefix: &str,
@@ -35,7 +35,7 @@ pub(super) async fn decide(
     }
 }
 
-/// A limit that never refuses, gone after a second.
+/// A limit that never refuses. Its counter is gone after a second.
 fn block() -> wire::Block {
     let rate = Rate {
         count: NonZeroU32::MAX,

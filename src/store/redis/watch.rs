@@ -1,4 +1,4 @@
-//! The tasks of one node: its lanes, and the watch that brings it up, looks after it, and brings it up again.
+//! The tasks of one node: its lanes, and the watch that brings it up, guards it, and brings it up again.
 
 use super::batcher::Lane;
 use super::call_window::NEAR;
@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-/// Time between two attempts to bring a node up, in milliseconds; jittered, or all gateways would knock at once.
+/// Pause between two attempts to bring a node up, in milliseconds; jittered, or all gateways would ask at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
-/// A node that stays up for less than this is on the brink, and is tried again more slowly, though at least this often.
+/// A node that stays up for less than this is unstable. It is tried again more slowly, though at least this often.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// Limits the lines about a master that was replaced: every worker finds out by itself.
+/// Limits the lines about a replaced master: every worker finds out by itself.
 static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
 
-/// Starts the tasks of a node. Inside a worker's own runtime, where tasks need not be `Send`.
+/// Starts the tasks of a node. To be called in a worker's own runtime, where tasks need not be `Send`.
 pub(super) fn start(node: Rc<Node>, router: Option<Weak<Router>>) -> NodeHandle {
     let lane = Lane {
         node: Rc::clone(&node),
@@ -80,7 +80,7 @@ async fn watch(lane: Lane) {
     }
 }
 
-/// A decision of our own, on a fresh connection if there is no other.
+/// Makes a trial decision, on a new connection if there is no other.
 async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let mut connection = within(CONNECT_WITHIN, node.connections.take()).await?;
@@ -92,7 +92,7 @@ async fn attempt(lane: &Lane) -> Result<(), StoreError> {
             node.lanes.window.answer(start);
             Ok(())
         }
-        // The node serves, if other slots than the map has.
+        // The node serves, even if other slots than the map names.
         Err(StoreError::Refused(reason)) if lane.is_redirected(&reason) => Ok(()),
         Err(error) => {
             connection.condemn();
@@ -101,8 +101,8 @@ async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     }
 }
 
-/// Waits until the node is down. A connection that ends while it is idle is replaced at once, and where it cannot be, the
-/// node is down: then not even the first request waits.
+/// Waits until the node is down. A connection that ends while it is idle is replaced at once. Where it cannot be
+/// replaced, the node is down, so that not even the first request waits.
 async fn watch_over(node: &Node) {
     let connections = &node.connections;
     while !node.health.is_down() {
@@ -123,7 +123,7 @@ async fn watch_over(node: &Node) {
     }
 }
 
-/// The master is another: what the one before had counted last, this one may not have.
+/// Notes that the master is another: the last counts of the former one may be missing.
 fn master_changed(node: &Node) {
     node.context.stats.counters_changed();
     if let (Some(master), Some(more)) = (node.connections.master(), REPLACED.pass()) {

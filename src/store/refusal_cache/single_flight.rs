@@ -1,5 +1,6 @@
-//! A key whose refusal has just ended is likely over its limit still: one request asks, and those that come meanwhile
-//! wait for its answer. If it is refused, or takes the last unit, they are refused; else they ask for themselves.
+//! One request asks when a refusal has just ended, since its key is likely over the limit still. The requests that come
+//! meanwhile wait for the answer. If the asking request is refused, or takes the last unit, the waiting requests are
+//! refused; else each asks for itself.
 
 use super::super::answers::Answers;
 use super::super::check::Check;
@@ -12,30 +13,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What a request is to do of which no refusal is known.
+/// The next step of a request of which no refusal is known.
 pub(in crate::store) enum Flight {
-    /// It asks.
+    /// The request asks.
     Solo,
-    /// It asks, and other requests wait for its answer until this is dropped.
+    /// The request asks, and others wait for its answer until this value is dropped.
     Leader(FlightLeader),
-    /// It waits for the answer of the one that asks.
+    /// The request waits for the answer of the asking request.
     Follower(FlightFollower),
 }
 
-/// Another request asks about that counter.
+/// A wait for another request's question about the same counter.
 pub(in crate::store) struct FlightFollower {
     answered: Rc<Notify>,
     patience: Duration,
 }
 
 impl FlightFollower {
-    /// Waits until that is answered, or has taken too long.
+    /// Waits until the question is answered, or has taken too long.
     pub(in crate::store) async fn wait(&self) {
         let _ = tokio::time::timeout(self.patience, self.answered.notified()).await;
     }
 }
 
-/// A request asks anew about a counter that refused until now. Dropped when that is answered, or its request leaves.
+/// The question of one request about a counter whose refusal has ended. Dropped at the answer, or when the request
+/// leaves.
 pub(in crate::store) struct FlightLeader {
     cache: Rc<RefusalCache>,
     hash: u64,
@@ -44,8 +46,8 @@ pub(in crate::store) struct FlightLeader {
 }
 
 impl RefusalCache {
-    /// Whether a request asks now or waits for another, for so long at most. For one limit: what more would say is not
-    /// known before all are asked.
+    /// The role of a request: it asks now, or waits for another's answer, for `patience` at most. Only a request with
+    /// one limit has a role: the answers of several limits are not known before all are asked.
     pub(in crate::store) fn flight(
         self: &Rc<Self>,
         check: &Check<'_>,
@@ -78,9 +80,8 @@ impl RefusalCache {
 }
 
 impl FlightLeader {
-    /// Takes over that `check` was admitted and charged, as its answer says: what has taken the last there was tells for how
-    /// long nothing more of that cost will fit, as a refusal would. Not where charges come back, nor where permits may be
-    /// in hand.
+    /// Notes that `check` was admitted and charged. A charge that took the last unit tells, as a refusal would, for how
+    /// long nothing more of that cost will fit. Charges that may come back, and limits with leases, are left out.
     pub(in crate::store) fn admitted(
         &self,
         check: &Check<'_>,
@@ -123,7 +124,7 @@ impl FlightLeader {
 }
 
 impl Refusal {
-    /// Has it ended no longer ago than it lasted? A client that comes again so soon is likely refused again.
+    /// Has the refusal ended no longer ago than it lasted? A client that comes again so soon is likely refused again.
     fn has_just_ended(&self, check: &Check<'_>, now: Timestamp) -> bool {
         let lasted = self.until.since(self.told);
         self.until <= now && now < self.until.plus(lasted) && self.is_about(check)
@@ -137,7 +138,7 @@ impl Drop for FlightLeader {
             let again = refusal.again.as_ref();
             again.is_some_and(|again| Rc::ptr_eq(again, &self.answered))
         };
-        // The request was admitted, or there was no answer: the next ones ask at once.
+        // The request was admitted, or there was no answer: the requests that come next ask at once.
         if let Ok(place) = refusals.find_entry(self.hash, is_mine) {
             place.remove();
         }

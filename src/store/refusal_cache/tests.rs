@@ -1,5 +1,5 @@
-//! What is answered from memory is what asking would have said: random histories, each told once to a store that is
-//! always asked and once to one that is asked only where nothing is known.
+//! An answer from memory is the answer that a question would have had. Random histories go to two stores: one is always
+//! asked, the other only where no refusal is known.
 
 use super::*;
 use crate::clock::Clock;
@@ -67,13 +67,13 @@ fn limits() -> Vec<Arc<Limit>> {
     all.map(Arc::new).into_iter().collect()
 }
 
-/// A worker before a store, and time that is moved by hand.
+/// A worker before a store, with a clock that is moved by hand.
 struct World {
     passed: u64,
     known: Rc<RefusalCache>,
     store: MemoryStore,
     asked: u64,
-    /// Refusals known from who took the last there was.
+    /// Refusals that became known from a request that took the last unit.
     last: u64,
 }
 
@@ -105,7 +105,7 @@ impl World {
         Some(StoreDecision::of(checks, recalled))
     }
 
-    /// The decision, and whether it took asking.
+    /// The decision, and whether a question was needed for it.
     fn decide(&mut self, checks: &[Check<'_>]) -> (StoreDecision, bool) {
         if let Some(decided) = self.recall(checks) {
             return (decided, false);
@@ -130,8 +130,8 @@ impl World {
     }
 }
 
-/// Two gateways before one store, and requests that say what they cost: who is told of a remembered refusal is told what
-/// asking would have said.
+/// Two gateways before one store, and requests that state their cost. A remembered refusal is the refusal that a
+/// question would have had.
 #[test]
 fn what_others_may_have_taken_since_is_not_told_from_memory() {
     let price = || crate::key::Price {
@@ -222,7 +222,8 @@ fn histories_with_memory_admit_what_always_asking_admits() {
         let mut random = fastrand::Rng::with_seed(seed);
         let always = MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX);
         let mut world = World::new();
-        // Where costs differ little can be told from memory: not in every second history, which goes faster.
+        // Where costs differ, memory can answer little. In every second history they do not differ, and requests come
+        // faster.
         let (dearest, pace) = match seed % 2 {
             0 => (1, 40),
             _ => (random.u32(1..=9), 1),
@@ -274,7 +275,7 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
     else {
         panic!("{decided:?} {truth:?}");
     };
-    // Other limits may have had more to say.
+    // Another limit's true wait may be longer.
     assert!(wait <= longest);
     for (index, check) in checks.iter().enumerate() {
         let limit = check.limit;
@@ -303,7 +304,7 @@ fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
     }
 }
 
-/// Somebody gives a unit back.
+/// Gives back one unit.
 fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
     let (peek, at) = ([check(limit, key, 0)], world.at());
     for store in [always, &world.store] {
@@ -350,7 +351,7 @@ fn what_is_not_the_same_asks() {
     world.decide(&full);
     world.decide(&full);
     assert!(world.recall(&full).is_some());
-    // Another key, another limit by this name after a reload, an id that may have been charged.
+    // Three questions differ: another key, another limit of this name after a reload, an id that may have been charged.
     assert!(world.recall(&[check(&old, b"two", 5)]).is_none());
     assert!(world.recall(&[check(&new, b"one", 5)]).is_none());
     assert!(
@@ -358,7 +359,7 @@ fn what_is_not_the_same_asks() {
         "the new numbers are in force"
     );
     world.decide(&full);
-    // More asks no more; less does, and then all do.
+    // A higher cost asks no more. A lower cost does, and after it all costs do.
     assert!(world.recall(&[check(&old, b"one", 6)]).is_some());
     assert!(world.recall(&[check(&old, b"one", 0)]).is_none());
     assert!(world.recall(&full).is_some());
@@ -404,7 +405,7 @@ fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
     let later = world.at().plus(50);
     world.known.invalidation.invalidate(&limit, b"one", later);
     assert!(world.recall(&full).is_none());
-    // Not there yet.
+    // The refund is not there yet.
     world.passed += 40;
     world.decide(&full);
     assert!(world.recall(&full).is_none());
@@ -444,7 +445,7 @@ async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     let mut world = World::new();
     let one = [check(&limits[0], b"one", 1)];
     while admitted(&world.decide(&one).0) {}
-    // Its wait is over, and a little more.
+    // The refusal has just ended.
     world.passed += SECOND / 2;
     let patience = Duration::from_mins(1);
     let Flight::Leader(asking) = world.known.flight(&one[0], || world.at(), patience) else {

@@ -1,5 +1,5 @@
-//! Charges of shared limits after the decision: amended where they were made, or taken back from a request that does not go
-//! on.
+//! Charges of shared limits after the decision: amended in the store that made them, or cancelled for a request that
+//! does not go on.
 
 use super::SharedStore;
 use crate::store::answers::Answers;
@@ -9,7 +9,7 @@ use crate::store::lease::Grants;
 use crate::store::reservation::{Amendment, RefundOutcome, Reservation};
 
 impl SharedStore {
-    /// Amends a charge where it was made.
+    /// Amends a charge in the store that made it.
     pub(in crate::store) fn amend(
         &self,
         reservation: &Reservation,
@@ -30,7 +30,7 @@ impl SharedStore {
         }
     }
 
-    /// Cancels a charge. A place in a queue is handed over to the wait queue where other requests stand behind it.
+    /// Cancels a charge. A place in a queue goes to the wait queue where other requests stand behind it.
     fn cancel(&self, reservation: &Reservation) {
         let outcome = self.amend(reservation, Amendment::Cancellation);
         if matches!(outcome, RefundOutcome::Declined) {
@@ -39,8 +39,8 @@ impl SharedStore {
     }
 }
 
-/// What some limits of a request were charged before the others are asked, and permits that it has taken: all of it goes back
-/// when this is dropped, unless the request goes on.
+/// Charges of some limits of a request before the other limits are asked, and permits that the request has taken. All
+/// of it goes back when this value is dropped, unless the request goes on.
 pub(super) struct Provision<'a> {
     pub(super) store: &'a SharedStore,
     pub(super) checks: &'a [Check<'a>],

@@ -7,8 +7,8 @@ use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
 
 impl SharedStore {
-    /// The refusal of a request with these limits, where it is known without a call: by what is counted in this process, or
-    /// remembered of Redis. Nothing is charged.
+    /// The refusal of a request with these limits, where it is known without a call: from counters of this process, or
+    /// from remembered refusals. Nothing is charged.
     pub(in crate::store) fn early_refusal(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
         let (own, shared): (Checks<'_>, Checks<'_>) =
             checks.iter().copied().partition(|check| check.is_own());

@@ -1,8 +1,8 @@
-//! What stands in for Redis while it is away: each limit does as its `on_down` says.
+//! The stand-in for Redis while it is away: each limit does as its `on_down` says.
 //!
-//! What is counted here is counted as one of many: a request costs as many times as much as there were gateways, so that
-//! all of them together admit what one would have. A bucket that does not hold that much holds it, at its own rate. What
-//! such a cost leaves of a limit is divided again before a client sees it.
+//! This gateway counts as one of many. It multiplies each request's cost by the number of gateways, so that all of them
+//! together admit as much as one would have. A bucket that is too small for such a cost is enlarged to hold it, at its
+//! own rate. The remainder that clients see is divided again by the number of gateways.
 
 mod poisoned_key;
 
@@ -15,10 +15,10 @@ use crate::store::error::StoreError;
 use crate::telemetry::metrics;
 
 impl SharedStore {
-    /// Decides `checks`, which Redis could not for `error`.
+    /// Decides `checks`, which Redis could not decide because of `error`.
     ///
     /// # Errors
-    /// When a limit that decides lets nothing pass.
+    /// The error, when a deciding limit lets nothing pass.
     pub(super) fn fall_back(
         &self,
         checks: &[Check<'_>],
@@ -47,11 +47,11 @@ impl SharedStore {
         Ok(answers)
     }
 
-    /// Decides those of `checks` whose part of Redis is away, if one is: `on_down` answers for these alone, and what was decided
-    /// holds.
+    /// Decides the checks of `checks` whose part of Redis is away, if a part is. `on_down` answers for these alone; the
+    /// other answers hold.
     ///
     /// # Errors
-    /// When one of them lets nothing pass.
+    /// The error, when one of them lets nothing pass.
     pub(super) fn fill(
         &self,
         checks: &[Check<'_>],
@@ -62,7 +62,7 @@ impl SharedStore {
             return Ok(answers);
         };
         why.warn();
-        // The refusal of another limit is known, whatever these would say.
+        // Another limit is known to refuse, whatever the unknown limits would answer.
         if !answers.admit(checks) {
             return Ok(answers);
         }
@@ -74,7 +74,7 @@ impl SharedStore {
         let local = self.fall_back(&unknown, intent, *why);
         let is_admitted = local.as_ref().is_ok_and(|local| local.admit(&unknown));
         if intent == Intent::Charge && !is_admitted {
-            // As they were asked.
+            // The charges are cancelled on the same variants of the limits as were asked.
             let charged = apart(checks, Limit::with_history_if_asked);
             self.redis.cancel(&answers.reservations(&charged));
         }
@@ -82,7 +82,7 @@ impl SharedStore {
         Ok(answers)
     }
 
-    /// Does `check` let nothing pass? A limit that does not decide keeps no request out.
+    /// Does `on_down` of the check's limit let nothing pass? A limit that does not decide keeps no request out.
     fn shuts(&self, check: &Check<'_>) -> bool {
         check.limit.mode.decides() && self.on_down(check) == OnDown::Closed
     }

@@ -1,5 +1,5 @@
-//! Calls that take several permits of one busy key at once, each made by a task of its own: the requests that wait for it
-//! may leave.
+//! Calls that take several permits of one busy key at once. A task of its own makes each call, since the requests that
+//! wait for it may leave.
 
 use super::SharedStore;
 use crate::clock::Timestamp;
@@ -16,12 +16,12 @@ use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often one request waits for permits that others then take, before it asks for itself.
+/// Most waits of one request in vain, while other requests take the permits, before the request asks for itself.
 const PATIENCE: usize = 4;
 
 impl SharedStore {
-    /// Answers for a single limit by a permit that is there, or by one of those that a call brings for all requests that
-    /// wait; nothing where the request is to ask for itself.
+    /// Answers for a single limit by a permit that is there, or by a permit of the call that all waiting requests
+    /// share. Nothing where the request is to ask for itself.
     pub(super) async fn lease(&self, check: &Check<'_>) -> Option<Answers> {
         let leases = &self.cache.leases;
         leases.rises(check);
@@ -52,14 +52,14 @@ impl SharedStore {
         None
     }
 
-    /// Has the call for `check` made by a task of its own.
+    /// Starts a task that makes the call for `check`.
     pub(super) fn spawn_lease_call(&self, check: &Check<'_>) {
         let store = self.clone();
         let (limit, key) = (Arc::clone(check.limit), SmallVec::from(check.key));
         tokio::task::spawn_local(async move { store.call_for_lease(&limit, key).await });
     }
 
-    /// One call for all requests that wait, and some permits for those that come soon.
+    /// Makes one call for all requests that wait, with some permits for the requests that come soon.
     async fn call_for_lease(&self, limit: &Arc<Limit>, key: SmallVec<[u8; 16]>) {
         let leases = &self.cache.leases;
         let check = Check::new(limit, &key);
@@ -94,13 +94,13 @@ impl SharedStore {
             let lasting = until.since(self.cache.clock.now());
             tokio::time::sleep(Duration::from_micros(lasting)).await;
             self.return_unused(&check, brought);
-            // A request that had a permit at that moment has been decided after this.
+            // A request that held a permit of the call at the first return has been decided by now.
             tokio::time::sleep(self.cache.longest()).await;
             self.return_unused(&check, brought);
         }
     }
 
-    /// Refunds what was not used of a call.
+    /// Refunds the unused units of a call.
     fn return_unused(&self, check: &Check<'_>, call: LeaseCall) {
         let Some(units) = self.cache.leases.unused(check, call) else {
             return;
@@ -117,7 +117,7 @@ impl SharedStore {
         self.amend(&unused, Amendment::Refund);
     }
 
-    /// Refunds everything that was not used and can go back.
+    /// Refunds all unused units that can go back.
     pub(super) fn end_leases(&self) {
         for (limit, key, call) in self.cache.leases.last_calls() {
             if limit.leases().is_some_and(LeaseTerms::give_back) {

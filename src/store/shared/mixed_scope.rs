@@ -1,10 +1,10 @@
-//! One decision over two counts: limits that each gateway counts by itself, and those that all gateways share.
+//! One decision over two counts: limits that each gateway counts by itself, and limits that all gateways share.
 //!
 //! 1. This gateway's own limits are checked and charged first, under their locks.
 //! 2. Their charge is cancelled when the shared limits refuse, or when the request leaves before the answer.
-//! 3. Where they refuse, the shared limits are asked nevertheless, with nothing charged: the answer names the longest wait
-//!    of all, and says where every limit stands.
-//! 4. A refusal of the shared limits that is remembered needs no asking, and nothing is charged.
+//! 3. Where the own limits refuse, the shared limits are asked without a charge: the answer names the longest wait of
+//!    all, and gives the state of every limit.
+//! 4. A remembered refusal of the shared limits needs no question, and nothing is charged.
 
 use super::SharedStore;
 use super::charges::Provision;
@@ -18,7 +18,7 @@ use crate::store::error::StoreError;
 use crate::store::lease::Grants;
 
 impl SharedStore {
-    /// Decides `checks`, of which some are this gateway's own.
+    /// Decides `checks`, some of which are this gateway's own.
     pub(super) async fn decide_mixed(
         &self,
         checks: &[Check<'_>],
@@ -31,7 +31,7 @@ impl SharedStore {
         if let Some(refusal) = self.remembered(&shared) {
             return Ok(self.decide_remembered(checks, &own, refusal));
         }
-        // Other requests may be charged between this charge and its return.
+        // Other requests may be charged between this charge and its cancellation.
         let with_history = apart(&own, Limit::with_history);
         let answers = self
             .local
@@ -49,13 +49,13 @@ impl SharedStore {
             stays: false,
         };
         let answers = match self.answer(&shared, intent).await {
-            // It was not known when the own limits were charged.
+            // The refusal was not known when the own limits were charged.
             Ok(refusal) if refusal.by == Decider::Remembered => {
                 drop(provision);
                 return Ok(self.decide_remembered(checks, &own, refusal));
             }
             Ok(answers) => answers,
-            // The own limits refuse, whatever the shared ones would say.
+            // The own limits refuse, whatever the shared limits would answer.
             Err(_) if intent == Intent::Peek => {
                 Answers::unknown(&shared, Decider::Closed, UnknownCause::Away)
             }
@@ -68,18 +68,18 @@ impl SharedStore {
         Ok((Some(decided), by))
     }
 
-    /// The decision of a request that has own limits only.
+    /// The decision of a request with own limits only.
     fn decide_own(&self, checks: &[Check<'_>]) -> StoreDecision {
         let mut limits = checks.iter().map(|check| check.limit);
         if !limits.any(|limit| limit.is_asked_with_history()) {
             return self.local.decide(checks);
         }
-        // A question without the history would make the counter forget it.
+        // A question without the history would make the counter forget its history.
         let with_history = apart(checks, Limit::with_history_if_asked);
         self.local.decide(&with_history)
     }
 
-    /// The decision that a remembered refusal of the shared limits makes, beside the `own`, which are charged nothing.
+    /// The decision by a remembered refusal of the shared limits, beside the `own` limits, which are charged nothing.
     fn decide_remembered(
         &self,
         checks: &[Check<'_>],
@@ -95,7 +95,7 @@ impl SharedStore {
     }
 }
 
-/// The answers of all of `checks`: of this gateway's `own` limits, and of the shared ones, of which nothing may be known.
+/// The answers of all of `checks`: of this gateway's `own` limits, and of the shared limits, which may be unknown.
 pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<Answers>) -> Answers {
     let mut all = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
     all.at = own.at;

@@ -1,6 +1,6 @@
-//! A request with several limits, of some of which a permit is there: the others are asked first, all at once. A request
-//! that they admit takes the permits. Where one has gone meanwhile, its limit is asked, too, and the others refund what they
-//! charged if that refuses.
+//! A request with several limits, some of which have a permit at hand. The limits without a permit are asked first, all
+//! at once; an admitted request then takes the permits. Where a permit has gone meanwhile, its limit is asked, too. If
+//! that limit refuses, the other limits refund their charges.
 
 use super::SharedStore;
 use super::charges::Provision;
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 type Positions = SmallVec<[usize; INLINE_LIMITS]>;
 
 impl SharedStore {
-    /// Answers for several limits, of some of which there may be leases.
+    /// Answers for several limits, some of which may have leases.
     pub(super) async fn ask_beside_leases(
         &self,
         checks: &[Check<'_>],
@@ -65,7 +65,7 @@ impl SharedStore {
         Ok(answers.with(&grants))
     }
 
-    /// Has permits brought for the requests that come next, where there are few.
+    /// Orders permits for the requests that come next, where few are left.
     fn order_permits(&self, checks: &[Check<'_>]) {
         for check in checks.iter().filter(|check| lease::may_take(check)) {
             if self.cache.leases.runs_short(check) {
@@ -102,7 +102,8 @@ impl<'a> LeasedAnswers<'a> {
         }
     }
 
-    /// Asks about the checks at these positions, if there are any. Returns the refusal that is remembered instead.
+    /// Asks about the checks at these positions, if there are any. Returns a remembered refusal, which ends the
+    /// questions.
     async fn ask(&mut self, positions: &Positions) -> Result<Option<Answers>, StoreError> {
         if positions.is_empty() {
             return Ok(None);
@@ -124,7 +125,7 @@ impl<'a> LeasedAnswers<'a> {
         Ok(None)
     }
 
-    /// These answers with what permits say.
+    /// Adds the permits' answers to these.
     fn with(mut self, grants: &Grants) -> Answers {
         if let (true, Some(grant)) = (self.is_first, grants.first()) {
             self.all.at = grant.answer.at;

@@ -1,14 +1,14 @@
-//! Text from outside made harmless for a line: cut, escaped, and never more than one line.
+//! Escapes that make text from outside harmless for a line: cut, escaped, and never more than one line.
 
 use crate::telemetry::printable::is_obeyed;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The most that is written of any text from outside.
+/// The most bytes that are written of any text from outside.
 pub(super) const LONGEST: usize = 1024;
 
-/// What stands where a text was cut.
+/// The mark of a cut text.
 const CUT: &[u8] = b"...";
 
 /// Writes the inside of a JSON string.
@@ -19,7 +19,7 @@ pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
         '\n' => out.extend(br"\n"),
         '\r' => out.extend(br"\r"),
         '\t' => out.extend(br"\t"),
-        // All that is escaped lies in the basic plane: four digits are enough.
+        // All characters that are escaped lie in the basic plane: four digits are enough.
         _ => {
             let code = c as u32;
             out.extend(br"\u");
@@ -30,7 +30,7 @@ pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
     });
 }
 
-/// Writes text for a person's terminal, where a control character could do things.
+/// Writes text for a person's terminal, which would obey control characters.
 pub(super) fn terminal(out: &mut Vec<u8>, text: &[u8]) {
     escape(out, text, |out, c| match c {
         '"' => out.push(b'"'),
@@ -57,7 +57,7 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Copies what is plain in runs and gives the rest to `special`, one character at a time.
+/// Copies runs of plain characters and gives each other character to `special`.
 fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
     let (mut rest, was_cut) = cut(text);
     while !rest.is_empty() {
@@ -93,12 +93,12 @@ const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
-/// Neither a character that a terminal obeys, nor one that JSON writes otherwise.
+/// Is the character neither one that a terminal obeys, nor one that JSON escapes?
 fn is_harmless(c: char) -> bool {
     !is_obeyed(c) && !matches!(c, '\n' | '\t' | '"' | '\\')
 }
 
-/// At most [`LONGEST`] bytes, not ending within a character, and whether that is less than there was.
+/// At most [`LONGEST`] bytes of the text, not ending within a character, and whether any were cut off.
 fn cut(text: &[u8]) -> (&[u8], bool) {
     if text.len() <= LONGEST {
         return (text, false);

@@ -1,8 +1,8 @@
-//! A request as one JSON object. Its names are a trace's, so that a log can be replayed.
+//! A request as one JSON object. Its names are those of a trace, so that a log can be replayed.
 //!
-//! serde's derive was weighed for this: texts from outside are cut at a length, may be no UTF-8 and have more characters
-//! escaped than JSON asks for, and times are decimals without a float. Each of these would need an adapter, and the
-//! adapters are longer than what the derive would save.
+//! serde's derive was weighed for this. Texts from outside are cut at a length, may be no UTF-8 and have more
+//! characters escaped than JSON demands, and times are decimals without a float. Each of these would need an adapter,
+//! and the adapters are longer than the code that the derive would save.
 
 use super::escape::{self, millis, number, protocol};
 use super::record::AccessRecord;
@@ -11,7 +11,7 @@ use crate::telemetry::metrics::DecidedBy;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Writes everything but the closing brace. Each name comes with its punctuation, to be copied in one piece.
+/// Writes the object without its closing brace. Each name comes with its punctuation, to be copied in one piece.
 pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &AccessRecord<'_>) {
     let by_limit = record.charges.iter().map(|charge| charge.limit);
     let keys = record.charges.iter().map(|charge| charge.key);
@@ -59,7 +59,7 @@ fn member(out: &mut Vec<u8>, name: &[u8], value: impl JsonValue) {
     value.write(out);
 }
 
-/// What can stand behind a name.
+/// A value that can stand behind a name.
 trait JsonValue {
     fn write(self, out: &mut Vec<u8>);
 }
@@ -120,7 +120,7 @@ impl JsonValue for &[&str] {
     }
 }
 
-/// Something of each limit, by its name.
+/// One value for each limit, under the limit's name.
 struct JsonObject<I>(I);
 
 impl<'a, V: JsonValue, I: Iterator<Item = (&'a str, V)>> JsonValue for JsonObject<I> {

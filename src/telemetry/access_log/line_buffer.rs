@@ -9,7 +9,7 @@ use crate::client::Client;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes gathered before they are handed over at once.
+/// The bytes that are gathered before they are handed over at once.
 const CHUNK: usize = 32 * 1024;
 
 /// Formats lines and hands them over.
@@ -35,12 +35,13 @@ impl LineBuffer {
         }
     }
 
-    /// Nothing to hand over, now or later.
+    /// Has the buffer no lines to hand over, now or later?
     pub(super) const fn is_idle(&self) -> bool {
         self.buffer.is_empty() && !self.refusals.is_pending()
     }
 
-    /// Writes a request's line, or counts it where the flood rule says so, which is when the time is asked for.
+    /// Writes a request's line, or counts the request where the flood rule demands it. Only the flood rule asks for the
+    /// time.
     pub(super) fn record(&mut self, record: &AccessRecord<'_>, now: impl FnOnce() -> Instant) {
         if !record.reason.refuses() {
             return self.write(record);
@@ -59,7 +60,7 @@ impl LineBuffer {
         }
     }
 
-    /// Does what time asks for: ends the flood rule's second, hands over what has gathered.
+    /// Does the work that is due: ends the flood rule's second, hands over the lines that have gathered.
     pub(super) fn tick(&mut self, now: Instant) {
         self.turn(now);
         self.hand_over();
@@ -123,7 +124,7 @@ impl Drop for LineBuffer {
     }
 }
 
-/// Everything of a line but its end.
+/// Writes a line without its end.
 fn format(
     form: LineFormat,
     timestamp: &mut TimestampText,
@@ -137,7 +138,7 @@ fn format(
     }
 }
 
-/// The end of a line, which says for how many more it stands.
+/// Writes the end of a line, with the number of further requests that the line stands for.
 fn end(form: LineFormat, out: &mut Vec<u8>, repeated: u64) {
     let (before, after, end) = match form {
         LineFormat::Json => (",\"repeated\":", "", "}\n"),

@@ -1,64 +1,66 @@
-//! What is known about a request when it has ended, in plain borrowed values.
+//! The facts about a request at its end, in plain borrowed values.
 
 use crate::telemetry::metrics::label::labels;
 use crate::telemetry::metrics::{DecidedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One request that has ended. Values from outside are bytes and may hold anything; they are cut and escaped when written.
+/// One request that has ended. Values from outside are bytes and may have any content; they are cut and escaped when
+/// written.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AccessRecord<'a> {
-    /// When its head arrived: microseconds since the Unix epoch.
+    /// The time at which the request's head arrived: microseconds since the Unix epoch.
     pub ts: u64,
-    /// What `X-Request-Id` says.
+    /// The value of `X-Request-Id`.
     pub request_id: &'a [u8],
     /// The client's address; `None` behind a Unix socket whose peer forwards none.
     pub client: Option<IpAddr>,
     /// The address at the far end of the connection.
     pub peer: Option<IpAddr>,
-    /// Its method; `None` where what came was no request, as for path and version.
+    /// The request's method. Method, path and version are `None` where the bytes were no request.
     pub method: Option<&'a str>,
-    /// The host it named.
+    /// The host that the request named.
     pub host: Option<&'a [u8]>,
     /// The path as sent, without the query: queries carry secrets.
     pub path: Option<&'a [u8]>,
-    /// Its version of HTTP.
+    /// The request's version of HTTP.
     pub proto: Option<http::Version>,
     /// The status of the answer; 499 when the client left before one.
     pub status: u16,
-    /// Why it got that status.
+    /// The cause of that status.
     pub reason: Reason,
     /// The route that matched.
     pub route: Option<&'a str>,
-    /// The limit that refused it or held it.
+    /// The limit that refused the request or held it.
     pub limit: Option<&'a str>,
-    /// Which of the limit's rates did, where it has several.
+    /// The rate of that limit that decided, where the limit has several.
     pub window: Option<&'a str>,
-    /// What limits that do not decide would have refused it.
+    /// The limits that do not decide and would have refused the request.
     pub would_refuse: &'a [&'a str],
-    /// What each limit counted it under and took for it.
+    /// The key and the units that each limit counted.
     pub charges: &'a [Charge<'a>],
-    /// Limits that a group of the client's has changed: names of both.
+    /// The limits that a group of the client has changed: names of both.
     pub groups: &'a [(&'a str, &'a str)],
-    /// How long it was held back.
+    /// The time for which the request was held back.
     pub delay: Duration,
-    /// From its head to the end of the answer.
+    /// The time from the request's head to the end of the answer.
     pub duration: Duration,
     /// The server that was asked.
     pub upstream: Option<&'a str>,
-    /// From forwarding to the head of the server's answer.
+    /// The time from forwarding to the head of the server's answer.
     pub upstream_time: Option<Duration>,
-    /// Bytes of its body.
+    /// Bytes of the request's body.
     pub bytes_in: u64,
     /// Bytes of the answer's body.
     pub bytes_out: u64,
-    /// Its `User-Agent`.
+    /// The request's `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// What decided; `None` where nothing was decided.
+    /// The decider; `None` where nothing was decided.
     pub decided_by: Option<DecidedBy>,
-    /// When a refused request may come back; `None` for admitted requests, and where it would never be admitted.
+    /// The time after which a refused request may come back; `None` for admitted requests, and where the request would
+    /// never be admitted.
     pub retry_after: Option<Duration>,
-    /// What the limit has left.
+    /// The units that the limit has left.
     pub remaining: Option<u64>,
 }
 
@@ -67,50 +69,50 @@ pub struct AccessRecord<'a> {
 pub struct Charge<'a> {
     /// The limit's name.
     pub limit: &'a str,
-    /// The key it was counted under, or a digest where the key is a secret.
+    /// The key of the counter, or a digest where the key is a secret.
     pub key: &'a [u8],
-    /// How much it costs there.
+    /// The request's cost at that limit.
     pub cost: u64,
 }
 
 labels! {
-    /// Why a client got what it got.
+    /// The cause of a client's answer.
     #[derive(Default)]
     pub enum Reason {
-        /// Nothing stood in its way.
+        /// No limit and no fault stood in the request's way.
         #[default]
         Ok = "ok",
-        /// It repeats a request that a limit has charged, and went free there.
+        /// The request repeats one that a limit has charged, and went free at that limit.
         Repeat = "repeat",
-        /// It was held back and then forwarded.
+        /// The request was held back and then forwarded.
         LimitDelayed = "limit_delayed",
         /// The connection became a tunnel.
         Upgraded = "upgraded",
-        /// A limit refused it.
+        /// A limit refused the request.
         LimitRefused = "limit_refused",
-        /// The store is away and the limit lets nothing through then.
+        /// The store is away, and the limit then lets no request through.
         StoreDown = "store_down",
         /// More requests are held back than this gateway, or this peer, may have.
         TooManyHeld = "too_many_held",
-        /// No open file is left for a connection to its upstream.
+        /// No open file is left for a connection to the upstream.
         Busy = "busy",
-        /// It lacks what a limit counts by.
+        /// The request lacks a part of a limit's key.
         MissingKey = "missing_key",
         /// The key that a limit counts by is in no group.
         UnknownKey = "unknown_key",
-        /// Its token is not believed, and a limit or a group asks what it claims.
+        /// The request's token is not believed, and a limit or a group asks for a claim of it.
         BadToken = "bad_token",
         /// No route matches.
         NoRoute = "no_route",
         /// The upstream has no server to ask.
         NoServer = "no_server",
-        /// No connection to the upstream.
+        /// There was no connection to the upstream.
         ConnectFailed = "connect_failed",
         /// The upstream did not answer in time.
         UpstreamTimeout = "upstream_timeout",
         /// The upstream broke off.
         UpstreamReset = "upstream_reset",
-        /// What the upstream answered is not HTTP.
+        /// The upstream's answer is not HTTP.
         UpstreamInvalid = "upstream_invalid",
         /// The client left.
         ClientGone = "client_gone",
@@ -118,13 +120,13 @@ labels! {
         ClientTimeout = "client_timeout",
         /// The client did not read its answer.
         ClientStalled = "client_stalled",
-        /// It is not a request we take.
+        /// The gateway does not take such a request.
         BadRequest = "bad_request",
-        /// Its head or body exceeds a bound.
+        /// The request's head or body exceeds a bound.
         TooLarge = "too_large",
         /// The gateway is shutting down.
         Draining = "draining",
-        /// It was not finished when the time for shutting down was over.
+        /// The request was not finished when the time for shutting down was over.
         DrainCut = "drain_cut",
         /// A fault of the gateway.
         Internal = "internal",
@@ -144,7 +146,7 @@ impl From<Failure> for Reason {
 }
 
 impl Reason {
-    /// For a person at a terminal.
+    /// The reason in words, for a person at a terminal.
     pub(super) const fn in_words(self) -> &'static str {
         match self {
             Self::Ok => "",
@@ -155,9 +157,9 @@ impl Reason {
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",
             Self::Busy => "no connection left for the upstream",
-            Self::MissingKey => "lacks what a limit counts by",
-            Self::UnknownKey => "its key is in no group",
-            Self::BadToken => "its token is not believed",
+            Self::MissingKey => "a part of a limit's key is missing",
+            Self::UnknownKey => "the key is in no group",
+            Self::BadToken => "the token is not believed",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ConnectFailed => "no connection to the upstream",
@@ -175,7 +177,7 @@ impl Reason {
         }
     }
 
-    /// Whether it is the upstream's doing: a person wants to know which server that was.
+    /// Is the reason the upstream's doing? A person then wants to know the server.
     pub(super) const fn blames_server(self) -> bool {
         matches!(
             self,
@@ -186,7 +188,7 @@ impl Reason {
         )
     }
 
-    /// Whether a limit turned the request away; only such lines may be summarised.
+    /// Did a limit turn the request away? Only such lines may be summarised.
     #[must_use]
     pub const fn refuses(self) -> bool {
         matches!(

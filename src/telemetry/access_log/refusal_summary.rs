@@ -1,7 +1,7 @@
 //! The flood rule: a client that is refused again and again does not fill the log.
 //!
 //! In each second the first refusals of a client are a line each. One further line, written when the second ends,
-//! stands for the rest and says how many more there were. So lines plus their `repeated` are the requests.
+//! stands for the rest and has their number. So lines plus their `repeated` are the requests.
 
 use crate::client::Client;
 use std::collections::HashMap;
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// Refused requests of one client that are a line each, in a second of one worker.
 pub(super) const LINES_A_SECOND: u32 = 100;
 
-/// Clients watched at once. Beyond that each refusal is a line: many clients are no repetition.
+/// Clients watched at once. Beyond this number each refusal is a line: the refusals of so many clients are no
+/// repetition.
 const CLIENTS: usize = 8_192;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,18 +31,18 @@ struct ClientRefusals {
     closing: Option<SummaryLine>,
 }
 
-/// The line that stands for what was not written.
+/// The line that stands for the unwritten ones.
 #[derive(Debug)]
 pub(super) struct SummaryLine {
-    /// The first line that was not written, without its end.
+    /// The first unwritten line, without its end.
     pub(super) line: Vec<u8>,
-    /// How many more were not.
+    /// The number of further unwritten lines.
     pub(super) repeated: u64,
 }
 
 impl RefusalSummary {
-    /// Is a request of `client` that is refused now to have its line? `line` formats the one that stands for the others of
-    /// its second.
+    /// Does the refused request of `client` get a line of its own? `line` formats the line that stands for the others
+    /// of its second.
     pub(super) fn refused(
         &mut self,
         client: Option<Client>,
@@ -67,12 +68,12 @@ impl RefusalSummary {
         false
     }
 
-    /// Whether closing lines are to come.
+    /// Are closing lines still to come?
     pub(super) const fn is_pending(&self) -> bool {
         self.pending > 0
     }
 
-    /// Whether the current second is over.
+    /// Is the current second over?
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.began
             .is_some_and(|began| now.saturating_duration_since(began) >= SECOND)

@@ -1,4 +1,4 @@
-//! The log as a whole: nobody waits, nothing is lost without being counted.
+//! The log as a whole: no worker waits, no line is lost without being counted.
 
 use super::*;
 use serde_json::Value;
@@ -103,7 +103,7 @@ fn a_pipe_that_nobody_reads_keeps_nobody_waiting() {
     let (log, metrics, reader) = pipe_log();
     let writer = log.worker();
     let began = Instant::now();
-    // Who waited here would wait for ever.
+    // A wait here would never end.
     while metrics.access_lines_lost() < 1000 {
         writer.record(&AccessRecord::sample());
         assert!(began.elapsed() < MOMENT * 6, "nothing is dropped");
@@ -168,7 +168,7 @@ fn a_lone_line_comes_out_at_once() {
             let _ = told.send((line.unwrap(), Instant::now()));
         }
     });
-    // A busy machine may be late now and then, so the quickest of several counts.
+    // A busy machine may be late now and then, so the fastest of several runs counts.
     let began = runtime.block_on(async {
         let writer = log.worker();
         tokio::task::spawn_local(writer.flushing());
@@ -216,7 +216,7 @@ fn a_flood_is_summed_up_and_others_are_not() {
         .iter()
         .filter_map(|line| line["repeated"].as_u64())
         .sum();
-    // The second may end in between on a busy machine; the sum holds all the same.
+    // The second may end in between on a busy machine; the sum holds nevertheless.
     assert!(flooder.len() < 500, "{}", flooder.len());
     assert_eq!(flooder.len() as u64 + repeated, 5_000);
     assert_eq!(lines.len() - flooder.len(), 301);

@@ -96,7 +96,7 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     }
 }
 
-/// The units of a wait in microseconds, and the finest that is worth saying beside each.
+/// The units of a wait in microseconds, and the finest unit that is worth writing beside each.
 const UNITS: [(&str, u128, u128); 6] = [
     ("d", 86_400_000_000, 3_600_000_000),
     ("h", 3_600_000_000, 60_000_000),
@@ -106,8 +106,8 @@ const UNITS: [(&str, u128, u128); 6] = [
     ("us", 1, 1),
 ];
 
-/// A wait as people say it, in two units at most: `250ms`, `1h`, `59m 59s`. Rounded up, because a client that comes back too
-/// early is refused again.
+/// Writes a wait in two units at most: `250ms`, `1h`, `59m 59s`. The wait is rounded up, because a client that comes
+/// back too early is refused again.
 fn span(out: &mut Vec<u8>, wait: Duration) {
     let unit = |micros: u128| UNITS.iter().find(|(_, length, _)| *length <= micros);
     let finest = unit(wait.as_micros()).map_or(1, |(_, _, finest)| *finest);

@@ -49,7 +49,7 @@ impl TimestampText {
         self.second = Some(second);
         self.rfc3339.clear();
         self.apache.clear();
-        // Beyond the year 9999 there is no such text; the end of the calendar stands for it.
+        // Beyond the year 9999 there is no such text; the end of the calendar takes its place.
         let at = i64::try_from(second)
             .ok()
             .and_then(|second| Timestamp::from_second(second).ok())

@@ -1,10 +1,10 @@
 //! The one thread that writes the access log, and the bounded queue to it.
 //!
-//! Only this thread meets a slow, full or broken output. Whatever that output does, the queue fills up and lines are
+//! Only this thread meets a slow, full or broken output. Whatever the output does, the queue fills up and lines are
 //! dropped and counted; no worker waits.
 //!
-//! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where `/metrics`
-//! has lines, does not report the lines that a shutdown loses, and does not end a torn line.
+//! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where
+//! `/metrics` has lines, does not report the lines that a shutdown loses, and does not end a torn line.
 
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
@@ -14,7 +14,7 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Chunks on the way: at 32 KiB each, 8 MiB at most.
+/// Chunks that wait for the thread: at 32 KiB each, 8 MiB at most.
 const UNDERWAY: usize = 256;
 
 /// Emptied buffers that may wait to be used again.
@@ -23,7 +23,7 @@ const SPARE: usize = 32;
 /// A buffer that has grown beyond this is not used again.
 const KEPT: usize = 128 * 1024;
 
-/// How long an output that cannot take more just now is left alone.
+/// The pause after an output could take no more bytes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Whole lines.
@@ -33,7 +33,7 @@ pub(super) struct Chunk {
     pub(super) lines: u64,
 }
 
-/// The way to the thread, which ends when the way is dropped.
+/// The way to the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct WriterHandle {
     queue: Arc<ChunkQueue>,
@@ -51,9 +51,9 @@ struct ChunkQueue {
 struct QueueState {
     chunks: VecDeque<Chunk>,
     spare: Vec<Vec<u8>>,
-    /// Lines handed over and neither written nor given up.
+    /// Lines that were handed over and are neither written nor given up.
     underway: u64,
-    /// Nothing more is taken.
+    /// The queue takes no more chunks.
     is_closed: bool,
 }
 
@@ -114,7 +114,7 @@ impl WriterHandle {
         self.push(chunk, UNDERWAY)
     }
 
-    /// Hands over the last lines of a worker that ends; they are written at shutdown even if the way is full now.
+    /// Hands over the last lines of a worker that ends; they are written at shutdown even if the queue is full now.
     pub(super) fn leave(&self, chunk: Chunk) {
         self.push(chunk, usize::MAX);
     }
@@ -189,7 +189,8 @@ impl LineWriter {
         self.sink.flush()
     }
 
-    /// As the standard one, but it waits where the output cannot take more and remembers where it broke off.
+    /// Writes as the standard method does, but waits where the output cannot take more, and remembers a line that broke
+    /// off.
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.sink.write(bytes) {

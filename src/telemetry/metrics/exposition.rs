@@ -33,17 +33,17 @@ impl Collector for Metrics {
     }
 }
 
-/// Times that clients waited.
+/// The times that clients waited.
 type Times = HistogramReading<WaitBuckets>;
 
 static UNIT_BYTES: Unit = Unit::Bytes;
 static UNIT_SECONDS: Unit = Unit::Seconds;
 const BYTES: Option<&Unit> = Some(&UNIT_BYTES);
 const SECONDS: Option<&Unit> = Some(&UNIT_SECONDS);
-/// Without a unit in the name.
+/// For metrics without a unit in the name.
 const NONE: Option<&Unit> = None;
 
-/// A descriptor for each row: kind, unit, name and help; behind the arrow, what its samples are.
+/// A descriptor for each row: kind, unit, name and help; behind the arrow, the samples.
 macro_rules! descriptors {
     ($($kind:ident $unit:ident $name:literal $help:literal => $samples:expr;)+) => {
         &[$(Descriptor {
@@ -176,7 +176,8 @@ fn decisions(key: DecisionKey, cells: &DecisionCells) -> Vec<(DecisionRow, u64)>
     let counts = pairs().filter(|(decision, _): &(Decision, DecidedBy)| decision.is_of(key.mode));
     let rows = counts.filter_map(|(decision, by)| {
         let count = cells.0[decision as usize][by as usize].get();
-        // The ordinary ones start at 0 so that their first increase is seen; the rest show up when they happen.
+        // The ordinary deciders start at 0 so that their first increase is seen; the others show up at their first
+        // decision.
         let is_shown = count > 0 || by == DecidedBy::Store;
         let row = DecisionRow(key.clone(), decision.word(), by.word());
         is_shown.then_some((row, count))
@@ -184,7 +185,7 @@ fn decisions(key: DecisionKey, cells: &DecisionCells) -> Vec<(DecisionRow, u64)>
     rows.collect()
 }
 
-/// What decisions are summed by, and their order.
+/// The key by which decisions are summed, and their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct DecisionRow(DecisionKey, &'static str, &'static str);
 
@@ -198,12 +199,12 @@ impl From<DecisionRow> for Labels {
     }
 }
 
-/// Times, where any were observed.
+/// A sample for times, where any were observed.
 fn observed(labels: Labels, times: Times) -> Option<(Labels, Times)> {
     (times.count() > 0).then_some((labels, times))
 }
 
-/// Costs that were reported, where any were.
+/// The samples for costs that were reported, where any were.
 fn costs(limit: Labels, cells: &LimitCells) -> Vec<(Labels, u64)> {
     rows(&limit, "outcome", CostReport::ALL, |report| {
         Some(cells.costs[report as usize].get()).filter(|count| *count > 0)
@@ -221,7 +222,7 @@ fn calls<V: Into<SampleValue>>(
     all: &Scrape<'_>,
     value: fn(CallOutcome, HistogramReading<RoundTripBuckets>) -> Option<V>,
 ) -> Vec<Sample> {
-    // No request waits longer for a decision than the decision takes: none is lost.
+    // No decide call is ever `lost`: no request waits longer for a decision than the decision takes.
     let calls = pairs().filter(|pair| *pair != (Operation::Decide, CallOutcome::Lost));
     let samples = calls.filter_map(|(operation, outcome)| {
         let reading = total(&all.stores, |store| {

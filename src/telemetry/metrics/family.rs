@@ -14,10 +14,10 @@ use std::fmt::Result;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-/// What describes a metric, and how its samples are summed.
+/// The description of a metric, and the way in which its samples are summed.
 #[derive(Debug)]
 pub(super) struct Descriptor {
-    /// Without the unit and `_total`, which the encoder adds.
+    /// The name without the unit and `_total`, which the encoder adds.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: MetricType,
@@ -34,7 +34,7 @@ pub(super) struct Scrape<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) workers: Vec<Arc<WorkerCells>>,
     pub(super) stores: Vec<Arc<StoreCells>>,
-    /// What the operating system says about this process, where it says anything.
+    /// The operating system's figures of this process, where it has any.
     pub(super) process: Option<Process>,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum SampleValue {
 }
 
 impl Descriptor {
-    /// Writes the family as `scrape` finds it.
+    /// Writes the family with the values of `scrape`.
     pub(super) fn encode(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -91,7 +91,7 @@ impl Scrape<'_> {
         single(total(&self.workers, read))
     }
 
-    /// A figure of this process.
+    /// The only sample of a figure of this process.
     pub(super) fn process<V: Into<SampleValue>>(
         &self,
         pick: fn(&Process) -> Option<V>,
@@ -99,8 +99,8 @@ impl Scrape<'_> {
         single(pick(self.process.as_ref()?)?)
     }
 
-    /// The samples of a family: what `read` finds in the cells under each key, summed over the workers by what it is found
-    /// under. The samples come in that order.
+    /// The samples of a family. `read` finds values in the cells under each key, and those under one label are summed
+    /// over the workers. The samples come in the order of the labels.
     pub(super) fn sums<K, C, R, V, I>(
         &self,
         family: fn(&WorkerCells) -> &Family<K, C>,
@@ -126,7 +126,7 @@ impl Scrape<'_> {
     }
 }
 
-/// The sum of what `read` finds in all of `cells`.
+/// The sum of the values that `read` finds in all of `cells`.
 pub(super) fn total<C, V: AddAssign + Default>(cells: &[Arc<C>], read: impl Fn(&C) -> V) -> V {
     let mut total = V::default();
     for cells in cells {
@@ -165,7 +165,8 @@ impl From<u64> for SampleValue {
 }
 
 impl From<i64> for SampleValue {
-    /// A level. A request may end while the workers are summed up, which is no reason to show less than none.
+    /// The value of a level. A request may end while the workers are summed up; the level then must not fall below
+    /// zero.
     fn from(level: i64) -> Self {
         Self::Integer(u64::try_from(level).unwrap_or(0))
     }
@@ -201,7 +202,7 @@ pub(super) fn sample(labels: impl Into<Labels>, value: impl Into<SampleValue>) -
     }
 }
 
-/// A sample for each of `values`, by that label alone.
+/// A sample for each of `values`, by the label `L` alone.
 pub(super) fn by_label<L: Label>(
     label: &'static str,
     values: &[L],
@@ -217,7 +218,7 @@ pub(super) fn by_label<L: Label>(
     )
 }
 
-/// A row for each of `values` that has a number, by that label beside `labels`.
+/// A row for each of `values` that has a number, by the label `L` beside `labels`.
 pub(super) fn rows<L: Label, V>(
     labels: &Labels,
     label: &'static str,

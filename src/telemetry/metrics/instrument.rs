@@ -1,7 +1,7 @@
 //! The numbers themselves: counts, levels and histograms that one thread writes and the scrape reads.
 //!
-//! A cell of a worker is written by that worker alone, so an increment is a load and a store, without the bus lock of
-//! a read-modify-write. The handles that write are bound to their thread by `Rc`, which is what makes that true.
+//! Only one worker writes a cell of a worker, so an increment is a load and a store, without the bus lock of a
+//! read-modify-write. The handles that write are bound to their thread by `Rc`, which guarantees this.
 
 use std::marker::PhantomData;
 use std::ops::AddAssign;
@@ -13,7 +13,7 @@ pub(super) trait Counter: Default {
     /// Grows by `more`.
     fn add(&self, more: u64);
 
-    /// What it is now.
+    /// The present value.
     fn get(&self) -> u64;
 }
 
@@ -32,7 +32,7 @@ impl Counter for WorkerCounter {
     }
 }
 
-/// A level with a single writer; the sum over the workers is what is shown.
+/// A level with a single writer; metrics show the sum over the workers.
 #[derive(Debug, Default)]
 pub(super) struct WorkerGauge(AtomicI64);
 
@@ -47,7 +47,7 @@ impl WorkerGauge {
     }
 }
 
-/// A count that any thread may add to; for what happens rarely.
+/// A count that any thread may add to, for rare events.
 #[derive(Debug, Default)]
 pub(super) struct SharedCounter(AtomicU64);
 
@@ -62,7 +62,7 @@ impl Counter for SharedCounter {
 }
 
 impl SharedCounter {
-    /// Makes it `value`: for what is measured rather than counted.
+    /// Sets the number to `value`, for numbers that are measured rather than counted.
     pub(super) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -71,13 +71,13 @@ impl SharedCounter {
 /// Finite bounds of every histogram: with the open bucket and the sum a histogram fills two cache lines exactly.
 pub(super) const BOUNDS: usize = 14;
 
-/// Where the buckets of a histogram end.
+/// The upper ends of a histogram's buckets.
 pub(super) trait BucketBounds: std::fmt::Debug {
     /// Upper ends in microseconds, ascending.
     const MICROS: [u64; BOUNDS];
 }
 
-/// What a client waits: 1 ms to 30 s.
+/// Buckets for the waits of clients: 1 ms to 30 s.
 #[derive(Debug, Default)]
 pub(super) struct WaitBuckets;
 
@@ -88,7 +88,7 @@ impl BucketBounds for WaitBuckets {
     ];
 }
 
-/// What a round trip to the store takes: 100 us to 1 s.
+/// Buckets for round trips to the store: 100 us to 1 s.
 #[derive(Debug, Default)]
 pub(super) struct RoundTripBuckets;
 
@@ -99,7 +99,7 @@ impl BucketBounds for RoundTripBuckets {
     ];
 }
 
-/// What the gateway itself adds: 50 us to 100 ms.
+/// Buckets for the time that the gateway itself adds: 50 us to 100 ms.
 #[derive(Debug, Default)]
 pub(super) struct OverheadBuckets;
 
@@ -139,7 +139,7 @@ impl<B: BucketBounds, C: Counter> Histogram<B, C> {
     }
 }
 
-/// What a histogram held at one moment, or the sum of several.
+/// The content of a histogram at one moment, or the sum of several.
 #[derive(Debug, Default)]
 pub(super) struct HistogramReading<B> {
     buckets: [u64; BOUNDS + 1],
@@ -148,12 +148,12 @@ pub(super) struct HistogramReading<B> {
 }
 
 impl<B: BucketBounds> HistogramReading<B> {
-    /// How many were observed.
+    /// The number of observations.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Their sum, in seconds.
+    /// The sum of all observations, in seconds.
     pub(super) fn seconds(&self) -> f64 {
         Duration::from_nanos(self.nanos).as_secs_f64()
     }

@@ -1,25 +1,25 @@
-//! The words that metrics use as label values: few, fixed, and never a client's.
+//! The words that metrics have as label values: few, fixed, and never a client's.
 
 use http::Method;
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-/// Label of what matched no route.
+/// The route label of requests that no route matched.
 pub const NO_ROUTE: &str = "none";
 
-/// Label of what is outside the known values.
+/// The label of a value outside the known ones.
 pub(super) const OTHER: &str = "_OTHER";
 
 /// A value out of a small fixed set, used as a label; its cell stands at the position `value as usize`.
 pub(in crate::telemetry) trait Label: Copy + Debug + 'static {
-    /// All of them, in the order of their positions.
+    /// All values, in the order of their positions.
     const ALL: &'static [Self];
 
     /// The label's text.
     fn word(self) -> &'static str;
 }
 
-/// Every one of `a` with every one of `b`.
+/// All pairs of a value of `A` and a value of `B`.
 pub(super) fn pairs<A: Label, B: Label>() -> impl Iterator<Item = (A, B)> {
     A::ALL.iter().flat_map(|a| B::ALL.iter().map(|b| (*a, *b)))
 }
@@ -79,71 +79,71 @@ labels! {
 
     /// The verdict of a limit.
     pub enum Decision {
-        /// Go on.
+        /// The request goes on.
         Allow = "allow",
-        /// Go on after a wait.
+        /// The request goes on after a wait.
         Delay = "delay",
-        /// Not now.
+        /// The request does not go on now.
         Refuse = "refuse",
-        /// Go on, free of charge: it has been charged before.
+        /// The request goes on, free of charge: it has been charged before.
         Repeat = "repeat",
-        /// It does not decide, and would have let the request go on.
+        /// The limit does not decide, and would have let the request go on.
         WouldAllow = "would_allow",
-        /// It does not decide, and would have held the request back.
+        /// The limit does not decide, and would have held the request back.
         WouldDelay = "would_delay",
-        /// It does not decide, and would have refused.
+        /// The limit does not decide, and would have refused the request.
         WouldRefuse = "would_refuse",
-        /// It does not decide, and could not be counted.
+        /// The limit does not decide, and could not count the request.
         Uncounted = "uncounted",
     }
 
     /// The cost of a request in its response.
     pub enum CostReport {
-        /// A number: the charge was settled.
+        /// The response had a number: the charge was settled.
         Number = "settled",
-        /// Nothing: the charge stays as it was estimated.
+        /// The response had no cost: the charge stays as it was estimated.
         Nothing = "silent",
-        /// Something that cannot be read: the charge stays as it was estimated.
+        /// The response had a cost that cannot be read: the charge stays as it was estimated.
         Unreadable = "unreadable",
-        /// Nothing before the client left: the charge is the most that it could have been.
+        /// The client left before a cost came: the charge is the most that it could have been.
         Left = "left",
     }
 
-    /// Whether a limit decides. In the order of the words, as the samples of one limit come.
+    /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
     pub enum Mode {
-        /// It counts by other numbers than the limit that decides.
+        /// The limit counts by other numbers than the limit that decides.
         Candidate = "candidate",
-        /// It decides.
+        /// The limit decides.
         Enforce = "enforce",
-        /// It only counts.
+        /// The limit only counts.
         Shadow = "shadow",
     }
 
-    /// What a decision comes from.
+    /// The source of a decision.
     pub enum DecidedBy {
-        /// The configured store.
+        /// The configured store decided.
         Store = "store",
-        /// A refusal of the store that still held.
+        /// A refusal of the store that still held decided.
         Remembered = "remembered",
-        /// The store's, when several permits were taken at once.
+        /// A permit decided, one of several that the store had granted at once.
         Lease = "lease",
-        /// The memory of this gateway, while the store is away.
+        /// The memory of this gateway decided, while the store is away.
         Local = "local",
-        /// No counter: the store is away and the limit lets everything through.
+        /// No counter decided: the store is away and the limit lets all requests through.
         Open = "open",
-        /// No counter: the store is away and the limit lets nothing through.
+        /// No counter decided: the store is away and the limit lets no request through.
         Closed = "closed",
     }
 
-    /// What became of permits for several requests.
+    /// The fate of permits for several requests.
     pub enum Permits {
-        /// They were charged in one call.
+        /// The permits were charged in one call.
         Taken = "taken",
-        /// They were not used, and went back.
+        /// The permits were not used, and went back.
         Returned = "returned",
     }
 
-    /// What a node of a cluster answered instead of an answer; nothing was run.
+    /// The redirection that a node of a cluster sent in place of an answer; no command was run.
     pub enum Redirect {
         /// The slot has another home.
         Moved = "moved",
@@ -151,59 +151,59 @@ labels! {
         Ask = "ask",
     }
 
-    /// What was asked of the store.
+    /// The operation that was asked of the store.
     pub enum Operation {
-        /// Decide requests.
+        /// The call decides requests.
         Decide = "decide",
-        /// Free slots of what is in flight.
+        /// The call frees slots of limits on what is in flight.
         Release = "release",
-        /// Give charges back.
+        /// The call refunds charges.
         Refund = "refund",
-        /// Settle charges by the cost in the response.
+        /// The call settles charges by the cost in the response.
         Settle = "settle",
     }
 
-    /// How the store answered.
+    /// The outcome of a call to the store.
     pub enum CallOutcome {
-        /// As it should.
+        /// The store answered without an error.
         Ok = "ok",
-        /// Not in time; what was asked may have happened.
+        /// The store did not answer in time; the operation may have happened.
         Timeout = "timeout",
-        /// With an error.
+        /// The store answered with an error.
         Error = "error",
-        /// It was known to be away and was not asked.
+        /// The store was known to be away and was not asked.
         Down = "down",
         /// The call was given up before it was sent, or without an answer.
         Lost = "lost",
     }
 
-    /// What a connection was doing when it was closed to make room for a new one.
+    /// The state of a connection when it was closed to make room for a new one.
     pub enum Eviction {
-        /// It was between two requests.
+        /// The connection was between two requests.
         Idle = "idle",
-        /// It had sent nothing yet.
+        /// The connection had sent no byte yet.
         Silent = "silent",
-        /// It had sent a part of a head.
+        /// The connection had sent a part of a head.
         HalfHead = "half_head",
-        /// It was between two requests, and its own client wanted another beyond its share.
+        /// The connection was between two requests, and its own client wanted another one beyond the client's share.
         Own = "own",
     }
 
-    /// Why a new connection was closed at once.
+    /// Causes for which a new connection is closed at once.
     pub enum Rejection {
         /// All connections have a request under way.
         Full = "full",
-        /// All that its client may have are taken.
+        /// All connections that the client may have are taken.
         PerClient = "per_client",
-        /// The system gives no more descriptors; it waits to be accepted.
+        /// The system gives no more descriptors; the connection waits to be accepted.
         Descriptors = "descriptors",
     }
 
-    /// How an upstream failed a request.
+    /// The failure of an upstream at a request.
     pub enum Failure {
-        /// No connection.
+        /// There was no connection.
         Connect = "connect",
-        /// No answer in time.
+        /// There was no answer in time.
         Timeout = "timeout",
         /// The connection ended before the answer did.
         Reset = "reset",
@@ -215,14 +215,14 @@ labels! {
 }
 
 impl Decision {
-    /// Can a limit in this mode say so?
+    /// Can a limit in this mode have this decision?
     pub(super) fn is_of(self, mode: Mode) -> bool {
         let of_others = [Self::WouldAllow, Self::WouldDelay, Self::WouldRefuse];
         (mode == Mode::Enforce) != (of_others.contains(&self) || self == Self::Uncounted)
     }
 }
 
-/// The methods of the standards; the position is the code, one beyond is [`OTHER`].
+/// The methods of the standards. The position is the code; the next code is [`OTHER`].
 static METHODS: [Method; 9] = [
     Method::GET,
     Method::HEAD,
@@ -240,7 +240,7 @@ static METHODS: [Method; 9] = [
 pub(super) struct Combination {
     /// The position among [`METHODS`].
     method: u8,
-    /// 0 where it was forgotten.
+    /// The status, 0 where it was forgotten.
     status: u16,
     source: AnswerSource,
 }

@@ -1,4 +1,4 @@
-//! What the operating system says about this process. Only Linux is asked; elsewhere there is nothing to show.
+//! The operating system's figures of this process. Only Linux is asked; elsewhere there are none.
 
 /// The usual figures of a process.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -13,7 +13,7 @@ pub(super) struct Process {
     pub(super) started: f64,
 }
 
-/// `None` where there is no such information.
+/// Reads the figures; `None` where the system has none.
 pub(super) fn read() -> Option<Process> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -30,10 +30,10 @@ pub(super) fn read() -> Option<Process> {
 const TICKS_PER_SECOND: f64 = 100.0;
 
 fn parse(stat: &str, status: &str, system: &str, limits: &str) -> Option<Process> {
-    // The program's name is in parentheses and may hold anything; what follows the last one is numbers.
+    // The program's name is in parentheses and may hold any character; numbers follow the last parenthesis.
     let (_, numbers) = stat.rsplit_once(')')?;
     let numbers: Vec<&str> = numbers.split_ascii_whitespace().collect();
-    // proc(5) counts from 1 and the first two fields are cut off: its field n is at n - 3.
+    // proc(5) counts from 1, and the first two fields are cut off: its field n is at n - 3.
     let ticks = |field: usize| numbers.get(field - 3)?.parse::<f64>().ok();
     let booted: f64 = field(system, "btime ")?.parse().ok()?;
     Some(Process {

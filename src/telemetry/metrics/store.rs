@@ -1,47 +1,47 @@
-//! What is counted about the store: round trips, whether it is there, and what stood in for it when it was not.
+//! The counts about the store: round trips, its reachability, and the fallbacks that decided while it was away.
 
 use super::instrument::{Counter, Histogram, RoundTripBuckets, SharedCounter};
 use super::label::{CallOutcome, DecidedBy, Label, Operation, Permits, Redirect};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One worker's numbers about its way to a remote store. May cross threads, as a connection pool's parts do.
+/// One worker's numbers about its way to a remote store. They may cross threads, as a connection pool's parts do.
 #[derive(Debug, Clone)]
 pub struct StoreMetrics(pub(super) Arc<StoreCells>);
 
-/// How much of a store a worker reaches.
+/// The part of a store that a worker reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreReach {
-    /// Nothing of it.
+    /// The worker reaches no part of it.
     #[default]
     None,
-    /// Some of a cluster: a master is away, or some of the slots have no master.
+    /// The worker reaches a part of a cluster: a master is away, or some of the slots have no master.
     Part,
-    /// All of it.
+    /// The worker reaches all of it.
     All,
 }
 
-/// How the store that all gateways share stands, as this process sees it.
+/// The state of the store that all gateways share, as this process sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreStatus {
-    /// Workers, each with a way of its own to it.
+    /// Workers, each with a way of its own to the store.
     pub workers: usize,
-    /// How many of them reach all of it.
+    /// Workers that reach all of the store.
     pub reaching: usize,
-    /// How many of them reach some of it: it is a cluster, and some of it is away.
+    /// Workers that reach a part of the store: it is a cluster, and a part of it is away.
     pub partly: usize,
-    /// Gateways that count together, this one included, as last heard.
+    /// Gateways that count together, this one included, by the latest news.
     pub gateways: u64,
 }
 
 impl StoreStatus {
-    /// Do all workers reach all of it?
+    /// Do all workers reach all of the store?
     #[must_use]
     pub fn is_up(self) -> bool {
         self.reaching == self.workers
     }
 
-    /// Is some of it reached, and some not?
+    /// Is a part of the store reached, and another part not?
     #[must_use]
     pub fn is_partly_up(self) -> bool {
         !self.is_up() && self.reaching + self.partly > 0
@@ -61,10 +61,10 @@ pub(super) struct StoreCells {
     reach: SharedCounter,
 }
 
-/// Up to how many decisions in a call are counted together.
+/// The upper ends of the classes in which the sizes of calls are counted, in decisions.
 pub(super) const CALL_SIZE_ENDS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Calls by how many decisions they carried.
+/// Calls by the number of decisions that they carried.
 #[derive(Debug, Default)]
 pub(super) struct CallSizes {
     pub(super) calls: [SharedCounter; CALL_SIZE_ENDS.len() + 1],
@@ -82,22 +82,22 @@ impl StoreCells {
 }
 
 impl StoreMetrics {
-    /// A call ended, or was spared because the store is known to be away.
+    /// Notes that a call ended, or was left out because the store is known to be away.
     pub fn called(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
         self.0.calls[operation as usize][outcome as usize].observe(time);
     }
 
-    /// How much of the store this worker reaches. Nothing until it says so.
+    /// Sets the part of the store that this worker reaches. There is none before the first call.
     pub fn set_reach(&self, reach: StoreReach) {
         self.0.reach.set(reach as u64);
     }
 
-    /// How many gateways count together, as this worker has heard.
+    /// Sets the number of gateways that count together, as this worker has heard.
     pub fn set_gateways(&self, gateways: u32) {
         self.0.gateways.set(gateways.into());
     }
 
-    /// A call with so many decisions was sent.
+    /// Notes that a call with `decisions` decisions was sent.
     pub fn call_sizes(&self, decisions: usize) {
         let many = u64::try_from(decisions).unwrap_or(u64::MAX);
         let end = CALL_SIZE_ENDS
@@ -108,17 +108,17 @@ impl StoreMetrics {
         self.0.call_sizes.decisions.add(many);
     }
 
-    /// A node of a cluster did not run a call, and named the node that would.
+    /// Notes that a node of a cluster did not run a call, and named the node that would.
     pub fn redirected(&self, to: Redirect) {
         self.0.redirects[to as usize].add(1);
     }
 
-    /// So many permits were taken at once, or went back.
+    /// Notes that `many` permits were taken at once, or went back.
     pub fn permits(&self, of: Permits, many: u64) {
         self.0.permits[of as usize].add(many);
     }
 
-    /// A request was decided without the store.
+    /// Notes that a request was decided without the store.
     pub fn fallback(&self, by: DecidedBy) {
         self.0.fallbacks[by as usize].add(1);
     }

@@ -5,7 +5,8 @@ use http::Method;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a strict reader checks: types before samples, families in one piece, names that fit, no sample twice.
+/// Reads the text with the checks of a strict reader: types before samples, families in one piece, names that fit, no
+/// sample twice.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut families = BTreeSet::new();

@@ -15,7 +15,7 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// What to answer to this `Accept` field.
+    /// The format to answer with to this `Accept` field.
     ///
     /// A scraper that names OpenMetrics understands it, and Prometheus names it first; weights are not compared.
     #[must_use]
@@ -47,13 +47,13 @@ impl TextFormat {
 }
 
 impl Metrics {
-    /// Everything as text, in the format asked for. Takes milliseconds when there are thousands of routes.
+    /// All metrics as text, in `format`. This takes milliseconds when there are thousands of routes.
     #[must_use]
     pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Arc::clone(self)));
         let mut text = String::new();
-        // Writing to a string does not fail; a text cut short would lack its end mark and be refused by its reader.
+        // Writing to a string does not fail. A text cut short would lack its end mark, and its reader would refuse it.
         if let Err(error) = text::encode(&mut text, &registry) {
             tracing::error!("the metrics could not be written: {error}");
         }
@@ -64,8 +64,9 @@ impl Metrics {
     }
 }
 
-/// OpenMetrics names a counter's family without the `_total` that its samples carry; the older format wants it in both
-/// places, or it takes the samples for untyped. Units and the end mark are unknown to it.
+/// Turns OpenMetrics into the older format. OpenMetrics names a counter's family without the `_total` of its samples;
+/// the older format needs the `_total` in both places, or it takes the samples for untyped. Units and the end mark are
+/// unknown to it.
 fn older(text: &str) -> String {
     let mut older = String::with_capacity(text.len());
     let mut help = None;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 )]
 type Handle<C> = Rc<Arc<C>>;
 
-/// One worker's way to its numbers. Stays on the thread that asked for it.
+/// One worker's way to its numbers. It stays on the thread that asked for it.
 ///
 /// Handles for routes, limits and upstreams are asked for when a snapshot arrives. The same name gives the same
 /// cells.
@@ -28,7 +28,7 @@ type Handle<C> = Rc<Arc<C>>;
 pub struct WorkerMetrics(pub(super) Handle<WorkerCells>);
 
 impl WorkerMetrics {
-    /// The handle of a route; [`NO_ROUTE`](super::NO_ROUTE) is the name of what matched none.
+    /// The handle of a route; [`NO_ROUTE`](super::NO_ROUTE) is the name for requests that no route matched.
     #[must_use]
     pub fn route(&self, name: &str) -> RouteMetrics {
         RouteMetrics(Rc::new(RouteHandle {
@@ -37,7 +37,7 @@ impl WorkerMetrics {
         }))
     }
 
-    /// The handle of a limit in some mode on a route.
+    /// The handle of a limit in a mode on a route.
     #[must_use]
     pub fn limit(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
         let limit = Labels::of("limit", limit);
@@ -62,7 +62,7 @@ impl WorkerMetrics {
         ServerMetrics(Rc::new(self.0.servers.resolve(labels)))
     }
 
-    /// A client's connection was accepted; it counts as open until the guard is dropped.
+    /// Notes that a client's connection was accepted; it counts as open until the guard is dropped.
     #[must_use]
     pub fn connected(&self) -> Connected {
         self.0.totals.accepted.add(1);
@@ -70,7 +70,7 @@ impl WorkerMetrics {
         Connected(Rc::clone(&self.0))
     }
 
-    /// A request is in flight until the guard is dropped.
+    /// Notes that a request is in flight until the guard is dropped.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
         self.0.totals.in_flight.add(1);
@@ -83,18 +83,19 @@ impl WorkerMetrics {
         self.0.totals.sent.add(sent);
     }
 
-    /// A request found no descriptor left for a connection to its upstream.
+    /// Notes that a request found no descriptor left for a connection to its upstream.
     pub fn busy(&self) {
         self.0.totals.busy.add(1);
     }
 
-    /// What the gateway itself added to a forwarded request: its whole time without the upstream's and the held.
+    /// Notes the time that the gateway itself added to a forwarded request: its whole time without the upstream's and
+    /// the hold.
     pub fn overhead(&self, time: Duration) {
         self.0.overhead.observe(time);
     }
 }
 
-/// An open connection of a client; dropping it is its end.
+/// An open connection of a client, which ends when the guard is dropped.
 #[derive(Debug)]
 pub struct Connected(Handle<WorkerCells>);
 
@@ -104,7 +105,7 @@ impl Drop for Connected {
     }
 }
 
-/// A request in flight; dropping it is its end.
+/// A request in flight, which ends when the guard is dropped.
 #[derive(Debug)]
 pub struct InFlight(Handle<WorkerCells>);
 
@@ -121,12 +122,14 @@ pub struct RouteMetrics(Rc<RouteHandle>);
 #[derive(Debug)]
 struct RouteHandle {
     cells: Arc<RouteCells>,
-    /// What this worker has met, in the order of meeting: a handful, so it is searched from the front.
+    /// The combinations that this worker has met, in the order of meeting: they are few, so the search begins at the
+    /// front.
     seen: RefCell<Vec<CombinationTimes>>,
 }
 
 impl RouteMetrics {
-    /// A request was answered. Takes a lock only for a combination of method, status and source that is new here.
+    /// Notes that a request was answered. Takes a lock only for a combination of method, status and source that is new
+    /// here.
     pub fn request(
         &self,
         method: &http::Method,
@@ -158,17 +161,17 @@ struct LimitHandle {
 }
 
 impl LimitMetrics {
-    /// The limit decided.
+    /// Notes a decision of the limit.
     pub fn decided(&self, decision: Decision, by: DecidedBy) {
         self.0.decisions.0[decision as usize][by as usize].add(1);
     }
 
-    /// A response reported the cost of its request to the limit, or did not.
+    /// Notes the report of a response about the cost of its request to the limit.
     pub fn cost_reported(&self, cost_reported: CostReport) {
         self.0.cells.costs[cost_reported as usize].add(1);
     }
 
-    /// A request waits for this limit since then, until the guard is dropped; so long it was delayed.
+    /// Notes that a request has waited for this limit since `since`, and counts the delay when the guard is dropped.
     #[must_use]
     pub fn hold(&self, since: Instant) -> HeldRequest {
         self.0.cells.held.0.add(1);
@@ -176,7 +179,7 @@ impl LimitMetrics {
     }
 }
 
-/// A request that is held, since then; dropping it ends the wait, however it ends.
+/// A request that has been held since the instant; dropping it ends the wait, however the wait ends.
 #[derive(Debug)]
 pub struct HeldRequest(Rc<LimitHandle>, Instant);
 
@@ -187,33 +190,33 @@ impl Drop for HeldRequest {
     }
 }
 
-/// Counts what one upstream does.
+/// Counts the connections, answers and failures of one upstream.
 #[derive(Debug, Clone)]
 pub struct UpstreamMetrics(Handle<UpstreamCells>);
 
 impl UpstreamMetrics {
-    /// A connection to one of its servers was opened.
+    /// Notes that a connection to one of the upstream's servers was opened.
     pub fn opened(&self) {
         self.0.opened.add(1);
     }
 
-    /// The head of an answer came, this long after the request was forwarded.
+    /// Notes that the head of an answer came `time` after the request was forwarded.
     pub fn answered(&self, status: u16, time: Duration) {
         self.0.answers[class_position(status)].observe(time);
     }
 
-    /// A request could not be answered.
+    /// Notes that a request could not be answered.
     pub fn failed(&self, reason: Failure) {
         self.0.failures[reason as usize].add(1);
     }
 }
 
-/// Counts what one server of an upstream does.
+/// Counts the failures of one server of an upstream.
 #[derive(Debug, Clone)]
 pub struct ServerMetrics(Handle<WorkerCounter>);
 
 impl ServerMetrics {
-    /// It took no connection.
+    /// Notes that the server took no connection.
     pub fn unreached(&self) {
         self.0.add(1);
     }

@@ -1,4 +1,4 @@
-//! What one worker has counted, as the scrape sees it.
+//! The counts of one worker, as the scrape sees them.
 
 use super::instrument::{
     Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
@@ -9,9 +9,9 @@ use super::label::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Combinations of method, status and source that one route counts apart; the rest share one status.
+/// Combinations of method, status and source that one route counts apart; the others share one status.
 ///
-/// An upstream chooses its statuses freely. This keeps one that counts upwards from filling the memory.
+/// An upstream chooses its statuses freely. This bound keeps an upstream that counts upwards from filling the memory.
 const COMBINATIONS: usize = 64;
 
 /// All cells of one worker.
@@ -26,7 +26,7 @@ pub(super) struct WorkerCells {
     pub(super) servers: Family<Labels, WorkerCounter>,
 }
 
-/// What has no name.
+/// Counts that carry no name of the configuration.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Totals {
@@ -38,7 +38,8 @@ pub(super) struct Totals {
     pub(super) busy: WorkerCounter,
 }
 
-/// Cells of one kind by their labels. Locked when a handle is resolved and by the scrape, not while counting.
+/// Cells of one kind by their labels. The lock is taken when a handle is resolved and by the scrape, not while
+/// counting.
 #[derive(Debug)]
 pub(super) struct Family<K, C>(Mutex<BTreeMap<K, Arc<C>>>);
 
@@ -49,8 +50,8 @@ impl<K, C> Default for Family<K, C> {
 }
 
 impl<K: Ord + Clone, C: Default> Family<K, C> {
-    /// The cells under `key`. The same key gives the same cells, so a reload continues the counts; a key that is gone keeps
-    /// its cells, as a counter never goes back.
+    /// The cells under `key`. The same key gives the same cells, so a reload continues the counts. A key that is gone
+    /// keeps its cells, as a counter never goes back.
     pub(super) fn resolve(&self, key: K) -> Arc<C> {
         Arc::clone(lock(&self.0).entry(key).or_default())
     }
@@ -69,8 +70,8 @@ pub(super) struct RouteCells(Mutex<Vec<CombinationTimes>>);
 pub(super) type CombinationTimes = (Combination, Arc<Histogram<WaitBuckets>>);
 
 impl RouteCells {
-    /// The cells of a combination that the worker has not met yet, and what they are counted as: when there are too
-    /// many already, as no status in particular.
+    /// The cells of a combination that the worker has not met yet, and the combination that they count: one without a
+    /// status when there are too many already.
     pub(super) fn see(&self, wanted: Combination) -> CombinationTimes {
         let mut seen = lock(&self.0);
         let key = if seen.len() < COMBINATIONS {
@@ -94,7 +95,7 @@ impl RouteCells {
     }
 }
 
-/// One limit, whichever route it stands on.
+/// One limit, on all of its routes.
 #[derive(Debug, Default)]
 pub(super) struct LimitCells {
     pub(super) costs: [WorkerCounter; CostReport::ALL.len()],
@@ -110,7 +111,7 @@ pub(super) struct HeldCount(pub(super) WorkerGauge);
 /// A limit on a route, in a mode.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DecisionKey {
-    /// Of limit and route.
+    /// The labels of limit and route.
     pub(super) labels: Labels,
     pub(super) mode: Mode,
 }
@@ -131,7 +132,7 @@ pub(super) struct UpstreamCells {
     pub(super) answers: [Histogram<WaitBuckets>; CLASSES.len()],
 }
 
-/// Locks; what a panic elsewhere left behind is still a list of cells.
+/// Locks `mutex`. After a panic elsewhere it still holds a list of cells.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

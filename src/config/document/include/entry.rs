@@ -1,4 +1,4 @@
-//! One entry of `include` as it is written: a text, or a table that says what the files may do.
+//! One entry of `include` as it is written: a text, or a table with grants and bounds of the files.
 
 use super::super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::super::files::fence::AllowedPaths;
@@ -15,33 +15,34 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 table! {
-    /// Files, and what they may do.
+    /// Included files, and the grants of the entry to them.
     IncludeTable = INCLUDE_ENTRY, "include", "an entry of `include`";
 
-    /// The files, as a text in `include` names them.
+    /// The files, written as in an entry of `include` that is a text.
     files: Items<String> = filled_texts(any, empty_list("leave the entry out for no files")), Required, "\"team-a/*.toml\"";
 
-    /// Hosts that their routes may be for, written as in a route: each route says its `host`, which is one of these or
-    /// below one.
+    /// Hosts that the files' routes may be for, written as in a route. Each route has a `host`, which is one of these
+    /// hosts or below one of them.
     hosts: Items<HostPattern> = filled_texts(host, empty_list("leave it out for any host")), Words("any host"), "[\"a.example.com\"]";
 
-    /// Paths that their routes may be for, written as in a route: each route's `path` takes no request that none of
-    /// these would take.
+    /// Paths that the files' routes may be for, written as in a route. Each route's `path` takes only requests that one
+    /// of these paths would take.
     paths: Items<PathPattern> = filled_texts(path, empty_list("leave it out for any path")), Words("any path"), "[\"/a/{*rest}\"]";
 
-    /// Files that they may read beyond their own folder, as `{ file = "..." }`, a group's `file`, or the `body` of a
-    /// limit: paths from the folder of this file on, with patterns. What counts is where a path leads through all
-    /// links; a link counts by its own name where it stays in the folder that the pattern begins with.
+    /// Files that the included files may read outside their own folder: for `{ file = "..." }`, a group's `file`, or
+    /// the `body` of a limit. They are paths from the folder of this file on, with patterns. The place to which a path
+    /// leads through all links counts. A link counts by its own name where it stays in the folder that the pattern
+    /// begins with.
     secrets: Items<String> = texts(any), Words("none"), "[\"secrets.d/team-a-*\"]";
 
-    /// Variables that they may read, as `${NAME}` or `{ env = "NAME" }`: names, with patterns.
+    /// Names of the variables that the included files may read, as `${NAME}` or `{ env = "NAME" }`, with patterns.
     variables: Items<String> = texts(any), Words("none"), "[\"TEAM_A_*\"]";
 
-    /// Limits of `[defaults]` that their routes may drop with `"!NAME"`: names, with patterns.
+    /// Names of the limits of `[defaults]` that the files' routes may drop with `"!NAME"`, with patterns.
     drops: Items<String> = texts(any), Words("none"), "[\"per-ip\"]";
 }
 
-/// Files to take in, and what they may do.
+/// Files to take in, and their grant.
 pub(super) struct IncludeEntry {
     pub(super) files: Vec<At<String>>,
     pub(super) grant: Arc<Grant>,

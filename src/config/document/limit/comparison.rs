@@ -9,7 +9,7 @@ use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::{Limit, Rule};
 use std::sync::Arc;
 
-/// What each of the rates has, if they have it: `10 and 100`.
+/// The value of each rate, where the rates have one: `10 and 100`.
 pub(super) fn joined(
     limits: &[Arc<Limit>],
     of: impl Fn(&Limit) -> Option<String>,
@@ -67,7 +67,7 @@ pub(super) fn sliding(limit: &Limit) -> Option<&SlidingWindow> {
     }
 }
 
-/// Where a fixed window starts.
+/// The start of a fixed window.
 pub(super) fn anchor(limit: &Limit) -> Option<ShownValue> {
     match &limit.rule {
         Rule::FixedWindow(_) => show("first"),

@@ -15,52 +15,52 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 table! {
-    /// A cost that a request says.
+    /// A cost that a field of the request gives.
     RequestCost = LIMIT_COST, "limits", "a cost";
 
-    /// The field that says it.
+    /// The field that gives the cost.
     header: HeaderName = text(field), Required, "\"x-cost\"";
 
-    /// Without the field.
+    /// The cost of a request without the field.
     default: u32 = count(), Value("1"), "1";
 
-    /// The most that a request takes.
+    /// The most that a request costs.
     max: u32 = count(), Required, "50";
 
-    /// 0 lets requests ask without taking.
+    /// The least that a request costs; 0 lets requests ask without taking.
     min: u32 = number(0, 1), Value("1"), "0";
 }
 
 table! {
-    /// A cost that a response says.
+    /// A cost that the response gives.
     ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
 
-    /// The field of the response that says it.
+    /// The field of the response that gives the cost.
     response_header: CostPlace = text(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
 
-    /// The member of the JSON body that says it.
+    /// The member of the JSON body that gives the cost.
     response_json: CostPlace = text(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
 
-    /// What is asked for before, and stays where the response says nothing.
+    /// The charge before the response. The charge stays where the response gives no number.
     estimate: u32 = count(), Value("1"), "100";
 
-    /// The most that a request takes.
+    /// The most that a request costs.
     max: u32 = count(), Words("whatever the response says"), "5000";
 
-    /// What a request takes whose client leaves after the body began and before the number came: `max` (without one all
-    /// that the limit holds), or the estimate.
+    /// The cost of a request whose client leaves after the body began and before the number came. The cost is `max`
+    /// (all that the limit holds, without a `max`), or the estimate.
     on_leave: OnLeave = word(), Value("\"max\""), "\"estimate\"";
 }
 
 words! { OnLeave: Max "max", Estimate "estimate" }
 
-/// What a request takes.
+/// The cost of a request.
 #[derive(Debug, Clone)]
 pub(in crate::config) enum CostSource {
     Fixed(u32),
-    /// What a field says.
+    /// A number in a field of the request.
     Request(RequestCost),
-    /// What the response says.
+    /// A number in the response.
     Response(ResponseCost),
 }
 
@@ -99,7 +99,7 @@ fn in_one_place(read: ResponseCost, fields: &mut Fields<'_>) -> Option<ResponseC
 }
 
 impl ResponseCost {
-    /// The place in the response that says it.
+    /// The place of the cost in the response.
     pub(in crate::config) fn place(&self) -> Option<&CostPlace> {
         self.response_header.get().or(self.response_json.get())
     }

@@ -14,10 +14,10 @@ table! {
     /// A rate in a list.
     RateTable = LIMIT_RATE, "limits", "a rate in a list";
 
-    /// How much in how long.
+    /// The requests that are allowed in a time.
     rate: Quota = text(rate), Required, "\"100/min\"";
 
-    /// How many may arrive at once.
+    /// The number of requests that may arrive at once.
     burst: u32 = count(), Words("N of the rate; 1 for `leaky-bucket`"), "20";
 }
 
@@ -25,7 +25,7 @@ table! {
 #[derive(Debug, Clone)]
 pub(in crate::config) struct RateEntry {
     pub(in crate::config) quota: At<Quota>,
-    /// Of this rate alone, in a list.
+    /// The burst of this rate alone, in a list.
     pub(in crate::config) burst: Setting<u32>,
 }
 
@@ -63,7 +63,7 @@ fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
         }
         _ => fields.wrong_type(key, item),
     });
-    // Without one of its rates a limit is another limit.
+    // A limit without one of its rates would be another limit.
     let rates = fields.filled(key, rates, &NO_RATE);
     rates.and_then(|rates, _| Some(rates))
 }

@@ -1,4 +1,4 @@
-//! `tiers` of a limit: what of it is other for groups.
+//! `tiers` of a limit: its other numbers for groups.
 
 use super::super::fields::{Fields, Zero, describe};
 use super::super::form::{count, time, whole};
@@ -14,25 +14,25 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 table! {
-    /// What of a limit is other for a group.
+    /// The numbers of a limit that are other for a group.
     Tier { name } = LIMIT_TIER, "limits", "a tier";
 
-    /// How much in how long; a list where the limit has a list, of as many.
+    /// The requests that are allowed in a time. Where the limit has a list of rates, the tier has a list of as many.
     rate: Items<RateEntry> = rate_form(), Words("the limit's"), "\"1000/min\"";
 
-    /// How many may arrive at once.
+    /// The number of requests that may arrive at once.
     burst: u32 = count(), Words("the limit's"), "200";
 
-    /// How many may be in flight at once.
+    /// The number of requests that may be in flight at once.
     max: u32 = count(), Words("the limit's"), "50";
 
-    /// How many may wait.
+    /// The number of requests that may wait.
     queue: u32 = count(), Words("the limit's"), "100";
 
-    /// Longest that one waits.
+    /// The longest wait of a request.
     max_wait: Duration = time(Zero::Allowed), Words("the limit's"), "\"10s\"";
 
-    /// What one request takes.
+    /// The cost of one request.
     cost: CostSource = cost_form(), Words("the limit's"), "2";
 }
 

@@ -35,7 +35,7 @@ pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option
     })
 }
 
-/// Where a redirect leads.
+/// The destination of a redirect.
 pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
     match own {
         Some(StaticReply::Redirect { to, status }) => {
@@ -45,7 +45,7 @@ pub(super) fn shown_redirect(own: Option<&StaticReply>) -> Option<ShownValue> {
     }
 }
 
-/// What is answered: the status is shown, a body may be long.
+/// The route's own answer. Its status is shown; its body is not, since a body may be long.
 pub(super) fn shown_respond(own: Option<&StaticReply>) -> Option<ShownValue> {
     match own {
         Some(StaticReply::Respond { status, .. }) => Some(ShownValue {

@@ -1,5 +1,5 @@
-//! Texts of a file that is to be shown: what a variable gave that is a secret, by its name or by a place it is used in, is
-//! starred wherever else it stands.
+//! Stars in the texts of a file that is shown. A variable may be secret by its name or by one place of its use; its
+//! value has stars in every other place too.
 
 use super::super::super::masking::Numbering;
 use super::super::are_keys;
@@ -11,8 +11,8 @@ use std::env::VarError;
 use toml::de::DeTable;
 
 impl Variables {
-    /// Puts stars in place of secrets into every text of `root`, which these variables have been filled into; returns those
-    /// texts as they are without, by where they stand. Two secrets that differ stay different.
+    /// Puts stars in place of secrets into every text of `root`, which these variables have been filled into. Returns
+    /// those texts without stars, by their places. Two secrets that differ get stars that differ.
     pub(in crate::config) fn star(
         &self,
         root: &mut DeTable<'_>,
@@ -67,8 +67,8 @@ fn groups_of_keys(root: &DeTable<'_>) -> HashSet<String> {
     groups.map(|(name, _)| name.get_ref().to_string()).collect()
 }
 
-/// Is what stands under these keys shown otherwise: a path, the address of the store without its password, keys by their
-/// digests?
+/// Has the value under these keys a form of its own when it is shown: a path, the address of the store without its
+/// password, keys by their digests?
 fn is_other(trail: &[&str], digests: &HashSet<String>) -> bool {
     match trail {
         [.., "url"] => !is_named(trail),

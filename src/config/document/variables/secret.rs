@@ -1,4 +1,4 @@
-//! Which variables give secrets: by their names, by what they give, by a place where one is used.
+//! Variables that give secrets: by their names, by their values, or by one place of their use.
 
 use super::super::super::redaction;
 use super::super::super::secret::SecretLocation;
@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Keys under which paths stand, which lead to secrets and are none.
+/// Keys whose values are paths, which lead to secrets and are no secrets.
 const PATHS: [&str; 6] = ["file", "keys", "jwks", "ca", "cert", "key"];
 
 impl Variables {
-    /// Takes in which variables `value`, whose own are not filled in yet, says are secret.
+    /// Notes the variables that stand in the place of a secret in `value`, whose variables are not filled in yet.
     pub(in crate::config::document) fn learn(
         &mut self,
         source: &Source,
@@ -26,7 +26,7 @@ impl Variables {
                 if written == shown {
                     return;
                 }
-                // Text with escapes is secret as a whole.
+                // A text with escapes is secret as a whole.
                 let start = written.find(text.as_ref());
                 for (at, mark) in text.match_indices("${") {
                     let here = start.and_then(|start| shown.get(start + at..));
@@ -47,7 +47,7 @@ impl Variables {
         }
     }
 
-    /// What may not be shown. A path that a variable gives is no secret by the variable's name.
+    /// The values that may not be shown. A path that a variable gives is no secret by the variable's name.
     pub(in crate::config) fn secrets(&self) -> Vec<String> {
         let filled = self.filled.iter();
         let filled = filled.filter(|filled| !self.paths.contains(&filled.span.start));
@@ -62,8 +62,8 @@ impl Variables {
         all.map(str::to_owned).collect()
     }
 
-    /// May what this gave not be shown? A default is what its own place makes of it, whatever another says of the variable; an
-    /// empty one gives nothing away.
+    /// Must the value of this variable be hidden? A default is judged by its own place alone, not by other places of
+    /// the variable. An empty value gives nothing away.
     pub(super) fn hides(&self, used: &VariableUse) -> bool {
         if used.is_default {
             used.is_secret() && !used.gave.is_empty()
@@ -72,7 +72,7 @@ impl Variables {
         }
     }
 
-    /// May this text not be shown as it is?
+    /// Must this text be hidden?
     pub(super) fn is_hidden(&self, filled: &FilledText) -> bool {
         filled.starred || filled.used.iter().any(|used| self.hides(used))
     }
@@ -87,7 +87,7 @@ impl VariableUse {
     }
 }
 
-/// What stands before the `@` of an address.
+/// The credentials before the `@` of an address.
 fn user_info(address: &str) -> Option<&str> {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     rest.rsplit_once('@').map(|(user, _)| user)
@@ -99,7 +99,7 @@ fn name(inside: &str) -> &str {
     &inside[..end.unwrap_or(inside.len())]
 }
 
-/// Is there a path under these keys?
+/// Is the value under these keys a path?
 pub(super) fn is_path(trail: &[&str]) -> bool {
     !is_named(trail) && trail.len() > 1 && trail.last().is_some_and(|key| PATHS.contains(key))
 }

@@ -1,4 +1,4 @@
-//! Variables in an environment that the test makes up.
+//! Variables in an environment of the test's own.
 
 use super::super::super::render::Colour;
 use super::super::super::report::Report;

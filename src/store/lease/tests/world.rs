@@ -14,20 +14,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// When a world begins.
+/// The instant at which a world begins.
 pub(super) const NOON: u64 = 1_790_000_000_000_000;
-/// How often a request asks its gateway before it asks for itself, as in `shared/lease_call`.
+/// The number of times that a request asks its gateway before it asks for itself, as in `shared/lease_call`.
 const PATIENCE: u32 = 4;
-/// How long an answer may be on its way to a request when the permits end.
+/// Longest time that an answer is on its way to a request when the permits end.
 const LONGEST: u64 = 50_000;
-/// What a call takes for each way, in microseconds, at most.
+/// Longest time of a call for each way, in microseconds.
 const FAR: u64 = 3_000;
 const NEAR: u64 = 200;
 
 enum Event {
     /// One request, and the next after a random pause of so many microseconds on average.
     Request(Option<u64>),
-    /// A request of this client whose other limits are asked beside these permits.
+    /// A request of this client, whose other limits are asked beside these permits.
     Asked([u8; 8], Grants),
     /// The call for permits of the limit at this position.
     Sent(usize),
@@ -36,7 +36,7 @@ enum Event {
     Ended(usize, LeaseCall),
 }
 
-/// A request that waits for a call: its number, and how often the request has asked.
+/// A request that waits for a call: its number, and the number of times that it has asked.
 type Waiting = (Option<u64>, u32);
 
 pub(super) struct World {
@@ -47,15 +47,15 @@ pub(super) struct World {
     counter: MemoryStore,
     gateways: Vec<(Leases, Vec<Waiting>)>,
     events: BTreeMap<(u64, u64), (usize, Event)>,
-    /// When requests come, and from which clients.
+    /// Draws the instants and clients of requests.
     arrivals: fastrand::Rng,
-    /// How long calls are on their way.
+    /// Draws the times of calls.
     ways: fastrand::Rng,
     numbers: u64,
     now: u64,
-    /// When requests were admitted.
+    /// The instants at which requests were admitted.
     pub(super) admitted: Vec<u64>,
-    /// How many of each client were.
+    /// The number of admitted requests of each client.
     pub(super) of_client: HashMap<[u8; 8], u32>,
     pub(super) refused: u64,
     /// Requests that took permits alone.
@@ -63,7 +63,7 @@ pub(super) struct World {
     pub(super) calls: u64,
 }
 
-/// A limit of this name, which counts each client where the name says so.
+/// A limit of this name, which counts each client where the name demands that.
 pub(super) fn limit(name: &str, rule: (Rate, Rule), leasing: LeaseSetting) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
@@ -78,7 +78,7 @@ pub(super) fn limit(name: &str, rule: (Rate, Rule), leasing: LeaseSetting) -> Ar
 }
 
 impl World {
-    /// So many gateways, whose requests have these limits.
+    /// A world of so many gateways, whose requests have these limits.
     pub(super) fn new(gateways: usize, limits: &[Arc<Limit>], seed: u64) -> Self {
         let clock = Clock::manual(Timestamp::from_micros(NOON));
         let leases = || Leases::new(Invalidation::default(), clock.clone());
@@ -102,12 +102,12 @@ impl World {
         }
     }
 
-    /// So many clients, of which each request has one.
+    /// A world of so many clients; each request has one of them.
     pub(super) fn with_clients(self, clients: u64) -> Self {
         Self { clients, ..self }
     }
 
-    /// The counter is as near as a Redis of the same rack.
+    /// A world whose counter is as near as a Redis of the same rack.
     pub(super) fn nearby(self) -> Self {
         Self { way: NEAR, ..self }
     }
@@ -116,7 +116,7 @@ impl World {
         self.admitted.len() as u64 + self.refused
     }
 
-    /// Runs for so many microseconds, while each gateway has a request every so many on average.
+    /// Runs for so many microseconds; each gateway has a request every `pause` microseconds on average.
     pub(super) fn run(&mut self, micros: u64, pause: u64) {
         for gateway in 0..self.gateways.len() {
             self.at(self.now, gateway, Event::Request(Some(pause)));
@@ -124,7 +124,7 @@ impl World {
         self.pass(micros);
     }
 
-    /// So many requests at one instant, dealt to the gateways, and then nothing for so many microseconds.
+    /// Deals so many requests at one instant to the gateways; then no request comes for so many microseconds.
     pub(super) fn burst(&mut self, requests: usize, micros: u64) {
         for number in 0..requests {
             let gateway = number % self.gateways.len();
@@ -261,8 +261,8 @@ impl World {
         self.ends(is_admitted, [0; 8]);
     }
 
-    /// A request with several limits that has seen these permits, as in `shared/multi_limit`. What its other limits were
-    /// charged is not given back.
+    /// A request with several limits that has seen these permits, as in `shared/multi_limit`. The charges of its other
+    /// limits do not come back.
     fn decide(&mut self, gateway: usize, client: [u8; 8], seen: &Grants) {
         let limits = Rc::clone(&self.limits);
         let checks = checks(&limits, &client);
@@ -292,7 +292,7 @@ impl World {
         self.ends(true, client);
     }
 
-    /// Has the call made for permits of the limit at this position.
+    /// Makes the call for permits of the limit at this position.
     fn send(&mut self, gateway: usize, position: usize) {
         let soon = self.ways.u64(..50);
         self.at(self.now + soon, gateway, Event::Sent(position));

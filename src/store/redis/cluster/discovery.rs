@@ -1,5 +1,5 @@
-//! Discovers the map of a cluster, and again when a node answers that the map is wrong, while a master is away, and now and
-//! then.
+//! Discovers the map of a cluster at the start. Asks again when a node answers that the map is wrong, while a master is
+//! away, and now and then.
 
 use crate::clock;
 use crate::store::endpoint::Address;
@@ -17,18 +17,19 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// While nothing has happened.
+/// Pause while nothing has happened.
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
-/// While a master is away, in milliseconds; jittered, or all gateways would ask at once.
+/// Pause while a master is away, in milliseconds; jittered, or all gateways would ask at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
-/// While a master is away and nothing has changed for [`STAYS`]: each question is a connection, and an operator may need hours.
+/// Pause while a master is away and nothing has changed for [`STAYS`]: each question is a connection, and an operator
+/// may need hours.
 const LATER: std::ops::Range<u64> = 500..1000;
 const STAYS: Duration = Duration::from_secs(10);
-/// While a node is known that serves nothing: it is to be forgotten.
+/// Pause while a known node serves nothing: the node is to be forgotten.
 const SOON: Duration = Duration::from_secs(2);
-/// Between any two questions, whatever happens.
+/// Least pause between two questions, whatever happens.
 const LEAST: Duration = Duration::from_millis(20);
-/// A node that has not answered by then is not waited for alone.
+/// Time after which a silent node is not waited for alone: the next is asked beside it.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Discovers the map for one worker.
@@ -36,11 +37,11 @@ pub(super) struct Discovery {
     router: Rc<Router>,
     target: RedisTarget,
     seeds: Arc<[Address]>,
-    /// What the log says while no node serves some of the slots.
+    /// The log's state while no node serves some of the slots.
     gap: Outage,
 }
 
-/// How many nodes are up, and how many slots no node serves.
+/// The number of nodes that are up, and of slots that no node serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct MapState {
     up: usize,
@@ -58,7 +59,7 @@ impl Discovery {
         }
     }
 
-    /// Asks, and asks again, until the worker ends.
+    /// Asks for the map again and again, until the worker ends.
     pub(super) async fn run(self) {
         let router = &*self.router;
         let mut state = MapState::default();
@@ -77,7 +78,7 @@ impl Discovery {
                 since = clock::now();
             }
             let while_away = while_away(since);
-            // Every request of an unserved slot would have it asked anew.
+            // Otherwise every request of an unserved slot would have the map asked for anew.
             sleep(if unserved { while_away } else { LEAST }).await;
             let pause = if !router.is_up() {
                 while_away
@@ -90,21 +91,22 @@ impl Discovery {
         }
     }
 
-    /// Takes a map over. Returns how many slots it names no node for.
+    /// Takes a map over. Returns the number of slots that it names no node for.
     fn adopt(&self, ranges: &[SlotRange]) -> usize {
         let router = &*self.router;
         let was = (router.reach(), router.map().unserved());
         router.adopt(ranges);
         let is = (router.reach(), self.log_change());
-        // More slots may be away while a part is.
+        // More slots may be away while a part of the map is.
         if is != was {
             router.report_reach();
         }
         is.1
     }
 
-    /// The map, by the first node that answers: a node that is up, else one that the file names. The next is asked when one
-    /// cannot tell, and beside one that does not answer at once: of many that are cut off none holds up the one that is not.
+    /// The map, from the first node that answers. Nodes that are up are asked first, then the nodes that the file
+    /// names. The next node is asked when one cannot tell, and beside one that does not answer at once: many cut-off
+    /// nodes do not delay the answer of a reachable one.
     async fn learn(&self) -> Result<Vec<SlotRange>, StoreError> {
         let mut known = self.router.map().up();
         fastrand::shuffle(&mut known);
@@ -133,7 +135,8 @@ impl Discovery {
         }
     }
 
-    /// Logs what has come or gone by the map that was just taken over. Returns how many slots it names no node for.
+    /// Logs the slots that have come or gone with the map that was just taken over. Returns the number of unserved
+    /// slots.
     fn log_change(&self) -> usize {
         let (target, unserved) = (&self.target, self.router.map().unserved());
         let is_back = self.router.is_back();
@@ -152,7 +155,7 @@ impl Discovery {
     }
 }
 
-/// How long to wait while a master is away, and nothing has changed `since`.
+/// The pause while a master is away, and nothing has changed since the instant `since`.
 fn while_away(since: Instant) -> Duration {
     let is_new = clock::now() - since < STAYS;
     let range = if is_new { PAUSE } else { LATER };

@@ -1,6 +1,6 @@
-//! A request whose limits live in several slots: one question for each slot, asked at once. When any refuses, what the
-//! others were charged goes back, and no request waits for it: never too much is admitted, and for about a round trip other
-//! requests may find a little less than there is.
+//! A request whose limits live in several slots: one question for each slot, asked at once. When one slot refuses, the
+//! charges of the others go back, and no request waits for that. Never too much is admitted. For about a round trip,
+//! other requests may find a little less than there is.
 
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
@@ -52,11 +52,11 @@ impl RedisStore {
     }
 }
 
-/// Waits for the answers. Dropping it before all are there leaves them to the abandoned requests.
+/// The wait for the answers. A drop before all are there leaves them to the abandoned requests.
 struct PendingAnswers<'a> {
     abandonments: &'a Abandonments,
     request: DecisionRequest<'a>,
-    /// None once the answers are there.
+    /// None once all answers are there.
     questions: Vec<SlotQuestion>,
 }
 

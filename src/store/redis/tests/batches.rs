@@ -1,4 +1,4 @@
-//! A batch is the same calls one after another: every reply, every stored byte, on however few keys.
+//! A batch equals the same calls one after another: every reply and every stored byte agree, on however few keys.
 
 use super::editions::editions;
 use super::support::Server;
@@ -13,7 +13,7 @@ use bb8_redis::redis::Value;
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 const BATCHES: u64 = 60;
 
-/// A batch about two clients, by limits of all algorithms; most of it meets what an earlier request has left.
+/// A batch about two clients, by limits of all algorithms. Most of it meets states that an earlier request has left.
 fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
     let limits = editions();
     let some = random.usize(1..=limits.len());
@@ -65,7 +65,7 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
             let Value::BulkString(bytes) = value else {
                 panic!("seed {seed}, turn {turn}: {value:?}");
             };
-            // Each has the time in front.
+            // Each reply has the time in front.
             let from = if sequence.is_empty() { 0 } else { 8 };
             sequence.extend(&bytes[from..]);
         }
@@ -78,7 +78,7 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
     }
 }
 
-/// How often the server was asked for a state and how often given one by this many requests in one call.
+/// The number of times that the server read and stored a state for so many requests in one call.
 fn asked_and_stored(requests: u8, key: impl Fn(u8) -> Vec<u8>) -> [u64; 2] {
     let server = Server::start();
     let mut client = server.client();

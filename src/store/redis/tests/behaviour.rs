@@ -1,4 +1,4 @@
-//! What a decision does to the store, and what it costs in calls.
+//! The effects of a decision on the store, and its cost in calls.
 
 use super::support::{Client, Server, fixed_window, leaky_bucket, limit, token_bucket};
 use crate::clock::Timestamp;
@@ -105,7 +105,7 @@ async fn a_foreign_key_spoils_its_own_request_and_no_other() {
     let good = [Check::new(&wide, b"good"), Check::new(&limit, b"good")];
     let bad = [Check::new(&wide, b"bad"), Check::new(&limit, b"bad")];
     let lone = [Check::new(&limit, b"bad")];
-    // The first goes alone, the second on the other lane; the rest share a call with each other.
+    // The first decision goes alone, the second on the other lane; the rest share a call.
     let (a, b, c, d, e) = tokio::join!(
         store.decide(&good),
         store.decide(&bad),
@@ -157,7 +157,7 @@ async fn every_write_has_a_life_and_the_key_is_gone_after_it() {
         limit("tokens", token_bucket(10, 1_000_000, 10)),
         limit("smooth", leaky_bucket(10, 1_000_000, 1, 5, 1_000_000)),
         limit("window", fixed_window(10, 100_000)),
-        // A hundred nanoseconds: rounded up to a millisecond, never down to none.
+        // A life of a hundred nanoseconds is rounded up to a millisecond, never down to none.
         limit("fast", token_bucket(10_000_000, 1_000_000, 10)),
     ];
     for (limit, most) in limits.iter().zip([100, 100, 100, 1]) {
@@ -297,7 +297,7 @@ async fn many_tasks_on_one_key_never_pass_the_limit() {
     let server = Server::start();
     let store = server.patient_store().await;
     let limit = limit("one", token_bucket(100, 1_000_000, 50));
-    // So few that a busy machine asks for more.
+    // The limit is so small that even a busy machine asks for more.
     let begun = Instant::now();
     let tasks: Vec<_> = (0..32)
         .map(|_| {
@@ -322,7 +322,7 @@ async fn many_tasks_on_one_key_never_pass_the_limit() {
     }
     let most = 50.0 + 100.0 * begun.elapsed().as_secs_f64();
     assert!(f64::from(admissions) <= most, "{admissions} of {most}");
-    // Each was refused, by a bucket that was empty then.
+    // Each request was refused by a bucket that was empty then.
     assert!(admissions >= 50, "{admissions} of {most}");
 }
 

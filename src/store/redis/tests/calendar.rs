@@ -1,4 +1,4 @@
-//! Windows of the calendar: a server whose clock differs from the asker's.
+//! Windows of the calendar, on a server whose clock differs from the gateway's.
 
 use super::support::{Server, calendar, limit, token_bucket};
 use crate::clock::Timestamp;
@@ -15,7 +15,7 @@ const HOUR: u64 = 3_600_000_000;
 /// 2026-10-24T12:00:00Z, the day before Berlin's clocks go back.
 const OCTOBER: Timestamp = Timestamp::from_micros(1_792_843_200_000_000);
 
-/// What a server at `server` says to requests of one limit each, which a gateway at `gateway` has put together.
+/// The answers of a server at `server` to requests of one limit each, which a gateway at `gateway` has put together.
 fn told(
     client: &mut super::support::Client,
     (gateway, server): (Timestamp, Timestamp),
@@ -63,7 +63,7 @@ fn the_server_picks_the_window_by_its_own_clock() {
     }
 }
 
-/// A server's clock has stepped back over a border that is the last but one that the asker knows.
+/// A server's clock has stepped back over the last border but one that the gateway knows.
 #[test]
 fn the_window_after_the_next_is_as_long_as_it_is() {
     let server = Server::start();
@@ -71,7 +71,7 @@ fn the_window_after_the_next_is_as_long_as_it_is() {
     client.many(script::ALL.iter().map(|script| script.load()).collect());
     let daily = limit("daily", calendar(9, Unit::Day, 1, "Europe/Berlin", 0));
     let at = |hours: u64| OCTOBER.plus(hours * HOUR);
-    // The twenty-sixth, of twenty-four hours, begins in thirty-five.
+    // The twenty-sixth has twenty-four hours and begins in thirty-five.
     told(&mut client, (at(35), at(35)), &[&daily]);
     for gateway in [at(0), at(34), at(58)] {
         let told = told(&mut client, (gateway, at(34)), &[&daily]);
@@ -90,7 +90,7 @@ fn a_clock_that_is_a_window_off_answers_for_that_request_alone() {
     client.many(script::ALL.iter().map(|script| script.load()).collect());
     let daily = limit("daily", calendar(9, Unit::Day, 1, "Europe/Berlin", 0));
     let tokens = limit("tokens", token_bucket(9, 1_000_000, 9));
-    // From the day before's midnight to the end of the day after, which has twenty-five hours.
+    // The window lasts from the previous midnight to the end of the next day, which has twenty-five hours.
     let (first, past) = (OCTOBER.micros() - 38 * HOUR, OCTOBER.micros() + 35 * HOUR);
     for (there, decided) in [
         (first - 1, false),

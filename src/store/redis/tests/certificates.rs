@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, KeyPair, dat
 use std::fs;
 use tempfile::TempDir;
 
-/// Somebody who signs.
+/// An authority that signs certificates.
 pub(super) struct Authority {
     certificate: Certificate,
     key: KeyPair,
@@ -36,7 +36,7 @@ impl Authority {
         self.certificate.pem()
     }
 
-    /// For this name or address.
+    /// A pair for this name or address.
     pub(super) fn signs(&self, name: &str) -> Pair {
         self.signs_until(name, 2100)
     }
@@ -54,7 +54,7 @@ impl Authority {
     }
 }
 
-/// What a server reads: its certificate, its key, and whom it believes.
+/// A server's files: its certificate, its key, and the authority that it believes.
 pub(super) struct Files(TempDir);
 
 impl Files {
@@ -74,7 +74,7 @@ impl Files {
         self.0.path().join(name).display().to_string()
     }
 
-    /// As lines of a server's file; `clients` is whom it wants to see a certificate of.
+    /// The files as lines of a server's configuration; `clients` states whether clients must show a certificate.
     pub(super) fn lines(&self, clients: &str) -> String {
         let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|name| self.path(name));
         format!(
@@ -92,12 +92,12 @@ pub(super) struct TlsServer {
 }
 
 impl TlsServer {
-    /// With this certificate; `clients` is whom it wants to see one of: `yes` everybody, `no` nobody.
+    /// Starts a server with this certificate; `clients` states whether clients must show one: `yes` all, `no` none.
     pub(super) fn start(authority: &Authority, pair: &Pair, clients: &str) -> Self {
         Self::start_with(authority, pair, clients, &[])
     }
 
-    /// With more arguments.
+    /// Starts a server with more arguments.
     pub(super) fn start_with(
         authority: &Authority,
         pair: &Pair,
@@ -132,7 +132,7 @@ impl TlsServer {
         panic!("no redis-server with TLS starts here");
     }
 
-    /// Where it speaks TLS, for one who has this.
+    /// The address of its TLS port, for a client with this material.
     pub(super) fn target(&self, material: PemFiles<'_>) -> RedisTarget {
         RedisTarget {
             tls: Some(ClientTls::new(material).unwrap()),
@@ -140,7 +140,7 @@ impl TlsServer {
         }
     }
 
-    /// What connecting with this says is wrong.
+    /// The error of a connection with this material.
     pub(super) async fn refused(&self, material: PemFiles<'_>) -> String {
         let target = self.target(material);
         let probed = crate::store::redis::probe(&target, "tollgate")
@@ -154,7 +154,7 @@ impl TlsServer {
     }
 }
 
-/// Does the server that is tested against speak TLS? Not all are built with it; those tests then say nothing of it.
+/// Does the tested server program speak TLS? Not all are built with it; those tests then prove nothing about TLS.
 pub(super) fn has_tls() -> bool {
     let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let told = std::process::Command::new(program)
@@ -167,7 +167,7 @@ pub(super) fn has_tls() -> bool {
         .output()
         .expect("redis-server is installed");
     let told = [told.stdout, told.stderr].concat();
-    // Without certificates it ends at once, and says what it lacks.
+    // Without certificates the program ends at once, and its output names the missing ones.
     let told = String::from_utf8_lossy(&told).into_owned();
     let known = !["Bad directive", "Failed finding TLS"]
         .iter()

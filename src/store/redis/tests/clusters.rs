@@ -21,7 +21,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// So many masters, each with a replica if asked for, serving equal shares.
+    /// A cluster of so many masters, each with a replica if asked for, with equal shares of the slots.
     pub(crate) fn start(masters: u16, replicated: bool, more: &[&str]) -> Self {
         let mut cluster = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -73,7 +73,7 @@ impl Servers {
     /// One more node, which serves nothing.
     pub(crate) fn node(&self) -> Server {
         for _ in 0..50 {
-            // What the nodes say to each other goes over a port 10,000 above.
+            // The bus between the nodes uses a port 10,000 above.
             let port = fastrand::u16(10_001..22_000);
             let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
             if !free(port) || !free(port + 10_000) {
@@ -121,7 +121,7 @@ impl Servers {
     }
 
     pub(crate) fn target(&self) -> RedisTarget {
-        // One that is there is enough.
+        // One node that is there is enough.
         let seeds = [
             Address::new("127.0.0.1", 1),
             Address::new("127.0.0.1", self.masters[0].port),
@@ -132,7 +132,7 @@ impl Servers {
         })
     }
 
-    /// With time enough for a busy machine.
+    /// A store with time enough for a busy machine.
     pub(crate) fn settings(&self) -> StoreSettings {
         StoreSettings {
             source: Backend::Redis(self.target()),
@@ -147,7 +147,7 @@ impl Servers {
         store
     }
 
-    /// Every key there is, of all masters.
+    /// Every key of all masters.
     pub(crate) fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         for master in &self.masters {
@@ -165,8 +165,8 @@ impl Servers {
     }
 }
 
-/// Moves a slot with all that is in it, as `redis-cli --cluster reshard` does, from one port to another; `pause` is
-/// between its steps.
+/// Moves a slot with all its keys from one port to another, as `redis-cli --cluster reshard` does; `pause` is between
+/// the steps.
 pub(crate) fn migrate(slot: u16, (from, to): (u16, u16), pause: Duration) {
     let (mut giver, mut taker) = (Client::at(from), Client::at(to));
     let id = |client: &mut Client| String::from_redis_value(client.say("CLUSTER MYID")).unwrap();

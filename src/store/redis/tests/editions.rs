@@ -10,7 +10,7 @@ use crate::limit::{Limit, Mode, RefundCondition, Rule, Unit};
 use http::HeaderName;
 use std::sync::Arc;
 
-/// Numbers that a limit is given in turn, the file being edited under it.
+/// Numbers that a limit is given in turn, while the file is edited under it.
 pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
     let tokens = [
         token_bucket(10, 1_000_000, 10),
@@ -75,7 +75,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         rules.map(partial).collect()
     };
     let once = |name: &str, rules: &[(_, Rule)], partial: bool| {
-        // Some are remembered for less time than others, and some repeats are more than one may send.
+        // Some limits remember ids for less time, and some repeats come more often than allowed.
         let numbers = [
             (2_000_000, 3),
             (400_000, 1),
@@ -113,7 +113,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         limits.map(one).collect::<Vec<_>>()
     };
     let shadow = |limits| beside(limits, Mode::Shadow);
-    // The rates of one limit are charged together, or none is.
+    // The rates of one limit are charged together or not at all.
     let list = |rules: &[(_, Rule)]| {
         let rules = rules.iter().cloned().map(|rule| limit("beside-list", rule));
         let one = |limit: Arc<Limit>| {
@@ -175,7 +175,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         refunds(all("refund-leaky", &leaky)),
         refunds(less("refund-less", &tokens)),
         refunds(once("refund-once", &tokens, false)),
-        // A reload has limits give back, or no longer.
+        // A reload lets limits begin or stop to give charges back.
         [
             all("gives", &tokens[..2]),
             refunds(all("gives", &tokens[..3])),

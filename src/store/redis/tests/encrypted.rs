@@ -1,4 +1,4 @@
-//! Sentinels that speak TLS only, and a master and a replica behind them that do so as well; a cluster that does.
+//! Sentinels that speak TLS only, before a master and a replica with TLS only; and a cluster with TLS only.
 
 use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
 use super::clusters::{eventually, text};
@@ -29,7 +29,7 @@ struct Encrypted {
 }
 
 impl Encrypted {
-    /// All want to see a certificate of who comes.
+    /// All servers demand a certificate of their clients.
     fn start() -> Self {
         let authority = Authority::new();
         let pair = authority.signs(NAME);
@@ -119,7 +119,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
         assert!(Instant::now() < give_up, "the sentinel finds no replica");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // What is not there yet dies with the master.
+    // Writes that the replica does not have yet are lost with the master.
     while !all
         .replica
         .server
@@ -132,7 +132,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
     }
     all.master.server.kill();
     while decide().await.is_ok() {}
-    // A connection that breaks is no outage yet: that none can be made is.
+    // One broken connection is no outage yet. The outage begins when none can be made.
     let give_up = Instant::now() + FAILOVER;
     let left = loop {
         match decide().await {
@@ -141,7 +141,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
-    // The replica has counted on.
+    // The replica goes on counting.
     assert!(left < 999_999, "{left}");
     assert_eq!(look(&target).await.unwrap().master, at(&all.replica));
 }
@@ -200,7 +200,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
     ] {
         let said = look(&all.target(material)).await.unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
-        // Whose fault it is: the sentinel's, not of the master that it names.
+        // The error blames the sentinel, not the master that it names.
         assert!(said.contains(&at) && !said.contains("it names"), "{said}");
     }
     let plain = by(&[all.sentinel.address()], "cache", None);
@@ -230,7 +230,7 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
         ),
         ..by(&[sentinel.address()], "cache", None)
     };
-    // A sentinel without: what it makes of a handshake depends on the bytes in it.
+    // A sentinel without TLS: its reaction to a handshake depends on the bytes of the handshake.
     let open = Sentinel::start(plain.port, "");
     for _ in 0..5 {
         let said = look(&target(&open)).await.unwrap_err().to_string();
@@ -239,7 +239,7 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
             "{said}"
         );
     }
-    // A sentinel with, which names a port without.
+    // A sentinel with TLS that names a port without TLS.
     let files = Files::of(&authority, &authority.signs(NAME));
     let lines = files.lines("no").replace("tls-replication yes", "");
     let closed = Sentinel::start_encrypted(plain.port, &lines);
@@ -250,7 +250,7 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
     }
 }
 
-/// Three masters whose bus is encrypted, too: their ports with TLS are what they tell.
+/// Three masters whose bus is encrypted, too: they announce their ports with TLS.
 struct Masters {
     nodes: Vec<(Server, u16)>,
     _files: Files,
@@ -269,7 +269,7 @@ impl Masters {
             words.extend([name.as_str(), *value]);
         }
         let one = || loop {
-            // What the nodes say to each other goes over a port 10,000 above.
+            // The bus between the nodes uses a port 10,000 above.
             let port = fastrand::u16(10_001..22_000);
             let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
             let tls = port.to_string();
@@ -344,7 +344,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     }
     let calls = |node: &(Server, u16)| node.0.client().script_calls().0;
     assert!(masters.nodes.iter().all(|node| calls(node) > 0));
-    // A slot that is empty has another home, and nobody has told.
+    // An empty slot has another home, and no node has announced it.
     let slot = slot_of(&some, b"moves");
     let home = usize::from(slot) * 3 / 16_384;
     let next = (home + 1) % 3;

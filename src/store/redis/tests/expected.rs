@@ -1,15 +1,15 @@
-//! What a server should answer after each step of the twins' histories, and whether it does.
+//! The expected answers of a server after each step of the twins' histories, and their comparison with the real ones.
 
 use crate::clock::Timestamp;
 use crate::store::answers::Measurements;
 use crate::store::redis::reply;
 use bb8_redis::redis::Value;
 
-/// Life that an injected clock adds, in milliseconds, and how much of it a slow test may use up.
+/// Milliseconds of life that an injected clock adds, and the part of them that a slow test may use up.
 const SLACK: u64 = 3_600_000;
 const PATIENCE: u64 = 1_800_000;
 
-/// What a command should answer.
+/// The expected answer to a command.
 pub(super) enum Expected {
     StoreDecision(Timestamp, Vec<Measurements>),
     Refunded(Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum Expected {
     Anything,
 }
 
-/// What is wrong about an answer, if anything.
+/// The fault of an answer, if there is one.
 pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
     match (expected, value) {
         (Expected::Anything, _) => Ok(()),

@@ -1,4 +1,4 @@
-//! Sentinels are asked where the master is, and a master that is no longer one is left.
+//! The gateway asks sentinels for the master, and leaves a master that is no longer one.
 
 use super::support::{Client, Late, Server, fixed_window, free_port, limit, until_up};
 use super::watched::{FAILOVER, Sentinel, Watched, by};
@@ -33,7 +33,7 @@ async fn connected(target: &RedisTarget) -> RedisStore {
     store
 }
 
-/// Asks without a pause until `done`; nobody may wait longer than the deadline, give or take a busy machine.
+/// Asks without a pause until `done`. No request waits longer than the deadline, give or take a busy machine.
 async fn under_load(store: &RedisStore, limit: &Arc<Limit>, done: impl Fn() -> bool) -> (u64, u64) {
     let give_up = Instant::now() + FAILOVER;
     let (mut counted, mut missed) = (0, 0);
@@ -56,7 +56,7 @@ async fn under_load(store: &RedisStore, limit: &Arc<Limit>, done: impl Fn() -> b
     (counted, missed)
 }
 
-/// Calls of scripts so far. A server that changes its role closes connections, ours as well.
+/// Calls of scripts so far. A server that changes its role closes connections, the test's as well.
 fn calls(server: &Server) -> u64 {
     let give_up = Instant::now() + FAILOVER;
     loop {
@@ -96,11 +96,11 @@ async fn a_planned_failover_in_mid_load_is_followed() {
     println!(
         "{until_named} until another was named, {took:?} until it was followed: {counted} counted, {missed} missed"
     );
-    // The old one is well and is told seconds later: what it counts meanwhile is lost.
+    // The old master is well and learns of the change seconds later: its counts in between are lost.
     let most = Duration::from_secs(4) + late.by().await;
     assert!(took < most, "{took:?} instead of {most:?}");
     assert!(store.is_up() && counted > 20);
-    // What had been counted by then is still counted: the state has moved along.
+    // All earlier counts are still there: the state has moved along.
     let found = look(&watched.target()).await.unwrap();
     assert_eq!(
         found.master,
@@ -135,7 +135,7 @@ async fn a_demoted_master_condemns_every_connection_to_it() {
     let store = connected(&watched.target()).await;
     let limit = some_limit();
     assert_eq!(decide(&store, &limit).await, Ok(()));
-    // Without its connections being closed, as a sentinel would do.
+    // The connections stay open, though a sentinel would close them.
     let port = watched.replica.port;
     watched.replica.client().say("REPLICAOF NO ONE");
     watched
@@ -147,7 +147,7 @@ async fn a_demoted_master_condemns_every_connection_to_it() {
         matches!(&refused, Err(StoreError::Refused(why)) if why.contains("READONLY")),
         "{refused:?}"
     );
-    // What the sentinel names says that it is no master, until somebody tells it.
+    // The server that the sentinel names denies that it is a master, until an operator changes the sentinel.
     assert!(!store.is_up());
     let mut client = Client::of(watched.sentinel.port).unwrap();
     client.say("SENTINEL REMOVE cache");
@@ -230,14 +230,15 @@ fn kill_one(client: &mut Client) {
     client.say(&format!("CLIENT KILL ID {id}"));
 }
 
-/// Both are well and say that they lead. Whoever has been told of the other counts nowhere else any more, by no connection.
+/// Both servers are well and claim to be the master. A store that has learned of the new one counts nowhere else any
+/// more, by no connection.
 #[tokio::test(flavor = "local")]
 async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
     let (old, new) = (Server::start(), Server::start());
     let sentinel = Sentinel::start(old.port, "");
     let store = connected(&by(&[sentinel.address()], "cache", None)).await;
     let limit = some_limit();
-    // Both lanes.
+    // Questions on both lanes.
     let ask = async || {
         let tasks = (0..8).map(|_| {
             let (store, limit) = (store.clone(), limit.clone());
@@ -254,9 +255,9 @@ async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
         let port = to.port;
         client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
         let before = calls(to);
-        // One connection ends, as any may, and the next is made to the other.
+        // One connection ends, as any may, and the next one leads to the new master.
         kill_one(&mut from.client());
-        // Nobody uses it, and our end hears of it in its own time.
+        // No request uses the connection, and this end notices the loss a little later.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let give_up = Instant::now() + FAILOVER;
         while calls(to) == before {
@@ -272,7 +273,7 @@ async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
     assert_eq!(store.stats().falls.get(), 0);
 }
 
-/// What the old one refused, the new one, which has been told of less, may admit.
+/// The new master has heard of fewer requests, so it may admit a request that the old one refused.
 #[tokio::test(flavor = "local")]
 async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     let (old, new) = (Server::start(), Server::start());

@@ -1,4 +1,4 @@
-//! Scripts that are kept as functions: over failovers, flushes, and beside those of another version.
+//! Scripts that are kept as functions: over failovers and flushes, and beside the functions of another version.
 
 use super::clusters::{Servers, eventually};
 use super::support::{Client, Server, fixed_window, knows_functions, limit, until_up};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const QUOTA: u64 = 1_000_000;
-/// What a master may have answered and not told its replica.
+/// Most answers of a master that may not have reached its replica.
 const LOST: u64 = 20;
 
 fn some_limit() -> Arc<Limit> {
@@ -49,13 +49,13 @@ async fn connected(target: &RedisTarget) -> RedisStore {
     store
 }
 
-/// How much is left afterwards.
+/// The remainder after a decision.
 async fn decide(store: &RedisStore, limit: &Arc<Limit>, key: &str) -> Result<u64, StoreError> {
     let decided = store.decide(&[Check::new(limit, key.as_bytes())]).await?;
     Ok(decided.decision.verdicts[0].remaining)
 }
 
-/// What has been asked without a pause, and what became of it.
+/// Questions without a pause, and their outcomes.
 #[derive(Default)]
 struct Load {
     counted: Cell<u64>,
@@ -64,7 +64,7 @@ struct Load {
 }
 
 impl Load {
-    /// Until `done`, which is asked now and then.
+    /// Asks until `done`, which is checked now and then.
     async fn run(
         &self,
         store: &RedisStore,
@@ -87,7 +87,7 @@ impl Load {
         }
     }
 
-    /// What was charged is what was counted, but for what nobody knows.
+    /// The charges equal the counted answers, apart from calls without an answer.
     fn assert_counted(&self) {
         let (counted, missed) = (self.counted.get(), self.missed.get());
         let charged = QUOTA - self.left.get();
@@ -100,7 +100,7 @@ impl Load {
     }
 }
 
-/// How often a command was called; a server that changes its role ends connections, ours as well.
+/// The number of calls of a command. A server that changes its role ends connections, the test's as well.
 fn calls(port: u16, command: &str) -> u64 {
     let Some(mut client) = Client::of(port) else {
         return 0;
@@ -116,7 +116,7 @@ fn calls(port: u16, command: &str) -> u64 {
     number.map_or(0, |number| number.parse().unwrap())
 }
 
-/// The names of the libraries there.
+/// The names of the server's libraries.
 fn libraries(client: &mut Client) -> Vec<String> {
     let Value::Array(all) = client.say("FUNCTION LIST") else {
         panic!("a list");
@@ -133,7 +133,7 @@ fn libraries(client: &mut Client) -> Vec<String> {
     names
 }
 
-/// As if it had never been told: a replica may be written to where that is allowed.
+/// Removes the library as if the replica had never had it: some servers allow writes to a replica.
 fn lose_library(replica: &Server) {
     let mut client = replica.client();
     client.say("CONFIG SET replica-read-only no");
@@ -208,7 +208,7 @@ async fn a_replica_of_a_cluster_that_takes_over_goes_on_with_the_library() {
     until_up(&store, FAILOVER).await;
 }
 
-/// Whoever is asked for the map is not asked to keep anything: a replica could not.
+/// A node that is asked for the map need not keep the library: a replica could not.
 #[tokio::test(flavor = "local")]
 async fn replicas_tell_the_map_though_they_take_no_library() {
     if !has_functions() {
@@ -286,7 +286,7 @@ async fn a_library_of_another_version_is_left_alone() {
     assert_eq!(client.say(&asks_old), Value::BulkString(b"old".to_vec()));
     let names = libraries(&mut client);
     assert!(names.len() == 2 && names[0] == old, "{names:?}");
-    // As an operator cleans up, in either order.
+    // An operator's clean-up, in either order.
     client.say(&format!("FUNCTION DELETE {}", names[1]));
     assert_eq!(decide(&store, &limit, "a").await, Ok(QUOTA - 2));
     assert_eq!(libraries(&mut client), names);
@@ -305,7 +305,7 @@ async fn a_demoted_master_refuses_functions_and_is_left_until_it_leads_again() {
     let store = connected(&by_functions(server.target())).await;
     let limit = some_limit();
     assert_eq!(decide(&store, &limit, "a").await, Ok(QUOTA - 1));
-    // Its library goes as well, with all that the other does not have.
+    // The replication removes the library, too, with all data that the other server does not have.
     for follows in [free_line(), format!("REPLICAOF 127.0.0.1 {}", other.port)] {
         server.client().say(&follows);
         if follows.ends_with(&other.port.to_string()) {
@@ -328,7 +328,7 @@ async fn a_demoted_master_refuses_functions_and_is_left_until_it_leads_again() {
     }
 }
 
-/// Where nobody listens: what it has it keeps.
+/// A replication from a port without a server: the server keeps its data.
 fn free_line() -> String {
     format!("REPLICAOF 127.0.0.1 {}", super::support::free_port())
 }

@@ -1,4 +1,4 @@
-//! A cluster whose masters stay: what is decided, in one slot and in several, and what becomes of slots that move.
+//! A cluster whose masters stay: decisions in one slot and in several, and slots that move.
 
 use super::clusters::Servers;
 use super::moving::slots_move;
@@ -27,14 +27,14 @@ pub(super) fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
-/// A key of `limit` that lives with that master.
+/// A key of `limit` that lives on that master.
 pub(super) fn key_on(servers: &Servers, limit: &Limit, master: usize) -> String {
     let mut keys = (0..).map(|number| format!("key-{number}"));
     let found = keys.find(|key| servers.home(slot_of(limit, key.as_bytes())) == master);
     found.unwrap()
 }
 
-/// One cluster for all of these: none of them leaves anything behind.
+/// One cluster serves all of these tests: none of them leaves data behind.
 #[tokio::test(flavor = "local")]
 async fn a_cluster_is_one_store() {
     let servers = Servers::start(3, false, &[]);
@@ -89,7 +89,7 @@ async fn as_in_memory(servers: &Servers) {
         let expected = StoreDecision::of(&checks, expected);
         assert_eq!(told, expected, "step {step}: {checks:?}");
         refused += usize::from(!admitted(&told));
-        // Some of it comes back.
+        // Some of the charges come back.
         if admitted(&told) && random.u32(0..4) == 0 {
             for (index, check) in checks.iter().enumerate() {
                 let Some(charge) = told.reservation(index, check) else {
@@ -145,7 +145,7 @@ async fn all_or_none(servers: &Servers) {
             .collect();
         assert_eq!(left, [98, 98, 0], "each says where it stands");
     }
-    // Taken back whole.
+    // All charges were taken back.
     let decided = store.at(NOW.plus(60_000_000)).decide(&checks).await;
     let decided = decided.unwrap();
     for (index, check) in checks.iter().enumerate() {
@@ -160,7 +160,7 @@ async fn all_or_none(servers: &Servers) {
     assert_eq!(left[2].remaining, 1);
 }
 
-/// Many at once, through two gateways, with costs and ids: what is charged in the end is what was admitted.
+/// Many requests at once, through two gateways, with costs and ids: in the end the charges equal the admissions.
 async fn never_too_much(servers: &Servers) {
     let stores = [servers.store().await, servers.store().await];
     let narrow = limit("narrow", fixed_window(60, 3_600_000_000));
@@ -199,7 +199,7 @@ async fn never_too_much(servers: &Servers) {
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
     }
-    // Nobody is there any more who could take anything for a moment: all of it is had.
+    // No other request can take units for a moment now: all units are to be had.
     let checks = |limit| [Check::new(limit, b"n")];
     while admitted(&stores[0].decide(&checks(&narrow)).await.unwrap()) {
         admitted_in_all += 1;
@@ -216,7 +216,7 @@ async fn never_too_much(servers: &Servers) {
     assert!(taken <= 60, "{taken}");
 }
 
-/// What a refused request took from another slot is missing there until it is given back, and no longer.
+/// Units that a refused request took from another slot are missing there until they come back, and no longer.
 async fn less_for_a_moment(servers: &Servers) {
     let store = servers.store().await;
     let shared = limit("shared", fixed_window(4, 3_600_000_000));
@@ -274,7 +274,7 @@ async fn less_for_a_moment(servers: &Servers) {
     assert_eq!(left.decision.verdicts[0].remaining, 4, "all of it is back");
 }
 
-/// Who leaves is charged nothing by a refusal, keeps no slot, and pays for what was admitted.
+/// A leaving request is charged nothing when it is refused, keeps no slot, and pays when it is admitted.
 async fn who_leaves(servers: &Servers) {
     let store = servers.store().await;
     let wide = limit("wide", fixed_window(100, 3_600_000_000));
@@ -346,7 +346,7 @@ async fn forgotten_scripts(servers: &Servers) {
     assert!(!store.reset(&one, b"0-0").await.unwrap());
 }
 
-/// Limits with one tag are decided by one call, whoever is counted.
+/// Limits with one tag are decided by one call, whatever their keys.
 async fn under_one_tag(servers: &Servers) {
     let store = servers.store().await;
     let with =

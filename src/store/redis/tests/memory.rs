@@ -1,4 +1,4 @@
-//! A server that runs out of memory in the middle of it all: each request is charged everywhere or nowhere.
+//! A server that runs out of memory under load: each request is charged everywhere or nowhere.
 
 use super::support::{
     Client, Server, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
@@ -16,7 +16,7 @@ use bb8_redis::redis::{Value, cmd};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
-/// What the counters of a test may take beside the server itself.
+/// Memory for the counters of a test, beside the server's own.
 const ROOM: u64 = 400_000;
 /// Requests that meet a full server.
 const MEETINGS: usize = 60;
@@ -43,7 +43,7 @@ fn used(client: &mut Client) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// One request of several limits, and how many of its keys are there afterwards.
+/// One request of several limits, and the number of its keys that exist afterwards.
 fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (ScriptReply, usize) {
     let mut question = Question::default();
     let mut exists = cmd("EXISTS");
@@ -80,7 +80,7 @@ fn while_memory_runs_out_a_request_is_charged_everywhere_or_nowhere() {
         client.many(vec![script.load()]);
     }
     let limits = limits();
-    // Scripts and buffers have their memory before it is measured.
+    // Scripts and buffers take their memory before it is measured.
     let all: Vec<_> = limits.iter().collect();
     ask(&mut client, b"first", &all).0.unwrap();
     let most = used(&mut client) + ROOM;
@@ -108,7 +108,7 @@ fn while_memory_runs_out_a_request_is_charged_everywhere_or_nowhere() {
                 assert!(reply::server_wide(&reason), "{reason}");
                 assert_eq!(there, 0, "{asked:?}");
                 met += 1;
-                // Somebody's counters end, and there is room again, for some.
+                // Some counters end, and there is room again for others.
                 for _ in 0..random.usize(1..12) {
                     if !held.is_empty() {
                         let gone = held.swap_remove(random.usize(..held.len()));
@@ -140,7 +140,7 @@ fn without_memory_what_writes_nothing_is_still_answered() {
         let (peek, there) = ask(&mut client, b"a", &[&(limit.clone(), 0)]);
         assert_eq!(peek.unwrap().1[0].wait, Wait::Micros(0));
         assert_eq!(there, 1);
-        // It is full, and says so.
+        // The server is full, and answers so.
         let (full, _) = ask(&mut client, b"a", &[&(limit.clone(), 1)]);
         assert!(full.unwrap().1[0].wait > Wait::Micros(0), "{}", limit.name);
     }

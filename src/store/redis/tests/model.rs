@@ -1,4 +1,4 @@
-//! A store by the pure functions alone: what Redis and the scripts are held against.
+//! A store made of the pure functions alone: the standard for Redis and the scripts.
 
 use crate::clock::Timestamp;
 use crate::limit::RecordState;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// A check, with the name of its counter and of its record, if it has one.
 pub(super) type Asked<'a> = (Vec<u8>, Option<Vec<u8>>, Check<'a>);
 
-/// What is done with a ticket.
+/// The use of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Refund,
@@ -21,13 +21,13 @@ pub(super) enum How {
     Settle,
 }
 
-/// What the store should be, by the pure functions.
+/// The correct state of the store, by the pure functions.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) stored: HashMap<Vec<u8>, (Vec<u8>, u64)>,
 }
 
-/// What the limit alone says, with the slots that it takes numbered from `chosen` on.
+/// The limit's own answer, with the slots that it takes numbered from `chosen` on.
 fn checked(
     limit: &Limit,
     state: Option<&State>,
@@ -79,7 +79,7 @@ impl Model {
         self.stored.insert(key.to_vec(), (bytes, life));
     }
 
-    /// All of them checked, charged when all admit. Slots are numbered from `chosen` on, else by the clock.
+    /// Checks all limits, and charges them when all admit. Slots are numbered from `chosen` on, else by the clock.
     pub(super) fn decide(
         &mut self,
         now: Timestamp,
@@ -138,7 +138,7 @@ impl Model {
         all
     }
 
-    /// The byte that the script answers with.
+    /// The byte of the script's answer.
     pub(super) fn refund(
         &mut self,
         now: Timestamp,

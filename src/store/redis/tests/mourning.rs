@@ -1,4 +1,5 @@
-//! A cluster whose masters die: replicas take over, and what cannot be served is served by nobody, at once.
+//! A cluster whose masters die: replicas take over, and requests of unserved slots are answered without a store, at
+//! once.
 
 use super::clusters::{Servers, eventually, text};
 use super::support::{Late, Server, at_once, fixed_window, limit, until_up};
@@ -21,7 +22,7 @@ use crate::telemetry::metrics::Metrics;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a client is told, and how long it took.
+/// A client's answer, and the time that it took.
 async fn ask(
     store: &RedisStore,
     limit: &Arc<Limit>,
@@ -42,7 +43,7 @@ fn keys(servers: &Servers, limit: &Limit) -> Vec<String> {
     (0..servers.masters.len()).map(on).collect()
 }
 
-/// Of a request with limits on two masters, one of them away, what the other says holds; `on_down` is for the rest.
+/// A request with limits on two masters, one of which is away: the other's answer holds, and `on_down` is for the rest.
 async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     let with = |on_down| {
         Store::Shared(SharedStore {
@@ -127,7 +128,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     };
     eventually("the replicas have it", || replicated(&servers));
 
-    // One dies. Its keys are away at once, the others are not at all.
+    // One master dies. Its keys are away at once; the other keys stay served.
     servers.masters[1].kill();
     let (begun, late) = (Instant::now(), Late::watch());
     while ask(&store, &window, &keys[1]).await.0.is_ok() {}
@@ -165,7 +166,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     );
     let most = Duration::from_millis(800) + late.by().await;
     assert!(worst < most, "{worst:?} instead of {most:?}");
-    // The replica has counted on: nothing is forgotten that it was told.
+    // The replica goes on counting: no write that it received is forgotten.
     let told = store
         .decide(&[Check::new(&window, keys[1].as_bytes())])
         .await;
@@ -173,13 +174,13 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     assert!(left <= 1_000_000 - 2, "{left}");
     until_up(&store, Duration::from_secs(20)).await;
 
-    // The one that was killed comes back as a replica of the new one, and dies again; then two more.
+    // The killed master comes back as a replica of the new one, and dies again; then two more die.
     let more = std::mem::take(&mut servers.replicas);
     let mut more: Vec<Server> = more.into_iter().collect();
     servers.masters[0].kill();
     more[0].kill();
     servers.masters[2].kill();
-    // The one that took over, left alone, serves nothing.
+    // The new master is left without the others and serves nothing.
     let begun = Instant::now();
     for key in &keys {
         loop {

@@ -1,4 +1,4 @@
-//! A slot that is moved to another master, and on to a new one, while everybody asks for what is in it.
+//! A slot that moves to another master, and on to a new one, while many requests ask for its keys.
 
 use super::clusters::{Servers, eventually, migrate, text};
 use super::masters::admitted;
@@ -7,7 +7,7 @@ use crate::store::check::Check;
 use crate::store::redis::slot_of;
 use std::time::Duration;
 
-/// A slot that everybody asks for goes from one master to the next, and to one that is new.
+/// A slot with many requests goes from one master to the next, and to a new one.
 pub(super) async fn slots_move(servers: &Servers) {
     let stores = [servers.store().await, servers.store().await];
     let narrow = limit("narrow", fixed_window(300, 3_600_000_000));
@@ -40,7 +40,7 @@ pub(super) async fn slots_move(servers: &Servers) {
     let mut after = 0;
     while after < 20 {
         after += usize::from(moving.is_finished());
-        // Counted before, new, and both at once.
+        // Keys that were counted before, new keys, and both at once.
         let fresh = limit(&format!("fresh-{rounds}"), fixed_window(1, 3_600_000_000));
         let tasks: Vec<_> = (0..4)
             .map(|number: usize| {

@@ -1,4 +1,4 @@
-//! What goes wrong, how long it takes to be noticed, and how long to be over.
+//! Faults, the time in which they are noticed, and the time in which they are over.
 
 use super::support::{Late, Server, at_once, limit, token_bucket, until_up};
 use crate::limit::Limit;
@@ -8,9 +8,9 @@ use crate::store::redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a deadline may be missed by beside what the machine is late: how long hundreds of answers take a debug build.
+/// Time beyond the deadline, apart from the machine's own delay, that hundreds of answers take a debug build.
 const GRACE: Duration = Duration::from_millis(250);
-/// Within which limits are to be shared again.
+/// Time within which limits are to be shared again.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
 
 fn some_limit() -> Arc<Limit> {
@@ -23,7 +23,7 @@ async fn decide(store: &RedisStore, limit: &Arc<Limit>) -> (Duration, Result<(),
     (begun.elapsed(), answer.map(|_| ()))
 }
 
-/// Many at once fail or pass as they like, but none waits longer than the deadline.
+/// Many requests at once may fail or pass, but none waits longer than the deadline.
 async fn flood(store: &RedisStore, limit: &Arc<Limit>, many: usize) -> usize {
     let late = Late::watch();
     let tasks: Vec<_> = (0..many)
@@ -47,7 +47,7 @@ async fn within_the_deadline(took: Duration, late: &Late) {
     assert!(took < most, "{took:?} instead of {most:?}");
 }
 
-/// Nobody pays the deadline, nor waits for anything else.
+/// No request waits for the deadline, or for anything else.
 fn down_at_once(store: &RedisStore, limit: &Arc<Limit>) {
     for _ in 0..100 {
         let (_, answer) = at_once(decide(store, limit));
@@ -121,7 +121,7 @@ async fn a_stalled_server_costs_one_deadline_and_is_back_when_it_goes_on() {
     let failed = flood(&store, &limit, 500).await;
     assert_eq!(failed, 500);
     down_at_once(&store, &limit);
-    // Long enough for probes to have run into their own deadline.
+    // The pause is long enough for probes to run into their own deadline.
     tokio::time::sleep(Duration::from_millis(1300)).await;
     down_at_once(&store, &limit);
     let asked = store.stats().calls.get();
@@ -141,7 +141,7 @@ async fn killed_idle_connections_are_replaced_before_anyone_notices() {
         server.client().say("CLIENT KILL TYPE normal");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Also one that asks in the same moment.
+    // A decision of the same moment may fail, too.
     server.client().say("CLIENT KILL TYPE normal");
     let _ = decide(&store, &limit).await;
     back_in_time(&store).await;
@@ -193,12 +193,12 @@ async fn a_server_without_memory_is_away_until_it_has_some() {
     let limit = some_limit();
     server.client().say("CONFIG SET maxmemory 1");
     let (_, answer) = decide(&store, &limit).await;
-    // The server's trouble, and not that of the key it was found at.
+    // The trouble is the server's, and not that of the key at which it was found.
     let Err(StoreError::Refused(reason)) = answer else {
         panic!("{answer:?}");
     };
     assert!(reason.contains("OOM"), "{reason}");
-    // A ping would answer; a decision would not: longer than until somebody looks.
+    // A ping would be answered; a decision would not. The pause outlasts the next probe.
     tokio::time::sleep(Duration::from_millis(400)).await;
     down_at_once(&store, &limit);
     assert_eq!(store.stats().falls.get(), 1);

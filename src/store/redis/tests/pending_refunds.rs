@@ -1,4 +1,4 @@
-//! What is owed to Redis when it is away for a moment: it is there when Redis is back, and there once.
+//! Refunds for a Redis that is away for a moment: they are there when Redis is back, and there once.
 
 use super::support::{
     Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 const MANY: u32 = 8;
 const KEY: &[u8] = b"a";
-/// A Redis that stands still is away after it, and a busy machine is late by less.
+/// A Redis that stands still for longer than this is away; a busy machine is late by less.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Spent by a failure alone.
+/// Only a failing test uses up this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn store_of(server: &Server) -> RedisStore {
@@ -59,7 +59,7 @@ fn free(store: &RedisStore, slots: &[Reservation]) {
     }
 }
 
-/// Waits until the store has noticed that nobody answers.
+/// Waits until the store has noticed that the server does not answer.
 async fn until_down(store: &RedisStore) {
     let begun = Instant::now();
     while store.is_up() {
@@ -68,7 +68,7 @@ async fn until_down(store: &RedisStore) {
     }
 }
 
-/// How many slots somebody holds.
+/// The number of slots that are taken.
 fn held(server: &Server) -> usize {
     held_by(&mut server.client())
 }
@@ -89,13 +89,13 @@ async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
         let tickets = take_all(&store, &limit).await;
         server.stop();
         let (early, late) = tickets.split_at(3);
-        // These find out that nobody answers, and the others know it.
+        // These releases find out that the server does not answer; later ones know it already.
         free(&store, early);
         until_down(&store).await;
         free(&store, late);
         server.go_on();
         until_up(&store, PATIENCE).await;
-        // At once: what is owed goes before what is asked.
+        // Slots are free at once: pending updates go before questions.
         let again = take_all(&store, &limit).await;
         free(&store, &again);
         store.settle().await;
@@ -133,7 +133,7 @@ async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_agai
     let answers = futures_of(asked).await;
     assert_eq!(answers, [false; 5], "nobody was told");
     until_down(&store).await;
-    // Redis reads now what it was asked then, and is told what became of it.
+    // Redis now reads the questions of that time, and then the releases of their slots.
     server.go_on();
     until_up(&store, PATIENCE).await;
     let tickets = take_all(&store, &limit).await;
@@ -142,7 +142,7 @@ async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_agai
     assert_eq!(held(&server), 0);
 }
 
-/// Which of them were answered; all at once.
+/// Tells for each future whether it was answered. All run at once.
 async fn futures_of<F, T, E>(all: impl Iterator<Item = F>) -> Vec<bool>
 where
     F: Future<Output = Result<T, E>>,
@@ -201,7 +201,7 @@ async fn slots_that_end_while_redis_restarts_are_no_loss() {
     assert_eq!(store.stats().refunds_lost.get(), 0);
 }
 
-/// What has lapsed by itself is not sent, and is not lost.
+/// A release of slots that have lapsed is not sent, and does not count as lost.
 #[tokio::test(flavor = "local")]
 async fn a_slot_is_owed_for_as_long_as_it_lasts() {
     let server = Server::start();
@@ -222,7 +222,7 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
 
 const HOUR: u64 = 3_600_000_000;
 
-/// Every kind that gives back and settles, of a thousand units an hour.
+/// Every kind of limit that gives back and settles, of a thousand units an hour.
 fn thousands() -> Vec<Arc<Limit>> {
     let gives_back = RefundCondition {
         errors: true,
@@ -266,8 +266,8 @@ async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
     decided.decision.verdicts[0].remaining
 }
 
-/// Has `five` be told of each limit twice: in a call that Redis reads when it goes on, and that nobody hears of, and while it
-/// is known to be away.
+/// Calls `five` twice: before the store notices that Redis stands still, and while Redis is known to be away. Redis
+/// reads the first calls when it goes on, and their answers are lost.
 async fn beside_a_redis_that_stands_still(
     (server, store): (&Server, &RedisStore),
     five: impl Fn(bool),
@@ -320,7 +320,7 @@ async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
             charges.push(charge(&store, limit, 20).await);
         }
     }
-    // Ten were charged 20: of five it comes to 50, of five to 5.
+    // Ten requests were charged 20 each. Five of them are settled at 50, and five at 5.
     let settle = |early: bool| {
         for (nth, charge) in charges.iter().enumerate() {
             if early == (nth % 4 < 2) {
@@ -337,7 +337,7 @@ async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
     assert_eq!(store.stats().refunds_lost.get(), 0);
 }
 
-/// What is told by a name that others have had before is told from them.
+/// A call under a name that earlier calls have had is distinguished from these.
 #[tokio::test(flavor = "local")]
 async fn calls_one_after_the_other_are_all_made() {
     let server = Server::start();

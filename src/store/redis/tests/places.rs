@@ -130,7 +130,7 @@ async fn functions_are_not_asked_of_a_server_that_has_none() {
     assert!(said.contains("leave `functions` out"), "{said}");
 }
 
-/// All that a gateway does, as the user of the example.
+/// All commands of a gateway, sent by the user of the example.
 #[tokio::test(flavor = "local")]
 async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,7 +187,8 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
         assert_eq!(store.beat(7, Presence::There, PATIENCE).await, Ok(1));
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
-        // What the driver says of itself is nobody's need, and Redis 7.0 does not know it; 6.2 logs the command alone.
+        // No gateway needs the driver's statement about itself. Redis 7.0 does not know it, and 6.2 logs the command
+        // alone.
         let mut denied = denied(client.say("ACL LOG"));
         denied
             .retain(|entry| !entry.contains("client|setinfo") && !entry.contains(r#"'"client"'"#));
@@ -220,13 +221,13 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
     }
 }
 
-/// Without users a Redis is everybody's: said where it can be reached from elsewhere.
+/// Without users a Redis is open to all: the report states that where other machines can reach it.
 #[tokio::test(flavor = "local")]
 async fn a_server_that_lets_anybody_in_is_seen() {
     let server = Server::start();
     let at = here(&server);
     assert!(probe::lets_anybody_in(&server.target(), &at, "tollgate").await);
-    // As a gateway with a user of its own finds it.
+    // The Redis as a gateway with a user of its own finds it.
     server
         .client()
         .say("ACL SETUSER tollgate on >pass ~* &* +@all");
@@ -267,7 +268,7 @@ async fn a_server_that_lets_anybody_in_is_seen() {
     }
 }
 
-/// Who may not ask what a user may do is tried with what changes nothing.
+/// For a user that may not ask for its rights, commands without an effect are tried.
 #[tokio::test(flavor = "local")]
 async fn a_stranger_who_may_change_anything_is_seen_whatever_they_may_not() {
     let server = Server::start();
@@ -324,7 +325,7 @@ fn the_user_of_the_example_may_call_what_the_scripts_call() {
     assert_eq!(called, allowed);
 }
 
-/// What a user was kept from.
+/// The commands that a user was denied.
 fn denied(log: Value) -> Vec<String> {
     let Value::Array(entries) = log else {
         panic!("a log is a list");

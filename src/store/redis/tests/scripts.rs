@@ -1,4 +1,4 @@
-//! The scripts as texts: what a server makes of them, whatever protocol the answer comes by.
+//! The scripts as texts: a server's reading of them, by either protocol.
 
 use super::editions::editions;
 use super::support::{
@@ -37,7 +37,7 @@ fn d4_every_script_compiles_under_the_digest_that_it_is_called_by() {
 
 #[test]
 fn bt1_no_script_names_what_nobody_has_defined() {
-    // A name that does not exist is an error when it is read, so that every algorithm must have been asked once.
+    // A name that does not exist is an error only when it is read, so every algorithm must have been asked once.
     let server = Server::start();
     let mut client = server.client();
     for script in script::ALL {
@@ -91,7 +91,7 @@ fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
             let Value::BulkString(bytes) = command.query(&mut connection).unwrap() else {
                 panic!("turn {turn} over {protocol:?} is answered by no bytes");
             };
-            // The time; a byte for the outcome, whole and part; of a refusal the wait as well.
+            // The time; a byte for the outcome, then whole and part; of a refusal the wait as well.
             let wait = if bytes[8] & 0x0f == 0 { 0 } else { 8 };
             assert_eq!(bytes.len(), 8 + 1 + 8 + 4 + wait);
             told.push(bytes);
@@ -102,8 +102,8 @@ fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
     assert_ne!(told[1], told[2], "a refusal is told from an admission");
 }
 
-/// Somebody flushes at every turn. What was answered that it is not known was not run, so that nothing is lost and nothing
-/// counted twice.
+/// An operator flushes the scripts at every turn. A call whose script is not known was not run, so nothing is lost and
+/// nothing is counted twice.
 #[tokio::test(flavor = "local")]
 async fn what_is_forgotten_at_every_turn_is_told_again() {
     const ASKED: u64 = 300;

@@ -1,4 +1,4 @@
-//! A cluster of which most seeds take connections and say nothing.
+//! A cluster of which most seeds take connections and answer nothing.
 
 use super::clusters::Servers;
 use super::support::{Late, at_once, fixed_window, limit, until_up};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(400);
 
-/// So many that answer nobody, and where they are.
+/// Sockets that answer nothing, and their addresses.
 fn silent(many: usize) -> (Vec<TcpListener>, Vec<Address>) {
     let seeds: Vec<TcpListener> = (0..many)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -59,7 +59,7 @@ async fn the_one_seed_that_answers_is_soon_found() {
     let servers = Servers::start(2, false, &[]);
     let (_silent, mut seeds) = silent(6);
     seeds.push(Address::new("127.0.0.1", servers.masters[0].port));
-    // Asked one after the other each would be waited for.
+    // Questions to one seed after the other would wait for each.
     let late = Late::watch();
     let took = until_up(&store(seeds), Duration::from_secs(20)).await;
     println!("up after {took:?}");

@@ -107,7 +107,7 @@ pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     Arc::new(Limit::new(Policy::new(name.into(), by, rate), rule))
 }
 
-/// A port that nobody has just now.
+/// A port that no process uses just now.
 pub(crate) fn free_port() -> u16 {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     free.local_addr().unwrap().port()
@@ -117,7 +117,7 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) struct Server {
     pub(crate) port: u16,
     child: Child,
-    /// Where it works: a replica keeps what it was sent in a file.
+    /// Its working folder: a replica keeps its received data in a file there.
     _folder: TempDir,
 }
 
@@ -135,7 +135,7 @@ impl Server {
         panic!("no redis-server starts here");
     }
 
-    /// Nothing when it ends at once: somebody else took the port.
+    /// Starts a server; nothing when it ends at once, since another process took the port.
     pub(crate) fn start_on(port: u16, more: &[&str]) -> Option<Self> {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ impl Server {
         panic!("redis-server does not answer");
     }
 
-    /// The same address, a new process, nothing remembered.
+    /// A new process at the same address, without data.
     pub(crate) fn restart(mut self) -> Self {
         let port = self.port;
         self.kill();
@@ -192,7 +192,7 @@ impl Server {
         assert!(done.success());
     }
 
-    /// A plain client beside the store.
+    /// A plain client, apart from the store.
     pub(crate) fn client(&self) -> Client {
         Client::of(self.port).expect("the server answers")
     }
@@ -213,7 +213,7 @@ impl Server {
         self.store_with(&self.settings()).await
     }
 
-    /// One for which a busy machine is no absent server.
+    /// A store that does not take a busy machine for an absent server.
     pub(crate) async fn patient_store(&self) -> RedisStore {
         let timeout = Duration::from_secs(10);
         let settings = self.settings();
@@ -237,12 +237,12 @@ impl Drop for Server {
     }
 }
 
-/// Redis 6 has none.
+/// Does the server know functions? Redis 6 does not.
 pub(crate) fn knows_functions(client: &mut Client) -> bool {
     !client.info("server").contains("redis_version:6")
 }
 
-/// Returns how long it took.
+/// Waits until the store is up, and returns the time that it took.
 pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
     let begun = Instant::now();
     while !store.is_up() {
@@ -252,8 +252,8 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
     begun.elapsed()
 }
 
-/// How late this machine runs what is due, from the beginning on, in all: bounds of time are as much longer. A busy machine
-/// is measured beside what is tested, on the same thread.
+/// The machine's own delay of due work since the beginning, in all. Bounds of time are longer by that. The delay is
+/// measured beside the tested code, on the same thread.
 pub(crate) struct Late {
     sum: Rc<Cell<Duration>>,
     watching: JoinHandle<()>,
@@ -262,7 +262,7 @@ pub(crate) struct Late {
 impl Late {
     pub(crate) fn watch() -> Self {
         const BEAT: Duration = Duration::from_millis(5);
-        // What timers are late by on a machine that is not busy.
+        // The delay of timers on an idle machine.
         const USUAL: Duration = Duration::from_millis(2);
         let sum = Rc::<Cell<Duration>>::default();
         let late = Rc::clone(&sum);
@@ -277,7 +277,7 @@ impl Late {
         Self { sum, watching }
     }
 
-    /// What has just been late may not have been noticed yet.
+    /// The sum of delays. A short pause lets the last one be counted.
     pub(crate) async fn by(&self) -> Duration {
         tokio::time::sleep(Duration::from_millis(10)).await;
         self.sum.get()
@@ -290,7 +290,7 @@ impl Drop for Late {
     }
 }
 
-/// What it comes to without having waited for anything.
+/// The result of a future that is ready without a wait.
 #[track_caller]
 pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
@@ -300,16 +300,16 @@ pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// What the one Redis of `target` is like.
+/// The properties of the one Redis of `target`.
 pub(crate) async fn look(target: &RedisTarget) -> Result<RedisReport, StoreError> {
     probe(target, "tollgate").await?.remove(0).1
 }
 
-/// Looks at a server from the side.
+/// A connection to a server, apart from the store.
 pub(crate) struct Client(Connection);
 
 impl Client {
-    /// Of what listens there, once it says anything, if only why it does not serve.
+    /// A client of the server on this port, once it answers anything, if only a refusal.
     pub(crate) fn of(port: u16) -> Option<Self> {
         let client = redis::Client::open(("127.0.0.1", port)).ok()?;
         let mut connection = client.get_connection().ok()?;
@@ -323,7 +323,7 @@ impl Client {
         }
     }
 
-    /// What the server says of itself.
+    /// The server's answer to INFO.
     pub(crate) fn info(&mut self, section: &str) -> String {
         match self.say(&format!("INFO {section}")) {
             Value::BulkString(text) => String::from_utf8(text).unwrap(),
@@ -331,7 +331,7 @@ impl Client {
         }
     }
 
-    /// Of whoever listens there.
+    /// A client of the server on this port.
     pub(crate) fn at(port: u16) -> Self {
         let client = redis::Client::open(("127.0.0.1", port)).unwrap();
         Self(client.get_connection().expect("the server answers"))
@@ -345,7 +345,7 @@ impl Client {
         command.query(&mut self.0).expect("the server answers")
     }
 
-    /// A question that may be answered by an error.
+    /// A question whose answer may be an error.
     pub(crate) fn ask(&mut self, command: &redis::Cmd) -> redis::RedisResult<Value> {
         command.query(&mut self.0)
     }
@@ -363,7 +363,7 @@ impl Client {
         pipe.query(&mut self.0).expect("the server answers")
     }
 
-    /// Every key with its value as `DUMP` has it, but for those that count nothing.
+    /// Every key with its value in the form of `DUMP`, except keys that count nothing.
     pub(crate) fn dump(&mut self) -> Vec<(Vec<u8>, Value)> {
         let Value::Array(keys) = self.say("KEYS *") else {
             panic!("KEYS answers a list");

@@ -1,4 +1,4 @@
-//! Redis over TLS: who is believed, what is presented, and what is said when that is not enough.
+//! Redis over TLS: the believed authorities, the presented certificates, and the errors where these do not suffice.
 
 use super::certificates::{Authority, Pair, TlsServer, has_tls};
 use super::support::{Server, limit, token_bucket, until_up};
@@ -127,7 +127,8 @@ async fn a_server_without_tls_is_told_from_one_that_is_away() {
     };
     let said = look(&target).await.unwrap_err().to_string();
     assert!(said.contains("TLS"), "{said}");
-    // A machine that is busy in between, or reads certificates slowly, leaves less time for the handshake, and it is said as well.
+    // A machine that is busy in between, or reads certificates slowly, leaves less time for the handshake; the error
+    // may name that time as well.
     let busy = async { std::thread::sleep(Duration::from_millis(400)) };
     let (looked, ()) = tokio::join!(look(&target), busy);
     let said = looked.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What others do to a server: a script that does not end, a start that takes its time, a changed password.
+//! Trouble that other clients and operators cause: an endless script, a slow start, a changed password.
 
 use super::support::{Client, Server, knows_functions, limit, token_bucket, until_up};
 use crate::limit::Limit;
@@ -32,7 +32,7 @@ async fn a_script_that_does_not_end_is_waited_for_once() {
         let mut script = redis::cmd("EVAL");
         other.ask(script.arg("while true do end").arg(0))
     });
-    // Until it runs, the server answers.
+    // The server answers until the script runs.
     let give_up = Instant::now() + BACK_WITHIN;
     while decide(&store, &limit).await.is_ok() {
         assert!(Instant::now() < give_up, "nobody is kept waiting");
@@ -41,7 +41,7 @@ async fn a_script_that_does_not_end_is_waited_for_once() {
     assert_eq!(decide(&store, &limit).await, Err(StoreError::Down));
     let said = look(&server.target()).await.unwrap_err().to_string();
     assert!(said.contains("BUSY"), "{said}");
-    // Whoever wrote it ends it; nothing is asked twice of who did not answer in time.
+    // The script is ended by hand. No decision without an answer in time is asked twice.
     let mut killer = Client::of(server.port).expect("who asks is told that it is busy");
     killer.say("SCRIPT KILL");
     assert!(endless.join().unwrap().is_err());
@@ -65,7 +65,7 @@ async fn a_server_that_is_still_loading_is_away_until_it_has_loaded() {
     server.client().say("SAVE");
     drop(server);
 
-    // A millisecond a key, and somebody is answered after each kilobyte.
+    // Loading takes a millisecond a key, and the server answers a client after each kilobyte.
     let slowly = [
         "--dir",
         &at,
@@ -106,7 +106,7 @@ async fn a_rotated_password_is_presented_by_the_next_connection() {
     let store = RedisStore::new(&target, &running);
     until_up(&store, BACK_WITHIN).await;
     let limit = some_limit();
-    // Redis ends nobody's connection when it changes a password; an operator does.
+    // Redis ends no connection when it changes a password; an operator does.
     let mut admin = server.client();
     admin.say("ACL SETUSER gateway resetpass >second");
     assert_eq!(decide(&store, &limit).await, Ok(()));
@@ -128,7 +128,7 @@ async fn a_rotated_password_is_presented_by_the_next_connection() {
     assert_eq!(decide(&store, &limit).await, Ok(()));
 }
 
-/// Nobody asks anything: what the gateway tells of itself is refused, and so would be the next request.
+/// Without requests: the gateway's own heartbeat is refused, and the next request would be, too.
 #[tokio::test(flavor = "local")]
 async fn a_sign_of_life_notices_a_demoted_master() {
     let server = Server::start();

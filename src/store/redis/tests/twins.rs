@@ -109,7 +109,7 @@ impl History {
             let mut names: Vec<usize> = (0..self.editions.len()).collect();
             self.random.shuffle(&mut names);
             names.truncate([1, 1, 2, 3, 5][self.random.usize(..5)]);
-            // Those that do not decide come last, the rates of a list side by side.
+            // Limits that do not decide come last; the rates of a list stand side by side.
             let editions = (&self.editions, &self.current);
             names.sort_by_key(|name| match editions.0[*name][editions.1[*name]].mode {
                 Mode::Enforce => 0,
@@ -119,7 +119,7 @@ impl History {
             let (chosen, mut asked) = (self.choose(), Vec::new());
             for name in names {
                 let (mut limit, who, prefix, key) = self.place(name);
-                // What cost more than was charged for it is charged beyond the limit.
+                // A cost beyond the charge is charged beyond the limit.
                 if let Some(overdraft) = limit.overdraft().cloned()
                     && self.random.u8(..3) == 0
                 {
@@ -167,7 +167,7 @@ impl History {
             );
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(Reservation { ticket, .. }) = decided.reservation(index, check) {
-                    // Some are charged for requests that others refuse then.
+                    // Some are charged for requests that other limits refuse afterwards.
                     let ticket = if self.random.bool() {
                         check.limit.abandoned(ticket, now)
                     } else {
@@ -195,7 +195,7 @@ impl History {
         let now = Timestamp::from_micros(self.now);
         let (mut questions, mut expected, mut touched) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.random.usize(1..3) {
-            // Mostly the newest, of which something is left to give back; some are presented twice.
+            // Mostly one of the newest tickets, which still have something to give back; some are presented twice.
             let newest = self.tickets.len().saturating_sub(4);
             let Some(index) = (newest < self.tickets.len())
                 .then(|| self.random.usize(newest..self.tickets.len()))
@@ -222,7 +222,7 @@ impl History {
             } else {
                 limit
             };
-            // Spoils come before the call, and so before its first refund.
+            // Spoilt values are written before the call, and so before its first refund.
             let listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
             if questions.is_empty() && !listed && self.random.u8(..8) == 0 {
                 let bytes = self.nearly(&key, &limit);
@@ -232,7 +232,7 @@ impl History {
             if limit.rule.holds().is_some() && self.random.bool() {
                 how = How::Renew;
             } else if !listed && !limit.rule.queues() && self.random.bool() {
-                // Some of it was too much, and what is remembered of its id stays.
+                // A part of the charge was too much, and the record of its id stays.
                 let less = self.random.u32(..=ticket.cost.units());
                 (how, record) = (How::Settle, None);
                 ticket = Ticket {
@@ -344,7 +344,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
         }
         done += 100;
     }
-    // A history in which nothing is refused or given back shows nothing.
+    // A history without refusals or refunds proves nothing.
     assert!(refusals > steps / 20, "{refusals} refusals");
     assert!(returned > steps / 200, "{returned} refunds");
     assert!(free > steps / 100, "{free} repeats");

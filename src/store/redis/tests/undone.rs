@@ -1,5 +1,5 @@
-//! A request over several slots of which one refuses, again and again, and many at a time: what the others were charged is
-//! there again.
+//! A request over several slots of which one refuses, again and again, and many at a time: the charges of the other
+//! slots come back.
 
 use super::clusters::Servers;
 use super::masters::{admitted, key_on};
@@ -53,7 +53,7 @@ pub(super) async fn refusals_take_nothing(servers: &Servers) {
     }
 }
 
-/// By a clock of the test's: nothing is missing, to the unit.
+/// By a clock of the test's: no unit is missing.
 async fn one_after_the_other(
     store: &RedisStore,
     limit: &Arc<Limit>,
@@ -66,13 +66,13 @@ async fn one_after_the_other(
     ];
     let first = store.at(NOW).decide(&both).await.unwrap();
     assert!(admitted(&first), "{}", limit.name);
-    // Half of it is used: it is not empty in the meantime.
+    // Half of the bucket is used, so that it is not empty in the meantime.
     let half = Check {
         cost: Cost::new(u32::try_from(limit.rule.most() / 2).unwrap()),
         ..both[0]
     };
     assert!(admitted(&store.at(NOW).decide(&[half]).await.unwrap()));
-    // Nobody has had permits for so long, as far as the counter tells.
+    // By the counter's history, no gateway has had permits for so long.
     let later = NOW.plus(150_000);
     let before = left(store, Some(later), limit, a).await;
     for _ in 0..50 {
@@ -93,7 +93,7 @@ async fn many_at_once(
 ) {
     let used = [Check::new(empty, b.as_bytes())];
     assert!(admitted(&store.decide(&used).await.unwrap()));
-    // Half of it is used: it is not empty in the meantime.
+    // Half of the bucket is used, so that it is not empty in the meantime.
     let most = limit.rule.most();
     let half = Check {
         cost: Cost::new(u32::try_from(most / 2).unwrap()),
@@ -102,7 +102,7 @@ async fn many_at_once(
     assert!(admitted(&store.decide(&[half]).await.unwrap()));
     let both = [Check::new(limit, a.as_bytes()), used[0]];
     assert!(!admitted(&store.decide(&both).await.unwrap()));
-    // Nobody has had permits for so long, as far as the counter tells.
+    // By the counter's history, no gateway has had permits for so long.
     tokio::time::sleep(Duration::from_millis(120)).await;
     let before = left(store, None, limit, a).await;
     let over = Instant::now() + Duration::from_millis(300);
@@ -133,6 +133,6 @@ async fn many_at_once(
         "{}: {refused} refused, {before} before, {after} after",
         limit.name
     );
-    // What comes in by itself only adds to it.
+    // Units that flow in by themselves only add to the remainder.
     assert!(after >= before, "{}: {before} and {after}", limit.name);
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a failover may take here: to be noticed, to be voted on, to be done.
+/// Longest time of a failover here: it is noticed, voted on, and carried out.
 pub(super) const FAILOVER: Duration = Duration::from_secs(60);
 
 pub(super) struct Watched {
@@ -33,7 +33,8 @@ impl Drop for Sentinel {
 }
 
 impl Sentinel {
-    /// It watches this port under the name `cache`; one vote is enough. `more` are lines of its file.
+    /// Starts a sentinel that watches this port under the name `cache`; one vote is enough. `more` are lines of its
+    /// file.
     pub(super) fn start(watches: u16, more: &str) -> Self {
         let port = free_port();
         let sentinel = Self::launch(port, watches, &format!("port {port}\n{more}"));
@@ -41,7 +42,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// The same, which listens for nobody without TLS; `lines` say what it presents and whom it believes.
+    /// Starts a sentinel that listens with TLS only; `lines` name its certificate and its authorities.
     pub(super) fn start_encrypted(watches: u16, lines: &str) -> Self {
         let port = free_port();
         let lines = format!("port 0\ntls-port {port}\n{lines}");
@@ -87,7 +88,7 @@ impl Sentinel {
         Address::new("127.0.0.1", self.port)
     }
 
-    /// The port of whom it calls the master.
+    /// The port of the master that it names.
     pub(super) fn names(&self) -> u16 {
         let mut client = Client::of(self.port).expect("it answers");
         let Value::Array(parts) = client.say("SENTINEL GET-MASTER-ADDR-BY-NAME cache") else {
@@ -117,7 +118,7 @@ impl Watched {
         }
         let sentinel = Sentinel::start(master.port, "");
         let mut client = Client::of(sentinel.port).unwrap();
-        // One that has not told who it is is not chosen.
+        // The sentinel chooses no replica that has not identified itself yet.
         while !is_known(&client.say("SENTINEL REPLICAS cache")) {
             assert!(Instant::now() < give_up, "the sentinel finds no replica");
             std::thread::sleep(Duration::from_millis(10));
@@ -129,7 +130,7 @@ impl Watched {
         }
     }
 
-    /// As an operator asks for it, as soon as the sentinel knows enough of the replica.
+    /// An operator's failover, as soon as the sentinel knows enough of the replica.
     pub(super) fn fail_over(&self) {
         let url = ("127.0.0.1", self.sentinel.port);
         let mut client = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -150,7 +151,7 @@ impl Watched {
     }
 }
 
-/// Is there a replica, with an id of its run?
+/// Is a replica known, with an id of its run?
 fn is_known(replicas: &Value) -> bool {
     let Value::Array(replicas) = replicas else {
         return false;
@@ -161,7 +162,7 @@ fn is_known(replicas: &Value) -> bool {
         .any(|replica| matches!(replica, Value::Array(facts) if facts.chunks(2).any(has_id)))
 }
 
-/// The Redis that these sentinels call so.
+/// The Redis of this name at these sentinels.
 pub(super) fn by(nodes: &[Address], name: &str, password: Option<&str>) -> RedisTarget {
     RedisTarget::new(RedisEndpoint::Sentinel {
         nodes: nodes.into(),

@@ -1,4 +1,4 @@
-//! What cannot be reached says what to write instead, and nothing of any secret.
+//! Errors for an unreachable Redis name the remedy, and no part of any secret.
 
 use super::certificates::{Authority, TlsServer, has_tls};
 use super::clusters::text;
@@ -26,7 +26,7 @@ fn with(target: RedisTarget, username: Option<&str>, password: &str) -> RedisTar
     }
 }
 
-/// Asserts that `target` cannot be reached, and why.
+/// Asserts that `target` cannot be reached, and the cause.
 async fn refused(target: &RedisTarget, words: &[&str]) {
     let said = look(target).await.unwrap_err().to_string();
     for word in words {
@@ -87,7 +87,7 @@ async fn a_password_is_said_to_be_whose_it_is() {
     }
 }
 
-/// A server that does not know AUTH repeats what it was sent.
+/// A server that does not know AUTH repeats the password in its error.
 #[tokio::test(flavor = "local")]
 async fn a_login_that_is_not_taken_says_what_to_change() {
     let (plain, renamed) = (
@@ -154,7 +154,7 @@ async fn who_is_something_else_is_told_so() {
     }
     let hidden = RedisTarget::new(RedisEndpoint::Tcp(closed.address()));
     let said = look(&hidden).await.unwrap_err().to_string();
-    // Valkey's wants the password before it says what it does not know.
+    // Valkey's wants the password before it reports unknown commands.
     let names_itself = said.contains("where it is a sentinel, write `redis+sentinel://");
     assert!(names_itself || said.contains("(NOAUTH)"), "{said}");
     refused(
@@ -177,7 +177,7 @@ async fn tls_is_asked_about_where_it_may_be_missing() {
         tls: Some(crate::tls::ClientTls::of_system()),
         ..alone(plain.port)
     };
-    // No handshake is begun where nobody is believed, as on a machine without a list of authorities.
+    // No handshake begins without a believed authority, as on a machine without a list of authorities.
     if crate::tls::ClientTls::of_system().config().is_ok() {
         refused(&encrypted, &["write `redis` in place of `rediss`"]).await;
     }
@@ -237,7 +237,7 @@ async fn a_server_that_talks_without_end_is_cut_short() {
     server.abort();
 }
 
-/// Its words may be lost with the connection that they were said on.
+/// The server's words may be lost with their connection.
 #[tokio::test(flavor = "local")]
 async fn what_a_server_says_that_ends_connections_at_once_is_told() {
     for (words, told) in [

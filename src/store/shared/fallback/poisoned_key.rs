@@ -1,5 +1,6 @@
-//! A request of which one limit cannot be counted, for what lies at its key: the request is asked again without that limit,
-//! for nothing was charged. The others are decided where they live, and `on_down` answers for the one alone.
+//! A request with a limit that cannot be counted, since its key holds another value. The request was charged nothing,
+//! so it is asked again without that limit. The other limits are decided where they live, and `on_down` answers for the
+//! one.
 
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, UnknownCause};
@@ -13,11 +14,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 impl SharedStore {
-    /// Decides of `checks`, asked in vain for `why`, which `took` so long, those that can be decided: each limit that cannot falls out
-    /// of the question once. All of it takes no longer than the settings' `timeout`.
+    /// Decides the checks that can be decided, after a question about all `checks` that took `took` and failed with
+    /// `why`. Each limit that cannot be counted falls out of the question once. All of it takes no longer than the
+    /// settings' `timeout`.
     ///
     /// # Errors
-    /// Where no limit can be decided, one that cannot lets nothing pass, or something may have been charged.
+    /// The error, where no limit can be decided, an uncountable limit lets nothing pass, or something may have been
+    /// charged.
     pub(in crate::store) async fn ask_without(
         &self,
         checks: &[Check<'_>],
@@ -46,7 +49,7 @@ impl SharedStore {
                 _ => return Err(last),
             }
             let is_out = |check: &Check<'_>| out.contains(&check.limit.name);
-            // A request that is not to pass anyhow is charged nothing.
+            // A request that is refused in any case is charged nothing.
             if checks
                 .iter()
                 .any(|check| is_out(check) && self.shuts(check))
@@ -66,8 +69,8 @@ impl SharedStore {
     }
 }
 
-/// The limit that could not be read while nothing was written yet. What is refused for another reason may have been
-/// refused at a write, with another limit's before it.
+/// The limit that could not be read before anything was written. Any other error may have come at a write, after
+/// another limit's charge.
 fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
     match error {
         StoreError::Answer { limit, reason } if reason.contains("WRONGTYPE") => Some(limit),
@@ -76,7 +79,7 @@ fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
     }
 }
 
-/// The `answers` of some of `checks`, among all of them: why nothing is known of the others.
+/// The `answers` of some of `checks`, placed among all of them. `why` is the cause for which the others are unknown.
 fn among(checks: &[Check<'_>], answers: Answers, why: StoreError) -> Answers {
     let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
     all.replace(&answers);

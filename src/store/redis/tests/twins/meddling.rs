@@ -1,4 +1,4 @@
-//! What else may happen to the server: somebody else writes, or it forgets.
+//! Other events on the server: another client writes, or the server forgets.
 
 use super::History;
 use crate::key::RepeatId;
@@ -9,7 +9,7 @@ use crate::store::redis::tests::expected::Expected;
 use bb8_redis::redis::cmd;
 
 impl History {
-    /// Somebody else writes, or the server forgets.
+    /// Another client writes to a key, or the server forgets the key.
     pub(super) fn meddle(&mut self) {
         let name = self.random.usize(..self.editions.len());
         let (limit, who, prefix, mut key) = self.place(name);
@@ -64,7 +64,7 @@ impl History {
         bytes
     }
 
-    /// A fraction beside the possible: of what is stored, or of the limit's brim.
+    /// A fraction that is close to a possible one: of the stored state, or of the limit's brim.
     pub(super) fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
         let (interval, brim) = match &limit.rule {
             Rule::TokenBucket(rule) => (rule.bucket.interval, rule.bucket.capacity),
@@ -94,7 +94,7 @@ impl History {
         bytes
     }
 
-    /// What may stand behind a bucket's state, or nearly.
+    /// Bytes that may stand behind a bucket's state, or nearly.
     fn follow(&mut self, bytes: &mut Vec<u8>) {
         let now = self.now as f64;
         let found =

@@ -1,4 +1,4 @@
-//! Who has heard no answer: calls that are made again, and slots that nobody knows to be taken.
+//! Calls whose answer was lost: repeated calls, and slots that may be taken without the gateway's knowledge.
 
 use super::History;
 use crate::clock::Timestamp;
@@ -11,21 +11,21 @@ use crate::store::redis::tests::model::{Asked, How};
 use bb8_redis::redis::Cmd;
 use std::sync::Arc;
 
-/// The script's byte for what a call before has done.
+/// The script's byte for a call that was applied before.
 pub(super) const MADE_BEFORE: u8 = 4;
 
-/// What its asker has heard nothing of, as far as a history goes back.
+/// Calls of a history without an answer, as far back as it goes.
 #[derive(Default)]
 pub(super) struct Unheard {
-    /// The last number of each name.
+    /// The last call number of each name.
     numbers: [u64; 2],
-    /// The mark of the call that is being made, and how many bytes answer the same call later.
+    /// The marker of the present call: the number of bytes that answer the same call later.
     mark: Option<usize>,
-    /// Calls that were made, how many bytes answer them now, and what they are about.
+    /// Calls that were made, the number of bytes that answer each by now, and the keys of each.
     calls: Vec<(Cmd, usize, Vec<Vec<u8>>)>,
-    /// What frees slots that were asked for.
+    /// The questions that free slots of earlier calls.
     slots: Vec<Slots>,
-    /// How many of those were there.
+    /// The number of such slots that were there.
     pub(super) freed: usize,
 }
 
@@ -37,7 +37,7 @@ struct Slots {
 }
 
 impl Unheard {
-    /// Slots are asked for, from `chosen` on.
+    /// Notes that slots are asked for, from `chosen` on.
     pub(super) fn asked(&mut self, question: &Question, chosen: Option<u64>, checks: &[Asked<'_>]) {
         let Some(chosen) = chosen else { return };
         let takes = checks
@@ -62,7 +62,8 @@ impl Unheard {
 }
 
 impl History {
-    /// The number of the first slot, where the gateway chooses: so few that others have them already, now and then.
+    /// The number of the first slot, where the gateway chooses. The choice is so small that the number is now and then
+    /// taken.
     pub(super) fn choose(&mut self) -> Option<u64> {
         let some = [CHOSEN.start, CHOSEN.start + 4, CHOSEN.end - 1];
         match self.random.u8(..4) {
@@ -72,14 +73,14 @@ impl History {
         }
     }
 
-    /// By what a call about so many keys is known, if it is.
+    /// The marker of a call about so many keys, if it has one.
     pub(super) fn mark_call(&mut self, keys: usize) -> Option<MarkerKey> {
         self.unheard.mark = None;
         if self.random.u8(..4) == 0 {
             return None;
         }
         let name = self.random.usize(..2);
-        // Calls of a name are numbered in turn; some were lost on their way.
+        // Calls of a name are numbered in turn; some numbers were lost on their way.
         let number = self.unheard.numbers[name] + self.random.u64(1..3);
         self.unheard.numbers[name] = number;
         self.unheard.mark = Some(keys + 1);
@@ -90,7 +91,7 @@ impl History {
         })
     }
 
-    /// It was made.
+    /// Notes that the call was made.
     pub(super) fn made(&mut self, command: &Cmd, touched: &[Vec<u8>]) {
         if let Some(bytes) = self.unheard.mark {
             let calls = &mut self.unheard.calls;
@@ -99,7 +100,7 @@ impl History {
         }
     }
 
-    /// A call that was made is made again, whatever came in between: it does nothing.
+    /// Repeats an earlier call, whatever came in between: it changes nothing.
     pub(super) fn call_again(&mut self) {
         let calls = &self.unheard.calls;
         if calls.is_empty() {
@@ -110,7 +111,7 @@ impl History {
         self.look(touched);
     }
 
-    /// Slots are freed that may have been taken, or have been freed already.
+    /// Frees slots that may have been taken, or have been freed already.
     pub(super) fn release_unheard(&mut self) {
         let slots = &mut self.unheard.slots;
         if slots.is_empty() {
