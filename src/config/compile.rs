@@ -232,7 +232,7 @@ fn own(route: &document::Route) -> Option<StaticReply> {
     })
 }
 
-/// Each once, in their order.
+/// The names, each once, in their order.
 fn names<'a>(named: impl Iterator<Item = &'a At<String>>) -> Vec<Arc<str>> {
     let mut seen = HashSet::new();
     let once = named.filter(|at| seen.insert(at.value.as_str()));

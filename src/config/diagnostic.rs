@@ -15,7 +15,7 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its name, as messages show it.
+            /// The name that messages show.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -33,7 +33,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $about,)* }
             }
 
-            /// Its page: a file beside this one, without which there is no code.
+            /// The code's page: a file in `pages/`, without which the code does not compile.
             pub(super) const fn page(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("pages/", $text, ".md")),)* }
             }
@@ -126,7 +126,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its name, as messages show it.
+    /// The name that messages show.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

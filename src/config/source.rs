@@ -252,7 +252,7 @@ impl Source {
         &self.text
     }
 
-    /// What is written at `span`.
+    /// The text at `span`.
     pub(super) fn written(&self, span: &Span) -> &str {
         self.text.get(span.clone()).unwrap_or_default()
     }

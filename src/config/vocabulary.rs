@@ -19,7 +19,7 @@ pub struct Table {
     pub noun: &'static str,
     /// The purpose of the table.
     pub about: &'static str,
-    /// Its keys.
+    /// The keys of the table.
     pub keys: &'static [Key],
     /// Keys that are known by name and not taken in this version.
     pub later: &'static [&'static str],
@@ -64,7 +64,7 @@ pub enum Default {
     Required,
     /// The key has no default: it must be written, or one of these keys.
     Unless(&'static [&'static str]),
-    /// This value, as written in the file.
+    /// The default is this value, as written in the file.
     Value(&'static str),
     /// The default in words.
     Words(&'static str),

@@ -1,4 +1,5 @@
-//! Held clients that leave, on several workers: whoever stays moves up in order, and what they leave is free again.
+//! Held clients that leave, on several workers: the clients that stay move up in order, and the places of the leavers
+//! are free again.
 
 use super::store_kind::{Place, on_both_stores};
 use crate::support::{
@@ -17,9 +18,9 @@ on_both_stores! {
 
 /// Places in the queue.
 const QUEUE: usize = 6;
-/// Between two turns, at the first attempt; at each further one it is so much longer.
+/// The time between two turns at the first attempt; each further attempt adds as much again.
 const APART: Duration = Duration::from_secs(1);
-/// A gateway's timers are in step with the queue but for that.
+/// The most by which a gateway's timers differ from the queue.
 const JITTER: Duration = Duration::from_millis(5);
 
 fn queue(upstream: &Upstream, workers: usize, attempt: u32) -> File {
@@ -50,7 +51,7 @@ async fn some_leave_and_the_others_move_up_in_their_order(place: Place) {
     leave(place, [1, 4, 2]).await;
 }
 
-/// The same with two workers and with four.
+/// Runs one trial with two workers and with four.
 async fn leave<const COUNT: usize>(place: Place, leaving: [usize; COUNT]) {
     let with = async |workers| {
         // On a busy machine somebody's turn may come before all have come and left: then once more, with longer turns.
@@ -73,7 +74,8 @@ async fn leave<const COUNT: usize>(place: Place, leaving: [usize; COUNT]) {
 
 struct TooSlow;
 
-/// Waits until so many places of the queue are free: they may be on their way to Redis, which nobody who leaves has waited for.
+/// Waits until this number of places in the queue is free. Their refunds may still be on the way to Redis, since a
+/// leaving client does not wait for them.
 async fn are_free(gateway: &Gateway, limit: &str, free: usize) {
     let admin = gateway.admin().await;
     let body = format!("{{\"counters\":[{{\"limit\":\"{limit}\",\"key\":\"\"}}]}}");
@@ -199,7 +201,7 @@ async fn a_place_of_another_length_comes_back_with_those_behind_it(place: Place)
     fills(&gateway, 4).await;
 }
 
-/// So many can be held again, without anybody's turn having come.
+/// Checks that this number of requests can be held again before any turn has come.
 async fn fills(gateway: &Gateway, places: usize) -> Vec<Wire> {
     let mut held = Vec::new();
     let asked = Instant::now();
@@ -220,7 +222,7 @@ async fn fills(gateway: &Gateway, places: usize) -> Vec<Wire> {
     held
 }
 
-/// Until so many requests are served, which ask as soon as they are.
+/// Waits until the gateway serves this number of requests. A request asks for its place as soon as it is served.
 async fn asked_by(gateway: &Gateway, requests: usize) {
     let told = format!("tollgate_http_requests_in_flight {requests}\n");
     eventually(PATIENCE, "all have asked", async || {

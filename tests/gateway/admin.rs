@@ -1,4 +1,4 @@
-//! The admin listener: metrics that count what happened, health, and nothing of the data port.
+//! The admin listener: metrics with true counts, health, and no routes of the data port.
 
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, Wire, eventually, get, request};
 use std::collections::BTreeMap;
@@ -275,7 +275,7 @@ async fn every_metric_is_in_the_documentation() {
     assert!(known > 20, "{text}");
 }
 
-/// How many decisions go together: one by one where one asks at a time, several where many do.
+/// The number of decisions in a call: one where one client asks at a time, several where many clients ask.
 #[tokio::test]
 async fn sizes_of_calls_to_the_store_are_told() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);

@@ -1,4 +1,5 @@
-//! `tollgate check` with its options: the file as it is understood, what a reload would change, who can be reached.
+//! `tollgate check` with its options: the file as it is understood, the changes of a reload, the servers that can be
+//! reached.
 
 use crate::support::{Finished, Redis, Upstream, free_port, tollgate};
 use std::path::Path;
@@ -166,7 +167,7 @@ async fn whoever_cannot_be_reached_is_named() {
     );
 }
 
-/// As other machines reach it: the address by which this one would reach them.
+/// The address at which other machines reach this one: its source address towards them.
 fn own_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

@@ -1,4 +1,4 @@
-//! The command line: what it takes, what it says where, and with which code it ends.
+//! The command line: its arguments, its outputs, and its exit codes.
 
 use crate::support::{File, Gateway, PATIENCE, Upstream, get, tollgate};
 use std::net::TcpListener;
@@ -366,7 +366,7 @@ async fn forges_are_told_in_their_words() {
     assert_eq!(check(&["--json", "--format", "sarif"]).await.code, Some(2));
 }
 
-/// Colours, titles and turned text come from arguments and files alike.
+/// Escapes for colours, titles and reversed text may come from arguments and from files.
 #[tokio::test]
 async fn a_terminal_obeys_nothing_that_is_shown() {
     let folder = tempfile::tempdir().unwrap();

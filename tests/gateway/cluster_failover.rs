@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Of each client, in an hour. In the long form it lasts until the last master has been killed.
+/// The quota of each client in an hour. In the long form the quota lasts until the last master has been killed.
 fn quota() -> usize {
     if long() { 300 } else { 100 }
 }
 
 const CLIENTS: usize = 24;
-/// Where everyone is counted together, by CLUSTER KEYSLOT.
+/// The slot of the limit for all clients together, by CLUSTER KEYSLOT.
 const SLOT: usize = 1_320;
-/// Charges of one client that a master may have answered and not told its replica, over all kills: those of some
-/// milliseconds each.
+/// The charges of one client that masters may have answered and not sent to their replicas, over all kills: the charges
+/// of some milliseconds at each kill.
 const LOST: usize = 10;
 
 fn file(upstream: &Upstream, cluster: &Cluster, on_down: &str) -> File {
@@ -161,7 +161,8 @@ async fn masters_are_killed_in_turn_and_nobody_is_answered_an_error() {
     }
 }
 
-/// What a request costs the cluster: two slots, all admitted, then all refused by one of them.
+/// The calls that a request takes at the cluster: two slots, all requests admitted, then all refused by one of the
+/// slots.
 #[tokio::test]
 async fn calls_of_admitted_and_refused_requests() {
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -191,7 +192,7 @@ async fn calls_of_admitted_and_refused_requests() {
     }
 }
 
-/// What a node that does not serve a slot says is counted, and the request decided where it points.
+/// The redirect of a node that does not serve a slot is counted, and the request is decided at the node that it names.
 #[tokio::test]
 async fn redirects_are_counted() {
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -222,7 +223,7 @@ async fn redirects_are_counted() {
     .await;
 }
 
-/// A slot that nobody serves is a part of the store that is away, whatever the masters say of themselves.
+/// A slot that no node serves is a part of the store that is away, whatever the masters report of themselves.
 #[tokio::test]
 async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -265,8 +266,8 @@ async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     assert_eq!(up(&gateway).await, 1.0);
 }
 
-/// Nodes that take connections and say nothing, as behind a firewall that drops: the first request waits for them within
-/// the store's timeout, the log says so at once, and nobody else waits.
+/// Nodes that take connections and answer nothing, as behind a firewall that drops packets. The first request waits for
+/// them within the store's timeout, the log has a line at once, and no other request waits.
 #[tokio::test]
 async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
     let upstream = Upstream::echo().await;
@@ -304,7 +305,7 @@ async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
     assert_eq!(gateway.said.text().matches("is away").count(), 1);
 }
 
-/// Requests of two slots, and calls that gather those of several clients, are refused there: none of it is ever counted.
+/// Such a node refuses requests of two slots, and calls with requests of several clients, and counts none of them.
 #[tokio::test]
 async fn a_node_that_serves_all_slots_is_no_redis_alone_and_that_is_said_once() {
     let (upstream, node) = (Upstream::echo().await, Cluster::of_one().await);
@@ -334,7 +335,7 @@ async fn a_node_that_serves_all_slots_is_no_redis_alone_and_that_is_said_once() 
     assert!(told.stdout.contains(&meant), "{}", told.stdout);
 }
 
-/// A Redis alone comes to live where a node of a cluster did, and goes again: it is used for as long as it is there.
+/// A single Redis starts at the address of a cluster's node, and stops again. It is used for as long as it is there.
 #[tokio::test]
 async fn a_redis_in_the_place_of_a_clusters_node_is_used_and_each_change_is_said_once() {
     let (upstream, mut node) = (Upstream::echo().await, Cluster::of_one().await);

@@ -1,5 +1,5 @@
-//! A cluster with a gap: one master is gone, and nobody takes its place. What lives elsewhere is counted, remembered and
-//! leased as ever; what lived there does as its `on_down` says, and from no memory.
+//! A cluster with a gap: one master is gone, and no replica takes its place. Limits on the other masters are counted,
+//! remembered and leased as ever. Limits on the lost master follow their `on_down`, without remembered answers.
 
 use super::lease::sum;
 use crate::support::{Cluster, File, Gateway, Upstream, eventually, h2, long};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(20);
-/// A gateway that has not been heard of for so long is not there; how many were there is believed for twice as long.
+/// The time without a sign of life after which a gateway is gone. The last number of gateways is believed for twice as
+/// long.
 const LIFE: Duration = Duration::from_secs(10);
 /// The master of the slot in which the gateways are counted.
 const OF_GATEWAYS: usize = 0;
@@ -40,7 +41,7 @@ async fn gateways(gateway: &Gateway) -> u64 {
     told["gateways"].as_u64().unwrap()
 }
 
-/// How often the masters that are left were asked who serves what.
+/// The number of times that the masters that are left were asked for the slot map.
 async fn maps(cluster: &Cluster, dead: usize) -> u64 {
     let mut asked = 0;
     for number in (0..3).filter(|number| *number != dead) {
@@ -148,7 +149,8 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
     ask("/here").await.expect(429);
 }
 
-/// While the slot in which the gateways are counted is served, they are: who goes is missed, and who comes in is heard.
+/// While the slot of the gateways' signs of life is served, gateways are counted: one that stops is missed, and one
+/// that starts is noticed.
 #[tokio::test]
 async fn gateways_are_counted_while_another_part_is_away() {
     let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
@@ -172,7 +174,7 @@ async fn gateways_are_counted_while_another_part_is_away() {
     }
 }
 
-/// When the slot in which the gateways are counted is the one that is away, the last number stays, for as long as it lasts.
+/// When the slot of the gateways' signs of life is away, the last number of gateways stays for the whole outage.
 #[tokio::test]
 async fn how_many_gateways_there_were_is_still_known_where_nobody_counts_them() {
     let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);

@@ -1,10 +1,11 @@
-//! A cluster whose limits live in several slots: clients over a limit of their own take nothing from those they share.
+//! A cluster whose limits live in several slots: clients over a limit of their own take nothing from the limits that
+//! they share.
 
 use crate::support::{Cluster, File, Gateway, PATIENCE, Upstream, eventually, request};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// What everyone shares, by the name of its route.
+/// The limits that all clients share, by the name of their route.
 const SHARED: [(&str, &str); 5] = [
     ("tokens", "rate = \"900/d\""),
     ("leased", "rate = \"1000/d\""),

@@ -1,4 +1,4 @@
-//! A Redis that is well and far away: never called away, and it carries the load.
+//! A healthy Redis at a distance: it is never taken for away, and it carries the load.
 
 use crate::support::load::{Load, statuses};
 use crate::support::{
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Each request asks; one that Redis does not decide is 503.
+/// Each request asks Redis; a request that Redis does not decide gets 503.
 const ASKS: &str =
     "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"\nlease = \"off\"";
-/// Where the gateways tell that they live.
+/// The key of the gateways' signs of life.
 const GATEWAYS: &str = "tollgate:1:gateways:{*}";
 const SOON: Duration = Duration::from_secs(10);
 
-/// Ends of a wire, with one worker between the clients and it.
+/// A wire to a Redis, and a gateway of one worker that uses it.
 struct Far {
     _upstream: Upstream,
     redis: Redis,
@@ -56,7 +56,7 @@ impl Far {
         .await;
     }
 
-    /// It was not away since the line of this number, not for a moment.
+    /// Checks that Redis has never been away since the log line of this number.
     fn was_never_away(&self, since: usize) {
         let said = self.gateway.said.lines();
         let away: Vec<_> = said[since..]
@@ -79,7 +79,7 @@ fn all_were(status: u16, counts: &BTreeMap<u16, usize>) {
     );
 }
 
-/// Long enough for the gateway to tell several times that it lives, while each connection is always in use.
+/// The load is long enough for several signs of life of the gateway, while each connection is always in use.
 #[tokio::test]
 async fn a_redis_that_is_well_is_not_called_away_by_the_gateways_own_heartbeat() {
     let far = Far::at(Duration::from_millis(100), "timeout = \"400ms\"").await;
@@ -94,7 +94,7 @@ async fn a_redis_that_is_well_is_not_called_away_by_the_gateways_own_heartbeat()
     assert_eq!(listed, 1, "and it is counted among the gateways");
 }
 
-/// Two calls at a time would take two round trips for these, one more than there is time for.
+/// With two calls at a time, these requests would take two round trips, one more than the time allows.
 #[tokio::test]
 async fn many_at_once_are_decided_within_a_few_round_trips() {
     let far = Far::at(Duration::from_millis(250), "timeout = \"1900ms\"").await;
@@ -132,8 +132,8 @@ async fn a_wire_that_becomes_longer_is_followed() {
     far.was_never_away(since);
 }
 
-/// All of a worker's connections break at once. To make another, say who one is and load the scripts takes longer than
-/// `timeout`, and the server answers all the while.
+/// All of a worker's connections break at once. A new connection, with login and scripts, takes longer than `timeout`,
+/// while the server answers all the time.
 #[tokio::test]
 async fn connections_that_take_long_to_be_made_are_not_a_redis_that_is_away() {
     let far = Far::at(Duration::from_millis(200), "timeout = \"500ms\"").await;
@@ -177,7 +177,7 @@ async fn a_timeout_that_leaves_hardly_any_time_is_told() {
     assert!(!told.contains("more than half"), "{told}");
 }
 
-/// Each answer takes longer than half of `timeout`: one question that waits for the one before it would be too late.
+/// Each answer takes longer than half of `timeout`: a question that waited for the one before it would be too late.
 #[tokio::test]
 async fn a_round_trip_of_most_of_the_timeout_is_not_away_by_turns() {
     let far = Far::at(Duration::from_millis(250), "timeout = \"350ms\"").await;
@@ -188,7 +188,8 @@ async fn a_round_trip_of_most_of_the_timeout_is_not_away_by_turns() {
     far.was_never_away(since);
 }
 
-/// A fresh gateway connects, logs in and loads its scripts before anybody can ask: three round trips, each most of `timeout`.
+/// A fresh gateway connects, logs in and loads its scripts before its first question: three round trips, each most of
+/// `timeout`.
 #[tokio::test]
 async fn the_first_requests_of_a_cold_start_are_decided_by_redis() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
@@ -211,7 +212,7 @@ async fn the_first_requests_of_a_cold_start_are_decided_by_redis() {
     assert!(!gateway.said.text().contains("is away"));
 }
 
-/// Meanwhile it is alive and not ready, and then it starts without.
+/// While the gateway waits for Redis, it is alive and not ready. Then it starts without Redis.
 #[tokio::test]
 async fn without_redis_a_gateway_starts_after_a_while_and_is_not_ready_before() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);

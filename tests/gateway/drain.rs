@@ -1,4 +1,4 @@
-//! Stopping: what was begun is finished, nothing new is taken, and there is an end to waiting.
+//! The drain: requests under way are finished, no new ones are taken, and the wait has an end.
 
 use crate::support::{
     Connection, End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// An upstream that answers `/slow` when it is told to, and everything else at once.
+/// An upstream that answers `/slow` when `go` is notified, and all other requests at once.
 async fn answers_when_told(go: &Arc<Notify>) -> Upstream {
     let go = Arc::clone(go);
     Upstream::playing(move |mut connection: Connection| {

@@ -1,4 +1,4 @@
-//! Variables of the environment in the file: filled in by everything that reads it, read anew by a reload.
+//! Variables of the environment in the file: every command fills them in, and a reload reads them anew.
 
 use crate::support::process::command;
 use crate::support::{File, Finished, Gateway, PATIENCE, Upstream, eventually};
@@ -111,7 +111,7 @@ async fn a_reload_fills_in_again() {
     .await;
 }
 
-/// Wherever a secret of the environment stands, and whatever its name, once one of its places says that it is one.
+/// A value of the environment is hidden at all its places, whatever its name, if one of these places holds a secret.
 #[tokio::test]
 async fn a_printed_file_has_no_secret_of_the_environment() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ async fn a_printed_file_has_no_secret_of_the_environment() {
     }
 }
 
-/// Secrets of the environment in every text that is shown of some part of a file.
+/// A file with secrets of the environment in every text that commands show.
 const HIDING: &str = "\
 [jwt]
 keys = \"${KEYS_SECRET}/k\"

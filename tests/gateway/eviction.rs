@@ -1,11 +1,11 @@
-//! A full house: who gives way to whom, and what one client may have of it.
+//! A full gateway: which connections give way to which, and the share of one client.
 
 use crate::support::{
     End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// So long everybody is given to see what is not to happen.
+/// The time in which an event must not happen.
 const A_WHILE: std::time::Duration = std::time::Duration::from_millis(150);
 
 async fn housing(server: &str) -> (Upstream, Gateway) {
@@ -32,7 +32,7 @@ async fn counted(gateway: &Gateway, line: &str) {
     .await;
 }
 
-/// Waits until so many connections were accepted, and those that are to be registered are.
+/// Waits until this number of connections is accepted, and until those to be registered are.
 async fn accepted(gateway: &Gateway, count: usize) {
     counted(
         gateway,
@@ -42,7 +42,7 @@ async fn accepted(gateway: &Gateway, count: usize) {
     tokio::time::sleep(A_WHILE).await;
 }
 
-/// It is still open a while later.
+/// Checks that the connection is still open a while later.
 async fn assert_open(wire: &mut Wire, who: &str) {
     assert_eq!(wire.ended(A_WHILE).await, End::Open, "{who} was closed");
 }

@@ -1,4 +1,4 @@
-//! What `tollgate explain` says of a request, held against what the gateway then does with it.
+//! The answers of `tollgate explain` about a request, compared with the gateway's treatment of that request.
 
 mod answers;
 mod groups;
@@ -283,7 +283,7 @@ async fn an_exemption_is_told() {
     );
 }
 
-/// The keys, route and client that it names are those that the gateway then counts and logs.
+/// The keys, the route and the client that `explain` names are those that the gateway then counts and logs.
 #[tokio::test]
 async fn the_gateway_does_what_was_explained() {
     let upstream = Upstream::echo().await;
@@ -330,7 +330,7 @@ async fn the_gateway_does_what_was_explained() {
     assert_eq!(explained["answer"]["status"], 400);
 }
 
-/// What the gateway drops is not there for a route nor for a limit, and it is told why.
+/// A field that the gateway drops does not exist for routes and limits, and `explain` names the cause.
 #[tokio::test]
 async fn what_is_dropped_is_told_with_its_reason() {
     const DROPPING: &str = "\

@@ -1,4 +1,4 @@
-//! Floods over HTTP/2 of what costs its sender next to nothing.
+//! Floods over HTTP/2 of frames that cost their sender next to nothing.
 
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, Wire};
 
@@ -30,7 +30,7 @@ async fn greeted(gateway: &Gateway) -> Wire {
     client
 }
 
-/// Why the connection ends, by its last frame.
+/// The cause of the connection's end, by its last frame.
 async fn last_word(client: &mut Wire) -> Result<u8, End> {
     loop {
         match read_frame(client).await? {
@@ -40,7 +40,7 @@ async fn last_word(client: &mut Wire) -> Result<u8, End> {
     }
 }
 
-/// The next frame: its kind, its flags and what is in it.
+/// The next frame: its kind, its flags and its payload.
 async fn read_frame(wire: &mut Wire) -> Result<(u8, u8, Vec<u8>), End> {
     let front = wire.exactly(9).await?;
     let length = usize::from(front[1]) << 8 | usize::from(front[2]);
@@ -82,7 +82,7 @@ async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
     gateway.h2().await.get("/").await.expect(200);
 }
 
-/// Answers to what nobody has asked: the library tells of each.
+/// Answers to PINGs that the gateway never sent: the library reports each.
 #[tokio::test]
 async fn unasked_answers_to_pings_fill_no_log() {
     let upstream = Upstream::echo().await;
@@ -97,7 +97,7 @@ async fn unasked_answers_to_pings_fill_no_log() {
     assert!(!gateway.said.text().contains("never sent"));
 }
 
-/// As gRPC measures its line: a PING behind what has come, as soon as the last one was answered.
+/// gRPC measures its line so: it sends a PING after received data, as soon as the last PING was answered.
 #[tokio::test]
 async fn who_measures_a_line_of_small_messages_is_no_flood() {
     const MESSAGES: usize = 1_300;

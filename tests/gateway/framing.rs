@@ -3,7 +3,7 @@
 use crate::support::{End, Feed, File, Gateway, H2, PATIENCE, Upstream, get, request};
 use http::Request;
 
-/// Refused with one of these statuses; the connection is over, or still in step.
+/// A request that is refused with one of these statuses; the connection is over, or still in step.
 pub(super) struct Refused {
     what: &'static str,
     bytes: String,
@@ -22,7 +22,7 @@ pub(super) fn refused(
     }
 }
 
-/// Sends each on a connection of its own and reads the answer; nothing may reach the upstream.
+/// Sends each request on a connection of its own and reads the answer; nothing may reach the upstream.
 pub(super) async fn assert_refused(cases: Vec<Refused>) {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;

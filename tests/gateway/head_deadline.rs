@@ -3,12 +3,12 @@
 use crate::support::{File, Gateway, PATIENCE, Upstream, Wire, get};
 use std::time::{Duration, Instant};
 
-/// A small part of it.
+/// A small part of the head's deadline.
 const A_WHILE: Duration = Duration::from_millis(20);
-/// A head has no more than this, however long a connection may idle.
+/// Lines with a short deadline for heads, and a long one for idle connections.
 const HASTY: &str = "first_byte = \"30s\"\nhead = \"700ms\"\nidle = \"30s\"";
 
-/// Sends a head a letter at a time, and then a letter now and then, none of which is its last.
+/// Sends a head letter by letter, and then a letter now and then, without ever ending the head.
 async fn drip(client: &mut Wire) {
     for letter in "GET /late HTTP/1.1\r\nHost: a.test\r\nX-Slow: ".chars() {
         client.send([letter as u8]).await;
@@ -46,7 +46,7 @@ async fn a_head_has_one_deadline_from_its_first_byte() {
     assert_eq!(upstream.seen(), 1);
 }
 
-/// Between two requests nothing has begun, and a head that comes in pieces but in time is a request.
+/// The deadline does not run between two requests, and a head that comes in pieces but in time is a request.
 #[tokio::test]
 async fn a_head_in_pieces_is_served_and_a_rest_between_two_is_no_head() {
     let upstream = Upstream::echo().await;

@@ -1,10 +1,11 @@
-//! What is wrong with a head must be seen however it arrives, answered, and told; what only looks wrong must pass.
+//! A fault of a head must be found however the head arrives, answered, and logged. A head that only looks faulty must
+//! pass.
 
 use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2, request};
 
 const LENGTH: (&str, &str) = ("Content-Length", "4");
 const CHUNKS: (&str, &str) = ("Transfer-Encoding", "chunked");
-/// Text that would be refused as a head, and is none.
+/// A text that would be refused as a head, and that is no head.
 const LURE: &str = "GET /#lure HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
 
 async fn gateway() -> (Upstream, Gateway) {
@@ -13,7 +14,7 @@ async fn gateway() -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// The next answer is a 400 with everything that belongs to one, and the connection's last.
+/// Checks that the next answer is a complete 400, and the connection's last answer.
 async fn assert_refused(gateway: &Gateway, client: &mut Wire, detail: &str) {
     let answer = client.answer().await.expect(400);
     assert_eq!(answer.field("content-type"), "application/problem+json");
@@ -178,7 +179,7 @@ async fn a_tunnel_is_not_looked_into() {
     assert_eq!(client.exactly(LURE.len()).await.unwrap(), LURE);
 }
 
-/// A head that never becomes a request, its status and reason, and the method and path that the log can name.
+/// A head that never becomes a request, its status and cause, and the method and path in the log.
 type Unread = (
     String,
     u16,
@@ -249,7 +250,7 @@ async fn what_cannot_be_read_is_told_too() {
     .await;
 }
 
-/// h2 answers beyond its own bound without telling anybody; the gateway's is lower.
+/// h2 answers heads beyond its own bound without a report to the gateway, whose bound is therefore lower.
 #[tokio::test]
 async fn a_head_of_http2_that_is_too_large_is_told() {
     let (upstream, gateway) = gateway().await;
@@ -283,7 +284,7 @@ async fn a_head_of_http2_that_is_too_large_is_told() {
     .await;
 }
 
-/// hyper counts those of HTTP/1.1.
+/// hyper counts the fields of HTTP/1.1.
 #[tokio::test]
 async fn a_hundred_fields_are_enough_in_either_version() {
     let (upstream, gateway) = gateway().await;

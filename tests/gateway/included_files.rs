@@ -1,4 +1,4 @@
-//! Included files are a team's: the operator's secrets do not reach its upstream, until the main file says so.
+//! Included files of a team: the operator's secrets do not reach the team's upstream unless the main file allows it.
 
 use crate::support::{Gateway, PATIENCE, Upstream, eventually, tollgate};
 use std::path::Path;
@@ -152,7 +152,7 @@ async fn a_reload_brings_no_secret_of_the_operators_to_a_team() {
     assert_eq!(sent("x-own").await.as_deref(), Some("own"));
 }
 
-/// A message about a file that is no TOML shows a line of it, whatever it is.
+/// A message about a file that is not TOML shows a line of the file, whatever the file is.
 #[tokio::test]
 async fn a_link_that_looks_like_a_file_of_routes_shows_no_secret() {
     let upstream = Upstream::echo().await;

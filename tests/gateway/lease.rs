@@ -1,14 +1,14 @@
-//! Permits in hand, seen by clients: one count over gateways, honest numbers, and back where they came from at the end.
+//! Leases, as clients see them: one count over all gateways, true numbers, and unused permits that go back at the end.
 
 use super::redis_failures::counted;
 use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
-/// However slow the machine: thousands of requests have been asked by then.
+/// A time in which thousands of requests are asked, however slow the machine.
 const USED_UP: Duration = Duration::from_secs(120);
 
-/// The sum of a metric's rows that have all of this in them.
+/// The sum of a metric's rows that contain all of these texts.
 pub(super) async fn sum(gateway: &Gateway, metric: &str, has: &[&str]) -> u64 {
     let metrics = gateway.metrics().await;
     let rows = metrics.lines().filter(|line| {
@@ -85,7 +85,7 @@ async fn where_it_is_off_every_request_asks() {
     );
 }
 
-/// Permits that nobody came for, that came late or that were in flight when the load went, are back soon.
+/// Permits that no request used, that came late or that were on their way when the load ended are back soon.
 #[tokio::test]
 async fn no_permit_is_lost_when_a_load_comes_and_goes() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
@@ -117,8 +117,8 @@ async fn no_permit_is_lost_when_a_load_comes_and_goes() {
     .await;
 }
 
-/// Permits in hand are of what was charged; a master that may not be written to any more gives no others, and the limit
-/// holds whatever was on its way.
+/// Permits in hand are charged already. A demoted master, which takes no writes any more, gives no further permits, and
+/// the limit holds whatever was on its way.
 #[tokio::test]
 async fn a_master_that_is_demoted_under_leases_admits_no_more_than_the_limit() {
     const LIMIT: usize = 6000;

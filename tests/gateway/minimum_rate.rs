@@ -1,4 +1,5 @@
-//! Who sends or takes a little now and then is ended as who does nothing; who is kept waiting by others never is.
+//! A peer that sends or takes a little now and then is ended like one that does nothing. A peer that waits for others
+//! is never ended.
 
 use crate::support::{
     Connection, End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, h2, long, request,
@@ -11,16 +12,16 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
-/// No pause is ever too long here, but the rate is far above what anybody drips.
+/// Settings under which no pause is too long, and the minimum rate is far above that of every dripping peer.
 const PACED: &str = "idle = \"1s\"\nmin_rate = \"1MiB/s\"";
-/// Well within the idle time.
+/// A pause well within the idle time.
 const BEAT: Duration = Duration::from_millis(100);
 
 async fn paced(upstream: &Upstream) -> Gateway {
     Gateway::start(&File::to(upstream, &[]).server(PACED)).await
 }
 
-/// Answers the head of a request whose body may still come, and stays.
+/// An upstream that answers the head of a request whose body may still come, and keeps the connection.
 async fn answering_early() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         connection.request().await.unwrap();
@@ -33,7 +34,7 @@ async fn answering_early() -> Upstream {
     .await
 }
 
-/// Answers without end, as fast as it is let.
+/// An upstream whose answer never ends, sent as fast as it is taken.
 async fn endless() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         connection.request().await.unwrap();
@@ -45,7 +46,7 @@ async fn endless() -> Upstream {
     .await
 }
 
-/// Eight bytes at each beat, so many times.
+/// An upstream that sends eight bytes at each beat, `count` times.
 async fn events(beat: Duration, count: u32) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         connection.request().await.unwrap();
@@ -72,7 +73,7 @@ async fn drip(client: &mut Wire, beat: Duration, within: Duration) {
     }
 }
 
-/// What every call of gRPC says, and anybody else can.
+/// The field of every gRPC call, which any other client can send, too.
 const GRPC: (&str, &str) = ("Content-Type", "application/grpc");
 
 #[tokio::test]
@@ -254,10 +255,10 @@ async fn no_rate_asks_for_none() {
     client.answer().await.expect(200);
 }
 
-/// With the settings as they are by themselves, every kind is ended within this of becoming lazy.
+/// With default settings, every kind of lazy peer is ended within this time after it becomes lazy.
 const ENDED: Duration = Duration::from_secs(75);
 
-/// Each lives until the gateway ends it, and says what it was.
+/// Starts the lazy peers. Each lives until the gateway ends it, and returns its kind.
 fn lazy_peers(gateway: &Gateway, peers: &mut JoinSet<(&'static str, Duration)>) {
     let address = gateway.address();
     let head = request("POST", "/early", &[("Content-Length", "1000000")]);
@@ -344,7 +345,7 @@ fn lazy_peers(gateway: &Gateway, peers: &mut JoinSet<(&'static str, Duration)>) 
     });
 }
 
-/// Two minutes, for the long form alone.
+/// This test takes two minutes, and runs in the long form alone.
 #[tokio::test]
 async fn every_kind_of_lazy_peer_is_ended_by_the_settings_as_they_are() {
     if !long() {
@@ -366,7 +367,7 @@ async fn every_kind_of_lazy_peer_is_ended_by_the_settings_as_they_are() {
     }
 }
 
-/// Ten minutes, for the long form alone.
+/// This test takes ten minutes, and runs in the long form alone.
 #[tokio::test]
 async fn a_stream_of_rare_events_lives() {
     if !long() {

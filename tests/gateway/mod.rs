@@ -1,4 +1,4 @@
-//! The running gateway, seen from both of its sides: what a client gets, what an upstream receives.
+//! The running gateway, seen from both sides: the answers to clients, and the requests at upstreams.
 
 mod abandonment;
 mod admin;

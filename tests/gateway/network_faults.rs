@@ -4,9 +4,9 @@ use crate::support::load::{Load, statuses};
 use crate::support::{File, Gateway, Line, Redis, Relay, Upstream, eventually};
 use std::time::Duration;
 
-/// How soon limits must be shared again.
+/// The time within which limits must be shared again.
 const BACK: Duration = Duration::from_secs(2);
-/// Time enough on any machine.
+/// A time that is enough on any machine.
 const SOON: Duration = Duration::from_secs(10);
 
 const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
@@ -17,7 +17,7 @@ async fn asked(redis: &Redis, gateway: &Gateway) -> bool {
     redis.script_calls().await > before
 }
 
-/// Under load the wire becomes `wire` and whole again: nobody is told of it, and Redis is asked again at once.
+/// Under load the wire changes to `wire` and back: no client notices, and Redis is asked again at once.
 async fn unnoticed(wire: Line, on_down: &str) {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
     let relay = Relay::to(redis.port()).await;
@@ -98,8 +98,8 @@ async fn a_redis_that_comes_back_empty_starts_every_counter_afresh_and_no_more()
     );
 }
 
-/// The clock on the Redis host is set back by an hour and forward by two: nobody is locked out for longer than the limit's
-/// own time, and each jump forgives one limit at most.
+/// The clock on the Redis host is set back by an hour and forward by two. No client is locked out for longer than the
+/// limit's own time, and each jump forgives one limit at most.
 #[tokio::test]
 async fn a_clock_that_jumps_locks_nobody_out_and_forgives_once() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start_with_clock().await);

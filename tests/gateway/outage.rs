@@ -1,4 +1,5 @@
-//! While Redis is away each limit does as it says, and gateways that count alone admit together what one would.
+//! While Redis is away each limit follows its `on_down`, and gateways that count alone admit together as much as one
+//! would.
 
 use crate::support::{File, Gateway, Redis, Upstream, eventually, get};
 use std::time::Duration;
@@ -26,7 +27,7 @@ async fn lose(redis: &mut Redis, gateways: &[&Gateway]) {
     }
 }
 
-/// What each of so many clients gets through `gateways`, one request after another by turns.
+/// The number of admitted requests of each client, sent one after another through `gateways` by turns.
 async fn admitted(gateways: &[&Gateway], path: &str, client: &str, tries: usize) -> usize {
     let mut admitted = 0;
     for turn in 0..tries {
@@ -103,7 +104,7 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
     assert!((360_001..=540_000).contains(&wait), "{wait}");
 }
 
-/// All that one client is granted through `gateways` by turns, each request asking for `cost`.
+/// The units that one client is granted through `gateways` by turns; each request asks for `cost`.
 async fn granted(gateways: &[&Gateway], path: &str, cost: u64, tries: usize) -> u64 {
     let mut granted = 0;
     for turn in 0..tries {
@@ -272,7 +273,7 @@ async fn slots_taken_without_redis_are_freed() {
     }
 }
 
-/// How many slots are taken, by Redis' own clock.
+/// The number of slots that are taken, by Redis' own clock.
 async fn taken(redis: &Redis) -> u64 {
     let (seconds, micros): (u64, u64) = redis.command(&["TIME"]).await;
     let from = format!("({}", seconds * 1_000_000 + micros);

@@ -1,5 +1,5 @@
-//! Three gateways whose Redis, or whose way to it, breaks while requests end: no slot stays taken, each cost is settled once,
-//! and what Redis decides keeps the law.
+//! Three gateways whose Redis, or whose way to it, breaks while requests end. No slot stays taken, each cost is settled
+//! once, and Redis' decisions keep the limit.
 
 mod fault;
 mod replaced;
@@ -10,7 +10,8 @@ use fault::Fault;
 use std::time::{Duration, Instant};
 use three::{BURST, PER_SECOND, Three};
 
-/// Twice over: requests are in flight when it begins; some end before anybody knows of it, the others after that.
+/// Runs the fault twice. Requests are in flight when the fault begins; some end before a gateway notices the fault, the
+/// others after that.
 async fn through(fault: Fault) {
     let mut three = Three::start().await;
     let gateways: Vec<_> = three.gateways.iter().collect();
@@ -42,7 +43,8 @@ async fn through(fault: Fault) {
     three.owe_nothing().await;
 }
 
-/// Of what was asked after one instant and answered before another, burst + rate x T at most was admitted.
+/// Checks the limit's bound: of the requests that were sent after one instant and answered before another, at most
+/// burst + rate x T were admitted.
 fn keeps_the_law(shots: &[Shot]) {
     let admitted: Vec<&Shot> = shots.iter().filter(|shot| shot.status == 200).collect();
     assert!(!admitted.is_empty());

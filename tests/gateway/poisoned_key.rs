@@ -1,4 +1,4 @@
-//! Something else lives at a key of ours, or the store's clock is off: what cannot be counted for it, and nothing else.
+//! A counter's key with a foreign value, or a store whose clock is wrong: only the limits concerned cannot be counted.
 
 use crate::support::{File, Gateway, Redis, Upstream, eventually};
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Asks for `path` as this client so often, and says how often it was let pass.
+/// Asks for `path` as this client several times, and returns the number of admitted requests.
 async fn passed(gateway: &Gateway, path: &str, client: &str, times: usize) -> usize {
     let mut passed = 0;
     for _ in 0..times {

@@ -1,9 +1,9 @@
-//! A Redis that is known by a name, and the name leads elsewhere: a managed Redis fails over so.
+//! A Redis whose name changes its address, as at the failover of a managed Redis.
 
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, preload};
 use std::path::PathBuf;
 
-/// A gateway that counts at `cache.test`, and where that is.
+/// A gateway that counts at `cache.test`, and the file with the address of that name.
 struct Named {
     gateway: Gateway,
     names: PathBuf,
@@ -29,14 +29,14 @@ impl Named {
         Self { gateway, names }
     }
 
-    /// One write of few bytes: whoever reads sees the old name or the new.
+    /// Changes the address of the name with a rename, so that a reader sees the old address or the new one.
     fn lead_to(&self, address: &str) {
         let new = self.names.with_extension("new");
         std::fs::write(&new, address).unwrap();
         std::fs::rename(new, &self.names).unwrap();
     }
 
-    /// Until a request is counted there: those before may have been counted while nobody was reached yet.
+    /// Waits until a request is counted in `redis`; requests before may have been decided while no Redis was reached.
     async fn counts_on(&self, redis: &Redis) {
         eventually(PATIENCE, "it counts there", async || {
             assert_eq!(self.gateway.get("/").await.status, 200);
@@ -45,7 +45,7 @@ impl Named {
         .await;
     }
 
-    /// Until every worker reaches its Redis, or none.
+    /// Waits until every worker reaches its Redis, or none does.
     async fn shared(&self, shared: bool) {
         let what = if shared { "shared" } else { "noticed" };
         eventually(PATIENCE, what, async || {

@@ -1,4 +1,4 @@
-//! A Redis that is reached in other ways than by an address alone: TLS with files beside the gateway's own, a socket, sentinels.
+//! Other ways to a Redis than an address alone: TLS with files beside the gateway's own, a socket, sentinels.
 
 use crate::support::{
     File, Finished, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, tollgate,
@@ -36,7 +36,7 @@ fn certificates() -> TempDir {
     folder
 }
 
-/// A server that wants a certificate of everybody, and the port on which it does.
+/// A server that asks every client for a certificate, and its TLS port.
 async fn with_tls(files: &Path) -> (Redis, u16) {
     let path = |name: &str| files.join(name).display().to_string();
     let port = free_port();
@@ -139,7 +139,7 @@ async fn a_socket_is_as_good_as_an_address() {
     );
 }
 
-/// What takes the scripts and decides nothing is not good.
+/// A Redis that takes the scripts and decides nothing does not pass the check.
 #[tokio::test]
 async fn a_redis_that_cannot_decide_is_not_reachable() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);

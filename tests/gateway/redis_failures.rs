@@ -1,26 +1,26 @@
-//! Redis absent, killed, frozen, emptied: what each choice of `on_down` promises, how fast, and the way back.
+//! Redis absent, killed, frozen, emptied: the promise of each `on_down`, its speed, and the way back.
 
 use crate::support::load::{Load, Shot, statuses, within};
 use crate::support::{File, Gateway, Redis, Upstream, eventually};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a decision may take: much more than the request itself takes on a busy machine.
+/// The timeout of a decision: much more than the request itself takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// What a busy machine may add to it, and what it may make of the one request in a hundred that it leaves lying.
+/// The delay that a busy machine may add to the timeout, and the longer one for one request in a hundred.
 const MARGIN: Duration = Duration::from_millis(150);
 const LONGEST: Duration = Duration::from_secs(1);
-/// How soon limits must be shared again.
+/// The time within which limits must be shared again.
 const BACK: Duration = Duration::from_secs(5);
 
 const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
 
-/// A file whose decisions may take as long as a busy machine wants: for tests of what is counted.
+/// A file whose decisions may take as long as a busy machine needs, for tests of counts.
 pub(super) fn counted(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
     with_timeout(upstream, redis, on_down, limit, Duration::from_secs(2))
 }
 
-/// A file whose decisions are given up quickly: for tests of what an outage costs.
+/// A file whose decisions are given up quickly, for tests of the cost of an outage.
 fn hurried(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
     with_timeout(upstream, redis, on_down, limit, TIMEOUT)
 }
@@ -41,7 +41,7 @@ fn with_timeout(
         .redis(redis, &store)
 }
 
-/// Decisions are made by Redis again.
+/// Checks that Redis makes the decisions again.
 async fn assert_shared_again(gateway: &Gateway, redis: &Redis) {
     let start = Instant::now();
     eventually(BACK, "limits are shared again", async || {
@@ -113,7 +113,7 @@ async fn without_redis_at_the_start_a_local_gateway_counts_itself() {
     assert_shared_again(&gateway, &redis).await;
 }
 
-/// What clients saw before, during and after an outage.
+/// The requests of clients before, during and after an outage.
 struct Outage {
     during: Vec<Shot>,
     all: Vec<Shot>,

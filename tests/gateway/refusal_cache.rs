@@ -4,7 +4,7 @@ use super::redis_failures::counted;
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
-/// How often Redis was asked to decide.
+/// The number of decisions that Redis was asked for.
 async fn asked(gateway: &Gateway) -> u64 {
     let metrics = gateway.metrics().await;
     let row = "tollgate_store_operations_total{operation=\"decide\",outcome=\"ok\"} ";
@@ -166,7 +166,7 @@ async fn what_was_known_before_an_outage_is_not_known_after_it() {
     gateway.get("/").await.expect(429);
 }
 
-/// An outage that no request saw: when Redis is back its counters may be others, and no worker refuses from memory.
+/// An outage without requests: when Redis is back its counters may have changed, and no worker refuses from its cache.
 #[tokio::test]
 async fn what_was_refused_before_an_outage_is_forgotten() {
     let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);

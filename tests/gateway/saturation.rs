@@ -1,5 +1,5 @@
-//! Twelve thousand connections that are there to be in the way, and one client who wants to be served: the long form, for a
-//! machine that does nothing else (`TOLLGATE_LONG=1 tests/run saturation`).
+//! Twelve thousand connections that only occupy the gateway, and one client that needs to be served. The test is of the
+//! long form, for a machine that does nothing else (`TOLLGATE_LONG=1 tests/run saturation`).
 
 use crate::support::{File, Gateway, Upstream, Wire, get, long};
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,12 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// Connections that are made.
+/// The number of occupying connections.
 const MANY: usize = 12_000;
-/// Requests of the one who wants to be served.
+/// The number of requests of the client that needs to be served.
 const WANTED: usize = 200;
 
-/// What each of them does.
+/// The behaviour of the occupying connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Siege {
     /// Asks once, and stays.
@@ -24,7 +24,7 @@ enum Siege {
     SlowBody,
 }
 
-/// The `nth` of so many addresses.
+/// The `nth` of `addresses` addresses.
 fn address(nth: usize, addresses: usize) -> IpAddr {
     let [.., high, low] = u32::try_from(nth % addresses).unwrap().to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(127, 2, high, low.max(1)))

@@ -2,7 +2,7 @@
 
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 
-/// What one gateway counts alone.
+/// A limit that one gateway counts alone.
 fn own(lines: &str) -> String {
     format!("by = \"everyone\"\nscope = \"gateway\"\n{lines}")
 }

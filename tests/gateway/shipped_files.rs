@@ -47,7 +47,7 @@ async fn every_file_that_we_ship_is_good() {
     }
 }
 
-/// The TOML blocks of a page; one that does not say where to send traffic is an excerpt, and is made a whole file.
+/// The TOML blocks of a page. A block without an upstream is an excerpt, and is completed to a whole file.
 fn blocks(page: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
@@ -68,7 +68,7 @@ fn blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// Secrets and certificates that an example only names are those of the tests.
+/// The example with the tests' own secrets and certificates in the place of those that it names.
 fn with_its_files(block: String) -> String {
     let folder = repository().join("tests/config/valid");
     let folder = folder.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! Peers that take their time: nobody may hold a connection by saying nothing, half of it, or by not listening.
+//! Slow peers: none may hold a connection by sending nothing, by sending half a message, or by not reading.
 
 use crate::support::{
     Connection, End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
@@ -7,11 +7,11 @@ use http_body_util::BodyExt as _;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Short enough to be seen in a test.
+/// Deadlines that are short enough for a test.
 const HURRY: &str = "first_byte = \"500ms\"\nidle = \"1s\"";
-/// Less than any other deadline that could end it, and more than a busy machine is late.
+/// A time below any other deadline that could end the connection, and above the delays of a busy machine.
 const NOT_BY_ANOTHER: Duration = Duration::from_secs(9);
-/// A small part of it.
+/// A small part of the deadline.
 const A_WHILE: Duration = Duration::from_millis(20);
 
 async fn hurried() -> (Upstream, Gateway) {
@@ -20,7 +20,7 @@ async fn hurried() -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// How long an opened connection lived after `bytes` were sent on it.
+/// The life of a connection after `bytes` were sent on it.
 async fn life_after(gateway: &Gateway, bytes: &str) -> Duration {
     let start = Instant::now();
     let mut client: Wire = gateway.connect().await;
@@ -180,7 +180,7 @@ async fn a_client_that_reads_slowly_gets_all_of_it() {
     client.exactly_ignored(LENGTH - 60 * SLOWLY).await;
 }
 
-/// The system says that there is room again only when much of a buffer is free that has grown to megabytes.
+/// The system reports room again only when much of a send buffer is free, and the buffer may have grown to megabytes.
 #[tokio::test]
 async fn a_client_that_reads_slowly_is_served_also_through_a_large_send_buffer() {
     const SLOWLY: usize = 50_000;
@@ -207,7 +207,7 @@ async fn a_client_that_reads_slowly_is_served_also_through_a_large_send_buffer()
     client.exactly_ignored(50_000_000).await;
 }
 
-/// An upstream that answers once and without end, and hears when it is let go.
+/// An upstream with one endless answer, and a receiver that learns when the gateway has left it.
 async fn endless() -> (Upstream, oneshot::Receiver<()>) {
     let (telling, told) = oneshot::channel();
     let telling = std::sync::Mutex::new(Some(telling));
@@ -285,7 +285,7 @@ async fn connections(gateway: &Gateway) -> String {
     line.expect("a sample").to_owned()
 }
 
-/// Small answers are handed over whole at once, the gateway's own among them; nothing is asked of them any more.
+/// Small answers, the gateway's own among them, are handed to h2 whole at once, and are not polled again.
 #[tokio::test]
 async fn an_http2_client_that_takes_no_answer_holds_no_connection() {
     let upstream = sized(100).await;
@@ -351,7 +351,7 @@ async fn an_http2_stream_that_is_not_read_fails_beside_one_that_is() {
     assert!(!client.closed(), "the connection lives on");
 }
 
-/// An answer that h2 has to its last byte is not over while the client takes of it, a little at a time.
+/// An answer that h2 has received to its last byte is not over while the client still takes it, a little at a time.
 #[tokio::test]
 async fn an_http2_client_may_read_the_end_slowly() {
     const LENGTH: usize = 16_000;

@@ -1,8 +1,8 @@
-//! Where counters live, so that one story is told of both stores.
+//! The place of counters, so that one test covers both stores.
 
 use crate::support::{File, Gateway, Redis};
 
-/// Where a test's counters live.
+/// The place of a test's counters.
 pub(super) struct Place {
     redis: Option<Redis>,
 }
@@ -18,12 +18,13 @@ impl Place {
         }
     }
 
-    /// Are refusals remembered here, so that nothing is said of limits that were not asked again?
+    /// Are refusals remembered here, so that answers lack the numbers of limits that were not asked again?
     pub(super) fn remembers(&self) -> bool {
         self.redis.is_some()
     }
 
-    /// Starts a gateway that counts here; a loaded machine must not look like a lost Redis.
+    /// Starts a gateway that counts here. Its timeouts are long, since a loaded machine must not look like a lost
+    /// Redis.
     pub(super) async fn gateway(&self, file: File) -> Gateway {
         let file = match &self.redis {
             Some(redis) => file.redis(redis, "timeout = \"2s\"\non_down = \"closed\""),

@@ -1,4 +1,5 @@
-//! What a request is for: its line, its target, and the one normal form in which a path is matched and forwarded.
+//! The destination of a request: its line, its target, and the one normal form in which a path is matched and
+//! forwarded.
 
 use super::framing::{assert_refused, refused};
 use crate::support::{File, Gateway, Upstream, get, request};

@@ -1,10 +1,10 @@
-//! Attacks with what anybody may send: addresses and methods in fields, many addresses of one network, long lists, floods of
-//! control frames, names that lead to the admin listener.
+//! Attacks that any client can make: addresses and methods in fields, many addresses of one network, long lists, floods
+//! of control frames, names that lead to the admin listener.
 
 use crate::support::{File, Gateway, Upstream, Wire, request};
 use tokio::task::JoinSet;
 
-/// What frameworks take for the client's address, or for a setting.
+/// Fields that frameworks take for the client's address, or for a setting.
 const ADDRESSES: [&str; 7] = [
     "True-Client-IP",
     "CF-Connecting-IP",

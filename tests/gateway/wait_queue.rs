@@ -1,4 +1,4 @@
-//! Leaky buckets: requests are held, in order and evenly, within their bounds, and let go when nobody waits any more.
+//! Leaky buckets: requests are held in order and evenly, within their bounds, and dropped when their client leaves.
 
 mod standing_still;
 
@@ -21,7 +21,7 @@ on_both_stores! {
     a_meter_refuses_and_never_holds
 }
 
-/// How often, and for how long in all, `smooth` has held requests back.
+/// The number of requests that `smooth` has held, and the sum of their waits.
 async fn delays(gateway: &Gateway) -> (f64, f64) {
     let metrics = gateway.metrics().await;
     let of = |what: &str| {
@@ -73,7 +73,7 @@ fn smooth(upstream: &Upstream, lines: &str) -> File {
     File::to(upstream, &["smooth"]).limit("smooth", &lines)
 }
 
-/// The wait that `Server-Timing` tells, in milliseconds.
+/// The wait in `Server-Timing`, in milliseconds.
 fn held(answer: &Answer) -> Option<f64> {
     let timing = answer.fields.get("server-timing")?;
     let dur = timing
@@ -140,8 +140,9 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
     assert_even(&seen, Duration::from_millis(20), (first, &lag));
 }
 
-/// They left one behind the other, `apart` each, the first of them not before `first`. To the microsecond that is shown by
-/// a clock that the test moves (`src/proxy/wait_queue/queue/tests/late.rs`); here, that the timers are those.
+/// Checks that the requests left one behind the other, `apart` each, and the first not before `first`. A test with a
+/// simulated clock checks the same to the microsecond (`src/proxy/wait_queue/queue/tests/late.rs`); this one covers the
+/// real timers.
 #[track_caller]
 fn assert_even(seen: &[Seen], apart: Duration, (first, lag): (Instant, &Lag)) {
     let at: Vec<Instant> = seen.iter().map(|seen| seen.at).collect();
@@ -153,12 +154,12 @@ fn assert_even(seen: &[Seen], apart: Duration, (first, lag): (Instant, &Lag)) {
     assert_at_the_rate(&at, apart, lag);
 }
 
-/// What a gateway's timers may be early after one that was late.
+/// The most by which a timer may be early after a late one.
 const JITTER: Duration = Duration::from_millis(5);
-/// Those whose turn it was within that time may be noted at once, and on a machine that is late those of as much longer.
+/// The time whose turns may be noted at once; on a late machine, the time is longer by the delay.
 const NOTED_LATE: Duration = Duration::from_millis(500);
 
-/// In no stretch of time did more go on than one, and those whose time it was.
+/// Checks that in every stretch of time, at most one request more went on than had their turn in it.
 #[track_caller]
 fn assert_at_the_rate(at: &[Instant], apart: Duration, lag: &Lag) {
     let noted_late = NOTED_LATE + lag.of_both();
@@ -287,11 +288,11 @@ async fn assert_frees_its_place(place: Place, behind: &str) {
     );
 }
 
-/// Long for a busy machine, and before the turn of whoever has left.
+/// A time that is long for a busy machine, and ends before the turn of the client that has left.
 const BEFORE_ITS_TURN: Duration = Duration::from_secs(3);
 const LONG_TURNS: &str = "rate = \"1/5s\"\nqueue = 1\nmax_wait = \"20s\"";
 
-/// Asks until there is a place, which must be soon; that request's answer.
+/// Asks until there is a place, which must be soon, and returns the answer to that request.
 async fn takes_the_place(gateway: &Gateway) -> Answer {
     let left = Instant::now();
     let mut client = gateway.connect().await;

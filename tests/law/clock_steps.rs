@@ -16,7 +16,7 @@ const KEY: &[u8] = b"hot";
 const MOST: u32 = 6000;
 const MINUTE: u64 = 60 * SECOND;
 
-/// What a gateway is admitted of so many requests, and for how many of those it had a permit in hand.
+/// Sends `tries` requests through a gateway; returns the number of admitted ones, and of those with a permit in hand.
 async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
     let (mut all, mut in_hand) = (0, 0);
     for _ in 0..tries {
@@ -28,8 +28,8 @@ async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
     (all, in_hand)
 }
 
-/// Two gateways have most of a limit, or permits for it, when the clock steps back: within its window, or over its border.
-/// What they have in hand, and what is left of the limit, is all that they and a third get.
+/// Two gateways have most of a limit, or permits for it, when the clock steps back: within its window, or over its
+/// border. They and a third gateway get only the permits in hand and the units that are left of the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_steps_back_gives_no_permit_twice() {
     let server = Redis::start_with_clock().await;

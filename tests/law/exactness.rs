@@ -1,4 +1,4 @@
-//! A million grants, and not a microsecond gained or lost.
+//! A million grants, without a microsecond gained or lost.
 
 use super::numbers::{NOON, SECOND, leaky_bucket, token_bucket};
 use tollgate::clock::Timestamp;
@@ -8,7 +8,7 @@ use tollgate::limit::{Rule, State};
 
 const GRANTS: u64 = 1_000_000;
 
-/// When the last of a million is admitted to a client that comes back exactly when told.
+/// The instant of the last of a million grants to a client that comes back exactly after the given waits.
 fn obedient((_, rule): (Rate, Rule)) -> u64 {
     let (mut state, mut at): (Option<State>, Timestamp) = (None, NOON);
     let mut granted = 0;
@@ -27,7 +27,8 @@ fn obedient((_, rule): (Rate, Rule)) -> u64 {
     at.since(NOON)
 }
 
-/// The instant at which `count` per `period` has brought in what a full bucket of `burst` lacks for all of them.
+/// The instant at which `count` per `period` has brought in the units that a full bucket of `burst` lacks for all
+/// grants.
 fn exactly(count: u64, period: u64, burst: u64) -> u64 {
     u64::try_from((u128::from(GRANTS - burst) * u128::from(period)).div_ceil(u128::from(count)))
         .unwrap()

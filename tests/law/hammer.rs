@@ -1,4 +1,4 @@
-//! Eight threads on one key: together they are admitted exactly what is allowed.
+//! Eight threads on one key: together they are admitted exactly as much as the limit allows.
 
 use super::numbers::{
     CLIENT, NOON, SECOND, ask, clock_window, fixed_window, leaky_bucket, limit, sliding_log,

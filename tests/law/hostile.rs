@@ -1,4 +1,4 @@
-//! Bytes that nobody of us has written, and numbers at the end of what is counted exactly: both twins answer alike.
+//! Foreign bytes in states, and numbers at the end of the exact range: both twins answer alike.
 
 use super::numbers::{
     NOON, SECOND, clock_window, fixed_window, leaky_bucket, limit, sliding_window, token_bucket,
@@ -16,7 +16,7 @@ use tollgate::store::redis::RedisStore;
 
 /// The last whole number below 2^53.
 const LAST: u64 = (1 << 53) - 1;
-/// The longest any limit reaches.
+/// The longest time that a limit reaches.
 const SPAN: u64 = 1 << 52;
 
 fn bucket(at: f64, part: u32, den: u32) -> Vec<u8> {
@@ -133,7 +133,7 @@ fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
     ]
 }
 
-/// What the pure functions answer, and the bytes that are there afterwards.
+/// The answer of the pure functions, and the bytes afterwards.
 fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) {
     let state = State::decode(&limit.rule, bytes);
     let cost = tollgate::limit::rate::Cost::new(cost);
@@ -155,7 +155,7 @@ fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) 
 /// One question: what is stored, and the cost.
 type Case = (Vec<u8>, u32);
 
-/// Asks all of them at once, each about a client of its own.
+/// Asks all cases at once, each for a client of its own, and checks that both twins answer alike.
 async fn assert_alike(
     (store, side): (&RedisStore, &mut redis::aio::MultiplexedConnection),
     limit: &Arc<Limit>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// How many defects each family has.
+/// The number of defects in each family.
 const FAMILIES: [(&str, usize); 15] = [
     ("FW", 6),
     ("SH", 5),
@@ -47,7 +47,7 @@ fn functions(code: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// What stands between two of `mark`.
+/// The texts between two of `mark`.
 fn marked(cell: &str, mark: char) -> impl Iterator<Item = &str> {
     cell.split(mark).skip(1).step_by(2)
 }

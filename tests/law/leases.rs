@@ -1,5 +1,5 @@
-//! Leases in real time, before a Redis: several gateways on one hot key admit never more than the limit, and nearly all of it.
-//! The trials of every algorithm and demand run on a simulated clock (`src/store/lease/tests.rs`).
+//! Leases in real time, before a Redis: several gateways on one hot key never admit more than the limit, and nearly all
+//! of it. The trials of every algorithm and demand run on a simulated clock (`src/store/lease/tests.rs`).
 
 use super::numbers::{
     SECOND, clock_window, fixed_window, leaky_bucket, limit, sliding_window, token_bucket,
@@ -16,30 +16,30 @@ use tollgate::store::{Check, Decider, SharedStore, Store};
 
 const KEY: &[u8] = b"hot";
 
-/// How hard each gateway is pressed.
+/// The load of each gateway.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     gateways: u64,
     tasks: u64,
-    /// Between a task's requests, at most.
+    /// The longest pause between two requests of a task.
     pause: Duration,
     time: Duration,
-    /// Each task ends when it was spared a call so often.
+    /// The number of spared calls after which a task ends.
     spared: u64,
 }
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// When requests were admitted, from the beginning on.
+    /// The instants at which requests were admitted, since the beginning.
     admitted: Vec<Duration>,
     requests: u64,
-    /// Those of them for which a permit was in hand, or a refusal remembered.
+    /// Requests for which a permit was in hand, or a refusal remembered.
     spared: u64,
     calls: u64,
 }
 
-/// Runs so many gateways, each on a thread of its own, as gateways are.
+/// Runs `many` gateways, each on a thread of its own.
 pub(super) fn on_threads<O: Send>(many: u64, one: impl AsyncFn(u64) -> O + Sync) -> Vec<O> {
     let run = |number| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -60,7 +60,7 @@ pub(super) fn on_threads<O: Send>(many: u64, one: impl AsyncFn(u64) -> O + Sync)
     })
 }
 
-/// All gateways press one key.
+/// Puts the load of all gateways on one key.
 fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
     let begun = Instant::now();
     let one = async |seed: u64| {
@@ -126,7 +126,7 @@ pub(super) fn leased(rule: (Rate, Rule), leasing: LeaseSetting, name: &str) -> A
     Arc::new(limit(name, rule).edited(|policy| policy.leasing = leasing))
 }
 
-/// The fullest that a bucket of this rate has been, in units.
+/// The highest level of a bucket of this rate, in units.
 fn fullest(admitted: &[Duration], per_second: f64) -> f64 {
     let (mut level, mut fullest, mut last) = (0_f64, 0_f64, Duration::ZERO);
     for at in admitted {
@@ -137,7 +137,7 @@ fn fullest(admitted: &[Duration], per_second: f64) -> f64 {
     fullest
 }
 
-/// One trial with numbers of its own: the limit is not exceeded, and used where it is asked for.
+/// One trial with random numbers: the limit is not exceeded, and it is used up where enough is asked for.
 fn trial(server: &Redis, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let count = random.u32(1000..8000);
@@ -210,7 +210,7 @@ async fn gateways_with_permits_in_hand_never_exceed_the_limit_and_use_it() {
     }
 }
 
-/// Rules of hot keys: plenty of three kinds, and one of which there is less than is asked for.
+/// Rules of hot keys: three kinds with plenty of room, and one with less room than is asked for.
 fn hot() -> [(&'static str, (Rate, Rule)); 4] {
     [
         ("bucket", token_bucket(2_000_000, SECOND, 2_000_000)),

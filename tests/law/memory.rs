@@ -1,4 +1,4 @@
-//! What only the memory store promises: bounded, swept, and never at the price of a live state.
+//! Promises of the memory store alone: it is bounded and swept, and never loses a live state by it.
 
 use super::numbers::{CLIENT, NOON, SECOND, ask, concurrency, fixed_window, limit, token_bucket};
 use super::stories::dedupe::once;

@@ -1,4 +1,5 @@
-//! One decision over what a gateway counts by itself and what all gateways share: as if it were one store.
+//! One decision over limits that a gateway counts by itself and limits that all gateways share, as if both were in one
+//! store.
 
 use super::numbers::{
     CLIENT, SECOND, ask, concurrency, fixed_window, leaky_bucket, limit, sliding_log, token_bucket,
@@ -21,7 +22,7 @@ use tollgate::telemetry::metrics::Metrics;
 
 const HOUR: u64 = 3600 * SECOND;
 
-/// A gateway's way to its own counters and to those of a Redis.
+/// A gateway's store for its own counters and for those of a Redis.
 struct Both {
     store: Store,
     memory: Arc<MemoryStore>,
@@ -73,7 +74,7 @@ fn with_id(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     }
 }
 
-/// Every kind that a refused request may have charged, ten of each.
+/// A limit of ten units for every kind that a refused request may have charged.
 fn tens() -> Vec<Arc<Limit>> {
     vec![
         own("tokens", token_bucket(10, HOUR, 10)),

@@ -1,7 +1,7 @@
-//! The law of the limits: what the algorithms and both stores must answer, whatever the code looks like inside.
+//! The law of the limits: the answers that the algorithms and both stores must give, whatever the code behind them.
 //!
-//! Vectors are histories written down as data, stories are histories written down as code, and both are told to the
-//! memory store and to a real Redis alike. Properties hold for every history. Time is handed in, so nothing waits.
+//! Vectors are histories written as data, and stories are histories written as code; the memory store and a real Redis
+//! both answer them. Properties hold for every history. The tests choose the time, so that nothing waits.
 
 mod clock_steps;
 mod exactness;

@@ -1,5 +1,5 @@
-//! Leases of some of a request's limits: each limit holds, those with a permit are not asked about, and a request that is
-//! refused by another limit, or that leaves, takes no permit.
+//! Leases of some of a request's limits: each limit holds, and Redis is not asked about limits with a permit. A request
+//! that another limit refuses, or that leaves, takes no permit.
 
 use super::leases::on_threads;
 use super::numbers::{SECOND, clock_window, fixed_window, limit, token_bucket};
@@ -27,30 +27,30 @@ fn unleased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
     Arc::new(limit(name, rule).edited(|policy| policy.leasing = LeaseSetting::Off))
 }
 
-/// What one gateway's requests have come to.
+/// The results of one gateway's requests.
 #[derive(Debug, Default)]
 struct Pressed {
     /// Admitted requests of each client.
     clients: HashMap<u64, u64>,
     admitted: u64,
     requests: u64,
-    /// Those of them for which permits were in hand.
+    /// Admitted requests for which permits were in hand.
     in_hand: u64,
     calls: u64,
 }
 
 const GATEWAYS: u64 = 2;
-/// Under way at each of them.
+/// The number of requests under way at each gateway.
 const TASKS: u64 = 12;
 
-/// How long gateways are pressed: until so many requests have found permits in hand at each, and no longer than that.
+/// The end of a load: this number of requests with permits in hand at each gateway, or this time.
 #[derive(Debug, Clone, Copy)]
 struct Until {
     in_hand: u64,
     time: Duration,
 }
 
-/// Clients come to several gateways, each with a limit of its own beside the one for everyone.
+/// Clients ask several gateways; each client has a limit of its own beside the one for everyone.
 fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> Pressed {
     let begun = Instant::now();
     let one = async |seed: u64| {
@@ -133,7 +133,8 @@ impl Pressed {
     }
 }
 
-/// Of random numbers: nobody gets more than his own limit, all together not more than theirs, and that is used.
+/// With random numbers, no client gets more than its own limit, all clients together get no more than the shared one,
+/// and the shared one is used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
     let server = Redis::start().await;
@@ -168,7 +169,7 @@ async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
     }
 }
 
-/// Three limits that are hot, for everyone.
+/// Three busy limits for everyone.
 fn hot() -> [Arc<Limit>; 3] {
     let bucket = token_bucket(2_000_000, SECOND, 2_000_000);
     let shorter = fixed_window(50_000_000, HOUR / 2);
@@ -194,7 +195,7 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
     assert!(outcome.calls <= others, "{outcome:?}");
 }
 
-/// One gateway, which has permits of the limit for everyone in hand.
+/// A gateway that has permits of the limit for everyone in hand.
 struct One {
     _server: Redis,
     store: Store,
@@ -220,7 +221,7 @@ impl One {
         one
     }
 
-    /// A request of everyone's, and of these clients'.
+    /// Sends a request under the limit for everyone and those of these clients.
     async fn ask(&self, clients: &[&[u8]]) -> (StoreDecision, Decider) {
         let own = clients.iter().map(|client| Check::new(&self.own, client));
         let checks: Vec<_> = own.chain([Check::new(&self.all, ALL)]).collect();
@@ -231,7 +232,7 @@ impl One {
         (decided, by)
     }
 
-    /// What has been charged to everyone's limit when nothing is in hand any more.
+    /// The charges of the limit for everyone when no permit is in hand any more.
     async fn charged(&self) -> u64 {
         self.store.settle().await;
         let decided = self.store.peek(&self.all, ALL).await.unwrap();
@@ -280,7 +281,7 @@ async fn who_leaves_before_the_decision_takes_no_permit() {
     assert_eq!(one.charged().await, one.passed.get());
 }
 
-/// Of a bucket permits that nobody uses are lost: who is refused by another limit orders none.
+/// Unused permits of a bucket are lost, so that a request that another limit refuses orders none.
 #[tokio::test(flavor = "local")]
 async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
     let server = Redis::start().await;
@@ -312,7 +313,7 @@ async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
     assert_eq!(left.decision.verdicts[0].remaining, 100_000);
 }
 
-/// What the gateway counts by itself is beside it.
+/// The limit that the gateway counts by itself stands beside the shared one.
 #[tokio::test(flavor = "local")]
 async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     let one = One::warm(once_an_hour().edited(|policy| policy.scope = Scope::Gateway)).await;
@@ -329,7 +330,7 @@ async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     assert_eq!(one.charged().await, one.passed.get());
 }
 
-/// What was charged before a reset does not come back after it: nothing of it is there.
+/// A charge from before a reset is not refunded after it: the counter does not have the charge any more.
 #[tokio::test(flavor = "local")]
 async fn permits_of_before_a_reset_do_not_go_back() {
     let server = Redis::start().await;

@@ -16,7 +16,7 @@ use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Policy, Rule};
 use tollgate::store::Check;
 
-/// When histories begin: this century, whose instants are as large as those of a real clock.
+/// The beginning of histories: in this century, whose instants are as large as those of a real clock.
 pub(super) const NOON: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 /// One second.
@@ -67,7 +67,7 @@ pub(super) fn clock_window(count: u32, period: u64, offset: u64) -> (Rate, Rule)
     (rate, Rule::ClockWindow(ClockWindow::by_clock(rate, offset)))
 }
 
-/// A window of so many days or months as `zone` counts them.
+/// A window of the calendar: a number of days or months in a time zone.
 pub(super) fn calendar(count: u32, calendar: Calendar) -> (Rate, Rule) {
     let rule = ClockWindow::by_calendar(count, Arc::new(calendar));
     (rate(count, 86_400 * SECOND), Rule::ClockWindow(rule))
@@ -96,7 +96,7 @@ pub(super) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
     (rate(max, ttl), Rule::Concurrency(rule))
 }
 
-/// The limit called `name`. Its key is the test's to choose.
+/// The limit `name`. The test chooses its key.
 pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
@@ -122,7 +122,7 @@ pub(super) fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
     ]
 }
 
-/// `cost` from `limit`, for the client that most stories are about.
+/// A question for `cost` of `limit`, by the client of most stories.
 pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     Check {
         limit,
@@ -132,5 +132,5 @@ pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     }
 }
 
-/// Who asks, unless a story has several.
+/// The key of the client, unless a story has several clients.
 pub(super) const CLIENT: &[u8] = b"10.0.0.1";

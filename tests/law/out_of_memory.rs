@@ -1,4 +1,5 @@
-//! A Redis that has reached its `maxmemory` and may evict nothing: a store that is away, and never a wrong answer.
+//! A Redis that has reached its `maxmemory` and may evict nothing: it counts as away, and never leads to a wrong
+//! answer.
 
 use super::numbers::{NOON, SECOND, ask, limit, sliding_log, token_bucket};
 use super::under_test::{connect, nothing_near};
@@ -10,14 +11,15 @@ use tollgate::telemetry::metrics::Metrics;
 
 const MOST: u64 = 8_000_000;
 
-/// A server with little room.
+/// A server with little memory.
 async fn small() -> Redis {
     let most = MOST.to_string();
     let words = ["--maxmemory", &most, "--maxmemory-policy", "noeviction"];
     Redis::start_with(&words).await
 }
 
-/// Takes all the room there is, and far more in one piece: a server refuses only what comes when it is full.
+/// Fills the server's memory, the last time with a piece that is far too large: a server refuses only writes that come
+/// when it is full.
 async fn fill(redis: &Redis) {
     let used = async || -> u64 {
         let told: String = redis.command(&["INFO", "memory"]).await;
@@ -40,7 +42,7 @@ async fn fill(redis: &Redis) {
     assert!(used().await > MOST + 1_000_000);
 }
 
-/// Gives it back.
+/// Frees the memory.
 async fn free(redis: &Redis) {
     let keys: Vec<String> = redis.command(&["KEYS", "other:*"]).await;
     let mut words = vec!["DEL"];

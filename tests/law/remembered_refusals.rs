@@ -1,4 +1,4 @@
-//! What a worker need not ask: how much less Redis has to do.
+//! Refusals that a worker remembers, and the work that they save Redis.
 
 use super::numbers::{SECOND, limit, token_bucket};
 use super::under_test::{connect, nothing_near};
@@ -11,7 +11,7 @@ use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, MemoryStore, OnDown, SharedStore, Store};
 use tollgate::telemetry::metrics::Metrics;
 
-/// A worker of a gateway before Redis.
+/// The store of a gateway's worker, in front of Redis.
 pub(super) fn gateway(shared: RedisStore) -> Store {
     Store::Shared(SharedStore {
         redis: shared,
@@ -23,7 +23,7 @@ pub(super) fn gateway(shared: RedisStore) -> Store {
     })
 }
 
-/// Processor time that the server has used, in seconds.
+/// The processor time that the server has used, in seconds.
 async fn cpu(redis: &Redis) -> f64 {
     let info: String = redis.command(&["INFO", "cpu"]).await;
     let used = |name: &str| {
@@ -33,7 +33,8 @@ async fn cpu(redis: &Redis) -> f64 {
     used("used_cpu_user:") + used("used_cpu_sys:")
 }
 
-/// Of every twenty requests nineteen come from clients over their limit, and one from somebody who never is.
+/// Sends an attack: of every twenty requests, nineteen come from clients over their limit, and one from a client that
+/// is never over it.
 async fn attack(
     redis: &Redis,
     rate: u32,
@@ -75,7 +76,7 @@ async fn round<D: AsyncFn(&Check<'_>) + 'static>(
     }
 }
 
-/// What Redis spends on a request of an attack: when it is asked for each, and when refusals are remembered.
+/// The cost of an attack's request to Redis: when Redis is asked for each request, and when refusals are remembered.
 async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
     let redis = Redis::start().await;
     let store = connect(&redis).await;
@@ -104,7 +105,8 @@ async fn spent(rate: u32, (tasks, requests): (u64, u64)) -> (f64, f64) {
     (always, known)
 }
 
-/// What it costs Redis is printed, and asserted nowhere: that is the machine's as much as ours. What is asked is ours.
+/// The cost to Redis is printed and not asserted, since it depends on the machine as much as on the code. The number of
+/// questions depends on the code alone.
 #[tokio::test(flavor = "local")]
 async fn of_an_attack_only_the_others_are_asked_about() {
     let requests = if long() { 400_000 } else { 2_000 };

@@ -1,4 +1,4 @@
-//! Permits in hand: who is refused is told a wait that is long enough.
+//! Permits in hand: a refused request gets a wait that is long enough.
 
 use super::leases::{leased, on_threads};
 use super::numbers::{
@@ -14,10 +14,10 @@ use tollgate::limit::verdict::Wait;
 use tollgate::store::Check;
 
 const KEY: &[u8] = b"hot";
-/// Whom nobody refuses after so many requests comes more slowly than its limit lets go.
+/// The most requests before a refusal: a client without one by then comes more slowly than its limit admits.
 const PRESSED: u32 = 2_000;
 
-/// One client presses a key until it is refused, and comes back when it was told to: nobody else has taken anything.
+/// One client asks until it is refused, and comes back after the given wait. No other client takes anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_back_when_told_is_not_refused() {
     let server = Redis::start().await;

@@ -43,7 +43,7 @@ impl UnderTest {
         }
     }
 
-    /// What the store says to a request at `at`.
+    /// The store's decision on a request at `at`.
     pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> StoreDecision {
         let decided = match self {
             Self::Memory(store) => store.at(at).decide(checks),
@@ -53,7 +53,7 @@ impl UnderTest {
         decided
     }
 
-    /// The same for a single limit: its verdict, and the request's delay or wait.
+    /// The store's decision for a single limit: its verdict, and the request's delay or wait.
     pub(super) async fn one(&self, at: Timestamp, check: Check<'_>) -> (Ruling, Verdict) {
         let decision = self.decide(at, &[check]).await.decision;
         (decision.ruling, decision.verdicts[0])
@@ -65,8 +65,8 @@ impl UnderTest {
         ticket_of(&decided, 0, &check).expect("it is admitted")
     }
 
-    /// Gives a charge back, and returns when that is done.
-    /// Of a bucket that keeps nothing for it, as that of a request that was charged at noon and goes on nowhere.
+    /// Refunds a charge, and returns when that is done. A bucket without a history refunds the charge like that of a
+    /// request that was charged at noon and does not go on.
     pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
         let charge = charged(check.limit, check.key, ticket);
         self.amend(at, &charge, Amendment::Cancellation).await;
@@ -91,7 +91,7 @@ impl UnderTest {
         self.amend(at, &charge, Amendment::Renewal).await;
     }
 
-    /// Makes a charge of `limit` one of `truth`, and returns when that is done.
+    /// Settles a charge of `limit` at `truth`, and returns when that is done.
     pub(super) async fn correct(
         &self,
         at: Timestamp,
@@ -128,7 +128,7 @@ impl UnderTest {
         }
     }
 
-    /// Where Redis holds a counter of a limit whose name needs no escape.
+    /// The name in Redis of a counter of a limit whose own name needs no escape.
     pub(super) fn name(limit: &Limit, key: &[u8]) -> String {
         let (name, kind) = (&limit.name, limit.kind);
         let key = match str::from_utf8(key).unwrap() {
@@ -175,7 +175,8 @@ impl UnderTest {
         Some(State::decode(&limit.rule, &bytes).expect("only states are stored"))
     }
 
-    /// All that is stored for these limits and one client; and that nothing else is, where that can be told.
+    /// Everything that is stored for these limits and one client. Where possible, the function also checks that nothing
+    /// else is stored.
     pub(super) async fn everything(
         &self,
         limits: &[&Arc<Limit>],
@@ -210,7 +211,7 @@ pub(super) fn charged(limit: &Arc<Limit>, key: &[u8], ticket: Ticket) -> Reserva
     }
 }
 
-/// The ticket of what `check`, number `index` of the request, was charged.
+/// The ticket of the charge of `check`, number `index` of the request.
 pub(super) fn ticket_of(
     decided: &StoreDecision,
     index: usize,
@@ -230,7 +231,7 @@ pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
     Arc::new(limit.edited(|policy| policy.meter = Some(meter)))
 }
 
-/// A store of `server`'s that is ready. Patient, so that a busy machine is not taken for an absent server.
+/// A store on `server` that is ready. Its timeouts are long, so that a busy machine is not taken for an absent server.
 pub(super) async fn connect(server: &Redis) -> RedisStore {
     let url = server.url();
     let address = url.trim_start_matches("redis://").trim_end_matches("/0");
@@ -256,7 +257,7 @@ pub(super) fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
-/// How long a lone refused check was told to wait; nothing when it was admitted.
+/// The wait of a single check that was refused; none if it was admitted.
 pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
     match ruling {
         Ruling::Admit { .. } => None,
@@ -267,7 +268,7 @@ pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
     }
 }
 
-/// What a worker knows that has asked nothing yet.
+/// The cache of a worker that has asked nothing yet.
 pub(super) fn nothing_near() -> WorkerCache {
     WorkerCache::new(
         Invalidation::default(),

@@ -1,4 +1,4 @@
-//! Reads `tests/vectors` and tells each history to the pure functions, to the memory store and to Redis.
+//! Reads `tests/vectors` and runs each history on the pure functions, on the memory store and on Redis.
 //!
 //! The answers in those files are worked out from the meaning in the manual, never taken from the code.
 
@@ -21,34 +21,34 @@ use toml::{Table, Value};
 /// One history of one counter.
 struct Scenario {
     name: String,
-    /// Something in it lapses, which slots in a process's own memory never do.
+    /// Does a slot lapse in the history? Slots in a process's own memory never do.
     lapses: bool,
     steps: Vec<Step>,
 }
 
 /// Calls at one instant that are all answered alike.
 struct Step {
-    /// In microseconds from the history's beginning.
+    /// The instant of the calls, in microseconds from the history's beginning.
     at: i64,
     limit: Arc<Limit>,
-    /// What happens to an earlier call; then nothing is called, and nothing below is said.
+    /// The event of an earlier call. A step with an event has no calls and none of the values below.
     event: Option<Event>,
     cost: Cost,
     times: u64,
     outcome: VerdictOutcome,
-    /// After the last of the calls.
+    /// The units that are left after the last of the calls.
     remaining: u64,
     reset: u64,
 }
 
-/// What happens to a call that was admitted.
+/// An event of a call that was admitted.
 #[derive(Clone, Copy)]
 enum Event {
-    /// The last one has cost so much in truth.
+    /// The true cost of the last call.
     Settle(u32),
-    /// The one of this number, counted from 1, has ended.
+    /// The call of this number, counted from 1, has ended.
     End(usize),
-    /// The one of this number is still in flight.
+    /// The call of this number is still in flight.
     Renew(usize),
 }
 
@@ -228,7 +228,7 @@ fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
     }
 }
 
-/// Who is told the histories.
+/// The counter that a history runs on.
 enum Listener {
     Functions(HashMap<LimitId, State>),
     Store(Box<UnderTest>),
@@ -288,7 +288,7 @@ impl Listener {
         states.extend(after.map(|state| (limit.id, state)));
     }
 
-    /// The charge of `ticket` was `truth`.
+    /// Settles the charge of `ticket` at `truth`.
     async fn settle(&mut self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket, truth: u32) {
         let states = match self {
             Self::Functions(states) => states,

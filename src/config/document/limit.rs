@@ -226,8 +226,8 @@ table! {
     body: ErrorText = text_as(ValueShape::ErrorBody, error_text), Words("`body` in `[response]`"), "\"file:slow-down.html\"",
         Limit(|limit| error_body(limit.body));
 
-    /// The status for a request without the key where `missing = "refuse"`. It is also the status for a key that no
-    /// group knows where `unknown = "refuse"`.
+    /// The status for a request without the key where `missing = "refuse"`. The same status answers a key that no group
+    /// knows where `unknown = "refuse"`.
     missing_status: u32 = number(400, 599), Value("401"), "403", Limit(|limit| show(limit.first().answers.keyless));
 
     /// Whether CORS preflights leave the limit's counters alone. A preflight is `OPTIONS` as browsers send it: with
@@ -240,8 +240,9 @@ table! {
         Limit(|limit| show(limit.first().answers.preflights.word()));
 
     /// Whether the limit decides, or only counts beside the limits that decide. A shadow refuses and delays no request
-    /// and stands in no response. It is charged where the request is admitted and the shadow would admit it too. The
-    /// shadow's verdict is in the access log, the metrics and `simulate`. A change of the mode keeps the counters.
+    /// and stands in no response. The shadow is charged where the request is admitted and the shadow would admit the
+    /// request too. The shadow's verdict is in the access log, the metrics and `simulate`. A change of the mode keeps
+    /// the counters.
     mode: Mode = word(), Value("\"enforce\""), "\"shadow\"", Limit(|limit| show(limit.first().mode.as_str()));
 
     /// Other numbers for the limit, on counters of their own, reported as a shadow's. A candidate may give `rate`,

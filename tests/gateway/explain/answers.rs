@@ -1,10 +1,10 @@
-//! What `tollgate explain` says a request is answered: by whom, where to, and with what is left now.
+//! The answer that `tollgate explain` expects for a request: its source, its upstream, and the units that are left now.
 
 use super::said;
 use crate::support::{File, Gateway, Upstream, tollgate};
 use serde_json::Value;
 
-/// What it says of the next request is what that gets.
+/// The next request gets the answer that `explain --live` expects.
 #[tokio::test]
 async fn live_answers_as_the_gateway_then_does() {
     let upstream = Upstream::echo().await;
@@ -77,7 +77,7 @@ async fn live_answers_as_the_gateway_then_does() {
     }
 }
 
-/// As HTTP/1.1 clients send it.
+/// The host of the URI counts as the field `Host`, as HTTP/1.1 clients send it.
 #[tokio::test]
 async fn a_whole_uri_names_its_host() {
     let text = said(&["POST", "http://a.example.com:80/v1/orders/1?q=2"]).await;

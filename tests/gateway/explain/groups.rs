@@ -1,4 +1,5 @@
-//! What `tollgate explain` says of groups: whose numbers hold, who is exempt, and which group of several it is.
+//! The answers of `tollgate explain` about groups: the group whose numbers hold, exempt clients, and the choice among
+//! several groups.
 
 use super::FILE;
 use crate::support::{File, Gateway, Upstream, request, tollgate};
@@ -92,7 +93,8 @@ async fn a_tier_and_its_group_are_said() {
     }
 }
 
-/// What the gateway's log says of an exemption is what is explained: no group where the rest suffices, else the first.
+/// `explain` names the same cause of an exemption as the gateway's log: no group where another cause suffices, else the
+/// first group.
 #[tokio::test]
 async fn of_two_reasons_to_be_exempt_the_gateways_is_told() {
     let upstream = Upstream::echo().await;
@@ -115,7 +117,7 @@ async fn of_two_reasons_to_be_exempt_the_gateways_is_told() {
     }
 }
 
-/// Those of the file itself come first, then those of the included ones, in their order.
+/// Groups of the main file come first, then those of the included files, in their order.
 #[tokio::test]
 async fn groups_of_several_files_have_one_order() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! Which limits are leased, as `check` and `explain` tell it, and the gateway does.
+//! The limits that are leased: the answers of `check` and `explain`, and the gateway's behaviour.
 
 use super::{explain, said};
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get, tollgate};
 
-/// One limit alone on its route, and beside another on the other.
+/// A file with a limit that is alone on one route, and beside another limit on a second route.
 fn file(upstream: &Upstream, redis: &Redis) -> File {
     File::default()
         .redis(redis, "on_down = \"closed\"")
@@ -67,7 +67,7 @@ async fn where_permits_are_taken_ahead_is_told() {
     assert!(!leased("beside", "mine").await);
 }
 
-/// What the file says of Redis is not said where there is none.
+/// Terms of leases are not shown where the file has no Redis.
 #[tokio::test]
 async fn in_memory_nothing_is_said_of_redis() {
     let folder = tempfile::tempdir().unwrap();

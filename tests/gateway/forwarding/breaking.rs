@@ -1,10 +1,10 @@
-//! Answers that break off, and what their upstreams send is no HTTP: the client learns of it, and so do metrics and log.
+//! Answers that break off, and answers that are no HTTP: the client, the metrics and the log show the fault.
 
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, get};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Answers every request with these bytes and leaves at the same moment.
+/// An upstream that answers every request with these bytes and closes the connection at the same moment.
 async fn leaving_with(bytes: &'static str) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         if connection.request().await.is_ok() {
@@ -14,7 +14,7 @@ async fn leaving_with(bytes: &'static str) -> Upstream {
     .await
 }
 
-/// What is written of the one request: the reason in the log, and the failure that counts.
+/// Checks the record of the one request: the cause in the log, and the failure in the metrics.
 async fn assert_told(gateway: &Gateway, status: u16, reason: &str, failure: &str) {
     let line = gateway.line_where("path", "/").await;
     assert_eq!(
@@ -93,7 +93,8 @@ async fn what_came_before_a_body_broke_reaches_the_client() {
     }
 }
 
-/// Sends `hello` behind this head, and resets the connection when it is told that it has come.
+/// An upstream that sends `hello` behind this head, and resets the connection after the notice that `hello` has
+/// arrived.
 async fn resetting_after(head: &'static str, came: &Arc<Notify>) -> Upstream {
     let came = Arc::clone(came);
     Upstream::playing(move |mut connection: Connection| {

@@ -1,4 +1,5 @@
-//! Servers that take no connections: seen once in the log, counted each by itself, and named in the line of whoever suffers.
+//! Servers that take no connections: each has one line in the log and its own count, and the lines of failed requests
+//! name it.
 
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get};
 
@@ -14,7 +15,7 @@ fn to(servers: &[String], workers: u8) -> File {
         .server(&format!("workers = {workers}"))
 }
 
-/// Connections that a server did not take, for all that is told.
+/// The number of connections that a server did not take, over all causes.
 async fn unreached(gateway: &Gateway, server: &str) -> Option<u64> {
     let metrics = gateway.metrics().await;
     let series = format!(
@@ -24,7 +25,7 @@ async fn unreached(gateway: &Gateway, server: &str) -> Option<u64> {
     line.map(|count| count.parse().unwrap())
 }
 
-/// What the gateway has said of a server.
+/// The gateway's log lines about a server.
 fn said(gateway: &Gateway, server: &str) -> Vec<String> {
     let mut lines = gateway.said.lines();
     lines.retain(|line| line.contains(server) && !line.contains("[no limit]"));

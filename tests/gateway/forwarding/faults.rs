@@ -1,4 +1,4 @@
-//! What is not the upstream's answer is the gateway's: no route, nobody there, too late, nonsense.
+//! The gateway's own answers: without a route, without a server, after a deadline, after a malformed response.
 
 use crate::support::{
     Answer, Connection, End, Feed, File, Gateway, PATIENCE, Upstream, eventually, free_port, get,
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// The body every answer of the gateway itself has.
+/// Checks the body that every answer of the gateway itself has.
 #[track_caller]
 fn assert_problem(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{answer:?}");
@@ -306,7 +306,8 @@ async fn a_fresh_connection_that_closes_is_not_tried_for_ever() {
     assert_eq!(upstream.seen(), 1);
 }
 
-/// A gateway that refuses everything but the first request; and its answer to `head`, a POST's, of which nothing follows.
+/// The answer of a gateway that refuses all but the first request. The refused request is a POST whose body never
+/// comes.
 async fn refused(fields: &[(&str, &str)]) -> Answer {
     let upstream = Upstream::echo().await;
     let file = File::to(&upstream, &["one"]).limit("one", "by = \"everyone\"\nrate = \"1/h\"");
@@ -344,7 +345,7 @@ async fn a_request_timeout_says_that_its_connection_ends() {
     assert_ne!(client.ended(PATIENCE).await, End::Open);
 }
 
-/// A first connection that answers one request and closes upon the next; further ones are well.
+/// An upstream whose first connection answers one request and closes on the next; further connections work.
 async fn closes_after_the_first_answer() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         let mut answered = 0;

@@ -1,14 +1,14 @@
-//! Where messages begin and end: lengths, chunks, answers without a body, and the connection after them.
+//! The bounds of messages: lengths, chunks, answers without a body, and the connection after them.
 
 use crate::support::{Connection, End, Feed, File, Gateway, Upstream, Wire, get, request};
 use http::Request;
 
-/// The connection is in step: a further request on it is answered.
+/// Checks that the connection is in step: a further request on it is answered.
 async fn assert_in_step(client: &mut Wire) {
     client.ask(get("/next")).await.expect(200);
 }
 
-/// Answers like an echo, but HEAD, 204 and 304 as their targets ask for.
+/// An upstream that echoes requests, and answers without a body to HEAD and to targets that ask for 204 or 304.
 async fn answers_without_body() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(head) = connection.request().await {

@@ -1,4 +1,4 @@
-//! What cannot be sent again goes out only on a connection that its server still keeps.
+//! A request that cannot be sent again goes out only on a connection that its server still keeps.
 
 use crate::support::{Connection, File, Gateway, Upstream, request};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 2\r\n\r\nok";
-/// What that announces.
+/// The time that the upstream announces.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// Keeps its connections for the second that it announces, and not a moment longer.
+/// An upstream that keeps its connections for the second that it announces, and no longer.
 async fn punctual() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(Ok(head)) = timeout(KEPT, connection.request()).await {

@@ -1,4 +1,4 @@
-//! A client that leaves takes its request at the upstream with it, at once, however it leaves.
+//! A client that leaves ends its request at the upstream at once, however it leaves.
 
 use crate::support::{
     Connection, End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, h2, request,
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// An upstream that says when the gateway has left its connection, and a gateway in front of it.
+/// An upstream that reports the end of the gateway's connection, and a gateway in front of it.
 struct Deserted {
     upstream: Upstream,
     gateway: Gateway,
@@ -62,7 +62,7 @@ impl Deserted {
     }
 }
 
-/// Long for a busy machine, and before any deadline of the gateway's would end it.
+/// A time that is long for a busy machine, and shorter than any deadline of the gateway.
 const AT_ONCE: Duration = Duration::from_secs(8);
 const NOTHING: &str = "";
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";

@@ -1,4 +1,4 @@
-//! Requests and responses pass whole, in time, and with the right fields; what goes wrong is said with the right status.
+//! Requests and responses pass whole, in time, and with the right fields; each fault has its status.
 
 mod breaking;
 mod connections;

@@ -1,4 +1,4 @@
-//! Bodies pass while they are being made, in both directions, over both protocols.
+//! Bodies are streamed in both directions, over both protocols.
 
 use crate::support::{
     Answer, Connection, Feed, File, Gateway, Upstream, h2, long, process, request,
@@ -58,7 +58,7 @@ async fn a_response_arrives_while_it_is_being_made_over_http2() {
     assert_eq!(body.collect().await.unwrap().to_bytes(), "last");
 }
 
-/// An upstream that says when it has the first chunk of a request, then answers as echo does.
+/// An upstream that reports the first chunk of a request, and then echoes the request.
 async fn first_chunk_said(arrived: &Arc<Notify>) -> Upstream {
     let arrived = Arc::clone(arrived);
     Upstream::playing(move |mut connection: Connection| {

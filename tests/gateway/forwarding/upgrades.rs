@@ -1,4 +1,4 @@
-//! WebSocket and the like: a connection that stops being HTTP passes bytes both ways, if both sides wanted it.
+//! Upgrades, such as WebSocket: a connection that stops being HTTP passes bytes both ways, if both sides agreed.
 
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, request};
 
@@ -11,7 +11,7 @@ const UPGRADE: [(&str, &str); 4] = [
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-/// Agrees to switch, greets at once, then sends back every line.
+/// An upstream that agrees to the upgrade, greets at once, and then sends back every line.
 async fn line_echo() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         connection.request().await.unwrap();

@@ -1,4 +1,5 @@
-//! Uploads whose answer comes before their end: they arrive whole, and hold nothing once they are given up.
+//! Uploads whose answer comes before their end: the uploads arrive whole, and hold no connection after they are given
+//! up.
 
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, process, request};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 const EARLY: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
-/// A little more than the kernel takes for a server that does not read.
+/// The size of an upload: a little more than the kernel takes for a server that does not read.
 const LARGE: usize = 4_000_000;
 
 fn head(length: usize) -> String {

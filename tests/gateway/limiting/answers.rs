@@ -1,11 +1,11 @@
-//! What refusals look like: status, body, name, and how long they say to wait.
+//! The form of refusals: status, body, the limit's name, and the wait.
 
 use crate::support::{Feed, File, Gateway, Upstream, request};
 use http::Request;
 
 const ONE: &str = "by = \"ip\"\nrate = \"1/h\"";
 
-/// A gateway whose one limit, `ip`, has refused; its answer to a request with these fields.
+/// The answer of a gateway to a request with these fields that its one limit, `ip`, refuses.
 async fn refused(
     lines: &str,
     response: &str,
@@ -247,7 +247,7 @@ async fn jitter_makes_waits_longer_and_never_shorter() {
     assert!(told[19] - told[0] > 60_000, "{told:?}");
 }
 
-/// A flood of preflights is refused, whatever each says, and nobody's requests are charged.
+/// A flood of preflights is refused, whatever their fields, and does not count as requests.
 #[tokio::test]
 async fn preflights_count_beside_all_else() {
     for lines in [
@@ -286,7 +286,7 @@ async fn preflights_count_beside_all_else() {
     }
 }
 
-/// What carries a body, a cookie, a credential or another method is no preflight.
+/// A request with a body, a cookie, a credential or another method is no preflight.
 #[tokio::test]
 async fn what_only_looks_like_a_preflight_is_a_request() {
     let upstream = Upstream::echo().await;
@@ -324,7 +324,7 @@ async fn what_only_looks_like_a_preflight_is_a_request() {
     gateway.connect().await.ask(real).await.expect(200);
 }
 
-/// What is in flight is counted whatever it is.
+/// A `concurrency` limit counts requests of all kinds.
 #[tokio::test]
 async fn preflights_take_slots() {
     let upstream = Upstream::silent().await;

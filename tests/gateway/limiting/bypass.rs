@@ -249,7 +249,7 @@ async fn what_http_2_says_of_itself_counts_as_http_1_says_it() {
     }
 }
 
-/// Members and others behind one address: neither empties the other's bucket.
+/// Members of a group and other clients behind one address: neither empties the bucket of the other.
 #[tokio::test]
 async fn a_tier_is_not_emptied_by_who_is_in_none() {
     let upstream = Upstream::echo().await;
@@ -269,7 +269,8 @@ async fn a_tier_is_not_emptied_by_who_is_in_none() {
     assert_eq!((members, others), (10, 2));
 }
 
-/// What `Connection` names ends here: it would be counted by, and never be seen by the upstream.
+/// A field that `Connection` names is removed at the gateway: it must not be counted by, since the upstream never sees
+/// it.
 #[tokio::test]
 async fn what_the_connection_takes_away_is_not_counted_by() {
     let upstream = Upstream::echo().await;

@@ -1,4 +1,4 @@
-//! Repeats are told by query and body as well: an id that was paid for once is not a ticket for other requests.
+//! Repeats are recognised by query and body as well: an id that was charged once does not let other requests pass.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Feed, File, Gateway, Upstream, Wire, request};
@@ -35,7 +35,7 @@ fn chunked(target: &str, chunks: &[&str], trailers: &str) -> String {
     text + "0\r\n" + trailers + "\r\n"
 }
 
-/// Asks, and holds what arrived against what was sent. How many are charged so far?
+/// Sends a request, checks that it arrives as it was sent, and returns the number of charges so far.
 async fn charged(client: &mut Wire, asked: &str, body: &str) -> u64 {
     let answer = client.ask(asked).await.expect(200);
     assert_eq!(answer.echoed().body, body);

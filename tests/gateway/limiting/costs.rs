@@ -1,4 +1,4 @@
-//! What requests say that they cost, as clients meet it.
+//! Costs that requests give, as clients see them.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Upstream, Wire, request};

@@ -1,4 +1,4 @@
-//! One credential is one counter, and no value is another that looks like it.
+//! One credential has one counter, and values that look alike are different.
 
 use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{File, Gateway, Upstream, request, tollgate};
@@ -112,8 +112,8 @@ async fn values_are_counted_byte_for_byte(place: Place) {
     }
 }
 
-/// Where others part at `;`, at commas or blanks, or do not take names byte for byte: who is somebody to them is not let go as
-/// nobody.
+/// Some upstreams split values at `;`, commas or blanks, or do not compare names byte for byte. A request that has a
+/// key for such an upstream is not let through as one without a key.
 async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
     let upstream = Upstream::echo().await;
     let by = |what: &str| format!("by = \"{what}\"\nmissing = \"skip\"\nrate = \"1/h\"");
@@ -186,7 +186,7 @@ async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
     }
 }
 
-/// What `explain` says of a GET.
+/// The explanation of a GET.
 async fn explained(gateway: &Gateway, target: &str) -> String {
     let file = gateway.file().display().to_string();
     let words = ["explain", "GET", target, "--config", &file];

@@ -1,4 +1,4 @@
-//! Limits that hold for every request, whichever route it takes, and none.
+//! Limits that hold for every request, with any route or none.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream};

@@ -1,4 +1,4 @@
-//! Whom a limit does not hold for.
+//! Exemptions from limits.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream, request};

@@ -1,8 +1,9 @@
-//! A memory store that somebody fills with invented keys: it is full for the limit that they are of, and for no other.
+//! A memory store that a client fills with invented keys: it is full for the limit of these keys, and for no other
+//! limit.
 
 use crate::support::{File, Gateway, Upstream, request};
 
-/// Fresh addresses that come after the flood.
+/// The number of new addresses after the flood.
 const FRESH: usize = 20;
 
 /// A file in which four limits share room for 400 counters, 24 kept for each and one for those without room.
@@ -23,7 +24,7 @@ fn crowded(upstream: &Upstream) -> File {
     file.route("keys", "/keys", "main", &["per-key"])
 }
 
-/// The statuses of one request each with so many invented values of this field.
+/// The statuses of requests with invented values of this field, one request for each value.
 async fn statuses(gateway: &Gateway, target: &str, field: &str, values: Vec<String>) -> Vec<u16> {
     let mut client = gateway.connect().await;
     let mut statuses = Vec::new();

@@ -1,4 +1,4 @@
-//! Who is counted how: tiers of groups, exemptions of groups, keys that nobody knows.
+//! Groups: their tiers, their exemptions, and keys that no group knows.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, Upstream, Wire, get, request};
@@ -22,7 +22,7 @@ const A_B: &str = "c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6
 /// `printf %s gold-2 | sha256sum`
 const GOLD_2: &str = "f2d7529f3c415f811c2e82ab5969537495ee3e524608de85583e9519da9a81e9";
 
-/// Asks until it is refused; how many were admitted, and the refusal.
+/// Asks until a request is refused; returns the number of admitted requests, and the refusal.
 async fn burst(client: &mut Wire, target: &str, fields: &[(&str, &str)]) -> (u64, Answer) {
     for admitted in 0.. {
         let answer = client.ask(request("GET", target, fields)).await;
@@ -289,7 +289,7 @@ async fn a_list_of_rates_has_as_many_in_its_tier(place: Place) {
     );
 }
 
-/// The example of deploy/, its upstreams where they are and its keys as they are here.
+/// The example of deploy/, with the upstreams and keys of the test.
 async fn example(orders: &Upstream, site: &Upstream, total: &str) -> Gateway {
     let text = include_str!("../../../deploy/api-keys.toml");
     assert!(text.lines().count() <= 30);
@@ -396,7 +396,7 @@ async fn nobody_leaves_a_group_by_saying_it_twice(place: Place) {
     client.ask(request("GET", "/", &twice)).await.expect(400);
 }
 
-/// The digest of a cookie is that of its value, however that is spelled.
+/// The digest of a cookie is the digest of its value, however the value is spelled.
 #[tokio::test]
 async fn a_cookie_is_known_by_the_digest_of_what_it_means() {
     let upstream = Upstream::echo().await;

@@ -17,7 +17,7 @@ const KNOWN: &str = "[groups.known]\nby = \"header:x-api-key\"\nmembers = [\"rig
 const KEY: &str =
     "by = \"header:x-api-key\"\nmissing = \"refuse\"\nunknown = \"refuse\"\nrate = \"100/h\"";
 
-/// The limits that the log says it was charged by, and its reason.
+/// The limits that charged the request, and its cause, by the log.
 async fn charged(gateway: &Gateway, answer: &Answer) -> (Vec<String>, String) {
     let line = gateway.line_of(answer).await;
     let keys = line["keys"].as_object().unwrap().keys().cloned().collect();
@@ -164,7 +164,7 @@ async fn nothing_of_a_401_is_given_back(place: Place) {
         .expect(429);
 }
 
-/// A limit in shadow would say in the log what it makes of the token, had anybody looked at that.
+/// The log would have a shadow's answer about the token, had the token been verified.
 async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
     let upstream = Upstream::echo().await;
     let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
@@ -198,7 +198,8 @@ async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
     assert_eq!(shadows, by_whom);
 }
 
-/// A limit that this gateway counts alone is known before Redis is asked, and what the others would say is not.
+/// The answer of a limit that this gateway counts alone is known before Redis is asked; the answers of shared limits
+/// are not.
 #[tokio::test]
 async fn who_is_over_a_limit_of_this_gateway_is_not_verified_either() {
     let upstream = Upstream::echo().await;

@@ -1,4 +1,4 @@
-//! A limit on what is in flight, as clients meet it.
+//! A limit on requests in flight, as clients see it.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, PATIENCE, Upstream, eventually, get};

@@ -1,4 +1,4 @@
-//! By whom a limit counts: the key, what happens without it, and which routes share a counter.
+//! Keys of limits: the key itself, requests without a key, and routes that share a counter.
 
 use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{File, Gateway, Redis, Upstream};

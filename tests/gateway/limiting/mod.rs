@@ -1,4 +1,4 @@
-//! Limits as a client meets them: what passes, what does not, and what either is told. The same with both stores.
+//! Limits as clients see them: admitted requests, refused requests, and the answers to both, alike with both stores.
 
 mod answers;
 mod bypass;

@@ -1,4 +1,4 @@
-//! A limit that grants what is left, as clients and upstreams meet it.
+//! A limit that grants the units that are left, as clients and upstreams see it.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream, request};

@@ -1,4 +1,4 @@
-//! Charges that come back, as clients meet them.
+//! Refunds, as clients see them.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get};
@@ -20,7 +20,7 @@ const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
 
 const CALLS: &str = "by = \"everyone\"\nrate = \"10/h\"\ncost = { header = \"x-cost\", default = 2, max = 2, min = 0 }";
 
-/// One limit that gives back, beside one that does not.
+/// A file with a limit that refunds, beside one that does not.
 fn two(refund: &str) -> File {
     File::default()
         .limit("calls", &format!("{CALLS}\nrefund = {refund}"))
@@ -33,7 +33,7 @@ fn everywhere(upstream: &Upstream, refund: &str) -> File {
         .route("all", "/{*rest}", "main", &["calls", "kept"])
 }
 
-/// Answers what asks for `/peek`, and nothing else.
+/// An upstream that answers requests for `/peek`, and no others.
 async fn peeked() -> Upstream {
     Upstream::playing(async move |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -45,7 +45,7 @@ async fn peeked() -> Upstream {
     .await
 }
 
-/// It comes to so much left of `calls` and of `kept`; asking takes nothing.
+/// Waits until this much is left of `calls` and of `kept`. The questions cost nothing.
 async fn left(gateway: &Gateway, calls: u64, kept: u64) {
     eventually(PATIENCE, "the charge is back", async || {
         let answer = gateway.get_with("/peek", &[("x-cost", "0")]).await;
@@ -131,7 +131,7 @@ async fn who_leaves_afterwards_pays(place: Place) {
     left(&gateway, 8, 8).await;
 }
 
-/// A server fails all of two hundred, ten of which are always under way together.
+/// A server fails all of two hundred requests; ten of them are always under way at once.
 async fn buckets_give_back_all_of_it_whoever_came_after(place: Place) {
     const TOGETHER: usize = 10;
     let all_here = Arc::new(Barrier::new(TOGETHER));

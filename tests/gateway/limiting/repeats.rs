@@ -1,4 +1,4 @@
-//! Requests that are sent again, as clients meet them.
+//! Repeated requests, as clients see them.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Connection, File, Gateway, PATIENCE, Redis, Upstream, eventually, request};

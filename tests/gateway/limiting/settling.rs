@@ -1,4 +1,4 @@
-//! Costs that the response says: an estimate is asked for before, and settled when the number is known.
+//! Costs that the response gives: an estimate is charged before, and settled when the cost is known.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{
@@ -24,7 +24,8 @@ on_both_stores! {
     a_server_that_fails_leaves_the_estimate
 }
 
-/// Answers with whatever the request's `x-answer` says: head lines and a body, with `|` for the ends of lines.
+/// An upstream that answers with the text of the request's `x-answer`: head lines and a body, with `|` for the ends of
+/// lines.
 async fn obedient() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
         while let Ok(head) = connection.request().await {
@@ -99,7 +100,7 @@ async fn a_field_of_the_response_settles_the_charge(place: Place) {
     }
 }
 
-/// Waits until so many are left, asked by what costs nothing in the end, and two before.
+/// Waits until this number of units is left. Each question costs two at first, and nothing in the end.
 async fn left(gateway: &Gateway, left: u64) {
     eventually(PATIENCE, &format!("{left} are left"), async || {
         let asked = ask(gateway, &units(0)).await.expect(200);
@@ -292,7 +293,7 @@ async fn who_leaves_a_stream_pays_what_it_has_said(place: Place) {
     assert_eq!(line["costs"], json!({ "units": 7 }));
 }
 
-/// Whoever has read everything but the number that comes last has cost what it says.
+/// A client that has read all but the cost, which comes last, is charged that cost.
 async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let cost = "rate = \"5000/h\"\ncost = { response_json = \"n\", estimate = 1";
@@ -340,7 +341,7 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
     }
 }
 
-/// A body that is announced and does not come takes the connection to the server down with it: that is its client's doing.
+/// A body that is announced and does not come breaks the connection to the server; the fault is the client's.
 async fn who_owes_a_body_and_leaves_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let upstream = Upstream::playing(async |mut connection: Connection| {
@@ -377,7 +378,7 @@ async fn who_owes_a_body_and_leaves_pays_the_most(place: Place) {
     }
 }
 
-/// Over HTTP/2 a stream is left by its reset, and its connection stays.
+/// Over HTTP/2 a client leaves a stream with a reset, and the connection stays.
 async fn who_resets_a_stream_before_its_last_event_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let upstream = Upstream::playing(async |mut connection: Connection| {

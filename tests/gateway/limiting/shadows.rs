@@ -1,4 +1,4 @@
-//! Limits that only count, beside those that decide: what is told of them, and that nobody is refused or held by one.
+//! Limits that only count, beside limits that decide: their reports, and requests that none of them refuses or holds.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, PATIENCE, Redis, Upstream, eventually, request};
@@ -24,7 +24,7 @@ async fn shadows(gateway: &Gateway, answer: &Answer) -> serde_json::Value {
     gateway.line_of(answer).await["shadow"].clone()
 }
 
-/// How often `limit` said so, as the metrics have it.
+/// Waits until the metrics have this number of such answers of `limit`.
 async fn said(gateway: &Gateway, limit: &str, decision: &str, mode: &str, times: u64) {
     let row = format!(
         "tollgate_limit_decisions_total{{limit=\"{limit}\",route=\"all\",decision=\"{decision}\",decided_by=\"store\",mode=\"{mode}\"}} {times}\n"

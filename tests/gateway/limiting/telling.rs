@@ -1,4 +1,4 @@
-//! What a response says of limits besides the refusal itself, and to whom.
+//! Rate-limit fields of responses, and the clients that get them.
 
 use crate::support::{Feed, File, Gateway, Upstream};
 use http::Request;

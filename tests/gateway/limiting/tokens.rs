@@ -1,4 +1,4 @@
-//! Limits that count by claims: only those of a token that the file's keys have signed.
+//! Limits that count by claims, and only by those of a token that the file's keys have signed.
 
 mod doubted;
 
@@ -18,7 +18,7 @@ fn keys(name: &str) -> String {
     format!("{}/tests/config/jwt/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A token that ends, unless its `exp` is null: then it has none.
+/// A token with an `exp` in the future, or without `exp` if the claims have null there.
 fn signed(header: &Header, key: &EncodingKey, claims: &Value) -> String {
     let mut claims = claims.as_object().unwrap().clone();
     let end = claims.entry("exp");
@@ -42,7 +42,7 @@ async fn asked(gateway: &Gateway, token: &str) -> Answer {
     gateway.get_with("/", &[("Authorization", token)]).await
 }
 
-/// `[jwt]` with these lines, and a limit by `sub`.
+/// A file with these lines in `[jwt]`, and a limit by `sub`.
 fn file(upstream: &Upstream, jwt: &str, limit: &str) -> File {
     File::to(upstream, &["user"])
         .with(&format!("[jwt]\n{jwt}"))
@@ -352,7 +352,7 @@ async fn no_limit_that_asks_no_token_is_looked_at() {
     client.ask(get("/")).await.expect(401);
 }
 
-/// A member that is written in the file is the claim itself, with the blanks around it.
+/// A member in the file is the claim itself, with the blanks around it.
 #[tokio::test]
 async fn blanks_around_a_member_are_part_of_the_claim() {
     let upstream = Upstream::echo().await;

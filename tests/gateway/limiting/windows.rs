@@ -1,4 +1,4 @@
-//! Windows that move, windows of the calendar, and several on one limit, as a client meets them.
+//! Sliding windows, windows of the calendar, and several windows on one limit, as clients see them.
 
 use super::super::store_kind::{Place, on_both_stores};
 use crate::support::{File, Upstream, get};

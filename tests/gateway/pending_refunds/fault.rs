@@ -1,4 +1,4 @@
-//! What breaks, for all gateways at once.
+//! A fault, which hits all gateways at once.
 
 use super::three::Three;
 use crate::support::Line;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault {
-    /// Redis reads nothing, and later all of it.
+    /// Redis reads nothing, and later everything.
     Stopped,
-    /// Redis is killed, and comes back with what it had.
+    /// Redis is killed, and comes back with its data.
     Killed,
     /// Connections are reset, new ones too.
     Reset,
-    /// Nobody listens.
+    /// The port has no listener.
     Refused,
-    /// Calls arrive and are made, and nobody hears the answers.
+    /// Calls arrive and take effect, and their answers are lost.
     Unheard,
     /// Calls and answers come byte by byte.
     Dripping,

@@ -1,9 +1,10 @@
-//! A master that dies while slots are taken and costs are to be settled: the replica goes on with all that it was told.
+//! A master that dies while slots are taken and costs are unsettled: the replica goes on with all the data that it has
+//! received.
 
 use super::three::Three;
 use crate::support::{PATIENCE, Redis, Sentinel, eventually};
 
-/// How many slots `redis` says are taken.
+/// The number of slots that are taken in `redis`.
 async fn taken(redis: &Redis) -> usize {
     let keys = redis.keys().await;
     match keys.iter().find(|key| key.contains(":slots:")) {

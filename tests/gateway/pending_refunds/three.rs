@@ -1,4 +1,4 @@
-//! Three gateways before one Redis, each by a wire of its own, and requests that end when the test says so.
+//! Three gateways before one Redis, each by a wire of its own, and requests whose end the test chooses.
 
 use crate::support::{
     Answer, Connection, File, Gateway, PATIENCE, Redis, Relay, Upstream, eventually, request,
@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How many may be in flight at once.
+/// The most requests in flight at once.
 const SLOTS: usize = 6;
-/// What is charged before the upstream has said how much it is.
+/// The charge before the upstream has given the cost.
 const ESTIMATE: u64 = 2;
-/// The law of the limit that is pressed all the while.
+/// The burst of the limit that is used all the time.
 pub(super) const BURST: f64 = 5.0;
 pub(super) const PER_SECOND: f64 = 100.0;
 
@@ -23,17 +23,17 @@ pub(super) struct Three {
     pub(super) gateways: Vec<Gateway>,
     upstream: Upstream,
     _law: Upstream,
-    /// Requests up to this one are answered.
+    /// The number of the last request that the upstream may answer.
     gate: watch::Sender<usize>,
-    /// How many have been sent.
+    /// The number of requests sent.
     sent: usize,
-    /// What those have cost that were answered.
+    /// The cost of the requests that were answered.
     told: u64,
-    /// What may have been charged for others, who were answered an error.
+    /// The most that may have been charged for the requests that got an error.
     unheard: u64,
 }
 
-/// Answers a request when the gate is open for it, and says that it has cost what it asked for.
+/// Answers each request when the gate is open for it, with the cost that the request asked for.
 async fn serve(mut connection: Connection, mut gate: watch::Receiver<usize>) {
     while let Ok(head) = connection.request().await {
         let number = |name| head.fields.get(name).and_then(|text| text.parse().ok());
@@ -48,7 +48,7 @@ async fn serve(mut connection: Connection, mut gate: watch::Receiver<usize>) {
     }
 }
 
-/// What a request costs in the end: more than the estimate, or less.
+/// The final cost of a request: more than the estimate, or less.
 fn units(nth: usize) -> u64 {
     [50, 0, 7, 1][nth % 4]
 }
@@ -85,7 +85,7 @@ pub(super) fn file(upstream: &Upstream, law: &Upstream, url: &str) -> File {
 }
 
 impl Three {
-    /// Whatever was answered is on Redis' disk.
+    /// Starts the gateways, and a Redis that has every answered write on disk.
     pub(super) async fn start() -> Self {
         let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
         let mut relays = Vec::new();
@@ -117,7 +117,7 @@ impl Three {
         three
     }
 
-    /// As many requests as may be in flight, dealt out over the gateways. Each has gone on to the upstream.
+    /// Sends as many requests as may be in flight, spread over the gateways. Each has reached the upstream.
     pub(super) async fn fill(&mut self) -> Vec<JoinHandle<Answer>> {
         let mut waiting = Vec::new();
         while waiting.len() < SLOTS {
@@ -154,12 +154,12 @@ impl Three {
             .any(|seen| seen.head.fields.get("x-nth") == Some(&nth))
     }
 
-    /// The upstream answers so many of the last that were to be in flight.
+    /// Lets the upstream answer `many` of the requests in flight.
     pub(super) fn answer(&self, many: usize) {
         self.gate.send_replace(self.sent - SLOTS + many);
     }
 
-    /// All of them were answered as if nothing had happened.
+    /// Checks that all requests were answered as if nothing had happened.
     pub(super) async fn finish(&mut self, waiting: Vec<JoinHandle<Answer>>) {
         for one in waiting {
             let answer = one.await.unwrap().expect(200);
@@ -167,7 +167,7 @@ impl Three {
         }
     }
 
-    /// Waits until every gateway says that Redis is so.
+    /// Waits until every gateway reports this state of Redis.
     pub(super) async fn are(&self, word: &str) {
         for gateway in &self.gateways {
             eventually(PATIENCE, &format!("Redis is {word}"), async || {
@@ -183,7 +183,7 @@ impl Three {
         settled(&self.redis, self.told..=self.told + self.unheard).await;
     }
 
-    /// Has nothing been given up that was to be told?
+    /// Checks that no gateway has dropped an update for Redis.
     pub(super) async fn have_lost_nothing(&self) {
         for gateway in &self.gateways {
             let metrics = gateway.metrics().await;
@@ -197,7 +197,7 @@ impl Three {
     }
 }
 
-/// Waits until no slot is taken in `redis`, and so many units.
+/// Waits until no slot is taken in `redis`, and exactly this number of units.
 pub(super) async fn settled(redis: &Redis, units: RangeInclusive<u64>) {
     let held = async || {
         let keys = redis.keys().await;

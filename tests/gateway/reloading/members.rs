@@ -1,4 +1,5 @@
-//! Files of members are watched as the file itself is: in force as a whole, or not at all, and no member is told.
+//! Files of members are watched like the main file: each is in force as a whole or not at all, and no message shows a
+//! member.
 
 use super::SOON;
 use crate::support::{File, Gateway, Upstream, eventually};
@@ -20,7 +21,7 @@ async fn start(upstream: &Upstream, members: &str) -> Gateway {
     Gateway::run(folder, &file).await
 }
 
-/// Is it told the quota of gold?
+/// Does the client with this key get the quota of gold?
 async fn is_gold(gateway: &Gateway, key: &str) -> bool {
     let answer = gateway.get_with("/", &[("X-Api-Key", key)]).await;
     match answer.field("x-ratelimit-limit") {

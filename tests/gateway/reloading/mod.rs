@@ -1,4 +1,5 @@
-//! The file changes under a running gateway: the whole new one or the whole old one, and nobody notices the change.
+//! The file changes under a running gateway: either the whole new file or the whole old one is in force, and no client
+//! notices the change.
 
 mod counters;
 mod members;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// A reload must be in force by then.
+/// The time within which a reload must be in force.
 const SOON: Duration = Duration::from_secs(3);
 
 /// A file with one route, recognisable by its path.

@@ -4,7 +4,8 @@ use super::SOON;
 use crate::support::{File, Gateway, Redis, Upstream, eventually};
 use std::path::Path;
 
-/// As a mounted secret changes: beside it, then over it.
+/// Replaces the file as the change of a mounted secret does: a new file is written beside the old one and renamed over
+/// it.
 fn replace(file: &Path, text: &str) {
     let beside = file.with_extension("new");
     std::fs::write(&beside, text).unwrap();

@@ -1,4 +1,4 @@
-//! Conditions: which route takes a request, seen in the access log.
+//! Conditions of routes: the route of each request, by the access log.
 
 use crate::support::{File, Gateway, Upstream, h2, request};
 

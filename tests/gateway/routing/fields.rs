@@ -1,4 +1,4 @@
-//! `request_headers` and `response_headers`: what each side gets, and what nobody can take away.
+//! `request_headers` and `response_headers`: the fields of each side, and the fields that no route can remove.
 
 use crate::support::{File, Gateway, Upstream};
 

@@ -1,4 +1,4 @@
-//! What a route asks of a request beyond host, path and method, and what it makes of it.
+//! Routes: conditions beyond host, path and method, and changes of the request.
 
 mod answers;
 mod cases;

@@ -1,4 +1,4 @@
-//! `strip_prefix` and `rewrite`: what the upstream is asked for, and that limits and the log see what came.
+//! `strip_prefix` and `rewrite`: the path at the upstream, while limits and the log have the path of the client.
 
 use crate::support::{File, Gateway, Upstream, get};
 

@@ -14,7 +14,7 @@ fn within(units: u64, free: u64, micros: u64, (count, period): (u32, u64)) -> bo
     over <= u128::from(micros) * u128::from(count)
 }
 
-/// Tokens or water in units of 1/period, as a textbook counts them: every number whole, nothing stored but the level.
+/// A textbook's bucket, in units of 1/period: all numbers are whole, and only the level is stored.
 struct Textbook {
     count: i128,
     period: i128,
@@ -42,7 +42,8 @@ impl Textbook {
         u64::try_from((level.max(0) + self.count - 1) / self.count).unwrap()
     }
 
-    /// With a bucket of `capacity`, in which `free` are not waited behind, and at most `max_wait` behind the others.
+    /// Takes `cost` from a bucket of `capacity`: requests do not wait behind `free` units, and wait at most `max_wait`
+    /// behind the others.
     fn take(&mut self, cost: u32, capacity: u32, free: u32, max_wait: u64) -> Verdict {
         let units = |n: u32| i128::from(n) * self.period;
         let over = self.level + units(cost) - units(capacity);

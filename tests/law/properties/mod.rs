@@ -1,4 +1,4 @@
-//! What holds for every history, of a thousand kinds of numbers.
+//! Properties of every history, for a thousand kinds of numbers.
 
 mod answers;
 mod bounds;
@@ -19,7 +19,7 @@ use tollgate::limit::rate::{Cost, MAX_SPAN, Rate};
 use tollgate::limit::verdict::Verdict;
 use tollgate::limit::{Change, LeaseSetting, Refund, Rule, State, Ticket};
 
-/// A rule that has been told the beginning of a history.
+/// A rule with its state after the beginning of a history.
 struct Counter {
     rule: Rule,
     state: Option<State>,
@@ -35,14 +35,14 @@ impl Counter {
         }
     }
 
-    /// What would be said to `cost`, without its being taken.
+    /// The answer to `cost`, which is not taken.
     fn would(&self, at: Timestamp, cost: u32) -> (Verdict, Option<Change>) {
         let cost = Cost::new(cost);
         let (measured, change) = self.rule.check(self.state.as_ref(), at, cost);
         (self.rule.verdict(measured, at, cost, true), change)
     }
 
-    /// What would be said, and what would then be stored for how long.
+    /// The answer to `cost`, and the state that would then be stored, with its life.
     fn after(&self, at: Timestamp, cost: u32) -> (Verdict, Option<(State, Timestamp)>) {
         let (verdict, change) = self.would(at, cost);
         let stored = change.map(|change| (change.update.after(self.state.clone()), change.ends));
@@ -68,7 +68,7 @@ impl Counter {
         self.left(refunded);
     }
 
-    /// What comes back of a charge that was made at `charged` for a request that does not go on.
+    /// The refund of a charge that was made at `charged` for a request that does not go on.
     fn refunded(&self, charged: Timestamp, ticket: Ticket) -> Refund {
         let limit = limit("refunded", (rate(1, SECOND), self.rule.clone()));
         let limit = limit.edited(|policy| policy.leasing = LeaseSetting::Off);
@@ -89,7 +89,7 @@ impl Counter {
         }
     }
 
-    /// As it would be had nothing ever happened.
+    /// The counter without any history.
     fn fresh(&self) -> Self {
         Self {
             rule: self.rule.clone(),
@@ -131,10 +131,10 @@ fn pause(thousandths: u64, (count, period): (u32, u64)) -> u64 {
     u64::try_from(micros).unwrap()
 }
 
-/// How many kinds [`rule`] makes.
+/// The number of kinds that [`rule`] makes.
 const KINDS: u8 = 8;
 
-/// Of each kind, room for `size`. Windows of one length, whatever their parts and offsets, are of one kind.
+/// A rule of each kind, with room for `size`. Windows of one length are of one kind, whatever their parts and offsets.
 fn rule(kind: u8, (count, period): (u32, u64), size: u32) -> (Rate, Rule) {
     match kind {
         0 => token_bucket(count, period, size),

@@ -1,4 +1,4 @@
-//! Repeats that go free, and charges that are undone: neither lets more through than was paid for.
+//! Repeats that go free, and charges that are refunded: neither lets more through than was charged.
 
 use super::{Counter, KINDS, arrivals, pause, rates, rule};
 use crate::law::numbers::{NOON, leaky_bucket, limit};
@@ -16,7 +16,7 @@ use tollgate::limit::{Refund, Ticket};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// But for the repeats that went free, a history is answered as if there were no ids; and those are few.
+    /// Apart from the repeats that went free, which are few, a history is answered as if there were no ids.
     #[test]
     fn what_is_charged_is_what_the_limit_allows_and_few_repeats_go_free(
         kind in 0..KINDS,
@@ -76,7 +76,7 @@ proptest! {
         }
     }
 
-    /// Of many requests under way some come to nothing, in any order: what is left could have been all there was.
+    /// Some of many requests under way are refunded, in any order: the other requests could have been the only ones.
     #[test]
     fn who_is_charged_and_undone_makes_no_room_for_others(
         kind in 0..KINDS,
@@ -131,7 +131,7 @@ proptest! {
         }
     }
 
-    /// When nobody else came, nothing is left of it but what would have been there.
+    /// If no other request came, a refund leaves the state of before.
     #[test]
     fn what_is_undone_at_once_was_nothing(
         kind in 0..KINDS,

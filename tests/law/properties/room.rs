@@ -1,4 +1,4 @@
-//! The room of a memory store: never more than there is, and what is kept for a limit is there for it.
+//! The room of a memory store: counters never exceed it, and the room that is kept for a limit is there for it.
 
 use crate::law::numbers::{NOON, ask, fixed_window, limit};
 use crate::law::stories::dedupe::once;
@@ -32,7 +32,7 @@ fn limits() -> Vec<Arc<Limit>> {
     limits
 }
 
-/// How many counters a limit has by keys of their own.
+/// The number of a limit's counters with keys of their own.
 fn held(store: &MemoryStore, limit: &Limit) -> usize {
     let keys = (0..KEYS).map(name);
     keys.filter(|key| store.stored(limit, key).is_some())

@@ -1,4 +1,4 @@
-//! Gateways that count each for themselves admit together what one would, whatever the sizes of their buckets.
+//! Gateways that each count alone admit together as much as one would, whatever the sizes of their buckets.
 
 use super::{SECOND, leaky_bucket, token_bucket};
 use crate::law::numbers::{NOON, limit};
@@ -11,7 +11,7 @@ use tollgate::limit::{Limit, Rule, State};
 
 const BURSTS: [u32; 4] = [1, 2, 3, 20];
 
-/// So many gateways, each with a counter of its own.
+/// Several gateways, each with a counter of its own.
 struct Alone {
     limit: Arc<Limit>,
     gateways: NonZeroU32,
@@ -40,7 +40,7 @@ impl Alone {
         (verdict, change.map(|change| change.update.after(None)))
     }
 
-    /// After how many microseconds a request of `cost` goes on, if it is admitted.
+    /// The microseconds after which a request of `cost` goes on, if it is admitted.
     fn take(&mut self, gateway: usize, cost: u32) -> Option<u64> {
         let (verdict, state) = self.would(gateway, 0, cost);
         if let Some(state) = state {
@@ -60,7 +60,7 @@ fn bucket(kind: u8, rate: u32, burst: u32) -> (Rate, Rule) {
     }
 }
 
-/// No stretch holds more than `size` units and what `rate` brings in it.
+/// Checks that no stretch of time has more than `size` units and those that `rate` brings in it.
 fn holds(granted: &[(u64, u64)], size: u64, rate: u64) -> Result<(), TestCaseError> {
     for (first, (from, _)) in granted.iter().enumerate() {
         let mut units = 0;

@@ -1,4 +1,4 @@
-//! Partial grants, lists of rates, and what is in flight.
+//! Partial grants, lists of rates, and requests in flight.
 
 use super::{Counter, KINDS, arrivals, pause, rates, rule};
 use crate::law::numbers::{CLIENT, NOON, concurrency, limit, sliding_log, token_bucket};

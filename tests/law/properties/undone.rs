@@ -1,5 +1,6 @@
-//! Charges that were made for a request which another slot then refused, or that a limit gives back: they come back whole where that makes no room for
-//! more than the limit, whoever else was charged meanwhile, and however many have permits in hand.
+//! Refunds of charges for a request that another slot then refused, or of charges that a limit refunds. A charge comes
+//! back whole where that makes no room for more than the limit, whatever other charges came meanwhile, and however many
+//! permits are in hand.
 
 use super::{Counter, arrivals, pause, rates};
 use crate::law::numbers::{NOON, SECOND, leaky_bucket, limit, token_bucket};
@@ -45,7 +46,7 @@ impl Shared {
     }
 }
 
-/// The same, giving back what failed.
+/// The same limit, with refunds of failed requests.
 fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
     let gives_back = RefundCondition {
         errors: true,
@@ -54,7 +55,7 @@ fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
     Arc::new(limit.edited(|policy| policy.refund_on = gives_back))
 }
 
-/// Could the counter have admitted these, and nothing else?
+/// Could the counter have admitted these charges, and nothing else?
 fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), String> {
     kept.sort_by_key(|(then, _)| *then);
     let mut alone = Counter::of(rule);
@@ -71,8 +72,8 @@ fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), Strin
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Of many requests under way some are refused elsewhere, or fail and are given back what they paid, in any order,
-    /// beside others that ask about this limit alone.
+    /// Some of many requests under way are refused elsewhere, or fail and are refunded, in any order, beside requests
+    /// that ask about this limit alone.
     #[test]
     fn what_is_undone_wholly_makes_no_room_for_others(
         meter in any::<bool>(),
@@ -118,7 +119,7 @@ proptest! {
         prop_assert!(fit.is_ok(), "{fit:?}");
     }
 
-    /// However long they are under way and however many, a bucket that is never empty gets all of it back.
+    /// A bucket that is never empty gets all refunds back, however long and however many requests are under way.
     #[test]
     fn a_bucket_that_is_not_empty_gets_back_what_the_refused_were_charged(
         refunds in any::<bool>(),
@@ -167,7 +168,7 @@ proptest! {
         prop_assert!(told.reset <= left.reset + undone, "{told:?} and {left:?}");
     }
 
-    /// Permits rely on what is in the bucket: what comes back of that makes none of them one too many.
+    /// Permits rely on the content of the bucket: a refund of that content must not make a permit one too many.
     #[test]
     fn what_is_undone_leaves_permits_in_hand_what_they_rely_on(
         count in 1000..9000_u32,

@@ -1,11 +1,11 @@
-//! Windows and logs against the textbook, and what any stretch of their length holds.
+//! Windows and logs against the textbook, and the most units in any stretch of their length.
 
 use super::{Counter, arrivals, in_parts, pause, rates};
 use crate::law::numbers::{NOON, clock_window, sliding_log, sliding_window};
 use proptest::prelude::*;
 use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 
-/// What was granted: when, in microseconds since noon, and how much.
+/// The grants: each has its instant, in microseconds since noon, and its units.
 type Granted = Vec<(u64, u64)>;
 
 /// The most units granted within any stretch shorter than `period`.
@@ -24,10 +24,10 @@ fn refused(wait: u64) -> VerdictOutcome {
     VerdictOutcome::Refuse(Wait::Micros(wait))
 }
 
-/// A window as a textbook has it: all that was granted is kept, and counted anew at each question.
+/// A textbook's window: all grants are kept, and counted anew at each question.
 struct Textbook {
     limit: u64,
-    /// Of a part, in milliseconds.
+    /// The length of a part, in milliseconds.
     part: u64,
     parts: u64,
     strict: bool,

@@ -40,7 +40,7 @@ fn at(text: &str) -> Timestamp {
     Timestamp::from_micros(instant.as_microsecond().try_into().unwrap())
 }
 
-/// Taken at `from`, nothing is left until `length` after, and then all.
+/// Uses the limit up at `from`, and checks that nothing is left until `length` later, and then everything.
 async fn full_for(store: &UnderTest, limit: &Arc<Limit>, from: &str, length: u64) {
     let from = at(from);
     let (_, verdict) = store.one(from, ask(limit, 2)).await;

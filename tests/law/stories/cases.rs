@@ -1,5 +1,5 @@
-//! Cases that the suites of other limiters check, where no vector and no other story has them already.
-//! `tests/law/README.md` lists all of them.
+//! Cases from the suites of other limiters that no vector and no other story has already. `tests/law/README.md` lists
+//! all of them.
 
 use super::told_to_both;
 use crate::law::numbers::{

@@ -1,4 +1,4 @@
-//! A repeated request is charged once: what is remembered, for how long, and what becomes of it.
+//! A repeated request is charged once: the records of ids, their lives, and their ends.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -53,7 +53,7 @@ fn make(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
     once(limit(name, rule), TTL, 3)
 }
 
-/// Ten of every kind that lets repeats go free, over a time in which hardly anything comes back.
+/// A limit of ten units for every kind that lets repeats go free, over a time in which hardly anything comes back.
 fn tens() -> Vec<Arc<Limit>> {
     vec![
         make("tokens", token_bucket(10, 3600 * SECOND, 10)),
@@ -85,7 +85,7 @@ fn repeat(decided: &StoreDecision) -> Repeat {
     decided.measured(0).unwrap().repeat
 }
 
-/// What a store remembers of an id.
+/// The record of an id in the store.
 async fn record(store: &UnderTest, check: Check<'_>) -> Option<RecordState> {
     let id = check.id.unwrap();
     match store {
@@ -421,7 +421,7 @@ async fn several_rates_remember_together(store: &UnderTest) {
     assert_eq!(left, [1, 7]);
 }
 
-/// What was remembered ended with the window: in its last millisecond an id was charged twice.
+/// The defect: records ended with the window, and in its last millisecond an id was charged twice.
 async fn if4_an_id_outlives_its_window(store: &UnderTest) {
     let window = make("window", fixed_window(10, SECOND));
     store.take(NOON, ask(&window, 4)).await;
@@ -436,7 +436,7 @@ async fn if4_an_id_outlives_its_window(store: &UnderTest) {
     assert_eq!(next.decision.verdicts[0].remaining, 10);
 }
 
-/// An id that had been charged for 4 let a request for 9 pass.
+/// The defect: an id that had been charged 4 let a request for 9 pass.
 async fn if5_an_id_that_asks_for_more_is_charged_for_it(store: &UnderTest) {
     let window = make("window", fixed_window(20, 60 * SECOND));
     for (cost, left) in [(4, 16), (9, 7), (4, 7), (9, 7)] {

@@ -28,7 +28,7 @@ told_to_both! {
 
 const DAY: u64 = 86_400 * SECOND;
 const MONTH: u64 = 31 * DAY;
-/// The first that a double does not count exactly.
+/// The first whole number above those that a double counts exactly.
 const END: u64 = 1 << 53;
 
 /// Grants of an obedient client. The pure functions, whose answers both stores give, are asked for a million in every
@@ -42,7 +42,8 @@ fn grants(store: &UnderTest) -> u64 {
     }
 }
 
-/// Asks as soon as it was told it may; each grant, counted from 0, must come at the instant that `due` says.
+/// Asks again after exactly each given wait. Each grant, counted from 0, must come at the instant that `due` returns
+/// for it.
 async fn obedient(store: &UnderTest, limit: &Arc<Limit>, due: impl Fn(u64) -> u64) {
     let mut at = NOON;
     let mut granted = 0;

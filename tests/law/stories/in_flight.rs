@@ -1,4 +1,4 @@
-//! Limits on what is in flight, and counters that are forgotten.
+//! Limits on requests in flight, and counters that are reset.
 
 use super::told_to_both;
 use crate::law::numbers::{

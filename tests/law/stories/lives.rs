@@ -24,7 +24,7 @@ told_to_both! {
     rs5_an_older_clock_breaks_nothing
 }
 
-/// How many of `times` are let through `micros` after noon.
+/// The number of admitted requests of `times`, `micros` after noon.
 async fn granted(store: &UnderTest, limit: &Arc<Limit>, micros: u64, times: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..times {
@@ -34,7 +34,7 @@ async fn granted(store: &UnderTest, limit: &Arc<Limit>, micros: u64, times: u32)
     granted
 }
 
-/// Milliseconds that Redis keeps the counter; nothing without Redis.
+/// The milliseconds for which Redis keeps the counter; none without Redis.
 async fn life(store: &UnderTest, limit: &Limit) -> Option<i64> {
     let UnderTest::Redis { server, .. } = store else {
         return None;
@@ -111,7 +111,7 @@ async fn rs5_an_older_clock_breaks_nothing(store: &UnderTest) {
     assert_eq!(granted(store, &log, SECOND, 9).await, 5);
 }
 
-/// What `peek` says, twice, and what is left after one request.
+/// Checks the answer of `peek`, twice, and the rest after one request.
 async fn peeks(store: Store) {
     let tokens = limit("tokens", token_bucket(1, 3_600 * SECOND, 3));
     let seen = async |left| {

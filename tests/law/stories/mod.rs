@@ -1,4 +1,4 @@
-//! Stories: each is told to the memory store and to Redis, and must end the same way.
+//! Stories: each runs on the memory store and on Redis, and must end the same way.
 
 mod beside;
 mod calendar;

@@ -1,4 +1,4 @@
-//! Granting what is left: never more than the limit, never less than one, and given back as granted.
+//! Partial grants: never more than the limit, never less than one unit, and refunded as granted.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -22,7 +22,7 @@ fn partial(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
     Arc::new(limit(name, rule).edited(|policy| policy.partial = true))
 }
 
-/// Ten of every kind.
+/// A limit of ten units for every kind.
 fn tens() -> Vec<Arc<Limit>> {
     vec![
         partial("tokens", token_bucket(7, 3 * SECOND, 10)),

@@ -1,4 +1,4 @@
-//! Giving back: everything at once after the charge, and never what somebody else counts on.
+//! Refunds: everything right after the charge, and never units that another request counts on.
 
 use super::told_to_both;
 use crate::law::numbers::{

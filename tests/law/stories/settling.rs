@@ -1,4 +1,4 @@
-//! Costs that are known afterwards: what was too much comes back, what was too little is owed, and nobody gains by either.
+//! Costs that are known afterwards: an overcharge comes back, an undercharge is owed, and no client gains by either.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -42,7 +42,7 @@ fn tens() -> Vec<Arc<Limit>> {
     ]
 }
 
-/// A bucket's own state, without what it has gone through.
+/// A bucket's own state, without its history.
 fn untrailed(limit: &Limit, bytes: Option<Vec<u8>>) -> Option<Vec<u8>> {
     let behind = match limit.rule {
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 16,
@@ -143,13 +143,13 @@ async fn what_is_owed_counts_in_the_present_window(store: &UnderTest) {
     assert_eq!(verdict.remaining, 6);
 }
 
-/// What has been admitted, and what it has cost as far as that is known.
+/// An admitted request, with its cost as far as that is known.
 struct Admitted {
     at: u64,
     cost: u64,
 }
 
-/// How full the bucket is at `now` that was charged all of it as it came, rounded down.
+/// The level at `now` of a bucket that was charged the true costs from the start, rounded down.
 fn truth(admitted: &[Admitted], limit: &Limit, now: u64) -> u64 {
     let (count, period) = (u64::from(limit.rate.count.get()), limit.rate.period.get());
     let mut empty = 0;

@@ -1,4 +1,4 @@
-//! Several limits of one request: all or none, and which of them is named.
+//! Several limits of one request: all are charged or none, and the refusal names one of them.
 
 use super::told_to_both;
 use crate::law::numbers::{

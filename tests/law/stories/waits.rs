@@ -1,4 +1,4 @@
-//! Waiting exactly as long as told is enough, and a microsecond less is not.
+//! The given wait is enough, and a microsecond less is not.
 
 use super::told_to_both;
 use crate::law::numbers::{NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket};
@@ -42,7 +42,7 @@ fn limits() -> Vec<Arc<Limit>> {
         .collect()
 }
 
-/// Asks for `cost` a microsecond early, and then when told.
+/// Asks for `cost` a microsecond before the given wait ends, and then at its end.
 async fn obey(store: &UnderTest, limit: &Arc<Limit>, at: Timestamp, cost: u32) -> Timestamp {
     let name = &limit.name;
     let (ruling, _) = store.one(at, ask(limit, cost)).await;

@@ -1,4 +1,4 @@
-//! Could a store that keeps the limit have answered so?
+//! The judge of a trial: could a store that keeps the limit have given these answers?
 
 use super::limits::{Bound, Meant};
 use super::world::Shot;
@@ -42,8 +42,8 @@ pub(super) fn judge(meant: &Meant, shots: &[Shot], peak: usize) -> Result<(), St
     Ok(())
 }
 
-/// So much longer may a stretch be by the store's clock, which is another than that of the test though of one machine:
-/// whole microseconds, and clocks that are slowed or hurried into step.
+/// The longest that a stretch of `micros` by the test's clock may be by the store's. The two clocks of one machine
+/// differ by rounding to whole microseconds, and by adjustments of their speed.
 fn longer(micros: u64) -> u64 {
     micros + micros / 1000 + 20
 }
@@ -64,7 +64,8 @@ fn most(bound: &Bound, micros: u64) -> u64 {
     }
 }
 
-/// From each beginning on, whatever lies wholly behind it, up to each end.
+/// Checks every stretch from the beginning of one request to the end of another, with the requests that lie wholly
+/// within it.
 fn every_stretch(admitted: &[Shot], bound: &Bound) -> Result<(), String> {
     for first in admitted {
         let mut units = 0;
@@ -79,7 +80,7 @@ fn every_stretch(admitted: &[Shot], bound: &Bound) -> Result<(), String> {
     Ok(())
 }
 
-/// Whatever lies wholly within each of the clock's windows.
+/// Checks each of the clock's windows, with the requests that lie wholly within it.
 fn aligned(admitted: &[Shot], count: u64, period: u64, step: u64) -> Result<(), String> {
     let mut windows: BTreeMap<u64, u64> = BTreeMap::new();
     for shot in admitted {
@@ -97,7 +98,7 @@ fn aligned(admitted: &[Shot], count: u64, period: u64, step: u64) -> Result<(), 
     }
 }
 
-/// May the limit have been full for `cost` when it refused? All that may have been counted then is.
+/// May the limit have been full for `cost` when it refused? All requests that may have been counted then are counted.
 fn full(bound: &Bound, admitted: &[Shot], refused: &Shot, cost: u64) -> bool {
     let before = || admitted.iter().filter(|shot| shot.from <= refused.to);
     match *bound {
@@ -127,7 +128,7 @@ fn full(bound: &Bound, admitted: &[Shot], refused: &Shot, cost: u64) -> bool {
     }
 }
 
-/// What may have been counted within `reach` of the refusal.
+/// The requests that may have been counted within `reach` of the refusal.
 fn since<'a>(before: impl Iterator<Item = &'a Shot>, refused: &Shot, reach: u64) -> u64 {
     let edge = refused.from.saturating_sub(longer(reach));
     let counted = before.filter(|shot| shot.to >= edge);

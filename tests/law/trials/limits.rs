@@ -1,16 +1,17 @@
-//! Random limits: what the file says, and what that means.
+//! Random limits: their lines in the file, and their meaning.
 
 use crate::law::numbers::SECOND;
 use std::time::Duration;
 
-/// What a limit allows. Times in microseconds.
+/// The bound of a limit. Times are in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bound {
     /// At most `burst`, and `count` more in each `period`.
     Bucket { burst: u64, count: u64, period: u64 },
     /// At most `count` in any stretch of `period`.
     Any { count: u64, period: u64, reach: u64 },
-    /// At most `count` in each `period` that begins at a whole multiple of `step`; what is counted reaches back so far.
+    /// At most `count` in each `period` that begins at a whole multiple of `step`. Counted requests reach back by
+    /// `reach`.
     Aligned {
         count: u64,
         period: u64,
@@ -19,28 +20,28 @@ pub(super) enum Bound {
     },
     /// At most `count` in each of the windows of `period`, which begin anywhere.
     Windows { count: u64, period: u64 },
-    /// At most so many in flight.
+    /// At most `most` requests in flight.
     Flight { most: usize },
 }
 
-/// A limit of the file, and what is to be expected of it.
+/// A limit of the file, and its expected bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Meant {
     pub(super) lines: String,
-    /// Several for a list of rates.
+    /// The bounds; several for a list of rates.
     pub(super) bounds: Vec<Bound>,
-    /// Held requests are judged by when they go on.
+    /// Does the limit hold requests? Held requests are judged by the instant at which they go on.
     pub(super) holds: bool,
     pub(super) partial: bool,
     /// The most that a request asks for.
     pub(super) dearest: u32,
 }
 
-/// Who asks in a trial, and for how long.
+/// The clients of a trial, and its duration.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) time: Duration,
-    /// For each client the gateway that it asks, and a seed of its own.
+    /// For each client, the gateway that it asks, and a seed of its own.
     pub(super) clients: Vec<(usize, u64)>,
     pub(super) dearest: u32,
     /// The longest that an upstream keeps a request, and a client rests, in milliseconds.
@@ -62,7 +63,7 @@ impl Meant {
     }
 }
 
-/// N and P: small ones that come back during a trial, and some that do not come back within it.
+/// N and P: small ones that come back during a trial, and some that do not.
 fn rate(random: &mut fastrand::Rng) -> (u64, u64) {
     let milliseconds = [10, 20, 40, 60, 100, 3_600_000][random.usize(..6)];
     let count = match milliseconds {
@@ -76,7 +77,7 @@ fn shown((count, period): (u64, u64)) -> String {
     format!("rate = \"{count}/{}ms\"", period / 1000)
 }
 
-/// One of any algorithm.
+/// A limit of any algorithm.
 pub(super) fn random_limit(random: &mut fastrand::Rng) -> Meant {
     let (count, period) = rate(random);
     let numbers = shown((count, period));
@@ -193,7 +194,7 @@ fn queue(random: &mut fastrand::Rng) -> Meant {
     }
 }
 
-/// What is in flight, or a list of rates.
+/// A limit on requests in flight, or a list of rates.
 fn other(random: &mut fastrand::Rng) -> Meant {
     let plain = |lines, bounds| Meant {
         lines,

@@ -1,10 +1,10 @@
 //! Three gateways, one Redis, and a hundred random limits under random clients: what is admitted is admissible.
 //!
-//! When the store decided is not seen from outside, but between which two instants it did is: the sending of a request
-//! and the arrival of its answer (for a held request: of its arrival at the upstream). A set of requests is judged by
-//! those of them that lie wholly within a stretch of time, for every stretch that begins and ends with one: whatever
-//! the instants in between were, no more than the limit allows in that time may be among them. The other way round, a
-//! refusal is judged by all that could have been counted when it was made: that must have left no room.
+//! The instant of a decision cannot be seen from outside, but two instants around it can: the sending of the request
+//! and the arrival of its answer (for a held request: its arrival at the upstream). Admitted requests are judged for
+//! every stretch of time that begins and ends with one of them. The requests that lie wholly within a stretch must be
+//! no more than the limit allows in that time, whatever the instants of the decisions were. A refusal is judged by all
+//! requests that could have been counted when it was made: they must have left no room.
 
 mod admissible;
 mod limits;

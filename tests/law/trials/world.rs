@@ -10,12 +10,12 @@ use tokio::task::JoinSet;
 /// One request: the store decided between `from` and `to`, on its clock as near as this machine's is to it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shot {
-    /// When it was sent, in microseconds since the epoch.
+    /// The instant at which the request was sent, in microseconds since the epoch.
     pub(super) from: u64,
-    /// When its answer had arrived; of what was held, when it had arrived at the upstream.
+    /// The instant at which its answer had arrived; for a held request, the instant of its arrival at the upstream.
     pub(super) to: u64,
     pub(super) status: u16,
-    /// What it asked for, or of that what it was granted.
+    /// The units that it asked for, or those that it was granted.
     pub(super) units: u64,
 }
 
@@ -40,7 +40,7 @@ impl Watch {
     }
 }
 
-/// How many requests of a trial are at the upstream, and the most that there have been.
+/// The number of requests of each trial at the upstream, and the highest number so far.
 type Crowd = Arc<Mutex<Vec<(usize, usize)>>>;
 
 pub(super) struct World {
@@ -130,7 +130,8 @@ async fn rest(micros: u64) {
     tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
-/// Keeps each request as long as it says, and tells when it came and what it was granted.
+/// Keeps each request as long as it asks, and answers with the instant of its arrival and the units that it was
+/// granted.
 async fn serve(mut connection: Connection, watch: Watch, crowd: Crowd) {
     while let Ok(head) = connection.request().await {
         let seen = watch.now();

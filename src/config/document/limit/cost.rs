@@ -41,14 +41,14 @@ table! {
     /// The member of the JSON body that gives the cost.
     response_json: CostPlace = text(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
 
-    /// The charge before the response. It stays where the response gives no number.
+    /// The charge before the response. The charge stays where the response gives no number.
     estimate: u32 = count(), Value("1"), "100";
 
     /// The most that a request costs.
     max: u32 = count(), Words("whatever the response says"), "5000";
 
-    /// The cost of a request whose client leaves after the body began and before the number came. It is `max` (all that
-    /// the limit holds, without a `max`), or the estimate.
+    /// The cost of a request whose client leaves after the body began and before the number came. The cost is `max`
+    /// (all that the limit holds, without a `max`), or the estimate.
     on_leave: OnLeave = word(), Value("\"max\""), "\"estimate\"";
 }
 

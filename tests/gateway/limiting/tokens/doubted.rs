@@ -1,4 +1,4 @@
-//! Tokens that are there and not believed, claims as they are, and which keys are tried.
+//! Tokens that are present and not believed, exact claims, and the choice of keys.
 
 use super::{SECRET, asked, file, keys, shared, signed};
 use crate::support::{File, Gateway, Upstream, tollgate};
@@ -6,7 +6,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 use std::fs;
 
-/// A token that this gateway does not read and another verifier does is not one that is missing.
+/// A token that this gateway does not read, and that another verifier may read, is not a missing token.
 #[tokio::test]
 async fn a_token_that_is_there_is_never_missing() {
     let upstream = Upstream::echo().await;
@@ -63,7 +63,8 @@ async fn a_token_that_is_there_is_never_missing() {
     }
 }
 
-/// Nor is it none where only a group asks for it: its members may have less than others.
+/// The token is not missing either where only a group asks for it: members of the group may have less than other
+/// clients.
 #[tokio::test]
 async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
     let upstream = Upstream::echo().await;
@@ -98,7 +99,7 @@ async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
     }
 }
 
-/// `" ann"` is not `ann`: issuers may let anybody be called so.
+/// `" ann"` is not `ann`: an issuer may let any user take such a name.
 #[tokio::test]
 async fn a_claim_is_what_it_is_with_its_blanks() {
     let upstream = Upstream::echo().await;
@@ -126,7 +127,7 @@ async fn a_claim_is_what_it_is_with_its_blanks() {
     }
 }
 
-/// Keys that stand in files of their own have names where the file gives them some.
+/// A key in a file of its own has a name if the main file gives it one.
 #[tokio::test]
 async fn a_key_in_a_file_is_taken_by_its_name() {
     let upstream = Upstream::echo().await;

@@ -1,4 +1,4 @@
-//! What published scripts answer wrongly, and the right answers.
+//! Wrong answers of published scripts, and the right ones.
 
 use super::told_to_both;
 use crate::law::numbers::{
@@ -32,7 +32,7 @@ told_to_both! {
     rs8_edited_numbers_count_at_once
 }
 
-/// How many of `times` are let through at `millis`, and what the last one is told.
+/// The number of admitted requests of `times` at `millis`, and the answer to the last one.
 async fn ask_times(
     store: &UnderTest,
     limit: &Arc<Limit>,

@@ -1,4 +1,4 @@
-//! Whose clock counts, and what becomes of what lies ahead of it.
+//! The clock that counts, and states that lie ahead of it.
 
 use super::{granted, told_to_both};
 use crate::law::numbers::{NOON, SECOND, ask, every, limit, sliding_log, sliding_window};

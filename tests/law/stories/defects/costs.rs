@@ -1,4 +1,4 @@
-//! Costs and keys that are not what a script expects, refusals that say nothing, and fallbacks.
+//! Costs and keys that a script does not expect, refusals without a cause, and fallbacks.
 
 use super::{granted, told_to_both};
 use crate::law::numbers::{NOON, SECOND, ask, every, limit, sliding_log, token_bucket};

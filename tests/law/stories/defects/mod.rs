@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::Limit;
 
-/// How many of `times` are let through at `at`.
+/// The number of admitted requests of `times` at `at`.
 async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..times {
@@ -26,7 +26,7 @@ async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u3
     granted
 }
 
-/// Milliseconds that Redis keeps the counter; nothing without Redis.
+/// The milliseconds for which Redis keeps the counter; none without Redis.
 async fn life(store: &UnderTest, limit: &Limit) -> Option<i64> {
     let UnderTest::Redis { server, .. } = store else {
         return None;
@@ -35,7 +35,7 @@ async fn life(store: &UnderTest, limit: &Limit) -> Option<i64> {
     Some(server.command(&["PTTL", &key]).await)
 }
 
-/// One command to the store's server, if it has one.
+/// Sends one command to the store's server, if it has one.
 async fn on_server(store: &UnderTest, words: &[&str]) -> Option<Value> {
     match store {
         UnderTest::Memory(_) => None,

@@ -20,7 +20,7 @@ fn compiled(lines: &str) -> Vec<Arc<Limit>> {
     compiled.snapshot.services[0].limits.clone()
 }
 
-/// Each is refused, and the report shows the line.
+/// Checks that each file is refused, and that the report shows the line.
 fn refused(all: &[&str]) {
     for lines in all {
         let Err(report) = config::parse("gateway.toml", &file(lines)) else {
@@ -31,7 +31,7 @@ fn refused(all: &[&str]) {
     }
 }
 
-/// Under each algorithm that has a rate.
+/// Checks that the lines are refused under each algorithm that has a rate.
 fn refused_under_all(lines: &str) {
     for algorithm in [
         "token-bucket",

@@ -27,7 +27,7 @@ const fn seconds(micros: u64) -> Timestamp {
     NOON.plus(micros)
 }
 
-/// What one unit more is told to wait, if it is not let through.
+/// The wait of one further unit, if it is refused.
 async fn told(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>) -> Option<Wait> {
     wait(store.one(at, ask(limit, 1)).await.0)
 }
