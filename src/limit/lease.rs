@@ -21,7 +21,6 @@
 //! 8. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms
 //!    before the charge, no permit was in hand since the charge. Step 7 then does not apply, and all of the charge
 //!    comes back.
-//!    the charge, no permit was in hand since the charge, step 7 does not apply, and all of the charge comes back.
 
 use super::bucket::Bucket;
 use super::clock_window::Anchor;
