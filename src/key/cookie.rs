@@ -51,8 +51,8 @@ impl<'a> Cookies<'a> {
         }
     }
 
-    /// The values of the cookies of this name, over all `Cookie` lines (RFC 6265, section 4.2; HTTP/2 may send a line for
-    /// each).
+    /// The values of the cookies of this name, over all `Cookie` lines (RFC 6265, section 4.2; HTTP/2 may send a line
+    /// for each).
     pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Cow<'a, [u8]>> + 's {
         let named = self.as_long_as(name);
         let named = named.filter(|(pair, key, _)| !pair.is_inside && *key == name.as_bytes());

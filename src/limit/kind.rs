@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Identity of a limit's counters: a hash of its name, [`RuleKind`] and [`Scope`], the same in every process and generation.
+/// Identity of a limit's counters: a hash of its name, [`RuleKind`] and [`Scope`], the same in every process and
+/// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitId(pub u64);
 

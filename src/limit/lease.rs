@@ -1,24 +1,26 @@
-//! Leases: several permits taken in one call and spent by a gateway itself. This file decides what makes that exact: which
-//! limits lease, how many permits, and until when.
+//! Leases: several permits taken in one call and spent by a gateway itself. This file holds the rules that make leases
+//! exact: the limits that lease, the number of permits, and their end.
 //!
 //! A limit that leases admits no more than it would without leases:
 //!
 //! 1. A permit is charged at the counter when it is taken. A request uses the permit later.
-//! 2. If the counter forgets nothing of the charge between those two instants, it stands from then on as if the charge had
-//!    been made when the permit is used. The request is then counted when it comes, as without leases.
+//! 2. If the counter forgets nothing of the charge between those two instants, its later state is the same as if the
+//!    charge had been made when the permit is used. The request is then counted when it comes, as without leases.
 //! 3. A window forgets a charge at the end of the window, a sliding window at the end of the charge's part and later.
 //!    Permits of a window last no longer than that ([`LeaseTerms::permits`]).
-//! 4. A bucket forgets a charge only while the bucket is empty without it. Permits of a bucket last for as long as the rest
-//!    of the bucket, without the permits that are not yet used, takes to drain. Permits that others take raise the level,
-//!    and make that no shorter.
-//! 5. Permits of a window that were not used go back while the window still has their charge. Permits of a bucket lapse.
-//! 6. A charge that comes back lowers a bucket's level. A bucket that leases gives back only charges of requests that did not
-//!    go on ([`Limit::abandoned`]). Other limits with refunds do not lease ([`Limit::why_unleased`]).
+//! 4. A bucket forgets a charge only while the bucket is empty without it. Permits of a bucket last for as long as the
+//!    rest of the bucket takes to drain, unused permits not counted. Permits that others take raise the level, and make
+//!    that time no shorter.
+//! 5. Unused permits of a window go back while the window still has their charge. Permits of a bucket lapse.
+//! 6. A charge that comes back lowers a bucket's level. A bucket that leases gives back only charges of requests that
+//!    did not go on ([`Limit::abandoned`]). Other limits with refunds do not lease ([`Limit::why_unleased`]).
 //! 7. The bucket without such a charge may have been empty since the charge was made. Permits that were taken while the
-//!    charge was there rely on it until they end, which is at most 100 ms after the charge has come back. So of the charge
-//!    as much stays as drains from the instant of the charge until 100 ms after its return, and only the rest comes back.
-//! 8. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms before
-//!    the charge, no permit was in hand since the charge, step 7 does not apply, and all of the charge comes back.
+//!    charge was there rely on it until they end, at most 100 ms after the charge has come back. So a part of the
+//!    charge stays: as much as drains from the instant of the charge until 100 ms after its return. Only the rest comes
+//!    back.
+//! 8. A call that takes permits leaves a state without history. Where the history of a bucket begins at least 100 ms
+//!    before the charge, no permit was in hand since the charge. Step 7 then does not apply, and all of the charge
+//!    comes back.
 
 use super::bucket::Bucket;
 use super::clock_window::Anchor;

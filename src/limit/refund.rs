@@ -44,7 +44,6 @@ impl Limit {
     /// more than 100 ms before the charge, no permit was in hand since, and all of the charge comes back. Else the
     /// charge is taken to be as much older as permits may last, and the part that drains until the last permit has
     /// ended stays.
-    /// much older, and what drains until the last permit has ended stays.
     #[must_use]
     pub fn abandoned(&self, ticket: Ticket, at: Timestamp) -> Ticket {
         if self.rule.queues() {

@@ -21,8 +21,8 @@ pub struct ResponsePolicy {
 /// by credentials would refuse requests that it could never count rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preflights {
-    /// Preflights count on counters of their own with the limit's numbers. Requests in flight are counted together with all
-    /// others.
+    /// Preflights count on counters of their own with the limit's numbers. Requests in flight are counted together with
+    /// all others.
     Free,
     /// Preflights count as any other request.
     Counted,

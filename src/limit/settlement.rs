@@ -31,7 +31,8 @@ impl Limit {
     }
 }
 
-/// The rule by which a repeated charge of an overdraft is recognised: by the id of the charge. A charge without an answer is repeated.
+/// The rule by which a repeated charge of an overdraft is recognised: by the id of the charge. A charge without an
+/// answer is repeated.
 pub(super) fn once() -> Dedupe {
     Dedupe {
         field: IdField(HeaderName::from_static("tollgate-charge")),

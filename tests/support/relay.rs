@@ -127,7 +127,7 @@ async fn one_way(
     (to, answers): (OwnedWriteHalf, bool),
     wire: watch::Receiver<Line>,
 ) {
-    // Closed by a reset, whoever closes it: nothing is left behind in a half-closed state.
+    // Either end closes the connection by a reset, so that nothing is left behind in a half-closed state.
     reset(to.as_ref());
     let (sender, on_the_wire) = mpsc::channel(1024);
     let state = wire.clone();

@@ -47,7 +47,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// One that has not told who it is is not chosen.
+    /// Does the sentinel know a replica that has reported itself? It chooses no other.
     async fn knows_a_replica(&self) -> redis::RedisResult<bool> {
         let client = redis::Client::open(("127.0.0.1", self.port))?;
         let mut connection = connect(&client).await?;

@@ -1,5 +1,5 @@
-//! Trials of leases on a simulated clock: several gateways before one counter admit no more than the limit allows, hardly
-//! less, and with few calls.
+//! Trials of leases on a simulated clock. Several gateways before one counter admit no more than the limit allows,
+//! hardly less, and with few calls.
 
 mod world;
 

@@ -1,5 +1,5 @@
-//! A connection to Redis, shared by every call of a worker that takes it: calls go out one behind the other, and none waits
-//! for a connection that another call is using.
+//! A connection to Redis, shared by every call of a worker that takes it: calls go out one behind the other, and none
+//! waits for a connection that another call is using.
 //!
 //! A connection carries a flag that is raised the moment it ends or a call on it fails, so no question is needed before
 //! the connection is used (notes: `dependencies`, pitfall 1). A lane that takes a connection looks at the flag.

@@ -67,7 +67,8 @@ impl NodeHandle {
 }
 
 impl Node {
-    /// Starts to connect to the one Redis of the context's target, or to a master of its cluster, and waits for nothing.
+    /// Starts to connect to the one Redis of the context's target, or to a master of its cluster, and waits for
+    /// nothing.
     pub(super) fn new(
         context: &Rc<StoreContext>,
         address: Option<Address>,

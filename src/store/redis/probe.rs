@@ -167,7 +167,8 @@ async fn look(
     })
 }
 
-/// Can a Redis at this address be reached from other machines? A connection to no address in particular leads to the own machine.
+/// Can a Redis at this address be reached from other machines? A connection to no address in particular leads to the
+/// own machine.
 pub(super) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
