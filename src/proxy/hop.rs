@@ -281,6 +281,9 @@ fn strip_named(fields: &mut HeaderMap) {
 
 /// Removes the fields whose names `is_like_that` accepts. Most messages have none.
 pub(super) fn remove_all(fields: &mut HeaderMap, is_like_that: impl Fn(&HeaderName) -> bool) {
+    if !fields.keys().any(&is_like_that) {
+        return;
+    }
     let names = fields.keys().filter(|name| is_like_that(name));
     let names: SmallVec<[HeaderName; 4]> = names.cloned().collect();
     for name in names {
