@@ -86,7 +86,17 @@ fn within(micros: u64) -> Option<Timestamp> {
 /// `2026-11-20T17:48:50.123456Z`, or with an offset.
 fn rfc3339(text: &str) -> Option<Timestamp> {
     static PARSER: DateTimeParser = DateTimeParser::new();
+    if !text.ends_with(['Z', 'z']) && is_beyond_a_day(text) {
+        return None;
+    }
     of_epoch(PARSER.parse_timestamp(text).ok()?)
+}
+
+/// Is the offset of a time longer than RFC 3339 allows? The parser's own bound is two hours beyond a day.
+fn is_beyond_a_day(text: &str) -> bool {
+    let time = text.split_once(['T', 't', ' ']).map(|(_, time)| time);
+    let offset = time.and_then(|time| time.rsplit_once(['+', '-']));
+    offset.is_some_and(|(_, hours)| hours.get(..2).is_some_and(|hours| hours > "23"))
 }
 
 /// `20/Nov/2026:17:48:50 +0000`.
@@ -183,6 +193,20 @@ mod tests {
         }
         assert_eq!(micros("4503599627.370495"), Some(END - 1));
         assert_eq!(micros("4503599627.370496"), None, "2112");
+    }
+
+    #[test]
+    fn an_offset_is_shorter_than_a_day() {
+        for text in [
+            "2026-11-24T17:48:50Z",
+            "2026-11-24T17:48:50+23:59",
+            "2026-11-24T17:48:50-12:30",
+        ] {
+            assert!(rfc3339(text).is_some(), "{text}");
+        }
+        for text in ["2026-11-24T17:48:50+25:00", "2026-11-24T17:48:50.5-24:00"] {
+            assert!(rfc3339(text).is_none(), "{text}");
+        }
     }
 
     #[test]

@@ -32,11 +32,20 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
         .with_ansi(io::stderr().is_terminal() && may_colour())
         .with_writer(StderrLines);
     let subscriber = tracing_subscriber::registry()
-        .with(filter.unwrap_or_else(|| ordinary(level)))
+        .with(filter.map_or_else(|| ordinary(level), |asked| in_force(asked, level)))
         .with(lines);
     // The call fails only where there is a subscriber already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     outcome
+}
+
+/// The filter that was asked for. Where it has levels of modules alone, all others keep the level of the file: a misspelt
+/// word, which is read as the name of a module, silences nothing.
+fn in_force(asked: Targets, level: Level) -> Targets {
+    if asked.default_level().is_some() {
+        return asked;
+    }
+    ordinary(level).with_targets(asked)
 }
 
 /// [`VARIABLE`] is not a filter.
@@ -236,5 +245,16 @@ mod tests {
         assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::DEBUG));
         assert!(filter.would_enable("hyper::proto", &tracing::Level::DEBUG));
         assert!("info,hyper=loud".parse::<Targets>().is_err());
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_silences_nothing() {
+        for asked in ["nonsense", "hyper=debug"] {
+            let filter = in_force(asked.parse().unwrap(), Level::Warn);
+            assert!(filter.would_enable("tollgate::telemetry", &tracing::Level::WARN));
+            assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::INFO));
+        }
+        let filter = in_force("error,hyper=debug".parse().unwrap(), Level::Warn);
+        assert!(!filter.would_enable("tollgate::telemetry", &tracing::Level::WARN));
     }
 }

@@ -295,7 +295,7 @@ async fn a_code_is_explained_and_a_misspelt_one_guessed() {
     let done = tollgate(folder.path(), &["explain", "missing-choice"]).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     for said in [
-        "missing-choice: A limit does not say",
+        "missing-choice: A limit without `missing`",
         "\n    [limits.per-key]\n",
         "\n    missing = \"refuse\"\n",
     ] {
