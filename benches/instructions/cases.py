@@ -1,0 +1,138 @@
+"""What is counted: one case for each way that a request takes, with the configuration and the request of each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HUGE = "10000000/s"  # never refuses what is sent here
+TINY = "1/h"  # refuses all but the first
+KEYS = (("key", '"header:x-api-key"\nmissing = "skip"'), ("ip", '"ip"'), ("route", '"route"'))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way of a request through one proxy."""
+
+    name: str
+    proxy: str = "tollgate"
+    limits: int = 0
+    rate: str = HUGE
+    redis: bool = False
+    log: bool = False
+    http2: bool = False
+    path: str = "/"
+
+    @property
+    def status(self):
+        return 200 if self.rate == HUGE else 429
+
+    @property
+    def is_ours(self):
+        return self.proxy == "tollgate"
+
+
+CASES = (
+    Case("plain"),
+    Case("memory limit", limits=1),
+    Case("three memory limits", limits=3),
+    Case("refusal", limits=1, rate=TINY),
+    Case("redis limit", limits=1, redis=True),
+    Case("three redis limits", limits=3, redis=True),
+    Case("access log", log=True),
+    Case("h2c", http2=True),
+    Case("nginx", proxy="nginx"),
+    Case("nginx with our fields", proxy="nginx", path="/full"),
+    Case("nginx limit_req", proxy="nginx", rate=TINY, path="/refused"),
+    Case("nginx h2c", proxy="nginx", http2=True),
+    Case("haproxy", proxy="haproxy"),
+    Case("haproxy h2c", proxy="haproxy", http2=True),
+)
+
+
+def configuration(case, port, upstream, redis):
+    """The text of the proxy's file."""
+    text = {"tollgate": tollgate, "nginx": nginx, "haproxy": haproxy}[case.proxy]
+    return text(case, port, upstream, redis)
+
+
+def command(case, file, binary):
+    """How the proxy is started with that file."""
+    return {
+        "tollgate": [str(binary), "run", "--config", str(file)],
+        # -e: without it nginx first opens the log of the system's nginx.
+        "nginx": ["nginx", "-e", "stderr", "-c", str(file)],
+        "haproxy": ["haproxy", "-db", "-f", str(file)],
+    }[case.proxy]
+
+
+def file_name(case):
+    return {"tollgate": "gateway.toml", "nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[case.proxy]
+
+
+def tollgate(case, port, upstream, redis):
+    names = ", ".join(f'"{name}"' for name, _ in KEYS[: case.limits])
+    store = f'[store]\nurl = "redis://127.0.0.1:{redis}/0"\ntimeout = "20s"\n' if case.redis else ""
+    lease = 'lease = "off"\n' if case.redis else ""
+    limits = "".join(
+        f'[limits.{name}]\nby = {by}\nrate = "{case.rate}"\n{lease}' for name, by in KEYS[: case.limits]
+    )
+    access = "json" if case.log else "off"
+    return f"""[server]
+listen = ["127.0.0.1:{port}"]
+workers = 1
+[log]
+access = "{access}"
+{store}{limits}
+[upstreams.up]
+servers = ["http://127.0.0.1:{upstream}"]
+[routes.all]
+path = "/{{*rest}}"
+upstream = "up"
+limits = [{names}]
+"""
+
+
+def nginx(case, port, upstream, redis):
+    state = Path(".")
+    http2 = " http2" if case.http2 else ""
+    return f"""worker_processes 1; master_process off; daemon off; pid {state}/nginx.pid;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; keepalive_requests 100000000; keepalive_timeout 600s;
+  upstream up {{ server 127.0.0.1:{upstream}; keepalive 512; keepalive_requests 100000000; }}
+  limit_req_zone $binary_remote_addr zone=tiny:1m rate=1r/m; limit_req_status 429;
+  proxy_http_version 1.1; proxy_set_header Connection "";
+  server {{
+    listen 127.0.0.1:{port} backlog=4096{http2};
+    location / {{
+      proxy_set_header Connection ""; proxy_set_header X-Forwarded-For $remote_addr; proxy_pass http://up;
+    }}
+    location /full {{
+      proxy_set_header Connection ""; proxy_set_header Host $host;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-Host $host; proxy_set_header Forwarded "for=$remote_addr;host=$host;proto=$scheme";
+      proxy_set_header X-Request-Id $request_id; add_header X-Request-Id $request_id; proxy_pass http://up;
+    }}
+    location /refused {{ limit_req zone=tiny; proxy_pass http://up; }}
+  }}
+}}
+"""
+
+
+def haproxy(case, port, upstream, redis):
+    proto = " proto h2" if case.http2 else ""
+    return f"""global
+ nbthread 1
+ maxconn 4096
+defaults
+ mode http
+ timeout connect 60s
+ timeout client 60s
+ timeout server 60s
+ http-reuse always
+frontend front
+ bind 127.0.0.1:{port}{proto}
+ default_backend back
+backend back
+ option forwardfor
+ server up 127.0.0.1:{upstream}
+"""

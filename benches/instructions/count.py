@@ -1,0 +1,199 @@
+"""Counts every case, prints the figures beside those that are written, and fails beyond them. Started by `run`."""
+
+import argparse
+import contextlib
+import json
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+import callgrind
+from cases import CASES, command, configuration, file_name
+from load import Load, Upstream
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+WRITTEN = HERE / "figures.toml"
+
+START_SECONDS = 120  # under valgrind, beside a busy machine
+WARM_ROUNDS = 30
+ROUNDS = 40
+SLACK = 1.02
+
+COLUMNS = {
+    "instructions": lambda profile, requests, _: round(profile.totals["Ir"] / requests),
+    "l1i_misses": lambda profile, requests, _: round(profile.totals["I1mr"] / requests),
+    "allocations": lambda profile, requests, ours: round(profile.allocations / requests, 1) if ours else None,
+    "largest_copy": lambda profile, _, ours: max(profile.copies.values(), default=0) if ours else None,
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="benches/instructions/run", description="Counts what one request costs.")
+    parser.add_argument("--binary", type=Path, help="the tollgate to count, instead of an ordinary release build")
+    parser.add_argument("--only", action="append", choices=[case.name for case in CASES], metavar="CASE", help="repeatable")
+    parser.add_argument("--ours", action="store_true", help="without nginx and HAProxy")
+    parser.add_argument("--write", action="store_true", help="make what is counted the written figures")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep callgrind's files there, for callgrind_annotate")
+    return parser.parse_args()
+
+
+def build():
+    """The path of an ordinary release build."""
+    command = ["cargo", "build", "--release", "--locked", "--bin", "tollgate", "--message-format=json-render-diagnostics"]
+    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        sys.exit("tollgate does not build; --binary PATH counts another")
+    artifacts = map(json.loads, built.stdout.splitlines())
+    return Path([artifact["executable"] for artifact in artifacts if artifact.get("executable")][-1])
+
+
+def tools():
+    """What the figures depend on beside the source."""
+    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1:2]
+    return {"compiler": " ".join(rustc), "libc": " ".join(platform.libc_ver()), "machine": platform.machine()}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(command, state, port):
+    """Yields the process of a command once it listens; ends it, and it alone, on the way out."""
+    log = state / f"{Path(command[0]).name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=state, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not listens(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listens(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def redis(case, state):
+    """Yields the port of a Redis of the case's own, where it asks one."""
+    if not case.redis:
+        yield None
+        return
+    port = free_port()
+    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state), "--save", ""]
+    with running(command, state, port):
+        yield port
+
+
+def count(case, upstream, binary, state):
+    """The figures of one case."""
+    port, prefix = free_port(), state / "callgrind"
+    with redis(case, state) as store:
+        file = state / file_name(case)
+        file.write_text(configuration(case, port, upstream.port, store))
+        with running(callgrind.command(command(case, file, binary), prefix), state, port) as process:
+            load = Load(case, port) if case.status == 200 else refused(case, port)
+            load.rounds(WARM_ROUNDS)
+            callgrind.control(process, "-z")
+            requests = load.rounds(ROUNDS)
+            callgrind.control(process, "-d")
+            profile = callgrind.counted(prefix)
+    return {name: figure(profile, requests, case.is_ours) for name, figure in COLUMNS.items()}
+
+
+def refused(case, port):
+    """Load whose first request, which passes, is behind it."""
+    load = Load(case, port)
+    load.connections[0].send()
+    list(load.connections[0].statuses())
+    return load
+
+
+def written():
+    return tomllib.loads(WRITTEN.read_text()) if WRITTEN.exists() else {}
+
+
+def write(figures):
+    lines = ["# What one request costs at most: lowered in the landing that earns it. `benches/instructions/run --write` writes it.", ""]
+    lines += [f'{name} = "{value}"' for name, value in tools().items()]
+    for case, counts in figures.items():
+        lines += ["", f'["{case}"]'] + [f"{name} = {value}" for name, value in counts.items() if value is not None]
+    WRITTEN.write_text("\n".join(lines) + "\n")
+
+
+def excess(case, counts, bound):
+    """What lies beyond the written figures, in words."""
+    for name, value in counts.items():
+        most = bound.get(name)
+        if value is not None and most is not None and value > most * SLACK:
+            yield f"{case}: {name} {value}, written are {most}"
+
+
+def main():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that every with block is left
+    options = arguments()
+    binary = options.binary.resolve() if options.binary else build()
+    bounds, figures, beyond = written(), {}, []
+    print(f"{'a request':24}" + "".join(f"{name:>16}" for name in COLUMNS))
+    upstream = Upstream()
+    for case in CASES:
+        if options.only and case.name not in options.only or options.ours and not case.is_ours:
+            continue
+        with tempfile.TemporaryDirectory(prefix="tollgate-instructions-") as folder:
+            state = Path(folder)
+            try:
+                counts = count(case, upstream, binary, state)
+            except (OSError, ValueError) as error:
+                if case.is_ours:
+                    raise
+                print(f"{case.name:24}not counted: {error}")
+                continue
+            if options.keep:
+                options.keep.mkdir(parents=True, exist_ok=True)
+                for file in state.glob("callgrind.*"):
+                    file.rename(options.keep / f"{case.name.replace(' ', '-')}.{file.name}")
+        print(f"{case.name:24}" + "".join(f"{'' if value is None else value:>16}" for value in counts.values()), flush=True)
+        if case.is_ours:
+            figures[case.name] = counts
+            beyond += excess(case.name, counts, bounds.get(case.name, {}))
+    if options.write:
+        write(bounds_of_all(bounds, figures))
+        return
+    same_tools = all(bounds.get(name) == value for name, value in tools().items())
+    for line in beyond:
+        print(line)
+    if beyond and not same_tools:
+        print("the written figures are of other tools, and only those can fail:", tools())
+    if beyond and same_tools:
+        sys.exit(1)
+
+
+def bounds_of_all(bounds, figures):
+    """The figures of this run over those that were written, in the order of the cases."""
+    all_figures = {name: value for name, value in bounds.items() if isinstance(value, dict)} | figures
+    return {case.name: all_figures[case.name] for case in CASES if case.name in all_figures}
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

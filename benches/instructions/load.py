@@ -1,0 +1,143 @@
+"""The upstream, and clients that send one request on each of many kept connections, and wait for all answers, in rounds."""
+
+import selectors
+import socket
+import struct
+import threading
+
+CONNECTIONS = 64
+STREAMS = 8  # of each connection of HTTP/2; the requests of a round are as many as without it
+
+BODY = b'{"ok":true,"items":[1,2,3,4,5,6,7,8,9,10],"msg":"hello from upstream, this is a small api reply"}'
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nServer: upstream\r\nDate: Sun, 22 Nov 2026 19:00:00 GMT\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n%s" % (len(BODY), BODY)
+)
+
+
+class Upstream:
+    """Answers every request with the same bytes, on a thread of its own, until the process ends."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        ready = selectors.DefaultSelector()
+        ready.register(self.listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.fileobj is self.listener:
+                    connection, _ = self.listener.accept()
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    ready.register(connection, selectors.EVENT_READ)
+                elif not answer(key.fileobj):
+                    ready.unregister(key.fileobj)
+                    key.fileobj.close()
+
+
+def answer(connection):
+    """Answers the request that came, which is one packet here. False at the end of the connection."""
+    try:
+        request = connection.recv(65536)
+        if request.endswith(b"\r\n\r\n"):
+            connection.sendall(ANSWER)
+        return bool(request)
+    except OSError:
+        return False
+
+
+class Http1:
+    """One kept connection of HTTP/1.1: a request a round."""
+
+    requests = 1
+
+    def __init__(self, port, path):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: k1\r\n\r\n".encode()
+
+    def send(self):
+        self.socket.sendall(self.request)
+
+    def statuses(self):
+        """Yields the status of the answer, once all of it is here."""
+        have = b""
+        while b"\r\n\r\n" not in have:
+            have += self.received()
+        head, _, body = have.partition(b"\r\n\r\n")
+        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+        while len(body) < int(fields[b"content-length"]):
+            body += self.received()
+        yield int(head[9:12])
+
+    def received(self):
+        piece = self.socket.recv(65536)
+        if not piece:
+            raise ConnectionError("a kept connection was closed")
+        return piece
+
+
+class Http2(Http1):
+    """One kept connection of HTTP/2 (RFC 9113), prior knowledge: several streams a round."""
+
+    requests = STREAMS
+    DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
+    END_STREAM, ACK, END_HEADERS = 1, 1, 4
+
+    def __init__(self, port, path):
+        super().__init__(port, path)
+        self.stream = 1
+        # GET, http and / are of the static table (RFC 7541, appendix A); the rest are literals that are not indexed.
+        authority = f"127.0.0.1:{port}".encode()
+        self.block = b"\x82\x86\x84\x01" + bytes([len(authority)]) + authority + b"\x00\x09x-api-key\x02k1"
+        window = struct.pack(">I", 2**30)
+        greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(self.SETTINGS, 0, 0, b"")
+        self.socket.sendall(greeting + frame(self.WINDOW_UPDATE, 0, 0, window))
+
+    def send(self):
+        flags = self.END_STREAM | self.END_HEADERS
+        streams = range(self.stream, self.stream + 2 * STREAMS, 2)
+        self.stream += 2 * STREAMS
+        self.socket.sendall(b"".join(frame(self.HEADERS, flags, stream, self.block) for stream in streams))
+
+    def statuses(self):
+        """Yields the status of each answer. A block of fields begins with `:status`, whose 200 is one byte."""
+        ended = 0
+        have = b""
+        while ended < STREAMS:
+            while len(have) < 9 or len(have) < 9 + int.from_bytes(have[:3], "big"):
+                have += self.received()
+            length, kind, flags = int.from_bytes(have[:3], "big"), have[3], have[4]
+            payload, have = have[9 : 9 + length], have[9 + length :]
+            if kind in (self.SETTINGS, self.PING) and not flags & self.ACK:
+                self.socket.sendall(frame(kind, self.ACK, 0, payload if kind == self.PING else b""))
+            if kind == self.HEADERS:
+                yield 200 if b"\x88" in payload[:4] else 0
+            if kind in (self.DATA, self.HEADERS) and flags & self.END_STREAM:
+                ended += 1
+
+
+def frame(kind, flags, stream, payload):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+class Load:
+    """All connections to one proxy."""
+
+    def __init__(self, case, port):
+        of = Http2 if case.http2 else Http1
+        self.status = case.status
+        self.connections = [of(port, case.path) for _ in range(CONNECTIONS // of.requests)]
+
+    def rounds(self, count):
+        """Sends so many rounds, and returns how many requests they were. Any other status than the case's is an error."""
+        for _ in range(count):
+            for connection in self.connections:
+                connection.send()
+            for connection in self.connections:
+                for status in connection.statuses():
+                    if status != self.status:
+                        raise ValueError(f"answered {status}, not {self.status}")
+        return count * CONNECTIONS
