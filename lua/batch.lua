@@ -6,8 +6,8 @@
 
 -- The account has its price, so it is kept only where neighbours have the same key, which is cheap to see.
 local shape, keys, finish = ARGV[3], KEYS, table.concat
-local stride, shared = shape:byte(), false
-for i = 1, #keys - stride do
+local stride, shared = shape:byte(), ARGV[4] ~= nil
+for i = 1, shared and 0 or #keys - stride do
   if keys[i] == keys[i + stride] then
     shared = true
     break

@@ -4,6 +4,7 @@
 -- ARGV[1]   the time as a packed double, in microseconds since the epoch; "" means this server's own clock
 -- ARGV[2]   the limits' parameter blocks, one behind the other (src/limit/wire.rs); refund.lua has its own
 -- ARGV[3]   the shape of the batch (decide.lua), the number of the call (refund.lua)
+-- ARGV[4]   how many equal requests each request of the shape stands for (equal.lua), where any stands for several
 --
 -- States, parameters and replies are packed big-endian. A number never becomes decimal text on its way into a value or
 -- a reply: such text is expensive in a script, and servers differ in it. Every function, and every local that a

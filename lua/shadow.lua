@@ -38,10 +38,14 @@ local function all(first, count)
   return table.concat(reply)
 end
 
-local replies, first = { pack(">d", now) }, 0
+local replies, first, numbers = { pack(">d", now) }, 0, ARGV[4]
 for request = 1, #shape do
-  local count = shape:byte(request)
-  replies[request + 1] = all(first, count)
+  local count, start = shape:byte(request), at
+  -- Equal requests are asked one after another here.
+  for _ = 1, numbers and numbers:byte(request) or 1 do
+    at = start
+    replies[#replies + 1] = all(first, count)
+  end
   first = first + count
 end
 return finish(replies)

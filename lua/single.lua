@@ -10,4 +10,4 @@ local function one(key)
 end
 
 -- Most calls have one request.
-if ARGV[3] == "\1" then return pack(">d", now) .. one(KEYS[1]) end
+if ARGV[3] == "\1" and not ARGV[4] then return pack(">d", now) .. one(KEYS[1]) end

@@ -55,6 +55,13 @@ pub fn is_plain(block: &[u8]) -> bool {
     matches!(block.first(), Some(&(TOKEN_BUCKET..=FIXED_WINDOW)))
 }
 
+/// Can the scripts be asked with this block about several equal requests at once? Slots have numbers of their own, and
+/// grants, ids and histories are of one request.
+#[must_use]
+pub fn is_countable(block: &[u8]) -> bool {
+    matches!(block.first(), Some(&(TOKEN_BUCKET..=SLIDING_LOG)))
+}
+
 impl State {
     /// The stored form.
     #[must_use]

@@ -11,6 +11,7 @@ mod cluster;
 mod connection;
 mod context;
 mod counter_update;
+mod equal_questions;
 mod health;
 mod heartbeat;
 mod lanes;

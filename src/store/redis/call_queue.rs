@@ -35,6 +35,8 @@ pub(super) struct QueuedDecision {
     pub(super) arrived: Instant,
     pub(super) route: CallRoute,
     pub(super) answer: oneshot::Sender<ScriptReply>,
+    /// Its place among the groups of equal questions of its call.
+    pub(super) group: u8,
 }
 
 /// The decisions that wait for one node.
@@ -43,7 +45,7 @@ pub(super) struct CallQueue {
     health: Rc<Health>,
     lanes: Rc<Lanes>,
     context: Rc<StoreContext>,
-    decisions: RefCell<VecDeque<QueuedDecision>>,
+    decisions: RefCell<VecDeque<Box<QueuedDecision>>>,
 }
 
 impl CallQueue {
@@ -89,14 +91,16 @@ impl CallQueue {
     ) -> (u64, oneshot::Receiver<ScriptReply>) {
         let (answer, receiver) = oneshot::channel();
         let number = self.context.next_number();
-        self.decisions.borrow_mut().push_back(QueuedDecision {
+        let decision = Box::new(QueuedDecision {
             number,
             question,
             clock,
             arrived: clock::now(),
             route,
             answer,
+            group: 0,
         });
+        self.decisions.borrow_mut().push_back(decision);
         self.lanes.wake();
         (number, receiver)
     }
@@ -108,7 +112,7 @@ impl CallQueue {
     }
 
     /// Puts a decision in front of all waiting ones.
-    pub(super) fn put_back(&self, decision: QueuedDecision) {
+    pub(super) fn put_back(&self, decision: Box<QueuedDecision>) {
         self.decisions.borrow_mut().push_front(decision);
     }
 
@@ -120,12 +124,12 @@ impl CallQueue {
     /// The decisions of the next call: of one clock, and only decisions that a request still waits for. A decision that
     /// has used up nearly all of its time is turned away: its call would end too early for all others in it, and would
     /// look like the call of a store that does not answer.
-    pub(super) fn next(&self) -> Vec<QueuedDecision> {
+    pub(super) fn next(&self) -> Vec<Box<QueuedDecision>> {
         let mut waiting = self.decisions.borrow_mut();
         if waiting.is_empty() {
             return Vec::new();
         }
-        let mut batch: Vec<QueuedDecision> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
+        let mut batch = Vec::<Box<QueuedDecision>>::with_capacity(waiting.len().min(MOST_IN_CALL));
         let mut limits = 0;
         let too_old = clock::now().checked_sub(self.lanes.window.longest_wait());
         while let Some(next) = waiting.front() {
@@ -164,7 +168,7 @@ impl CallQueue {
     }
 
     /// Turns away a decision that has waited too long in this process, which is no evidence about the server.
-    fn turn_away(&self, decision: QueuedDecision) {
+    fn turn_away(&self, decision: Box<QueuedDecision>) {
         self.context.stats.overloaded.add(1);
         decision.fail(&StoreError::Overloaded);
     }

@@ -1,13 +1,14 @@
 //! The questions to the scripts, as bytes: keys, parameter blocks, and the shape of the batch.
 
-use super::layout;
 use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, REFUND};
+use super::{MOST_IN_CALL, layout};
 use crate::clock::{self, Timestamp};
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
 use crate::store::check::{Check, Intent};
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
+use std::hash::BuildHasher as _;
 use std::time::Duration;
 
 /// First byte of a refund's block: the form of the rest.
@@ -25,14 +26,23 @@ const WITH_RECORD: u8 = 9;
 #[derive(Debug, Default)]
 pub(super) struct Question {
     keys: layout::Names,
-    /// The end of each key.
-    ends: SmallVec<[usize; 4]>,
+    counters: SmallVec<[Counter; 4]>,
     blocks: SmallVec<[u8; 64]>,
     /// The keys of records, in the order of the limits that ask for them.
     records: Vec<Vec<u8>>,
     /// Slots with numbers that this gateway has chosen.
     slots: Vec<ChosenSlots>,
     level: ScriptLevel,
+    /// Can the scripts not be asked about several such questions at once?
+    is_single: bool,
+}
+
+/// The place of one counter's key among the bytes of all keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counter {
+    end: u32,
+    /// A digest of the key. Keys with different digests are different.
+    pub(super) digest: u32,
 }
 
 /// Slots of one limit.
@@ -58,6 +68,12 @@ pub(super) struct DecisionRequest<'a> {
 /// a cost added.
 pub(super) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
+/// Equal questions from which on they are asked once, with their number. Two are cheaper one after the other.
+const WORTH: usize = 3;
+
+/// One byte for each question of a call.
+type Numbers = SmallVec<[u8; MOST_IN_CALL]>;
+
 /// The script that can decide a question. Each knows all that the ones before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum ScriptLevel {
@@ -75,15 +91,17 @@ enum ScriptLevel {
 impl Question {
     /// Adds one counter: its key in two parts, closed by the brace that the first one opens, and its block.
     pub(super) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
+        let start = self.keys.len();
         layout::counter(&mut self.keys, prefix, key);
-        self.ends.push(self.keys.len());
+        self.counters.push(Counter::of(&self.keys, start));
+        self.is_single |= !wire::is_countable(block);
         self.blocks.extend_from_slice(block);
     }
 
     /// Puts the next limit into this group; 0 is the group of the deciding limits.
     pub(super) fn shadow(&mut self, group: u8) {
         if group > 0 {
-            self.level = ScriptLevel::Shadow;
+            (self.level, self.is_single) = (ScriptLevel::Shadow, true);
             self.blocks.extend_from_slice(&wire::shadow(group));
         }
     }
@@ -141,7 +159,7 @@ impl Question {
         let first = chosen.unwrap_or_else(|| fastrand::u64(CHOSEN));
         wire::number(own, first);
         self.slots.push(ChosenSlots {
-            limit: self.ends.len(),
+            limit: self.counters.len(),
             first,
             cost: u64::from(check.cost.units()),
             ttl: rule.ttl,
@@ -154,7 +172,7 @@ impl Question {
             let key = self.keys().nth(slots.limit)?;
             let mut free = Self::default();
             free.keys.extend_from_slice(key);
-            free.ends.push(key.len());
+            free.counters.push(Counter::of(key, 0));
             free.blocks.push(FREE);
             for number in [slots.ttl, slots.first, slots.cost] {
                 free.blocks.extend_from_slice(&wire::double(number));
@@ -165,7 +183,21 @@ impl Question {
 
     /// The number of counters in the question.
     pub(super) fn limits(&self) -> usize {
-        self.ends.len()
+        self.counters.len()
+    }
+
+    /// The counters in the question.
+    pub(super) fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    /// Is `other` the same question, so that one question with a number can stand for both?
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        !self.is_single
+            && !other.is_single
+            && self.counters == other.counters
+            && self.keys == other.keys
+            && self.blocks == other.blocks
     }
 
     /// Adds a return of one charge, with the record of its id.
@@ -184,11 +216,27 @@ impl Question {
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| {
+        self.counters.iter().map(move |counter| {
+            let end = counter.end as usize;
             let key = self.keys.get(start..end).unwrap_or_default();
             start = end;
             key
         })
+    }
+}
+
+impl Counter {
+    /// The counter whose key ends `keys`, and begins at `start`.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a half of a digest is a digest, and all keys of a request are shorter than 4 GiB"
+    )]
+    fn of(keys: &[u8], start: usize) -> Self {
+        let key = keys.get(start..).unwrap_or_default();
+        Self {
+            end: keys.len() as u32,
+            digest: foldhash::fast::FixedState::default().hash_one(key) as u32,
+        }
     }
 }
 
@@ -202,24 +250,39 @@ fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
     limit.block_of(cost, now)
 }
 
-/// One call that decides `questions` in order. `clock` replaces the server's own, for tests.
+/// One call that decides `questions` in order. Equal questions that follow each other are asked once, with their number.
+/// `clock` replaces the server's own, for tests.
 pub(super) fn decide<'q>(
     clock: Option<Timestamp>,
-    questions: impl Iterator<Item = &'q Question> + Clone,
+    questions: impl Iterator<Item = &'q Question>,
 ) -> Cmd {
-    let shape: SmallVec<[u8; 64]> = questions
-        .clone()
-        .map(|question| u8::try_from(question.limits()).unwrap_or(u8::MAX))
-        .collect();
-    let level = questions.clone().map(|question| question.level).max();
+    let questions: SmallVec<[&Question; MOST_IN_CALL]> = questions.collect();
+    let mut different: SmallVec<[&Question; MOST_IN_CALL]> = SmallVec::new();
+    let (mut shape, mut numbers) = (Numbers::new(), Numbers::new());
+    let runs = questions.chunk_by(|question, next| question.is_equal(next));
+    for run in runs.flat_map(|run| run.chunks(usize::from(u8::MAX))) {
+        let asked = match run {
+            [first, ..] if run.len() >= WORTH => std::slice::from_ref(first),
+            _ => run,
+        };
+        for question in asked {
+            different.push(question);
+            shape.push(u8::try_from(question.limits()).unwrap_or(u8::MAX));
+            numbers.push(u8::try_from(run.len() / asked.len()).unwrap_or(u8::MAX));
+        }
+    }
+    let level = different.iter().map(|question| question.level).max();
     let script = match level.unwrap_or_default() {
         ScriptLevel::Plain => &DECIDE,
         ScriptLevel::Any => &DECIDE_ANY,
         ScriptLevel::Once => &DECIDE_ONCE,
         ScriptLevel::Shadow => &DECIDE_SHADOW,
     };
-    let mut command = call(script, clock, None, questions);
+    let mut command = call(script, clock, None, different.iter().copied());
     command.arg(&shape[..]);
+    if numbers.iter().any(|number| *number > 1) {
+        command.arg(&numbers[..]);
+    }
     command
 }
 

@@ -42,28 +42,28 @@ fn refunds(files: &[&str]) -> String {
 /// Decides a batch of requests by the algorithms that most limits have. Redis builds a script anew for each call, so
 /// code that a script does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(decisions(&files!(
-        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "single" "batch" "decide"
+    Script::new(&decisions(&files!(
+        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "single" "batch" "all" "equal" "decide"
     )))
 });
 
 /// Decides a batch of requests by any algorithm.
 pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(decisions(
-        &every_algorithm!("partial" "history" "settlement" "check" "single" "batch" "decide"),
+    Script::new(&decisions(
+        &every_algorithm!("partial" "history" "settlement" "check" "single" "batch" "all" "equal" "decide"),
     ))
 });
 
 /// Decides a batch in which some requests have ids that are charged once.
 pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(decisions(
-        &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "single" "batch" "decide"),
+    Script::new(&decisions(
+        &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "single" "batch" "all" "equal" "decide"),
     ))
 });
 
 /// Decides a batch in which some limits do not decide, and only count beside the deciding limits.
 pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(decisions(
+    Script::new(&decisions(
         &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
     ))
 });
@@ -78,7 +78,7 @@ pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {
         "prelude" "bucket" "leaky_bucket" "fixed_window" "sliding_window" "sliding_log"
         "concurrency" "history" "settlement" "dedupe" "refund"
     ));
-    Script::new(decisions(&files!("prelude")) + &refunds)
+    Script::new(&(decisions(&files!("prelude")) + &refunds))
 });
 
 /// One script as the server knows it.
@@ -89,7 +89,13 @@ pub(super) struct Script {
 }
 
 impl Script {
-    fn new(text: String) -> Self {
+    /// Comments stay here: a server reads no more than 16 KiB from a client that has not logged in, and would not name
+    /// the cause of its refusal for a longer script.
+    fn new(text: &str) -> Self {
+        let code = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"));
+        let text = code.collect::<Vec<_>>().join("\n");
         let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { text, digest }
     }

@@ -4,8 +4,8 @@
 
 use super::call_queue::QueuedDecision;
 use super::connection::{Connection, FORGOTTEN_AGAIN, is_forgotten};
-use super::counter_update::AppliedMarker;
-use super::counter_update::CounterUpdate;
+use super::counter_update::{AppliedMarker, CounterUpdate};
+use super::equal_questions;
 use super::node::Node;
 use super::pending_refunds::{self, CallResult};
 use super::question;
@@ -61,7 +61,7 @@ pub(super) trait QueuedCall: Sized + 'static {
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError>;
 }
 
-impl QueuedCall for QueuedDecision {
+impl QueuedCall for Box<QueuedDecision> {
     fn route(&mut self) -> &mut CallRoute {
         &mut self.route
     }
@@ -75,11 +75,12 @@ impl QueuedCall for QueuedDecision {
     }
 
     fn fail(self, _: &Node, why: &StoreError) {
-        Self::fail(self, why);
+        QueuedDecision::fail(*self, why);
     }
 
     fn prepare(node: &Node, batch: &mut [Self]) {
         node.context.stats.sent(batch.len());
+        equal_questions::gather(batch);
     }
 
     fn command(_: &Node, batch: &[Self]) -> Cmd {
@@ -94,11 +95,11 @@ impl QueuedCall for QueuedDecision {
             Ok(replies) => replies,
             Err(error) => {
                 for decision in batch {
-                    let Self {
+                    let QueuedDecision {
                         question, route, ..
-                    } = &decision;
+                    } = &*decision;
                     node.updates.release(question, *route, &error);
-                    decision.fail(&error);
+                    QueuedDecision::fail(*decision, &error);
                 }
                 return Err(error);
             }

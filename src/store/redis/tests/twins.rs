@@ -5,7 +5,7 @@ mod unheard;
 
 use super::editions::editions;
 use super::expected::{Expected, compare};
-use super::model::{How, Model};
+use super::model::{Asked, How, Model};
 use super::support::Server;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -13,7 +13,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
 use crate::store::Reservation;
-use crate::store::answers::Answers;
+use crate::store::answers::{Answers, Measurements};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
 use crate::store::decision::StoreDecision;
@@ -105,6 +105,7 @@ impl History {
     fn decide(&mut self) {
         let now = Timestamp::from_micros(self.now);
         let (mut questions, mut expected, mut touched) = (Vec::new(), Vec::new(), Vec::new());
+        let mut order: Vec<usize> = Vec::new();
         for _ in 0..self.random.usize(1..4) {
             let mut names: Vec<usize> = (0..self.editions.len()).collect();
             self.random.shuffle(&mut names);
@@ -117,7 +118,7 @@ impl History {
             });
             let mut question = Question::default();
             let (chosen, mut asked) = (self.choose(), Vec::new());
-            for name in names {
+            for &name in &names {
                 let (mut limit, who, prefix, key) = self.place(name);
                 // A cost beyond the charge is charged beyond the limit.
                 if let Some(overdraft) = limit.overdraft().cloned()
@@ -135,11 +136,11 @@ impl History {
                     RepeatId::of("POST", "/pay", 1, &nth)
                 });
                 touched.push(key.clone());
-                asked.push((limit, who, prefix, key, cost, id, name));
+                asked.push((limit, who, prefix, key, cost, id));
             }
             let checks: Vec<_> = asked
                 .iter()
-                .map(|(limit, who, prefix, key, cost, id, _)| {
+                .map(|(limit, who, prefix, key, cost, id)| {
                     let check = Check {
                         limit,
                         key: who,
@@ -159,36 +160,52 @@ impl History {
                 question.shadow(group);
                 question.check(prefix, check, Some(now), chosen);
             }
-            let measured = self.model.decide(now, &checks, chosen);
-            self.unheard.asked(&question, chosen, &checks);
-            let decided = StoreDecision::of(
-                &plain,
-                Answers::measured(&plain, Decider::Redis, now, measured.clone()),
-            );
-            for (index, (key, record, check)) in checks.iter().enumerate() {
-                if let Some(Reservation { ticket, .. }) = decided.reservation(index, check) {
-                    // Some are charged for requests that other limits refuse afterwards.
-                    let ticket = if self.random.bool() {
-                        check.limit.abandoned(ticket, now)
-                    } else {
-                        ticket
-                    };
-                    self.tickets.push(Granted {
-                        key: key.clone(),
-                        record: record.clone().filter(|_| ticket.record.is_some()),
-                        who: check.key.to_vec(),
-                        name: asked[index].6,
-                        limit: check.limit.clone(),
-                        ticket,
-                    });
-                }
+            // Some requests come several times, and then are asked about together.
+            let copies = [1, 1, 1, 2, 3, 9, 40][self.random.usize(..7)];
+            for _ in 0..copies {
+                let measured = self.model.decide(now, &checks, chosen);
+                self.unheard.asked(&question, chosen, &checks);
+                self.charged(now, &names, &checks, &measured);
+                order.push(questions.len());
+                expected.push(measured);
             }
             questions.push(question);
-            expected.push(measured);
         }
-        let command = question::decide(Some(now), questions.iter());
+        let asked = order.iter().map(|index| &questions[*index]);
+        let command = question::decide(Some(now), asked);
         self.ask(command, Expected::StoreDecision(now, expected));
         self.look(touched);
+    }
+
+    /// Keeps the tickets of the charges of `asked`, a request that was `measured`.
+    fn charged(
+        &mut self,
+        now: Timestamp,
+        names: &[usize],
+        checks: &[Asked<'_>],
+        measured: &Measurements,
+    ) {
+        let plain: Vec<_> = checks.iter().map(|(.., check)| *check).collect();
+        let answers = Answers::measured(&plain, Decider::Redis, now, measured.clone());
+        let decided = StoreDecision::of(&plain, answers);
+        for (index, (key, record, check)) in checks.iter().enumerate() {
+            if let Some(Reservation { ticket, .. }) = decided.reservation(index, check) {
+                // Some are charged for requests that other limits refuse afterwards.
+                let ticket = if self.random.bool() {
+                    check.limit.abandoned(ticket, now)
+                } else {
+                    ticket
+                };
+                self.tickets.push(Granted {
+                    key: key.clone(),
+                    record: record.clone().filter(|_| ticket.record.is_some()),
+                    who: check.key.to_vec(),
+                    name: names[index],
+                    limit: check.limit.clone(),
+                    ticket,
+                });
+            }
+        }
     }
 
     fn refund(&mut self) {
