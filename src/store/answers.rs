@@ -138,6 +138,28 @@ impl Answers {
         Self::of(checks, by, at, evidence)
     }
 
+    /// No answers yet, in their place on the heap: what is answered by a call is handed on several times.
+    pub(super) fn none(by: Decider, at: Timestamp) -> Box<Self> {
+        Box::new(Self {
+            at,
+            by,
+            each: LimitAnswers::new(),
+            outage: None,
+        })
+    }
+
+    /// Adds the measurements of `checks`.
+    pub(super) fn add_measured(&mut self, checks: &[Check<'_>], measured: &[Measurement]) {
+        for (check, measured) in checks.iter().zip(measured) {
+            self.each.push(LimitAnswer {
+                limit: check.limit.id,
+                by: self.by,
+                at: self.at,
+                evidence: Evidence::Measured(*measured),
+            });
+        }
+    }
+
     /// Does every limit admit, the limits that do not decide included?
     #[must_use]
     pub fn admits_all(&self) -> bool {

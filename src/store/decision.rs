@@ -25,8 +25,13 @@ pub struct StoreDecision {
 impl StoreDecision {
     /// Decides by the answers of `checks`: the request is charged only when every deciding limit admits.
     #[must_use]
-    pub fn of(checks: &[Check<'_>], answers: Answers) -> Self {
-        let charges = Charges::of(checks, &answers, Intent::Charge);
+    pub fn of(checks: &[Check<'_>], mut answers: Answers) -> Self {
+        Self::by(checks, &mut answers)
+    }
+
+    /// Decides by the answers of `checks`, which it takes away.
+    pub(super) fn by(checks: &[Check<'_>], answers: &mut Answers) -> Self {
+        let charges = Charges::of(checks, answers, Intent::Charge);
         let (mut verdicts, mut shadows) = (SmallVec::new(), Vec::new());
         for (index, (check, answer)) in checks.iter().zip(&answers.each).enumerate() {
             let verdict = answer.verdict(check, charges.has(index));
@@ -42,7 +47,7 @@ impl StoreDecision {
         }
         Self {
             decision: Decision::of(answers.at, verdicts),
-            answers: answers.each,
+            answers: std::mem::take(&mut answers.each),
             shadows,
             charges,
         }

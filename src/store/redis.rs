@@ -20,6 +20,7 @@ mod library;
 mod login;
 mod node;
 mod outage;
+mod pending_decision;
 mod pending_refunds;
 mod pool;
 mod probe;
@@ -129,7 +130,7 @@ impl RedisStore {
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         let answers = self.measure(checks, Intent::Charge).await;
         let decided = answers.and_then(|mut answers| match answers.outage.take() {
-            None => Ok(StoreDecision::of(checks, answers)),
+            None => Ok(StoreDecision::by(checks, &mut answers)),
             // A decision needs the answers of all limits.
             Some(why) => {
                 self.cancel(&answers.reservations(checks));
@@ -148,11 +149,11 @@ impl RedisStore {
         &self,
         checks: &[Check<'_>],
         intent: Intent,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         let clock = self.clock;
         if checks.is_empty() {
             let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Answers::measured(&[], Decider::Redis, at, []));
+            return Ok(Box::new(Answers::measured(&[], Decider::Redis, at, [])));
         }
         let request = DecisionRequest {
             checks,

@@ -53,15 +53,22 @@ impl SharedStore {
         if checks.iter().any(Check::is_own) {
             return self.decide_mixed(checks).await;
         }
-        let answers = self.answer(checks, Intent::Charge).await?;
+        let mut answers = self.answer(checks, Intent::Charge).await?;
         let by = answers.by;
         let is_counted = by != Decider::Open;
-        Ok((is_counted.then(|| StoreDecision::of(checks, answers)), by))
+        Ok((
+            is_counted.then(|| StoreDecision::by(checks, &mut answers)),
+            by,
+        ))
     }
 
     /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that only peeks takes
     /// no permit.
-    async fn answer(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
+    async fn answer(
+        &self,
+        checks: &[Check<'_>],
+        intent: Intent,
+    ) -> Result<Box<Answers>, StoreError> {
         let is_leased = intent == Intent::Charge && checks.iter().any(lease::may_take);
         match checks {
             [check] if is_leased => {
@@ -77,7 +84,7 @@ impl SharedStore {
 
     /// Answers for limits without a permit: from a remembered refusal, else from Redis, which one request asks for all
     /// that come meanwhile.
-    async fn ask(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
+    async fn ask(&self, checks: &[Check<'_>], intent: Intent) -> Result<Box<Answers>, StoreError> {
         if let Some(refusal) = self.remembered(checks) {
             return Ok(refusal);
         }
@@ -103,7 +110,7 @@ impl SharedStore {
     }
 
     /// Asks Redis. The fallback answers for limits that Redis cannot answer for.
-    async fn call(&self, checks: &[Check<'_>], intent: Intent) -> Result<Answers, StoreError> {
+    async fn call(&self, checks: &[Check<'_>], intent: Intent) -> Result<Box<Answers>, StoreError> {
         let sent = self.cache.clock.now();
         let mut answer = self.redis.measure(checks, intent).await;
         if let Err(why) = &answer
@@ -135,14 +142,14 @@ impl SharedStore {
 
     /// The remembered refusal of a request. A counter on a master that is away has none: `on_down` answers for it, and
     /// its state may have changed when the master is back.
-    fn remembered(&self, checks: &[Check<'_>]) -> Option<Answers> {
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Box<Answers>> {
         let is_served = |check: &Check<'_>| self.redis.serves(check.limit, check.key);
         let mut answers =
             self.cache
                 .refusals
                 .recall(checks, || self.cache.clock.now(), is_served)?;
         self.cache.leases.lengthen(checks, &mut answers);
-        Some(answers)
+        Some(Box::new(answers))
     }
 
     fn remember(&self, checks: &[Check<'_>], answers: &Answers, call: CallTimes) {
@@ -163,7 +170,7 @@ impl SharedStore {
         }
     }
 
-    fn count_call(&self, answer: &Result<Answers, StoreError>, call: CallTimes) {
+    fn count_call(&self, answer: &Result<Box<Answers>, StoreError>, call: CallTimes) {
         let why = match answer {
             Ok(answers) => answers.outage.as_deref(),
             Err(error) => Some(error),

@@ -11,7 +11,7 @@
 //! about the server.
 
 use super::call_window::{CallStart, NEAR};
-use super::connection::{Connection, LOOK, in_time};
+use super::connection::{Connection, KeptConnection, LOOK, in_time};
 use super::node::Node;
 use super::pending_refunds::CallResult;
 use super::router::Router;
@@ -41,9 +41,10 @@ struct CallFailure {
 impl Lane {
     /// Serves all that waits in the queues, until the worker ends.
     pub(super) async fn run(self) {
+        let mut last = None;
         loop {
             self.node.lanes.woken().await;
-            self.work_off().await;
+            self.work_off(&mut last).await;
         }
     }
 
@@ -54,7 +55,7 @@ impl Lane {
             let lane = self.clone();
             tokio::task::spawn_local(async move {
                 lane.node.lanes.joins();
-                lane.work_off().await;
+                lane.work_off(&mut None).await;
             });
         }
     }
@@ -65,25 +66,29 @@ impl Lane {
         router.is_some_and(|router| router.is_redirected(&self.node, reason))
     }
 
-    async fn work_off(&self) {
+    async fn work_off(&self, last: &mut Option<KeptConnection>) {
         self.node.lanes.begin();
-        self.serve().await;
+        self.serve(last).await;
         self.node.lanes.end();
     }
 
-    /// Takes a connection and keeps it for as long as there is work.
-    async fn serve(&self) {
+    /// Takes a connection and keeps it for as long as there is work. The `last` one is as good as any, while it lives.
+    async fn serve(&self, last: &mut Option<KeptConnection>) {
         let node = &self.node;
         let era = node.health.era();
         let Some(oldest) = self.oldest() else {
             return;
         };
         let serving = &node.lanes.serving;
-        let mut connection = match self.connection(oldest).await {
-            Ok(connection) => connection,
-            // Another lane has a connection, so Redis is there; that lane takes the waiting work.
-            Err(_) if serving.get() > 0 => return,
-            Err(error) => return node.go_down(era, &error),
+        let kept = last.take().and_then(KeptConnection::taken);
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => match self.connection(oldest).await {
+                Ok(connection) => connection,
+                // Another lane has a connection, so Redis is there; that lane takes the waiting work.
+                Err(_) if serving.get() > 0 => return,
+                Err(error) => return node.go_down(era, &error),
+            },
         };
         serving.set(serving.get() + 1);
         if let Err(CallFailure { era, why }) = self.serve_with(&mut connection).await {
@@ -94,6 +99,7 @@ impl Lane {
             }
         }
         serving.set(serving.get() - 1);
+        *last = Some(connection.kept());
     }
 
     /// The instant since which the oldest piece of work waits.

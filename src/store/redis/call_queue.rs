@@ -7,8 +7,8 @@ use super::MOST_IN_CALL;
 use super::context::StoreContext;
 use super::health::Health;
 use super::lanes::Lanes;
+use super::pending_decision::{self, PendingReply, QueuedDecision};
 use super::question::{DecisionRequest, Question};
-use super::reply::{ReplyError, ScriptReply};
 use super::slot::CallRoute;
 use crate::clock::{self, Timestamp};
 use crate::store::check::Intent;
@@ -16,7 +16,6 @@ use crate::store::error::StoreError;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Counters in one call, unless a single request has more.
@@ -26,26 +25,13 @@ const MOST_WAITING: usize = 4096;
 
 const _: () = assert!(MOST_IN_CALL <= MOST_WAITING);
 
-/// A decision that waits to be sent.
-#[derive(Debug)]
-pub(super) struct QueuedDecision {
-    pub(super) number: u64,
-    pub(super) question: Question,
-    pub(super) clock: Option<Timestamp>,
-    pub(super) arrived: Instant,
-    pub(super) route: CallRoute,
-    pub(super) answer: oneshot::Sender<ScriptReply>,
-    /// Its place among the groups of equal questions of its call.
-    pub(super) group: u8,
-}
-
 /// The decisions that wait for one node.
 pub(super) struct CallQueue {
     /// Shows whether Redis is away.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
     context: Rc<StoreContext>,
-    decisions: RefCell<VecDeque<Box<QueuedDecision>>>,
+    decisions: RefCell<VecDeque<QueuedDecision>>,
 }
 
 impl CallQueue {
@@ -82,27 +68,18 @@ impl CallQueue {
         Ok(())
     }
 
-    /// Adds a decision that was admitted. Returns its number, and what receives the reply.
+    /// Adds a decision that was admitted. Returns what receives the reply.
     pub(super) fn push(
         &self,
         question: Question,
         clock: Option<Timestamp>,
         route: CallRoute,
-    ) -> (u64, oneshot::Receiver<ScriptReply>) {
-        let (answer, receiver) = oneshot::channel();
+    ) -> PendingReply {
         let number = self.context.next_number();
-        let decision = Box::new(QueuedDecision {
-            number,
-            question,
-            clock,
-            arrived: clock::now(),
-            route,
-            answer,
-            group: 0,
-        });
+        let (decision, reply) = pending_decision::decision(number, question, clock, route);
         self.decisions.borrow_mut().push_back(decision);
         self.lanes.wake();
-        (number, receiver)
+        reply
     }
 
     /// Is a decision still to be sent? A decision whose request has left by then is not sent.
@@ -112,7 +89,7 @@ impl CallQueue {
     }
 
     /// Puts a decision in front of all waiting ones.
-    pub(super) fn put_back(&self, decision: Box<QueuedDecision>) {
+    pub(super) fn put_back(&self, decision: QueuedDecision) {
         self.decisions.borrow_mut().push_front(decision);
     }
 
@@ -124,12 +101,12 @@ impl CallQueue {
     /// The decisions of the next call: of one clock, and only decisions that a request still waits for. A decision that
     /// has used up nearly all of its time is turned away: its call would end too early for all others in it, and would
     /// look like the call of a store that does not answer.
-    pub(super) fn next(&self) -> Vec<Box<QueuedDecision>> {
+    pub(super) fn next(&self) -> Vec<QueuedDecision> {
         let mut waiting = self.decisions.borrow_mut();
         if waiting.is_empty() {
             return Vec::new();
         }
-        let mut batch = Vec::<Box<QueuedDecision>>::with_capacity(waiting.len().min(MOST_IN_CALL));
+        let mut batch: Vec<QueuedDecision> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
         let mut limits = 0;
         let too_old = clock::now().checked_sub(self.lanes.window.longest_wait());
         while let Some(next) = waiting.front() {
@@ -142,7 +119,7 @@ impl CallQueue {
             let Some(next) = waiting.pop_front() else {
                 break;
             };
-            if next.answer.is_closed() {
+            if next.is_abandoned() {
                 continue;
             }
             if too_old.is_none_or(|limit| next.arrived >= limit) {
@@ -168,7 +145,7 @@ impl CallQueue {
     }
 
     /// Turns away a decision that has waited too long in this process, which is no evidence about the server.
-    fn turn_away(&self, decision: Box<QueuedDecision>) {
+    fn turn_away(&self, decision: QueuedDecision) {
         self.context.stats.overloaded.add(1);
         decision.fail(&StoreError::Overloaded);
     }
@@ -180,17 +157,5 @@ impl CallQueue {
         for decision in decisions {
             decision.fail(&StoreError::Down);
         }
-    }
-}
-
-impl QueuedDecision {
-    /// Answers the request, if it is still there.
-    pub(super) fn answer(self, reply: ScriptReply) {
-        let _ = self.answer.send(reply);
-    }
-
-    /// Answers that the decision was not made.
-    pub(super) fn fail(self, why: &StoreError) {
-        self.answer(Err(ReplyError::Store(why.clone())));
     }
 }

@@ -55,7 +55,10 @@ async fn cancel_abandoned(router: Rc<Router>) {
 
 impl RedisStore {
     /// Asks about limits, wherever in a cluster their counters live.
-    pub(super) async fn ask(&self, request: DecisionRequest<'_>) -> Result<Answers, StoreError> {
+    pub(super) async fn ask(
+        &self,
+        request: DecisionRequest<'_>,
+    ) -> Result<Box<Answers>, StoreError> {
         self.known().await?;
         let slots = slot_question::by_slot(request.checks);
         let [only] = &slots[..] else {

@@ -15,8 +15,8 @@ use bb8_redis::redis::{
     AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, RedisResult, Value,
 };
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -63,6 +63,30 @@ pub(super) struct Connection {
     pub(super) age: u64,
     /// The master at its other end, if sentinels had to be asked.
     pub(super) master: Option<Address>,
+}
+
+/// A connection that may have been closed since: a share in it that does not keep it open.
+#[derive(Debug)]
+pub(super) struct KeptConnection {
+    stream: MultiplexedConnection,
+    life: Weak<ConnectionLife>,
+    functions: bool,
+    age: u64,
+    master: Option<Address>,
+}
+
+impl KeptConnection {
+    /// The connection, if it is still of use.
+    pub(super) fn taken(self) -> Option<Connection> {
+        let connection = Connection {
+            stream: self.stream,
+            life: self.life.upgrade()?,
+            functions: self.functions,
+            age: self.age,
+            master: self.master,
+        };
+        Some(connection).filter(|connection| !connection.is_dead())
+    }
 }
 
 /// The part of a connection that ends with its last clone.
@@ -192,6 +216,17 @@ impl Connection {
     pub(super) fn condemn(&self) {
         self.life.dead.store(true, Ordering::Relaxed);
         self.life.signals.lost.notify_one();
+    }
+
+    /// Gives up this share, so that it can be taken again without the pool.
+    pub(super) fn kept(self) -> KeptConnection {
+        KeptConnection {
+            stream: self.stream,
+            life: Arc::downgrade(&self.life),
+            functions: self.functions,
+            age: self.age,
+            master: self.master,
+        }
     }
 
     /// Is the connection of no use any more, or can a better one be made?

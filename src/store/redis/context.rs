@@ -55,9 +55,13 @@ impl StoreContext {
     /// The question that decides `request`.
     pub(super) fn decision(&self, request: DecisionRequest<'_>) -> Question {
         let mut question = Question::default();
-        let groups = shadow::groups(request.checks);
-        for (check, group) in request.checks.iter().zip(groups) {
-            question.shadow(group);
+        let groups = if shadow::all_decide(request.checks) {
+            shadow::Groups::new()
+        } else {
+            shadow::groups(request.checks)
+        };
+        for (index, check) in request.checks.iter().enumerate() {
+            question.shadow(groups.get(index).copied().unwrap_or_default());
             let prefix = self.prefix_of(check.limit);
             question.check(&prefix, check, request.clock, None);
         }

@@ -4,7 +4,7 @@
 //! the two have no counter in common: neither changes the other's answer.
 
 use super::MOST_IN_CALL;
-use super::call_queue::QueuedDecision;
+use super::pending_decision::QueuedDecision;
 use super::question::Question;
 use smallvec::SmallVec;
 
@@ -16,21 +16,29 @@ struct Touch {
 
 /// The groups of equal questions of a call.
 #[derive(Default)]
-struct Groups<'q> {
+struct QuestionGroups<'q> {
     /// The first question of each group.
     firsts: SmallVec<[&'q Question; MOST_IN_CALL]>,
     touches: SmallVec<[Touch; MOST_IN_CALL]>,
 }
 
-impl<'q> Groups<'q> {
+impl<'q> QuestionGroups<'q> {
     /// The group of the next question, which is a new one if the question can join none.
     fn next(&mut self, question: &'q Question) -> u8 {
+        // Nothing has come since that could have touched the newest group's counters.
+        if self
+            .firsts
+            .last()
+            .is_some_and(|newest| newest.is_equal(question))
+        {
+            return group_number(self.firsts.len() - 1);
+        }
         let last = self.last_of(question);
         let first = last.and_then(|group| self.firsts.get(usize::from(group)));
         if let (Some(group), true) = (last, first.is_some_and(|first| first.is_equal(question))) {
             return group;
         }
-        let group = u8::try_from(self.firsts.len()).unwrap_or(u8::MAX);
+        let group = group_number(self.firsts.len());
         self.firsts.push(question);
         let counters = question.counters().iter();
         self.touches.extend(counters.map(|counter| Touch {
@@ -52,16 +60,21 @@ impl<'q> Groups<'q> {
     }
 }
 
+/// A call has no more groups than a byte counts.
+fn group_number(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(u8::MAX)
+}
+
 /// The number of each question's group. Groups are numbered in the order of their first questions.
 pub(super) fn groups<'q>(
     questions: impl Iterator<Item = &'q Question>,
 ) -> SmallVec<[u8; MOST_IN_CALL]> {
-    let mut groups = Groups::default();
+    let mut groups = QuestionGroups::default();
     questions.map(|question| groups.next(question)).collect()
 }
 
 /// Brings equal questions side by side, in the order in which they came.
-pub(super) fn gather(batch: &mut [Box<QueuedDecision>]) {
+pub(super) fn gather(batch: &mut [QueuedDecision]) {
     if batch.len() < 2 {
         return;
     }

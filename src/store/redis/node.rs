@@ -5,10 +5,11 @@ use super::call_queue::CallQueue;
 use super::context::StoreContext;
 use super::health::{ChangeListener, Health};
 use super::lanes::Lanes;
+use super::pending_decision::PendingReply;
 use super::pending_refunds::PendingRefunds;
 use super::pool::Connections;
 use super::question::DecisionRequest;
-use super::reply::{self, ScriptReply};
+use super::reply;
 use super::slot::CallRoute;
 use super::slot_question::SlotQuestion;
 use crate::store::answers::Answers;
@@ -17,7 +18,6 @@ use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use std::cell::RefCell;
 use std::rc::Rc;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// One worker's view of one Redis.
@@ -102,26 +102,28 @@ impl Node {
         &self,
         request: DecisionRequest<'_>,
         route: CallRoute,
-    ) -> Result<Answers, StoreError> {
-        let (number, receiver) = self.enqueue(request, route)?;
+    ) -> Result<Box<Answers>, StoreError> {
         let mut pending = PendingAnswer {
             node: self,
             request,
-            number,
-            receiver,
-            is_done: false,
+            reply: Some(self.enqueue(request, route)?),
         };
-        let reply = (&mut pending.receiver).await;
-        pending.is_done = true;
-        reply::answers(reply, request.checks)
+        if let Some(reply) = &mut pending.reply {
+            reply.await;
+        }
+        // The drop of what is left has nothing to leave behind.
+        let reply = pending.reply.take();
+        let answers =
+            reply.and_then(|reply| reply.read(|reply| reply::answers(reply, request.checks)));
+        answers.unwrap_or(Err(StoreError::Down))
     }
 
-    /// Queues a decision. Returns its number, and what receives the reply.
+    /// Queues a decision. Returns what receives the reply.
     pub(super) fn enqueue(
         &self,
         request: DecisionRequest<'_>,
         route: CallRoute,
-    ) -> Result<(u64, oneshot::Receiver<ScriptReply>), StoreError> {
+    ) -> Result<PendingReply, StoreError> {
         self.queue.admit(request)?;
         let question = self.context.decision(request);
         Ok(self.queue.push(question, request.clock, route))
@@ -179,22 +181,28 @@ impl Node {
 struct PendingAnswer<'a> {
     node: &'a Node,
     request: DecisionRequest<'a>,
-    number: u64,
-    receiver: oneshot::Receiver<ScriptReply>,
-    /// Set once the reply is there.
-    is_done: bool,
+    /// Nothing once the reply is there.
+    reply: Option<PendingReply>,
 }
 
 impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
-        if self.is_done || self.node.queue.is_unsent(self.number) {
-            return;
+        if let Some(reply) = self.reply.take() {
+            self.abandon(reply);
         }
+    }
+}
+
+impl PendingAnswer<'_> {
+    #[cold]
+    fn abandon(&self, reply: PendingReply) {
         let checks = self.request.checks;
         let is_charged = self.request.intent == Intent::Charge;
-        if is_charged && checks.iter().any(|check| comes_back(check.limit)) {
-            let receiver = std::mem::replace(&mut self.receiver, oneshot::channel().1);
-            let question = SlotQuestion::only(checks, receiver);
+        if !self.node.queue.is_unsent(reply.number())
+            && is_charged
+            && checks.iter().any(|check| comes_back(check.limit))
+        {
+            let question = SlotQuestion::only(checks, reply);
             let abandonments = &self.node.context.abandonments;
             abandonments.push(self.request, vec![question]);
         }

@@ -26,7 +26,7 @@ const WITH_RECORD: u8 = 9;
 #[derive(Debug, Default)]
 pub(super) struct Question {
     keys: layout::Names,
-    counters: SmallVec<[Counter; 4]>,
+    counters: SmallVec<[KeyPlace; 4]>,
     blocks: SmallVec<[u8; 64]>,
     /// The keys of records, in the order of the limits that ask for them.
     records: Vec<Vec<u8>>,
@@ -39,7 +39,7 @@ pub(super) struct Question {
 
 /// The place of one counter's key among the bytes of all keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counter {
+pub(super) struct KeyPlace {
     end: u32,
     /// A digest of the key. Keys with different digests are different.
     pub(super) digest: u32,
@@ -68,12 +68,6 @@ pub(super) struct DecisionRequest<'a> {
 /// a cost added.
 pub(super) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
-/// Equal questions from which on they are asked once, with their number. Two are cheaper one after the other.
-const WORTH: usize = 3;
-
-/// One byte for each question of a call.
-type Numbers = SmallVec<[u8; MOST_IN_CALL]>;
-
 /// The script that can decide a question. Each knows all that the ones before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum ScriptLevel {
@@ -93,7 +87,7 @@ impl Question {
     pub(super) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
         let start = self.keys.len();
         layout::counter(&mut self.keys, prefix, key);
-        self.counters.push(Counter::of(&self.keys, start));
+        self.counters.push(KeyPlace::of(&self.keys, start));
         self.is_single |= !wire::is_countable(block);
         self.blocks.extend_from_slice(block);
     }
@@ -172,7 +166,7 @@ impl Question {
             let key = self.keys().nth(slots.limit)?;
             let mut free = Self::default();
             free.keys.extend_from_slice(key);
-            free.counters.push(Counter::of(key, 0));
+            free.counters.push(KeyPlace::of(key, 0));
             free.blocks.push(FREE);
             for number in [slots.ttl, slots.first, slots.cost] {
                 free.blocks.extend_from_slice(&wire::double(number));
@@ -187,7 +181,7 @@ impl Question {
     }
 
     /// The counters in the question.
-    pub(super) fn counters(&self) -> &[Counter] {
+    pub(super) fn counters(&self) -> &[KeyPlace] {
         &self.counters
     }
 
@@ -225,7 +219,7 @@ impl Question {
     }
 }
 
-impl Counter {
+impl KeyPlace {
     /// The counter whose key ends `keys`, and begins at `start`.
     #[allow(
         clippy::cast_possible_truncation,
@@ -250,27 +244,46 @@ fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
     limit.block_of(cost, now)
 }
 
+/// Equal questions from which on they are asked once, with their number. Two are cheaper one after the other.
+const WORTH: usize = 3;
+
+/// One byte for each question of a call.
+type Numbers = SmallVec<[u8; MOST_IN_CALL]>;
+
+/// The questions of a call as the scripts are asked: of equal ones that follow each other the first, with their number.
+struct CountedQuestions<'q> {
+    different: SmallVec<[&'q Question; MOST_IN_CALL]>,
+    numbers: Numbers,
+}
+
+impl<'q> CountedQuestions<'q> {
+    /// Counts `questions`, in order.
+    fn of(questions: impl Iterator<Item = &'q Question>) -> Self {
+        let questions: SmallVec<[&Question; MOST_IN_CALL]> = questions.collect();
+        let (mut different, mut numbers) = (SmallVec::new(), Numbers::new());
+        let runs = questions.chunk_by(|question, next| question.is_equal(next));
+        for run in runs.flat_map(|run| run.chunks(usize::from(u8::MAX))) {
+            let asked = match run {
+                [first, ..] if run.len() >= WORTH => std::slice::from_ref(first),
+                _ => run,
+            };
+            let number = u8::try_from(run.len() / asked.len()).unwrap_or(u8::MAX);
+            different.extend_from_slice(asked);
+            numbers.extend(asked.iter().map(|_| number));
+        }
+        Self { different, numbers }
+    }
+}
+
 /// One call that decides `questions` in order. Equal questions that follow each other are asked once, with their number.
 /// `clock` replaces the server's own, for tests.
 pub(super) fn decide<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question>,
 ) -> Cmd {
-    let questions: SmallVec<[&Question; MOST_IN_CALL]> = questions.collect();
-    let mut different: SmallVec<[&Question; MOST_IN_CALL]> = SmallVec::new();
-    let (mut shape, mut numbers) = (Numbers::new(), Numbers::new());
-    let runs = questions.chunk_by(|question, next| question.is_equal(next));
-    for run in runs.flat_map(|run| run.chunks(usize::from(u8::MAX))) {
-        let asked = match run {
-            [first, ..] if run.len() >= WORTH => std::slice::from_ref(first),
-            _ => run,
-        };
-        for question in asked {
-            different.push(question);
-            shape.push(u8::try_from(question.limits()).unwrap_or(u8::MAX));
-            numbers.push(u8::try_from(run.len() / asked.len()).unwrap_or(u8::MAX));
-        }
-    }
+    let CountedQuestions { different, numbers } = CountedQuestions::of(questions);
+    let limits = |question: &&Question| u8::try_from(question.limits()).unwrap_or(u8::MAX);
+    let shape: Numbers = different.iter().map(limits).collect();
     let level = different.iter().map(|question| question.level).max();
     let script = match level.unwrap_or_default() {
         ScriptLevel::Plain => &DECIDE,

@@ -8,7 +8,6 @@ use crate::store::check::Check;
 use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use std::sync::Arc;
-use tokio::sync::oneshot::error::RecvError;
 
 /// A limit's outcome is the lower half of its first byte (`answer` in `lua/check.lua`).
 const OUTCOME: u8 = 0x0f;
@@ -46,42 +45,66 @@ pub(super) fn read(
     bytes: &[u8],
     shape: impl ExactSizeIterator<Item = usize>,
 ) -> Result<Vec<ScriptReply>, StoreError> {
+    let mut told = Vec::with_capacity(shape.len());
+    read_each(bytes, shape, |reply| told.push(reply)).map(|()| told)
+}
+
+/// Hands to `told` the answer to each of the requests with so many limits each. After an error, none of them counts.
+pub(super) fn read_each(
+    bytes: &[u8],
+    shape: impl Iterator<Item = usize>,
+    mut told: impl FnMut(ScriptReply),
+) -> Result<(), StoreError> {
     let mut rest = ReplyReader(bytes);
     let at = Timestamp::from_micros(rest.whole()?);
-    let mut told = Vec::with_capacity(shape.len());
     for limits in shape {
-        told.push(match rest.0 {
-            [FAILED, ..] => Err(rest.wrong(limits)?),
-            _ => Ok((at, rest.measurements(limits)?)),
-        });
+        if let [FAILED, ..] = rest.0 {
+            told(Err(rest.wrong(limits)?));
+            continue;
+        }
+        let mut measured = Measurements::new();
+        for _ in 0..limits {
+            measured.push(rest.measurement()?);
+        }
+        told(Ok((at, measured)));
     }
     match rest.0 {
-        [] => Ok(told),
+        [] => Ok(()),
         _ => Err(StoreError::Protocol("longer than the question")),
     }
 }
 
 /// A lane's reply as the answers to `checks`.
 pub(super) fn answers(
-    reply: Result<ScriptReply, RecvError>,
+    reply: &ScriptReply,
     checks: &[Check<'_>],
-) -> Result<Answers, StoreError> {
+) -> Result<Box<Answers>, StoreError> {
     match reply {
-        Ok(Ok((at, measured))) => Ok(Answers::measured(checks, Decider::Redis, at, measured)),
-        Ok(Err(ReplyError::Store(error))) => Err(error),
-        Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
+        Ok((at, measured)) => {
+            let mut answers = Answers::none(Decider::Redis, *at);
+            answers.add_measured(checks, measured);
+            Ok(answers)
+        }
+        Err(wrong) => Err(error(wrong, checks)),
+    }
+}
+
+/// A lane's error about `checks`.
+#[cold]
+fn error(wrong: &ReplyError, checks: &[Check<'_>]) -> StoreError {
+    match wrong {
+        ReplyError::Store(error) => error.clone(),
+        ReplyError::Limit { index, reason } => match checks.get(*index) {
             Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
                 limit: check.limit.name.clone(),
             },
-            _ if server_wide(&reason) => StoreError::Refused(reason),
+            _ if server_wide(reason) => StoreError::Refused(reason.clone()),
             Some(check) => StoreError::Answer {
                 limit: check.limit.name.clone(),
-                reason,
+                reason: reason.clone(),
             },
             None => StoreError::Protocol("an error of a limit not asked about"),
-        }),
-        // The lane ended with the worker.
-        Err(_) => Err(StoreError::Down),
+        },
     }
 }
 
@@ -140,10 +163,6 @@ impl ReplyReader<'_> {
 
     fn whole(&mut self) -> Result<u64, StoreError> {
         exact(self.double()?)
-    }
-
-    fn measurements(&mut self, limits: usize) -> Result<Measurements, StoreError> {
-        (0..limits).map(|_| self.measurement()).collect()
     }
 
     fn measurement(&mut self) -> Result<Measurement, StoreError> {

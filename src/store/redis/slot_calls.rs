@@ -2,15 +2,15 @@
 //! both. All calls go in one write, and each fails for itself. A redirected call is sent on, since nothing has been
 //! run.
 
-use super::call_queue::QueuedDecision;
 use super::connection::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::counter_update::{AppliedMarker, CounterUpdate};
 use super::equal_questions;
 use super::node::Node;
+use super::pending_decision::QueuedDecision;
 use super::pending_refunds::{self, CallResult};
 use super::question;
 use super::redirect::{self, Redirection};
-use super::reply::{self, ReplyError};
+use super::reply::{self, ReplyError, ScriptReply};
 use super::router::Router;
 use super::slot::CallRoute;
 use crate::store::error::StoreError;
@@ -61,7 +61,7 @@ pub(super) trait QueuedCall: Sized + 'static {
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError>;
 }
 
-impl QueuedCall for Box<QueuedDecision> {
+impl QueuedCall for QueuedDecision {
     fn route(&mut self) -> &mut CallRoute {
         &mut self.route
     }
@@ -75,7 +75,7 @@ impl QueuedCall for Box<QueuedDecision> {
     }
 
     fn fail(self, _: &Node, why: &StoreError) {
-        QueuedDecision::fail(*self, why);
+        Self::fail(self, why);
     }
 
     fn prepare(node: &Node, batch: &mut [Self]) {
@@ -90,35 +90,35 @@ impl QueuedCall for Box<QueuedDecision> {
 
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
         let limits = batch.iter().map(|decision| decision.question.limits());
-        let replies = result.answer.and_then(|bytes| reply::read(&bytes, limits));
-        let replies = match replies {
-            Ok(replies) => replies,
-            Err(error) => {
-                for decision in batch {
-                    let QueuedDecision {
-                        question, route, ..
-                    } = &*decision;
-                    node.updates.release(question, *route, &error);
-                    QueuedDecision::fail(*decision, &error);
+        let (mut trouble, mut wrong) = (Ok(()), 0);
+        let mut waiting = batch.iter();
+        let keep = |reply: ScriptReply| {
+            if let Err(error) = &reply {
+                wrong += 1;
+                if let ReplyError::Limit { reason, .. } = error
+                    && reply::server_wide(reason)
+                {
+                    trouble = Err(StoreError::Refused(reason.clone()));
                 }
-                return Err(error);
+            }
+            if let Some(decision) = waiting.next() {
+                decision.keep(reply);
             }
         };
-        let mut trouble = Ok(());
-        for (decision, reply) in batch.into_iter().zip(replies) {
-            match &reply {
-                Ok(_) => node.context.stats.decisions.add(1),
-                Err(wrong) => {
-                    node.context.stats.errors.add(1);
-                    if let ReplyError::Limit { reason, .. } = wrong
-                        && reply::server_wide(reason)
-                    {
-                        trouble = Err(StoreError::Refused(reason.clone()));
-                    }
-                }
+        let read = result
+            .answer
+            .and_then(|bytes| reply::read_each(&bytes, limits, keep));
+        if let Err(error) = read {
+            for decision in batch {
+                node.updates
+                    .release(&decision.question, decision.route, &error);
+                decision.fail(&error);
             }
-            decision.answer(reply);
+            return Err(error);
         }
+        let stats = &node.context.stats;
+        stats.errors.add(wrong);
+        stats.decisions.add(batch.len() as u64 - wrong);
         trouble
     }
 }

@@ -1,6 +1,7 @@
 //! The questions of one request: one for each slot with counters of its limits.
 
-use super::reply::{self, ScriptReply};
+use super::pending_decision::PendingReply;
+use super::reply;
 use super::slot::{Slot, slot_of};
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, UnknownCause};
@@ -9,7 +10,6 @@ use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use crate::store::reservation::Reservation;
 use smallvec::SmallVec;
-use tokio::sync::oneshot::Receiver;
 
 /// The limits of a request whose counters live in one slot.
 pub(super) struct SlotLimits {
@@ -49,43 +49,37 @@ pub(super) struct SlotQuestion {
     state: QuestionState,
 }
 
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lives in a list that is made once, and nearly always becomes the large one"
-)]
 enum QuestionState {
-    Pending(Receiver<ScriptReply>),
-    Answered(Result<Answers, StoreError>),
+    Pending(PendingReply),
+    Answered(Result<Box<Answers>, StoreError>),
 }
 
 impl SlotQuestion {
-    /// A question about `limits`: the receiver of its reply, or the cause for which it could not be asked.
-    pub(super) fn new(
-        limits: SlotLimits,
-        asked: Result<Receiver<ScriptReply>, StoreError>,
-    ) -> Self {
+    /// A question about `limits`: its reply to come, or the cause for which it could not be asked.
+    pub(super) fn new(limits: SlotLimits, asked: Result<PendingReply, StoreError>) -> Self {
         let state = match asked {
-            Ok(receiver) => QuestionState::Pending(receiver),
+            Ok(reply) => QuestionState::Pending(reply),
             Err(error) => QuestionState::Answered(Err(error)),
         };
         Self { limits, state }
     }
 
     /// The only question of a request.
-    pub(super) fn only(checks: &[Check<'_>], receiver: Receiver<ScriptReply>) -> Self {
+    pub(super) fn only(checks: &[Check<'_>], reply: PendingReply) -> Self {
         let limits = SlotLimits {
             slot: Slot::default(),
             positions: (0..checks.len()).collect(),
         };
-        Self::new(limits, Ok(receiver))
+        Self::new(limits, Ok(reply))
     }
 
     /// Waits for the answer, if it is not there yet. May be dropped and begun again.
     pub(super) async fn conclude(&mut self, checks: &[Check<'_>]) {
-        if let QuestionState::Pending(receiver) = &mut self.state {
-            let reply = receiver.await;
-            let answers = reply::answers(reply, &self.limits.checks(checks));
-            self.state = QuestionState::Answered(answers);
+        if let QuestionState::Pending(reply) = &mut self.state {
+            (&mut *reply).await;
+            let own = self.limits.checks(checks);
+            let answers = reply.read(|reply| reply::answers(reply, &own));
+            self.state = QuestionState::Answered(answers.unwrap_or(Err(StoreError::Down)));
         }
     }
 
@@ -107,8 +101,8 @@ impl SlotQuestion {
 pub(super) fn combine(
     checks: &[Check<'_>],
     questions: &[SlotQuestion],
-) -> Result<Answers, StoreError> {
-    let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
+) -> Result<Box<Answers>, StoreError> {
+    let mut all = Box::new(Answers::unknown(checks, Decider::Open, UnknownCause::Away));
     all.by = Decider::Redis;
     let (mut why, mut silent) = (None, 0);
     for question in questions {

@@ -17,7 +17,7 @@ impl SharedStore {
             return None;
         }
         let own = self.local.measure(&own, Intent::Peek, Decider::Memory);
-        let answers = mixed_scope::join(checks, &own, remembered);
+        let answers = mixed_scope::join(checks, &own, remembered.as_deref());
         let decided = StoreDecision::of(checks, answers);
         matches!(decided.decision.ruling, Ruling::Refuse { .. }).then_some(decided)
     }

@@ -24,7 +24,7 @@ impl SharedStore {
         checks: &[Check<'_>],
         intent: Intent,
         error: StoreError,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         if checks.iter().any(|check| self.shuts(check)) {
             self.metrics.fallback(metrics::DecidedBy::Closed);
             return Err(error);
@@ -33,7 +33,8 @@ impl SharedStore {
         let counted: Checks<'_> = counted
             .filter(|check| self.on_down(check) == OnDown::Local)
             .collect();
-        let mut answers = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
+        let unknown = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
+        let mut answers = Box::new(unknown);
         if counted.is_empty() {
             self.metrics.fallback(metrics::DecidedBy::Open);
             return Ok(answers);
@@ -55,9 +56,9 @@ impl SharedStore {
     pub(super) fn fill(
         &self,
         checks: &[Check<'_>],
-        mut answers: Answers,
+        mut answers: Box<Answers>,
         intent: Intent,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         let Some(why) = answers.outage.take() else {
             return Ok(answers);
         };

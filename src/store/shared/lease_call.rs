@@ -22,7 +22,7 @@ const PATIENCE: usize = 4;
 impl SharedStore {
     /// Answers for a single limit by a permit that is there, or by a permit of the call that all waiting requests
     /// share. Nothing where the request is to ask for itself.
-    pub(super) async fn lease(&self, check: &Check<'_>) -> Option<Answers> {
+    pub(super) async fn lease(&self, check: &Check<'_>) -> Option<Box<Answers>> {
         let leases = &self.cache.leases;
         leases.rises(check);
         let mut waited = None;
@@ -32,12 +32,12 @@ impl SharedStore {
             }
             let (answered, turn) = match leases.step(check, waited) {
                 LeaseStep::Decided(answer) => {
-                    return Some(Answers {
+                    return Some(Box::new(Answers {
                         at: answer.at,
                         by: answer.by,
                         each: smallvec![answer],
                         outage: None,
-                    });
+                    }));
                 }
                 LeaseStep::Alone => return None,
                 LeaseStep::Wait(answered, turn) => (answered, turn),

@@ -29,7 +29,7 @@ impl SharedStore {
             return Ok((Some(self.decide_own(checks)), Decider::Memory));
         }
         if let Some(refusal) = self.remembered(&shared) {
-            return Ok(self.decide_remembered(checks, &own, refusal));
+            return Ok(self.decide_remembered(checks, &own, &refusal));
         }
         // Other requests may be charged between this charge and its cancellation.
         let with_history = apart(&own, Limit::with_history);
@@ -52,17 +52,18 @@ impl SharedStore {
             // The refusal was not known when the own limits were charged.
             Ok(refusal) if refusal.by == Decider::Remembered => {
                 drop(provision);
-                return Ok(self.decide_remembered(checks, &own, refusal));
+                return Ok(self.decide_remembered(checks, &own, &refusal));
             }
             Ok(answers) => answers,
             // The own limits refuse, whatever the shared limits would answer.
             Err(_) if intent == Intent::Peek => {
-                Answers::unknown(&shared, Decider::Closed, UnknownCause::Away)
+                let unknown = Answers::unknown(&shared, Decider::Closed, UnknownCause::Away);
+                Box::new(unknown)
             }
             Err(error) => return Err(error),
         };
         let by = answers.by;
-        let answers = join(checks, &provision.answers, Some(answers));
+        let answers = join(checks, &provision.answers, Some(&answers));
         let decided = StoreDecision::of(checks, answers);
         provision.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
         Ok((Some(decided), by))
@@ -84,7 +85,7 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
         own: &[Check<'_>],
-        refusal: Answers,
+        refusal: &Answers,
     ) -> (Option<StoreDecision>, Decider) {
         let own = self.local.measure(own, Intent::Peek, Decider::Memory);
         let answers = join(checks, &own, Some(refusal));
@@ -96,7 +97,7 @@ impl SharedStore {
 }
 
 /// The answers of all of `checks`: of this gateway's `own` limits, and of the shared limits, which may be unknown.
-pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<Answers>) -> Answers {
+pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<&Answers>) -> Answers {
     let mut all = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
     all.at = own.at;
     if let Some(shared) = shared {
@@ -104,7 +105,7 @@ pub(super) fn join(checks: &[Check<'_>], own: &Answers, shared: Option<Answers>)
             all.at = shared.at;
         }
         all.by = shared.by;
-        all.replace(&shared);
+        all.replace(shared);
     }
     all.replace(own);
     all

@@ -20,13 +20,13 @@ impl SharedStore {
     pub(super) async fn ask_beside_leases(
         &self,
         checks: &[Check<'_>],
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         if let Some(refusal) = self.remembered(checks) {
             return Ok(refusal);
         }
         let seen = match self.cache.leases.look(checks) {
             Ok(seen) => seen,
-            Err(refusal) => return Ok(*refusal),
+            Err(refusal) => return Ok(refusal),
         };
         if seen.is_empty() {
             let answers = self.ask(checks, Intent::Charge).await?;
@@ -104,7 +104,7 @@ impl<'a> LeasedAnswers<'a> {
 
     /// Asks about the checks at these positions, if there are any. Returns a remembered refusal, which ends the
     /// questions.
-    async fn ask(&mut self, positions: &Positions) -> Result<Option<Answers>, StoreError> {
+    async fn ask(&mut self, positions: &Positions) -> Result<Option<Box<Answers>>, StoreError> {
         if positions.is_empty() {
             return Ok(None);
         }
@@ -113,7 +113,8 @@ impl<'a> LeasedAnswers<'a> {
         let answers = self.store.ask(&picked, Intent::Charge).await?;
         if answers.by == Decider::Remembered {
             let cause = UnknownCause::Unasked;
-            let mut refusal = Answers::unknown(self.checks, Decider::Remembered, cause);
+            let refusal = Answers::unknown(self.checks, Decider::Remembered, cause);
+            let mut refusal = Box::new(refusal);
             refusal.at = answers.at;
             refusal.replace(&answers);
             return Ok(Some(refusal));
@@ -126,13 +127,13 @@ impl<'a> LeasedAnswers<'a> {
     }
 
     /// Adds the permits' answers to these.
-    fn with(mut self, grants: &Grants) -> Answers {
+    fn with(mut self, grants: &Grants) -> Box<Answers> {
         if let (true, Some(grant)) = (self.is_first, grants.first()) {
             self.all.at = grant.answer.at;
         }
         for grant in grants {
             self.all.replace(&[grant.answer]);
         }
-        self.all
+        Box::new(self.all)
     }
 }

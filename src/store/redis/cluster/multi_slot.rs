@@ -20,7 +20,7 @@ impl RedisStore {
         &self,
         request: DecisionRequest<'_>,
         slots: SmallVec<[SlotLimits; INLINE_LIMITS]>,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         let checks = &apart(request.checks, Limit::with_history)[..];
         let request = DecisionRequest { checks, ..request };
         let questions = slots.into_iter().map(|limits| {
@@ -31,7 +31,7 @@ impl RedisStore {
             };
             let home = self.router.at(slot);
             let asked = home.and_then(|home| home.node.enqueue(own, CallRoute::to(slot)));
-            SlotQuestion::new(limits, asked.map(|(_, receiver)| receiver))
+            SlotQuestion::new(limits, asked)
         });
         let mut pending = PendingAnswers {
             abandonments: &self.context.abandonments,

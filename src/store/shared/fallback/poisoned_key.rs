@@ -27,7 +27,7 @@ impl SharedStore {
         intent: Intent,
         took: Duration,
         why: StoreError,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         let after = self.redis.timeout();
         let asked = self.ask_rest(checks, intent, why);
         let answers = timeout(after.saturating_sub(took), asked).await;
@@ -39,7 +39,7 @@ impl SharedStore {
         checks: &[Check<'_>],
         intent: Intent,
         why: StoreError,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<Box<Answers>, StoreError> {
         let mut out: SmallVec<[Arc<str>; INLINE_LIMITS]> = SmallVec::new();
         let mut last = why.clone();
         loop {
@@ -62,7 +62,7 @@ impl SharedStore {
                 return Err(why);
             }
             match self.redis.measure(&rest, intent).await {
-                Ok(answers) => return Ok(among(checks, answers, why)),
+                Ok(answers) => return Ok(Box::new(among(checks, &answers, why))),
                 Err(error) => last = error,
             }
         }
@@ -80,9 +80,9 @@ fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
 }
 
 /// The `answers` of some of `checks`, placed among all of them. `why` is the cause for which the others are unknown.
-fn among(checks: &[Check<'_>], answers: Answers, why: StoreError) -> Answers {
+fn among(checks: &[Check<'_>], answers: &Answers, why: StoreError) -> Answers {
     let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
-    all.replace(&answers);
+    all.replace(answers);
     Answers {
         at: answers.at,
         by: answers.by,
