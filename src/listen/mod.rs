@@ -8,6 +8,7 @@ pub mod connection;
 pub mod connection_register;
 pub mod dispatch;
 mod framing;
+mod h2_fields;
 mod h2_flood;
 mod h2_frames;
 pub mod handler;
