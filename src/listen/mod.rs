@@ -78,6 +78,12 @@ impl Peer {
         }
     }
 
+    /// Lets go of all that is kept from one request to the next.
+    fn rest(&self) {
+        self.forwarded_fields.take();
+        self.timer.take();
+    }
+
     /// Resolves at `until`.
     pub async fn until(&self, until: Instant) {
         let mut borrowed = BorrowedTimer {
