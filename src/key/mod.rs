@@ -16,17 +16,19 @@ mod preflight;
 mod price;
 mod query;
 mod repeat;
+mod seal;
 mod template;
 pub mod token;
 
 pub use caller::{Caller, Doubt, Identity, KeyOutcome, Location, NoIdentity, TokenDoubt};
-pub use digest::Digest;
+pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{Group, Memberships};
 pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};
 pub use repeat::{Content, ContentDigest, IdError, IdField, LONGEST_ID, RepeatId, Sameness};
+pub use seal::SecretForm;
 
 use http::HeaderName;
 use std::fmt;

@@ -11,11 +11,12 @@ use crate::admission::destination::Destination;
 use crate::admission::{self, Admission, Plan};
 use crate::client::Client;
 use crate::clock;
-use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
+use crate::key::{Caller, SecretForm};
 use crate::limit::Limit;
 use crate::snapshot::Service;
+use crate::store::Store;
 use http::request::Parts;
 use std::rc::Rc;
 use std::time::Duration;
@@ -68,6 +69,14 @@ impl Worker {
         Ok(Some((tickets, held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
+    /// The form of secrets in keys, which leave the process on the way to Redis and into the log.
+    fn secret_form(&self) -> SecretForm {
+        match self.store {
+            Store::Memory(_) if !self.access.is_on() => SecretForm::Sealed,
+            Store::Memory(_) | Store::Shared(_) => SecretForm::Digest,
+        }
+    }
+
     /// The limits of a request with their keys. Where some of them would need its token verified, and others are known
     /// to refuse it, the plan has only those others, with their refusal. A forged token is then no dearer for the
     /// gateway than any other request.
@@ -96,6 +105,7 @@ impl Worker {
             cookies: &Cookies::of(&parts.headers),
             identity: &token,
             content: exchange.content,
+            secrets: self.secret_form(),
         };
         if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
             plan.fill(service, &caller, |_| true);
