@@ -5,8 +5,11 @@
 
 mod capacity;
 mod entry;
+mod packed_key;
+mod packed_state;
 mod refunds;
 mod shard;
+mod shard_limits;
 
 use super::answers::{Answers, Evidence, LimitAnswer};
 use super::check::{Check, Intent};
@@ -21,8 +24,10 @@ use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
 pub(super) use capacity::OVERFLOW;
+use entry::Entry;
 use shard::{CounterLocation, CounterTable, hash};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -216,9 +221,9 @@ impl MemoryStore {
             let (mut outcome, change) =
                 match (records.get(index).copied().flatten(), check.repeats()) {
                     (Some(at), Some((dedupe, _))) => {
-                        let record = at.find(&guards).and_then(State::record);
+                        let record = at.find(&guards).and_then(|state| state.record());
                         let state = place.find(&guards);
-                        let limit = check.limit;
+                        let (limit, state) = (check.limit, state.as_deref());
                         let found =
                             limit.check_with_id(dedupe, record, state, now, check.cost, gateways);
                         remembered.extend(found.record.map(|record| (index, at, record)));
@@ -228,9 +233,9 @@ impl MemoryStore {
                         // The counter has just made room for another and is gone; its state was worth nothing.
                         let shelf = shelf(&mut guards, place.shard);
                         let held = step.found.and_then(|index| shelf.at(index));
-                        let state = held.map(|entry| &entry.state);
+                        let state = held.map(Entry::state);
                         let limit = check.limit;
-                        limit.check_as_one_of(state, now, check.cost, gateways)
+                        limit.check_as_one_of(state.as_deref(), now, check.cost, gateways)
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;
@@ -335,14 +340,14 @@ impl MemoryStore {
     #[must_use]
     pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
         let place = self.place(limit, key);
-        lock(&self.shards[place.shard]).state(&place).cloned()
+        let shelf = lock(&self.shards[place.shard]);
+        shelf.state(&place).map(Cow::into_owned)
     }
 
     fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> CounterLocation<'a> {
         let limit = of.id;
         let hash = hash(&self.hasher, limit, key);
-        // The table uses the low and the top bits; the shard is chosen by bits in between.
-        let shard = usize::try_from(hash >> 40).unwrap_or(0) & (self.shards.len() - 1);
+        let shard = shard_of(hash, self.shards.len());
         CounterLocation {
             hash,
             shard,
@@ -371,11 +376,23 @@ impl MemoryStore {
 
 impl CounterLocation<'_> {
     /// The state at this location; its shard is locked.
-    fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
+    fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<Cow<'g, State>> {
         let mut guards = guards.iter();
         let (_, shelf) = guards.find(|(locked, _)| *locked == self.shard)?;
         shelf.state(self)
     }
+}
+
+/// The shard of a counter. The table uses the low and the top bits of the hash; the shard is chosen by bits in between.
+///
+/// The last shards get twice as many counters as the first, in even steps. A table doubles when it is full: so the
+/// shards double one after another, and together they are never half empty, nor slow at one time.
+fn shard_of(hash: u64, shards: usize) -> usize {
+    const ONE: u64 = 1 << 16;
+    let even = hash >> 40 & (ONE - 1);
+    // About the logarithm of 1 + x to the base of 2, for x from 0 to 1.
+    let bent = even + (even * (ONE - even) / ONE) * 22_487 / ONE;
+    usize::try_from(bent * shards as u64 / ONE).unwrap_or(0)
 }
 
 /// The key of the record of `id` for `key`.

@@ -1,40 +1,50 @@
 //! One counter in memory: its limit and key, its state, and the instant until which it matters.
 
+use super::packed_key::PackedKey;
+use super::packed_state::PackedState;
+use super::shard_limits::LimitIndex;
 use crate::clock::Timestamp;
 use crate::limit::FOREVER;
-use crate::limit::{Change, LimitId, State, Update};
-use smallvec::SmallVec;
+use crate::limit::{Change, State, Update};
+use std::borrow::Cow;
 
-/// An entry has a cache line of its own. A look-up costs as much as the fetch of a line, and most entries would
-/// otherwise lie across two lines.
+/// A counter. Of a million counters most are such that nothing of them stands elsewhere.
 #[derive(Debug)]
-#[repr(align(64))]
 pub(super) struct Entry {
-    pub(super) limit: LimitId,
-    /// The text of an IPv4 address fits in here; most other texts stand elsewhere.
-    pub(super) key: SmallVec<[u8; 16]>,
-    pub(super) state: State,
-    life: Expiry,
+    pub(super) key: PackedKey,
+    state: PackedState,
+    life: Life,
 }
 
-/// An entry over two cache lines would cost twice as much to look up.
-const _: () = assert!(size_of::<Entry>() <= 64);
+/// A table of counters has an eighth to five ninths of empty places beside them.
+const _: () = assert!(size_of::<Entry>() == 48);
 
 impl Entry {
     /// A new counter.
-    pub(super) fn new(limit: LimitId, key: &[u8], change: Change, aside: bool) -> Self {
+    pub(super) fn new(limit: LimitIndex, key: &[u8], change: Change, aside: bool) -> Self {
         let change = kept(change);
         Self {
-            limit,
-            key: SmallVec::from_slice(key),
-            state: change.update.after(None),
-            life: Expiry::of(change.ends, aside),
+            key: PackedKey::of(key),
+            state: PackedState::of(change.update.after(None)),
+            life: Life::of(limit, aside, change.ends),
         }
     }
 
-    /// The instant from which on the state equals no state.
-    pub(super) fn ends(&self) -> Timestamp {
-        self.life.ends()
+    /// The limit, as the shard knows it.
+    #[inline]
+    pub(super) fn limit(&self) -> LimitIndex {
+        self.life.limit()
+    }
+
+    /// The state.
+    #[inline]
+    pub(super) fn state(&self) -> Cow<'_, State> {
+        self.state.state()
+    }
+
+    /// Does the state equal no state at `now`? Up to [`Life::UNIT`] later it may not be known yet.
+    pub(super) fn has_ended(&self, now: Timestamp) -> bool {
+        self.life.ends() <= now.micros()
     }
 
     /// Does the counter belong to a limit that does not decide?
@@ -45,30 +55,36 @@ impl Entry {
     /// Stores a change.
     pub(super) fn put(&mut self, change: Change, aside: bool) {
         let change = kept(change);
-        match (change.update, &mut self.state) {
-            (Update::Log(growth), State::Log(log)) => growth.apply(log),
-            (Update::Slots(leasing), State::Slots(leases)) => leasing.apply(leases),
-            (Update::Put(put), state) => *state = put,
-            (update, state) => *state = update.after(None),
-        }
-        self.life = Expiry::of(change.ends, aside);
+        self.state.put(change.update);
+        self.life = Life::of(self.life.limit(), aside, change.ends);
     }
 }
 
-/// The end of a counter, and whether its limit decides, in the one word that an entry has left.
+/// The limit of a counter, whether that limit decides, and the counter's end: in one word.
+///
+/// The end is rounded up, since a state that equals no state may stay for a while.
 #[derive(Debug, Clone, Copy)]
-struct Expiry(u64);
+struct Life(u64);
 
-impl Expiry {
+impl Life {
+    /// The unit of the end, in microseconds.
+    const UNIT: u64 = 1 << 11;
+    const ENDS: u32 = 63 - LimitIndex::BITS;
     const ASIDE: u64 = 1 << 63;
 
-    fn of(ends: Timestamp, aside: bool) -> Self {
-        let micros = ends.micros().min(Self::ASIDE - 1);
-        Self(micros | if aside { Self::ASIDE } else { 0 })
+    fn of(limit: LimitIndex, aside: bool, ends: Timestamp) -> Self {
+        let ends = ends.micros().div_ceil(Self::UNIT);
+        let ends = ends.min((1 << Self::ENDS) - 1);
+        let aside = if aside { Self::ASIDE } else { 0 };
+        Self(ends | limit.bits() << Self::ENDS | aside)
     }
 
-    fn ends(self) -> Timestamp {
-        Timestamp::from_micros(self.0 & !Self::ASIDE)
+    fn ends(self) -> u64 {
+        (self.0 & ((1 << Self::ENDS) - 1)) * Self::UNIT
+    }
+
+    fn limit(self) -> LimitIndex {
+        LimitIndex::from_bits(self.0 >> Self::ENDS)
     }
 
     fn is_aside(self) -> bool {
