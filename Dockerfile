@@ -2,17 +2,17 @@
 # One static binary on an empty image: no shell, no package manager, nothing to keep patched but the gateway.
 
 FROM rust:1.95-alpine AS build
-# A C compiler and headers, for the allocator and for the cryptography behind tokens. Alpine keeps one version per release: pinning it would break the build.
+# A C compiler and headers, for the allocator and for the cryptography behind tokens; bash, Python, Redis and llvm-tools to train the build.
+# Alpine keeps one version per release: pinning it would break the build.
 # hadolint ignore=DL3018
-RUN apk add --no-cache musl-dev gcc linux-headers
+RUN apk add --no-cache musl-dev gcc linux-headers bash python3 redis \
+    && rustup component add llvm-tools
 WORKDIR /build
 COPY . .
-# Rust's own target here is musl, linked statically.
-ENV CARGO_PROFILE_DIST_STRIP=symbols
+# Rust's own target here is musl, linked statically: the profile is made from that very build.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --profile dist --locked --bin tollgate \
-    && cp target/dist/tollgate /tollgate
+    deploy/build/release --output /tollgate
 # Only the container itself reaches its loopback: the demo listens on all its addresses instead.
 RUN sed 's/"127\.0\.0\.1:8080"/":8080"/' gateway.toml > /gateway.toml \
     && /tollgate check /gateway.toml

@@ -2,26 +2,23 @@
 
 import argparse
 import contextlib
-import json
 import platform
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 import callgrind
+import loopback
 from cases import CASES, command, configuration, file_name
 from load import Load, Upstream
 
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
 WRITTEN = HERE / "figures.toml"
 
-START_SECONDS = 120  # under valgrind, beside a busy machine
 WARM_ROUNDS = 30
 ROUNDS = 40
 SLACK = 1.02
@@ -44,86 +41,32 @@ def arguments():
     return parser.parse_args()
 
 
-def build():
-    """The path of an ordinary release build."""
-    command = ["cargo", "build", "--release", "--locked", "--bin", "tollgate", "--message-format=json-render-diagnostics"]
-    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
-    if built.returncode != 0:
-        sys.exit("tollgate does not build; --binary PATH counts another")
-    artifacts = map(json.loads, built.stdout.splitlines())
-    return Path([artifact["executable"] for artifact in artifacts if artifact.get("executable")][-1])
-
-
 def tools():
     """What the figures depend on beside the source."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1:2]
     return {"compiler": " ".join(rustc), "libc": " ".join(platform.libc_ver()), "machine": platform.machine()}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextlib.contextmanager
-def running(command, state, port):
-    """Yields the process of a command once it listens; ends it, and it alone, on the way out."""
-    log = state / f"{Path(command[0]).name}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=state, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not listens(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.05)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def listens(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
-
-
-@contextlib.contextmanager
-def redis(case, state):
-    """Yields the port of a Redis of the case's own, where it asks one."""
-    if not case.redis:
-        yield None
-        return
-    port = free_port()
-    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state), "--save", ""]
-    with running(command, state, port):
-        yield port
+def store(case, state):
+    """A Redis of the case's own, where it asks one."""
+    return loopback.redis(state) if case.redis else contextlib.nullcontext((None, None))
 
 
 def count(case, upstream, binary, state):
     """The figures of one case."""
-    port, prefix = free_port(), state / "callgrind"
-    with redis(case, state) as store:
+    port, prefix = loopback.free_port(), state / "callgrind"
+    with store(case, state) as (_, redis):
         file = state / file_name(case)
-        file.write_text(configuration(case, port, upstream.port, store))
-        with running(callgrind.command(command(case, file, binary), prefix), state, port) as process:
-            load = Load(case, port) if case.status == 200 else refused(case, port)
+        file.write_text(configuration(case, port, upstream.port, redis))
+        counted = callgrind.command(command(case, file, binary), prefix)
+        with loopback.running(counted, state, lambda: loopback.listens(port)) as process:
+            load = Load(case, port)
             load.rounds(WARM_ROUNDS)
             callgrind.control(process, "-z")
             requests = load.rounds(ROUNDS)
             callgrind.control(process, "-d")
             profile = callgrind.counted(prefix)
     return {name: figure(profile, requests, case.is_ours) for name, figure in COLUMNS.items()}
-
-
-def refused(case, port):
-    """Load whose first request, which passes, is behind it."""
-    load = Load(case, port)
-    load.connections[0].send()
-    list(load.connections[0].statuses())
-    return load
 
 
 def written():
@@ -150,7 +93,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that every with block is left
     options = arguments()
-    binary = options.binary.resolve() if options.binary else build()
+    binary = options.binary.resolve() if options.binary else loopback.build("release")
     bounds, figures, beyond = written(), {}, []
     print(f"{'a request':24}" + "".join(f"{name:>16}" for name in COLUMNS))
     upstream = Upstream()
@@ -161,7 +104,7 @@ def main():
             state = Path(folder)
             try:
                 counts = count(case, upstream, binary, state)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, loopback.DidNotStart) as error:
                 if case.is_ours:
                     raise
                 print(f"{case.name:24}not counted: {error}")

@@ -31,21 +31,48 @@ class Upstream:
                 if key.fileobj is self.listener:
                     connection, _ = self.listener.accept()
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    ready.register(connection, selectors.EVENT_READ)
-                elif not answer(key.fileobj):
+                    ready.register(connection, selectors.EVENT_READ, bytearray())
+                elif not answer(key.fileobj, key.data):
                     ready.unregister(key.fileobj)
                     key.fileobj.close()
 
 
-def answer(connection):
-    """Answers the request that came, which is one packet here. False at the end of the connection."""
+def answer(connection, have):
+    """Answers the requests that have come whole; what is left waits in `have`. False at the end of the connection."""
     try:
-        request = connection.recv(65536)
-        if request.endswith(b"\r\n\r\n"):
-            connection.sendall(ANSWER)
-        return bool(request)
+        piece = connection.recv(65536)
+        have += piece
+        while (length := request_length(have)) is not None:
+            connection.sendall(reply(have.split(b" ", 2)[1]))
+            del have[:length]
+        return bool(piece)
     except OSError:
         return False
+
+
+def request_length(have):
+    """The bytes of the first request, once all of it has come."""
+    head, end, body = have.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    fields = dict(line.lower().split(b": ", 1) for line in bytes(head).split(b"\r\n")[1:])
+    if fields.get(b"transfer-encoding") == b"chunked":
+        last = body.find(b"0\r\n\r\n") if body.startswith(b"0\r\n\r\n") else body.find(b"\r\n0\r\n\r\n") + 2
+        whole = last + 5 if last >= 0 and body[last : last + 1] == b"0" else None
+    else:
+        length = int(fields.get(b"content-length", 0))
+        whole = length if len(body) >= length else None
+    return None if whole is None else len(head) + 4 + whole
+
+
+def reply(path):
+    """What the upstream answers: another form where the path asks for it."""
+    if path.startswith(b"/large"):
+        return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100000\r\n\r\n" + b"a" * 100_000
+    if path.startswith(b"/chunked"):
+        chunk = b"%x\r\n%s\r\n" % (len(BODY), BODY)
+        return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 5 + b"0\r\n\r\n"
+    return ANSWER
 
 
 class Http1:
@@ -124,12 +151,15 @@ def frame(kind, flags, stream, payload):
 
 
 class Load:
-    """All connections to one proxy."""
+    """All connections to one proxy. Where requests are refused, the first, which passes, is behind them."""
 
     def __init__(self, case, port):
         of = Http2 if case.http2 else Http1
         self.status = case.status
         self.connections = [of(port, case.path) for _ in range(CONNECTIONS // of.requests)]
+        if case.status != 200:
+            self.connections[0].send()
+            list(self.connections[0].statuses())
 
     def rounds(self, count):
         """Sends so many rounds, and returns how many requests they were. Any other status than the case's is an error."""

@@ -8,12 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import load
+import loopback
 import report
-import servers
 from cases import CASES, CONTESTANTS, PROXIES
 from measurement import measure
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def peers(text):
@@ -35,8 +35,8 @@ def arguments():
     parser = argparse.ArgumentParser(
         prog="benches/peers/run", description="Compares Tollgate with nginx, HAProxy and nginx + Lua + Redis."
     )
-    parser.add_argument("--seconds", type=positive, default=5, help="of load per measurement (default 5)")
-    parser.add_argument("--rounds", type=positive, default=3, help="measurements of each, interleaved (default 3)")
+    parser.add_argument("--seconds", type=positive, default=3, help="of load per measurement (default 3)")
+    parser.add_argument("--rounds", type=positive, default=5, help="measurements of each, interleaved (default 5)")
     parser.add_argument("--only", action="append", choices=CASES, metavar="CASE", help=f"{', '.join(CASES)}; repeatable")
     parser.add_argument("--peers", type=peers, default=PROXIES, help=f"of {','.join(PROXIES)} (default all)")
     parser.add_argument("--binary", type=Path, help="the tollgate to measure, instead of building one")
@@ -45,13 +45,11 @@ def arguments():
 
 
 def build():
-    """The path of a freshly built binary, as it is released."""
-    command = ["cargo", "build", "--profile", "dist", "--bin", "tollgate", "--message-format=json-render-diagnostics"]
-    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
-    if built.returncode != 0:
+    """The path of a fresh build, as it is released: with a profile and, where BOLT is installed, laid out by it."""
+    output = loopback.REPOSITORY / "target" / "release-build" / "tollgate"
+    if subprocess.run([loopback.REPOSITORY / "deploy" / "build" / "release", "--output", output], stdout=sys.stderr).returncode:
         sys.exit("tollgate does not build; --binary PATH measures another, --peers nginx,haproxy none")
-    artifacts = map(json.loads, built.stdout.splitlines())
-    return Path([artifact["executable"] for artifact in artifacts if artifact.get("executable")][-1])
+    return output
 
 
 def measure_all(contestants, binary, seconds, rounds):
@@ -59,12 +57,12 @@ def measure_all(contestants, binary, seconds, rounds):
     measurements = []
     with tempfile.TemporaryDirectory(prefix="tollgate-peers-") as directory:
         state = Path(directory)
-        with servers.upstream(state) as (upstream, port):
-            for round_ in range(rounds):
-                for contestant in contestants if round_ % 2 == 0 else reversed(contestants):
-                    measurement = measure(contestant, state, upstream, port, binary, seconds)
-                    measurements.append(measurement)
-                    print(f"round {round_ + 1}/{rounds}  {report.progress(measurement)}", file=sys.stderr)
+        program = load.built(state)
+        for round_ in range(rounds):
+            for contestant in contestants if round_ % 2 == 0 else reversed(contestants):
+                measurement = measure(contestant, state, program, binary, seconds)
+                measurements.append(measurement)
+                print(f"round {round_ + 1}/{rounds}  {report.progress(measurement)}", file=sys.stderr)
     return measurements
 
 

@@ -1,46 +1,22 @@
 """Reads how much CPU time a process and everything it started have used."""
 
+import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
-# Fields of /proc/PID/stat, counted from the one behind the name, which may itself hold spaces.
-PARENT, UTIME, STIME, CHILDREN_UTIME, CHILDREN_STIME = 1, 11, 12, 13, 14
-
-
-@dataclass(frozen=True)
-class Stat:
-    parent: int
-    ticks: int
-
-
-def read_stat(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = sum(int(fields[at]) for at in (UTIME, STIME, CHILDREN_UTIME, CHILDREN_STIME))
-    return Stat(int(fields[PARENT]), ticks)
-
-
-def read_all_stats():
-    stats = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stats[int(entry)] = read_stat(entry)
-            except (FileNotFoundError, ProcessLookupError):
-                pass  # it ended while we were reading
-    return stats
-
 
 def seconds_of(root):
-    """User and system seconds of a process: its threads, its children and theirs, and those already ended."""
-    stats = read_all_stats()
-    family, found = {root}, {root}
-    while found:
-        found = {pid for pid, stat in stats.items() if stat.parent in found} - family
-        family |= found
-    return sum(stats[pid].ticks for pid in family) / TICKS
+    """Seconds that the threads of a process and of its children have run, to the nanosecond."""
+    nanoseconds, left = 0, [root]
+    while left:
+        # A thread or a child may end while it is looked at.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for task in Path(f"/proc/{left.pop()}/task").iterdir():
+                nanoseconds += int((task / "schedstat").read_text().split()[0])
+                left += (task / "children").read_text().split()
+    return nanoseconds / 1e9
 
 
 def seconds_of_machine():

@@ -15,8 +15,9 @@ local function fail(connection, what, err)
 end
 
 -- port, sha: where Redis is and the SHA1 of gcra.lua, loaded there beforehand
+-- key: whose limit it is
 -- interval, tolerance: as gcra.lua takes them
-function limit.decide(port, sha, interval, tolerance)
+function limit.decide(port, sha, key, interval, tolerance)
     local connection = redis:new()
     connection:set_timeout(TIMEOUT_MS)
     local connected, connect_err = connection:connect("127.0.0.1", port)
@@ -24,7 +25,7 @@ function limit.decide(port, sha, interval, tolerance)
         return fail(connection, "no redis", connect_err)
     end
 
-    local wait, err = connection:evalsha(sha, 1, "limit:" .. ngx.var.remote_addr, interval, tolerance)
+    local wait, err = connection:evalsha(sha, 1, "limit:" .. (key or ""), interval, tolerance)
     if not wait then
         return fail(connection, "no decision", err)
     end

@@ -1,33 +1,16 @@
-"""Starts the upstream, Redis and the proxies on free loopback ports, and ends each by its process id."""
+"""Starts Redis and the proxies on free loopback ports, each proxy on a core of its own."""
 
 import contextlib
-import ctypes
 import hashlib
-import http.client
 import re
-import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
 
+import loopback
+from load import PROXY_CORE
+
 HERE = Path(__file__).resolve().parent
-WORKERS = 2  # of every proxy, whatever the machine has
-START_SECONDS = 10
-STOP_SECONDS = 10
-
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None)
-
-
-class DidNotStart(Exception):
-    """A server that ended, or did not answer, before it could be measured; with what it said."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+WORKERS = 1  # of every proxy, on the one core that it has
 
 
 def fill(template, values):
@@ -47,76 +30,9 @@ def configure(state, file, values):
     return configuration
 
 
-def end_with_parent():
-    """Runs in the child: it is told to end should we be killed without a chance to end it."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-@contextlib.contextmanager
-def running(name, command, state, answers):
-    """Yields the process of a command once answers() holds; ends it on the way out. Its output goes to a log."""
-    log = state / f"{name}.log"
-    with log.open("wb") as output:  # what an earlier case said is not this one's reason
-        process = subprocess.Popen(
-            command,
-            cwd=state,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            preexec_fn=end_with_parent,
-        )
-    try:
-        wait_for(name, process, log, answers)
-        yield process
-    finally:
-        end(process)
-
-
-def wait_for(name, process, log, answers):
-    deadline = time.monotonic() + START_SECONDS
-    while not answers():
-        ended = process.poll() is not None
-        if ended or time.monotonic() > deadline:
-            why = f"ended with {process.returncode}" if ended else f"does not answer within {START_SECONDS} s"
-            said = log.read_text(errors="replace").strip()[-2000:]
-            raise DidNotStart(f"{name} {why}: {said}")
-        time.sleep(0.02)
-
-
-def end(process):
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def answers_http(port):
-    """True once anything answers a request, a refusal too: the limit under test may already hold."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-    try:
-        connection.request("GET", "/")
-        connection.getresponse()
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-    return True
-
-
 def nginx_command(configuration):
     # -e: without it nginx first opens the log of the system's nginx.
     return ["nginx", "-e", "stderr", "-c", str(configuration)]
-
-
-@contextlib.contextmanager
-def upstream(state):
-    """Yields (process, port) of what every proxy forwards to."""
-    port = free_port()
-    configuration = configure(state, "upstream.conf", {"STATE": state, "UPSTREAM": port})
-    with running("upstream", nginx_command(configuration), state, lambda: answers_http(port)) as process:
-        yield process, port
 
 
 class Redis:
@@ -131,10 +47,7 @@ class Redis:
     @classmethod
     @contextlib.contextmanager
     def started(cls, state):
-        port = free_port()
-        command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state)]
-        command += ["--save", "", "--appendonly", "no", "--daemonize", "no"]
-        with running("redis", command, state, lambda: redis_cli(port, "PING") == "PONG") as process:
+        with loopback.redis(state) as (process, port):
             redis_cli(port, "SCRIPT", "LOAD", cls.SCRIPT)
             yield cls(process, port)
 
@@ -160,10 +73,9 @@ def nginx_module_dir():
 
 
 @contextlib.contextmanager
-def proxy(contestant, state, upstream_port, redis, binary):
-    """Yields (process, port) of a contestant's proxy."""
-    port = free_port()
-    values = {"MODULES": "", "LIMIT": "", "STORE": ""}
+def proxy(contestant, state, port, upstream_port, redis, binary):
+    """Yields the process of a contestant's proxy."""
+    values = {"MODULES": "", "LIMIT": "", "STORE": "", "FIELDS": ""}
     values |= contestant.settings
     values |= {"STATE": state, "HERE": HERE, "WORKERS": WORKERS, "PORT": port, "UPSTREAM": upstream_port}
     if contestant.proxy == "nginx":
@@ -177,5 +89,6 @@ def proxy(contestant, state, upstream_port, redis, binary):
         "tollgate": ("tollgate.toml", lambda path: [str(binary), "run", "--config", str(path)]),
     }[contestant.proxy]
     configuration = configure(state, file, values)
-    with running(contestant.proxy, command(configuration), state, lambda: answers_http(port)) as process:
-        yield process, port
+    pinned = ["taskset", "-c", PROXY_CORE, *command(configuration)]
+    with loopback.running(pinned, state, lambda: loopback.listens(port)) as process:
+        yield process

@@ -180,6 +180,47 @@ pub(super) fn member(text: &str, at: usize) -> Result<Option<(JsonText<'_>, usiz
     start.map(|start| name(text, start)).transpose()
 }
 
+/// The next thing in an object that is read where it stands, without a search for its end beforehand.
+pub(super) enum NestedStep<'a> {
+    /// A member's name, and the position at which its value begins.
+    Member(JsonText<'a>, usize),
+    /// The position behind the object.
+    End(usize),
+}
+
+/// The step at `at`, which is behind the opening brace if `is_first`, else behind the member before.
+#[inline(always)]
+pub(super) fn nested_step(text: &str, at: usize, is_first: bool) -> Result<NestedStep<'_>, Fault> {
+    Ok(match step(text, at, is_first, b'}')? {
+        Step::Element(start) => {
+            let (name, start) = name(text, start)?;
+            NestedStep::Member(name, start)
+        }
+        Step::End(end) => NestedStep::End(end),
+    })
+}
+
+/// The position behind the brace that opens the object at `at`; none where another value is.
+#[inline]
+pub(super) fn object_at(text: &str, at: usize) -> Option<usize> {
+    behind(text, at, b'{').ok()
+}
+
+/// Is there nothing but blanks from `at` on?
+pub(super) fn is_at_end(text: &str, at: usize) -> bool {
+    blank(text, at) == text.len()
+}
+
+/// A value that is nested `depth` deep, and the position at which it ends.
+#[inline(always)]
+pub(super) fn nested_value(
+    text: &str,
+    at: usize,
+    depth: usize,
+) -> Result<(Value<'_>, usize), Fault> {
+    value(text, at, depth)
+}
+
 /// The value of a member, and the position at which it ends.
 #[inline(always)]
 pub(super) fn value_at(text: &str, at: usize) -> Result<(Value<'_>, usize), Fault> {

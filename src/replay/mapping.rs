@@ -2,6 +2,7 @@
 //! Caddy's and Traefik's logs are built in.
 
 use super::json::{self, JsonText, Value};
+use super::mapped_names::{MappedLevel, MappedValues};
 use super::request::{LogFormat, LoggedRequest};
 use super::{Fault, apache_format, instant};
 use crate::clock::Timestamp;
@@ -84,6 +85,8 @@ pub type NearestName = fn(&str, &[&'static str]) -> Option<&'static str>;
 pub struct Mapping {
     format: LogFormat,
     members: Vec<MappedMember>,
+    /// The same by their names.
+    names: MappedLevel,
 }
 
 #[derive(Debug, Clone)]
@@ -139,14 +142,6 @@ const fn unit(places: u32, per_micro: u64) -> TimeUnit {
     TimeUnit { places, per_micro }
 }
 
-/// The values of one line.
-#[derive(Default)]
-struct MappedValues<'a> {
-    /// The value of each member that the line has.
-    values: Vec<Option<Value<'a>>>,
-    fields: Vec<(HeaderName, Value<'a>)>,
-}
-
 impl Mapping {
     /// Reads `client=remote_addr,path=request_uri`, several times.
     ///
@@ -180,8 +175,7 @@ impl Mapping {
         let mut unmapped = Self::of(LogFormat::Fields, &UNMAPPED).members;
         unmapped.retain(|own| !members.iter().any(|member| member.part.covers(&own.part)));
         members.append(&mut unmapped);
-        let format = LogFormat::Fields;
-        Ok(Self { format, members })
+        Ok(Self::new(LogFormat::Fields, members))
     }
 
     /// The mappings of servers whose logs are known by their members.
@@ -199,9 +193,18 @@ impl Mapping {
             name: None,
             was_seen: Cell::new(false),
         });
+        Self::new(format, members.collect())
+    }
+
+    fn new(format: LogFormat, members: Vec<MappedMember>) -> Self {
+        let mut names = MappedLevel::default();
+        for (at, member) in members.iter().enumerate() {
+            names.add(&member.path, at, member.part == Part::FieldsByPrefix);
+        }
         Self {
             format,
-            members: members.collect(),
+            members,
+            names,
         }
     }
 
@@ -222,7 +225,11 @@ impl Mapping {
             values: vec![None; self.members.len()],
             fields: Vec::new(),
         };
-        self.find(line, "", &mut said)?;
+        let start = json::object_at(line, 0).ok_or(Fault::NotJson)?;
+        let end = self.names.find(line, start, 1, &mut said)?;
+        if !json::is_at_end(line, end) {
+            return Err(Fault::NotJson);
+        }
         let found = || {
             let values = self.members.iter().zip(&said.values);
             values.filter_map(|(member, value)| Some((member, (*value)?)))
@@ -248,46 +255,6 @@ impl Mapping {
             .fields
             .append(&mut said.fields);
         Ok(true)
-    }
-
-    /// Collects the mapped members of `object` in `said`. `path` is the path of the object, and ends with a dot; it is
-    /// empty for the whole line.
-    fn find<'a>(
-        &self,
-        object: &'a str,
-        path: &str,
-        said: &mut MappedValues<'a>,
-    ) -> Result<(), Fault> {
-        for member in json::members(object) {
-            let (name, value) = member?;
-            let Ok(name) = name.read() else { continue };
-            let mut inside = None;
-            for (member, said_value) in self.members.iter().zip(&mut said.values) {
-                // Most names differ in their first byte.
-                if member.path.as_bytes().get(path.len()) != name.as_bytes().first() {
-                    continue;
-                }
-                let Some(sought) = member.path.strip_prefix(path) else {
-                    continue;
-                };
-                if member.part == Part::FieldsByPrefix {
-                    let field = name.strip_prefix(sought).map(HeaderName::try_from);
-                    said.fields
-                        .extend(field.and_then(Result::ok).map(|field| (field, value)));
-                }
-                match sought.strip_prefix(&*name) {
-                    Some("") => *said_value = Some(value),
-                    Some(rest) if rest.starts_with('.') => {
-                        inside = Some(&member.path[..=member.path.len() - rest.len()]);
-                    }
-                    _ => {}
-                }
-            }
-            if let (Some(path), Value::Object(object)) = (inside, value) {
-                self.find(object, path, said)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 //! input            lines of a file, of standard input, of gzip
 //! line             a line → a request     (json, apache_format, instant, address: how it is written)
 //! request          the request            (header_fields: its fields)
-//! proxy_formats    lines of other servers (mapping: their JSON, and what --fields explains)
+//! proxy_formats    lines of other servers (mapping, mapped_names: their JSON, and what --fields explains)
 //! policy_side      a request → its answer (one for the file, one for the file as --set changes it)
 //! route_cache      routes that were found a moment ago
 //! reservations     slots and charges of requests under way, until the trace says that they ended
@@ -33,6 +33,7 @@ mod input;
 mod instant;
 mod json;
 mod line;
+mod mapped_names;
 mod mapping;
 mod missing_fields;
 mod policy_side;
