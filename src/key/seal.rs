@@ -1,7 +1,7 @@
 //! Long or secret parts of a key that does not leave the process: a hash under a key of the process's own.
 //!
 //! A digest that is the same in every process is SHA-256, which is dear where the processor does not help. A key that is
-//! neither sent to Redis nor logged needs less: no client may find two values that are counted as one. For that, 120 bits of a
+//! neither sent to Redis nor logged needs less: no client may find two values that are counted as one. For that, 102 bits of a
 //! keyed hash are as good, and they say nothing of the value to one who has not the process's key.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,10 +18,12 @@ pub enum SecretForm {
 
 /// The beginning of a sealed value.
 const MARK: &[u8; 2] = b"%k";
-/// Letters of six bits each, two rows of ten.
+/// Letters of six bits each.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// Letters from one hash of 64 bits.
 const ROW: usize = 10;
-const TEXT: usize = MARK.len() + 2 * ROW;
+/// Seventeen letters: with them the memory store holds the key in place.
+const TEXT: usize = MARK.len() + 17;
 
 /// The process's own key, which is drawn at random. SipHash is made for keys that nobody knows.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -31,10 +33,10 @@ pub(super) fn of(value: &[u8]) -> [u8; TEXT] {
     let mut text = [0; TEXT];
     let (mark, rows) = text.split_at_mut(MARK.len());
     mark.copy_from_slice(MARK);
-    // The halves are hashes of different texts under one key.
-    for (half, row) in (0_u8..).zip(rows.chunks_exact_mut(ROW)) {
+    // The rows are hashes of different texts under one key.
+    for (number, row) in (0_u8..).zip(rows.chunks_mut(ROW)) {
         let mut hasher = KEY.build_hasher();
-        hasher.write_u8(half);
+        hasher.write_u8(number);
         hasher.write(value);
         let mut bits = hasher.finish();
         for letter in row {

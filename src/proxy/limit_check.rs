@@ -114,7 +114,7 @@ impl Worker {
         plan.fill(service, &caller, |limit| !limit.asks_token());
         let refusal = self.store.refusal(&plan.checks(service));
         if let Some((decided, by)) = refusal {
-            let decided = Some(decided);
+            let decided = Some(Box::new(decided));
             return Some(Admission { decided, by });
         }
         plan.fill(service, &caller, Limit::asks_token);

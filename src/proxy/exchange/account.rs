@@ -123,7 +123,7 @@ impl Exchange {
 
     /// The store's decision about the request's limits, where a store was asked.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
-        self.admission.as_ref()?.decided.as_ref()
+        self.admission.as_ref()?.decided.as_deref()
     }
 
     /// The limits that refuse the request, and the one that is named.

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub(super) struct Entry {
     pub(super) key: PackedKey,
     state: PackedState,
-    life: Life,
+    life: Expiry,
 }
 
 /// A table of counters has an eighth to five ninths of empty places beside them.
@@ -21,19 +21,19 @@ const _: () = assert!(size_of::<Entry>() == 48);
 
 impl Entry {
     /// A new counter.
-    pub(super) fn new(limit: LimitIndex, key: &[u8], change: Change, aside: bool) -> Self {
-        let change = kept(change);
+    pub(super) fn new(limit: LimitIndex, key: &[u8], mut change: Change, aside: bool) -> Self {
+        keep_slots(&mut change);
         Self {
-            key: PackedKey::of(key),
+            key: PackedKey::of(limit, key),
             state: PackedState::of(change.update.after(None)),
-            life: Life::of(limit, aside, change.ends),
+            life: Expiry::of(change.ends, aside),
         }
     }
 
     /// The limit, as the shard knows it.
     #[inline]
     pub(super) fn limit(&self) -> LimitIndex {
-        self.life.limit()
+        self.key.limit()
     }
 
     /// The state.
@@ -42,9 +42,9 @@ impl Entry {
         self.state.state()
     }
 
-    /// Does the state equal no state at `now`? Up to [`Life::UNIT`] later it may not be known yet.
-    pub(super) fn has_ended(&self, now: Timestamp) -> bool {
-        self.life.ends() <= now.micros()
+    /// The instant from which on the state equals no state.
+    pub(super) fn ends(&self) -> Timestamp {
+        self.life.ends()
     }
 
     /// Does the counter belong to a limit that does not decide?
@@ -53,38 +53,27 @@ impl Entry {
     }
 
     /// Stores a change.
-    pub(super) fn put(&mut self, change: Change, aside: bool) {
-        let change = kept(change);
+    pub(super) fn put(&mut self, mut change: Change, aside: bool) {
+        keep_slots(&mut change);
         self.state.put(change.update);
-        self.life = Life::of(self.life.limit(), aside, change.ends);
+        self.life = Expiry::of(change.ends, aside);
     }
 }
 
-/// The limit of a counter, whether that limit decides, and the counter's end: in one word.
-///
-/// The end is rounded up, since a state that equals no state may stay for a while.
+/// The end of a counter, and whether its limit decides, in one word.
 #[derive(Debug, Clone, Copy)]
-struct Life(u64);
+struct Expiry(u64);
 
-impl Life {
-    /// The unit of the end, in microseconds.
-    const UNIT: u64 = 1 << 11;
-    const ENDS: u32 = 63 - LimitIndex::BITS;
+impl Expiry {
     const ASIDE: u64 = 1 << 63;
 
-    fn of(limit: LimitIndex, aside: bool, ends: Timestamp) -> Self {
-        let ends = ends.micros().div_ceil(Self::UNIT);
-        let ends = ends.min((1 << Self::ENDS) - 1);
-        let aside = if aside { Self::ASIDE } else { 0 };
-        Self(ends | limit.bits() << Self::ENDS | aside)
+    fn of(ends: Timestamp, aside: bool) -> Self {
+        let micros = ends.micros().min(Self::ASIDE - 1);
+        Self(micros | if aside { Self::ASIDE } else { 0 })
     }
 
-    fn ends(self) -> u64 {
-        (self.0 & ((1 << Self::ENDS) - 1)) * Self::UNIT
-    }
-
-    fn limit(self) -> LimitIndex {
-        LimitIndex::from_bits(self.0 >> Self::ENDS)
+    fn ends(self) -> Timestamp {
+        Timestamp::from_micros(self.0 & !Self::ASIDE)
     }
 
     fn is_aside(self) -> bool {
@@ -93,10 +82,9 @@ impl Life {
 }
 
 /// In this process no request is lost together with its release: a slot is taken until it is given back.
-fn kept(mut change: Change) -> Change {
+fn keep_slots(change: &mut Change) {
     if let Update::Slots(leasing) = &mut change.update {
         leasing.until = FOREVER;
         change.ends = Timestamp::from_micros(FOREVER);
     }
-    change
 }

@@ -48,6 +48,7 @@ impl PackedState {
     }
 
     /// The state.
+    #[inline]
     pub(super) fn state(&self) -> Cow<'_, State> {
         Cow::Owned(match self {
             Self::Bucket(at, part, den) => State::Bucket(BucketState {
@@ -76,8 +77,20 @@ impl PackedState {
         })
     }
 
-    /// Stores what an update makes of the state. A state that stands apart is changed where it is.
+    /// Stores what an update makes of the state.
+    #[inline]
     pub(super) fn put(&mut self, update: Update) {
+        if let Update::Put(state) = &update
+            && let Some(small) = Self::small(state)
+        {
+            *self = small;
+            return;
+        }
+        self.put_apart(update);
+    }
+
+    /// As [`Self::put`], where the state that follows is not small. A state that stands apart is changed where it is.
+    fn put_apart(&mut self, update: Update) {
         let Self::Other(held) = self else {
             *self = Self::of(update.after(None));
             return;
@@ -85,13 +98,7 @@ impl PackedState {
         match (update, &mut **held) {
             (Update::Log(growth), State::Log(log)) => growth.apply(log),
             (Update::Slots(leasing), State::Slots(leases)) => leasing.apply(leases),
-            (update, held) => {
-                let state = update.after(None);
-                match Self::small(&state) {
-                    Some(small) => *self = small,
-                    None => *held = state,
-                }
-            }
+            (update, held) => *held = update.after(None),
         }
     }
 }

@@ -146,7 +146,7 @@ impl CounterTable {
     pub(super) fn insert(&mut self, place: &CounterLocation<'_>, change: Change) {
         let is_shared = *place.key == *OVERFLOW;
         let Some(limit) = self.limits.enter(place.limit) else {
-            // A million limits have counters in this shard.
+            // Too many limits have counters in this shard.
             if !is_shared {
                 self.room.give_back(place.limit);
             }
@@ -187,7 +187,7 @@ impl CounterTable {
     fn forget_ended(&mut self, now: Timestamp) {
         let (room, limits) = (&self.room, &mut self.limits);
         self.entries.retain(|entry| {
-            let stays = !entry.has_ended(now);
+            let stays = entry.ends() > now;
             if !stays {
                 room.left(limits.leave(entry.limit()), entry.key.is(OVERFLOW));
             }

@@ -3,29 +3,22 @@
 use crate::limit::LimitId;
 use std::collections::HashMap;
 
-/// The number of a limit within one shard. It fits into [`LimitIndex::BITS`] bits.
+/// The number of a limit within one shard, in three bytes: sixteen million limits can have counters in one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LimitIndex(u32);
+pub(super) struct LimitIndex([u8; 3]);
 
 impl LimitIndex {
-    /// More limits than these cannot have counters in one shard at a time.
-    pub(super) const BITS: u32 = 20;
-
-    fn of(position: usize) -> Option<Self> {
-        let index = u32::try_from(position).ok()?;
-        (index < 1 << Self::BITS).then_some(Self(index))
+    pub(super) fn of(position: usize) -> Option<Self> {
+        let [number @ .., 0] = u32::try_from(position).ok()?.to_le_bytes() else {
+            return None;
+        };
+        Some(Self(number))
     }
 
-    /// The bits of the number, and above them other bits, which do not belong to it.
     #[inline]
-    pub(super) const fn from_bits(bits: u64) -> Self {
-        Self(bits as u32 & ((1 << Self::BITS) - 1))
-    }
-
-    /// The bits of the number.
-    #[inline]
-    pub(super) const fn bits(self) -> u64 {
-        self.0 as u64
+    fn get(self) -> usize {
+        let [low, middle, high] = self.0.map(usize::from);
+        low | middle << 8 | high << 16
     }
 }
 
@@ -49,13 +42,13 @@ impl ShardLimits {
     /// Is `index` the number of `limit`?
     #[inline]
     pub(super) fn is(&self, index: LimitIndex, limit: LimitId) -> bool {
-        let here = self.each.get(index.0 as usize);
+        let here = self.each.get(index.get());
         here.is_some_and(|here| here.id == limit)
     }
 
     /// The limit of this number.
     pub(super) fn id(&self, index: LimitIndex) -> LimitId {
-        self.each[index.0 as usize].id
+        self.each[index.get()].id
     }
 
     /// Counts a new counter of `limit`, which gets a number if it has none; nothing where no number is left.
@@ -64,7 +57,7 @@ impl ShardLimits {
             Some(index) => *index,
             None => self.number(limit)?,
         };
-        self.each[index.0 as usize].counters += 1;
+        self.each[index.get()].counters += 1;
         Some(index)
     }
 
@@ -73,7 +66,7 @@ impl ShardLimits {
         let limit = ShardLimit { id, counters: 0 };
         let index = match self.free.pop() {
             Some(index) => {
-                self.each[index.0 as usize] = limit;
+                self.each[index.get()] = limit;
                 index
             }
             None => {
@@ -88,7 +81,7 @@ impl ShardLimits {
 
     /// Counts that a counter of this limit is gone, and returns the limit.
     pub(super) fn leave(&mut self, index: LimitIndex) -> LimitId {
-        let limit = &mut self.each[index.0 as usize];
+        let limit = &mut self.each[index.get()];
         limit.counters -= 1;
         if limit.counters == 0 {
             self.by_id.remove(&limit.id);
