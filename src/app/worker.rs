@@ -128,13 +128,13 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
             continue;
         };
         let registration = register.enter(Client::of(from.ip()));
-        let peer = Peer::new(
+        let peer = Rc::new(Peer::new(
             from,
             &stream,
             registration,
             accepted.open,
             metrics.connected(),
-        );
+        ));
         let (worker, listen) = (Rc::clone(&worker), Rc::clone(&listen));
         tokio::task::spawn_local(
             async move { connection::serve(stream, peer, worker, &listen).await },

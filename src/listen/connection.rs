@@ -18,9 +18,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A connection whose protocol is known, and the parts that serve it.
+/// The parts that serve a connection.
 struct Session<'a, A> {
-    stream: Stream,
     peer: Rc<Peer>,
     handler: Rc<A>,
     settings: &'a ListenSettings,
@@ -41,31 +40,40 @@ struct Beginning {
 /// Serves one connection until it ends, idles too long, or draining is over.
 pub async fn serve<A: Handler>(
     mut stream: Stream,
-    peer: Peer,
+    peer: Rc<Peer>,
     handler: Rc<A>,
     settings: &ListenSettings,
 ) {
-    let beginning = tokio::select! {
-        biased;
-        () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => return,
-        beginning = timeout(settings.first_byte, sniff(&mut stream, settings.head(), &peer.registration)) => beginning,
-        // No request has come on the connection yet.
-        () = poll_fn(|_| peer.registration.poll_draining()) => return,
-    };
-    let Ok(Some(Beginning { protocol, since })) = beginning else {
+    // The future is boxed, so that no connection needs room for it once its protocol is known.
+    let beginning = Box::pin(begin(&mut stream, &peer.registration, settings)).await;
+    let Some(Beginning { protocol, since }) = beginning else {
         return;
     };
     peer.registration.set_busy();
     let session = Session {
-        stream,
-        peer: Rc::new(peer),
+        peer,
         handler,
         settings,
     };
     match protocol {
-        Protocol::Http1 => http1::serve(session, since).await,
+        Protocol::Http1 => http1::serve(&session, stream, since).await,
         // The future is boxed, so that the many connections of HTTP/1.1 need no room for it.
-        Protocol::Http2 => Box::pin(http2::serve(session)).await,
+        Protocol::Http2 => Box::pin(http2::serve(&session, stream)).await,
+    }
+}
+
+/// Waits for the first bytes of a connection. Nothing when they do not come in time, or the connection must go before.
+async fn begin(
+    stream: &mut Stream,
+    registration: &Registration,
+    settings: &ListenSettings,
+) -> Option<Beginning> {
+    tokio::select! {
+        biased;
+        () = poll_fn(|cx| registration.poll_evicted(cx)) => None,
+        beginning = timeout(settings.first_byte, sniff(stream, settings.head(), registration)) => beginning.ok()?,
+        // No request has come on the connection yet.
+        () = poll_fn(|_| registration.poll_draining()) => None,
     }
 }
 

@@ -401,7 +401,7 @@ impl Registration {
         self.exempt.set(true);
     }
 
-    /// Does the connection wait for its client?
+    /// Does the connection wait for its client? It does not learn of its eviction here.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get().is_some()
     }

@@ -90,6 +90,11 @@ impl FramingTracker {
         matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
     }
 
+    /// Is the next byte the first one of a head, or of an empty line before it?
+    pub(super) fn is_before_head(&self) -> bool {
+        self.at == FramingState::Before
+    }
+
     /// Has a head begun and not ended?
     pub(super) fn in_head(&self) -> bool {
         matches!(

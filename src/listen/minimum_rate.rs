@@ -169,8 +169,11 @@ impl RateMeter {
         let Some(wait) = &mut self.wait else {
             return;
         };
-        let new = now.saturating_duration_since(wait.counted);
-        wait.counted = wait.counted.max(now);
+        if now <= wait.counted {
+            return;
+        }
+        let new = now - wait.counted;
+        wait.counted = now;
         if self.bound.least == 0 {
             return;
         }

@@ -8,6 +8,7 @@ pub mod connection;
 pub mod connection_register;
 pub mod dispatch;
 mod framing;
+mod h2_fields;
 mod h2_flood;
 mod h2_frames;
 pub mod handler;
@@ -75,6 +76,12 @@ impl Peer {
             _open: open,
             _metric: metric,
         }
+    }
+
+    /// Lets go of all that is kept from one request to the next.
+    fn rest(&self) {
+        self.forwarded_fields.take();
+        self.timer.take();
     }
 
     /// Resolves at `until`.

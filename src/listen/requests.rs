@@ -118,8 +118,8 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         let upgrading = upgrading.then(|| self.probe.clone());
         let client = Rc::clone(&peer);
         // The future is built inside the box, where it then lives: it is large, and moving it would cost as much as a
-        // system call.
-        Box::pin(async move {
+        // system call. `Box::pin` would move it.
+        let future = Box::write(Box::new_uninit(), async move {
             let mut response = handler.answer(request, peer).await;
             if fault.is_some() || is_last(&client, response.status()) {
                 let fields = response.headers_mut();
@@ -131,7 +131,8 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
                 probe.begin_tunnel();
             }
             Ok(response.map(|body| CountedBody { body, _open: open }))
-        })
+        });
+        Box::into_pin(future)
     }
 }
 

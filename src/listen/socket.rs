@@ -12,6 +12,7 @@ use crate::client::Scheme;
 use crate::clock;
 use crate::descriptors::{DescriptorShare, SpareDescriptor};
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,8 +45,8 @@ struct SocketState {
     is_unread: bool,
     /// The transport takes no bytes now.
     is_full: bool,
-    /// The time at which the client last took bytes.
-    wrote: Instant,
+    /// The time at which the client last took bytes that it had not taken at once.
+    took_late: Option<Instant>,
     /// The client may take bytes as slowly as it likes, as long as it takes some.
     idle_alone: bool,
     /// The share that counts a second descriptor of the socket.
@@ -97,7 +98,7 @@ impl Stream {
             tracker: ProtocolTracker::Off,
             is_unread: false,
             is_full: false,
-            wrote: clock::now(),
+            took_late: None,
             idle_alone: false,
             share,
         };
@@ -132,6 +133,19 @@ impl Stream {
         self.read_ahead = bytes;
     }
 
+    /// The stream of a connection whose earlier stream was dropped between two requests.
+    pub(super) fn resumed(probe: &SocketProbe, watch: &SocketWatch, bound: RateBound) -> Self {
+        Self {
+            socket: Arc::clone(&probe.0),
+            read_ahead: Bytes::new(),
+            stall: WriteStall {
+                bound,
+                timer: None,
+                over: watch.stalled(),
+            },
+        }
+    }
+
     /// Follows the heads of HTTP/1.1 from here on.
     pub(super) fn track_http1(&self) -> SocketProbe {
         self.track(ProtocolTracker::Http1(FramingTracker::default()))
@@ -159,6 +173,7 @@ impl SocketState {
         bufs: &[io::IoSlice<'_>],
         stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
+        let was_full = self.is_full;
         let mut written = self.transport.poll_write(cx, bufs);
         self.is_full = written.is_pending();
         if self.is_full {
@@ -168,8 +183,10 @@ impl SocketState {
         {
             timer.received(*count as u64);
         }
+        if was_full || self.is_full {
+            self.took_late = Some(clock::now());
+        }
         self.is_full = false;
-        self.wrote = clock::now();
         if let ProtocolTracker::Http2(frames) = &mut self.tracker
             && let Poll::Ready(Ok(count)) = &written
         {
@@ -263,13 +280,11 @@ impl AsyncWrite for Stream {
         }
         // The parts are a head and a small body: copying a few hundred bytes costs less than a system call that gathers
         // them.
-        let mut joined = [0; JOINED];
-        let mut end = 0;
+        let mut joined = SmallVec::<[u8; JOINED]>::new();
         for buf in bufs {
-            joined[end..end + buf.len()].copy_from_slice(buf);
-            end += buf.len();
+            joined.extend_from_slice(buf);
         }
-        let joined = io::IoSlice::new(&joined[..end]);
+        let joined = io::IoSlice::new(&joined);
         lock(&this.socket).poll_write(cx, &[joined], &mut this.stall)
     }
 

@@ -5,6 +5,7 @@ use super::Peer;
 use super::backpressure::{BodyPiece, ConnectionActivity, PendingResponse};
 use super::connection_register::Registration;
 use super::framing::FramingFault;
+use super::h2_fields::IndexedFields;
 use super::handler::{Handler, MOST_FIELDS, MOST_HEAD, ResponseBody};
 use super::minimum_rate::RateBound;
 use super::socket::SocketProbe;
@@ -47,13 +48,16 @@ impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
         {
             request.extensions_mut().insert(FramingFault::TooLarge);
         }
-        Box::pin(async move {
-            let response = handler.answer(request, peer).await;
+        // The future is large, and built inside the box: `Box::pin` would move it there.
+        let future = Box::write(Box::new_uninit(), async move {
+            let mut response = handler.answer(request, peer).await;
+            stream_body.streams.indexed.prepare(response.headers_mut());
             Ok(response.map(|body| {
                 stream_body.response.set_body(body);
                 stream_body
             }))
-        })
+        });
+        Box::into_pin(future)
     }
 }
 
@@ -85,6 +89,7 @@ pub(super) struct StreamSet<B> {
     activity: Rc<ConnectionActivity>,
     bound: RateBound,
     all: RefCell<Vec<Rc<PendingResponse<B>>>>,
+    indexed: IndexedFields,
     /// The stream that was begun last, until hyper has a task for it.
     latest: RefCell<Option<Rc<PendingResponse<B>>>>,
 }
@@ -95,6 +100,7 @@ impl<B: ResponseBody> StreamSet<B> {
             activity: ConnectionActivity::new(),
             bound,
             all: RefCell::default(),
+            indexed: IndexedFields::default(),
             latest: RefCell::default(),
         })
     }

@@ -51,7 +51,8 @@ impl SharedStore {
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
         if checks.iter().any(Check::is_own) {
-            return self.decide_mixed(checks).await;
+            // The future is boxed, because it is rare and large, and every request has room for what it does not box.
+            return Box::pin(self.decide_mixed(checks)).await;
         }
         let answers = self.answer(checks, Intent::Charge).await?;
         let by = answers.by;

@@ -7,6 +7,7 @@ mod cli;
 mod cluster_failover;
 mod cluster_gap;
 mod cluster_refunds;
+mod connection_rest;
 mod distant_redis;
 mod drain;
 mod environment;

@@ -2,11 +2,11 @@
 
 use super::Session;
 use crate::clock;
+use crate::listen::ListenSettings;
 use crate::listen::connection_register::{ClientWait, Registration};
 use crate::listen::handler::{Handler, MOST_HEAD, RejectedHead};
 use crate::listen::requests::{H1Service, OpenRequests};
-use crate::listen::socket::SocketProbe;
-use crate::listen::{ListenSettings, Peer};
+use crate::listen::socket::{SocketProbe, Stream};
 use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -14,75 +14,156 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The last answer on a connection whose head is late.
 const HEAD_TIMEOUT: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
+/// The time without a request after which a connection rests.
+const REST: Duration = Duration::from_secs(1);
+
+/// The reason why hyper's connection is not served any longer.
+enum Served {
+    /// The connection ends, or becomes a tunnel. A head may have been rejected with this status.
+    Ended(Option<StatusCode>),
+    /// No request is under way, and none has come for a while.
+    Resting,
+}
+
+/// A connection from its first request on.
+struct Http1Connection<'a, A> {
+    session: &'a Session<'a, A>,
+    probe: SocketProbe,
+    open: Rc<OpenRequests>,
+}
+
 /// Serves a connection of HTTP/1.1. A head is on its way since `head_since`, if there is one.
-pub(super) async fn serve<A: Handler>(session: Session<'_, A>, head_since: Option<Instant>) {
-    let (peer, settings) = (&session.peer, session.settings);
-    let probe = session.stream.track_http1();
-    let open = OpenRequests::new();
-    let service = H1Service {
-        handler: Rc::clone(&session.handler),
-        peer: Rc::clone(peer),
-        open: Rc::clone(&open),
-        probe: probe.clone(),
+///
+/// Most connections of a gateway wait for a next request that may never come. Such a connection rests: hyper's side of
+/// it, with two buffers of 8 KiB, is dropped, and made anew when bytes come.
+pub(super) async fn serve<A: Handler>(
+    session: &Session<'_, A>,
+    mut stream: Stream,
+    mut head_since: Option<Instant>,
+) {
+    let connection = Http1Connection {
+        session,
+        probe: stream.track_http1(),
+        open: OpenRequests::new(),
     };
-    // hyper's deadline for heads is left out, since it sets a timer anew for each request. hyper's way of noticing that
-    // a client leaves is left out too, since it is a read.
-    let connection = http1::Builder::new()
-        .half_close(true)
-        .max_header_size(MOST_HEAD)
-        .serve_connection(TokioIo::new(session.stream), service)
-        .with_upgrades();
-    let mut connection = pin!(connection);
-    let mut timer = pin!(sleep_until(open.since() + settings.idle));
-    let mut quiet = QuietConnection {
-        open: &open,
-        probe: &probe,
-        settings,
-        head_since,
-        body_bytes: 0,
-    };
-    let mut is_draining = false;
-    let registration = &peer.registration;
-    let rejected = poll_fn(|cx| {
-        // This check comes before hyper looks for another request.
-        if registration.poll_evicted(cx).is_ready() {
-            return Poll::Ready(None);
+    loop {
+        // The future is boxed, so that a connection at rest needs no room for it.
+        let served = Box::pin(connection.serve_until_rest(stream, head_since.take())).await;
+        if let Served::Ended(rejected) = served {
+            session.peer.registration.exempt();
+            if let Some(status) = rejected {
+                connection.report(status);
+            }
+            return;
         }
-        if !is_draining && registration.poll_draining().is_ready() {
-            is_draining = true;
-            // The app's deadline ends a connection that does not end by itself.
-            connection.as_mut().graceful_shutdown();
+        if !connection.rest().await {
+            return;
         }
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(ended.err().as_ref().and_then(status_of_hyper));
-        }
-        if !open.is_idle() {
-            return probe.poll_left(cx).map(|()| None);
-        }
-        quiet.register_wait(registration);
-        quiet.poll_over(cx, timer.as_mut())
-    })
-    .await;
-    // The connection ends here, or becomes a tunnel.
-    registration.exempt();
-    if let Some(status) = rejected {
-        report(status, &probe, &*session.handler, peer);
+        let (peer, bound) = (&session.peer, session.settings.rate_bound());
+        stream = Stream::resumed(&connection.probe, &peer.watch, bound);
     }
 }
 
-/// Reports a head that hyper or its deadline has rejected.
-fn report<A: Handler>(status: StatusCode, probe: &SocketProbe, handler: &A, peer: &Peer) {
-    if status == StatusCode::REQUEST_TIMEOUT {
-        probe.write_last(HEAD_TIMEOUT);
+impl<A: Handler> Http1Connection<'_, A> {
+    /// Has hyper serve the connection.
+    async fn serve_until_rest(&self, stream: Stream, head_since: Option<Instant>) -> Served {
+        let Session { peer, settings, .. } = self.session;
+        let registration = &peer.registration;
+        // hyper's deadline for heads is left out, since it sets a timer anew for each request. hyper's way of noticing
+        // that a client leaves is left out too, since it is a read.
+        let connection = http1::Builder::new()
+            .half_close(true)
+            .max_header_size(MOST_HEAD)
+            .serve_connection(TokioIo::new(stream), self.service())
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        let mut quiet = QuietConnection {
+            open: &self.open,
+            probe: &self.probe,
+            settings,
+            head_since,
+            body_bytes: 0,
+            timer: pin!(sleep_until(clock::now() + REST.min(settings.idle))),
+            is_set: false,
+        };
+        let mut is_draining = false;
+        poll_fn(|cx| {
+            // This check comes before hyper looks for another request. Only a connection that waits is evicted.
+            if registration.is_waiting() && registration.poll_evicted(cx).is_ready() {
+                return Poll::Ready(Served::Ended(None));
+            }
+            if !is_draining && registration.poll_draining().is_ready() {
+                is_draining = true;
+                // The app's deadline ends a connection that does not end by itself.
+                connection.as_mut().graceful_shutdown();
+            }
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Served::Ended(status_of_end(ended)));
+            }
+            if !self.open.is_idle() {
+                let left = self.probe.poll_left(cx);
+                return left.map(|()| Served::Ended(None));
+            }
+            quiet.poll_over(cx, registration)
+        })
+        .await
     }
-    let line = &probe.first_line();
-    handler.rejected(&RejectedHead { status, line }, peer);
+
+    fn service(&self) -> H1Service<A> {
+        H1Service {
+            handler: Rc::clone(&self.session.handler),
+            peer: Rc::clone(&self.session.peer),
+            open: Rc::clone(&self.open),
+            probe: self.probe.clone(),
+        }
+    }
+
+    /// Waits at rest for the client. False when the connection ends.
+    async fn rest(&self) -> bool {
+        let Session { peer, settings, .. } = self.session;
+        peer.rest();
+        let mut timer = pin!(sleep_until(
+            quiet_since(&self.open, &self.probe) + settings.idle
+        ));
+        poll_fn(|cx| {
+            let registration = &peer.registration;
+            let must_go =
+                registration.poll_evicted(cx).is_ready() || registration.poll_draining().is_ready();
+            if must_go {
+                return Poll::Ready(false);
+            }
+            if let Poll::Ready(has_bytes) = self.probe.poll_unread(cx) {
+                return Poll::Ready(has_bytes);
+            }
+            timer.as_mut().poll(cx).map(|()| false)
+        })
+        .await
+    }
+
+    /// Reports a head that hyper or its deadline has rejected.
+    #[cold]
+    fn report(&self, status: StatusCode) {
+        let Session { peer, handler, .. } = self.session;
+        if status == StatusCode::REQUEST_TIMEOUT {
+            self.probe.write_last(HEAD_TIMEOUT);
+        }
+        let line = &self.probe.first_line();
+        handler.rejected(&RejectedHead { status, line }, peer);
+    }
+}
+
+/// The time since which a connection without a request is quiet. For hyper an answer is over before its last bytes are
+/// taken.
+fn quiet_since(open: &OpenRequests, probe: &SocketProbe) -> Instant {
+    let since = open.since();
+    probe.took_late().map_or(since, |late| late.max(since))
 }
 
 /// A connection on which no request is under way: before its first request, or between two.
@@ -94,67 +175,104 @@ struct QuietConnection<'a> {
     head_since: Option<Instant>,
     /// Bytes of bodies that had come at the last check.
     body_bytes: u64,
+    /// The timer is moved when it fires and not with each request; only a head that does not come in one piece brings
+    /// it forward.
+    timer: Pin<&'a mut Sleep>,
+    /// The timer runs, and wakes the connection's task.
+    is_set: bool,
 }
 
 impl QuietConnection<'_> {
-    /// Notes in the register the event that the connection waits for.
-    fn register_wait(&self, registration: &Registration) {
-        match self.probe.client_wait() {
+    /// Ready when the connection may rest, when no request has come for too long, or when a head is late, with the
+    /// status for that head. A body that still comes after its answer may go on, as long as bytes come. Notes in the
+    /// register the event that the connection waits for.
+    ///
+    /// The call comes only where no request is under way.
+    fn poll_over(&mut self, cx: &mut Context<'_>, registration: &Registration) -> Poll<Served> {
+        let wait = self.probe.quiet_wait();
+        match wait.client {
             Some(ClientWait::Idle) => registration.set_waiting(ClientWait::Idle, self.open.since()),
-            Some(wait) => registration.set_waiting(wait, clock::now()),
+            Some(other) => registration.set_waiting(other, clock::now()),
             None => registration.set_busy(),
         }
+        if wait.in_head {
+            return self.poll_late_head(cx);
+        }
+        self.head_since = None;
+        // A timer that runs need not be polled to be heard.
+        if self.is_set && !self.timer.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.poll_idle(cx, wait.is_between)
     }
 
-    /// Ready when no request has come for too long, or when a head is late, with the status for that head. A body that
-    /// still comes after its answer may go on, as long as bytes come.
-    ///
-    /// The call comes only where no request is under way. The timer, once set, is moved when it fires and not with each
-    /// request; only a head that does not come in one piece brings it forward.
-    fn poll_over(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut timer: Pin<&mut Sleep>,
-    ) -> Poll<Option<StatusCode>> {
-        let head_deadline = if self.probe.in_head() {
-            Some(*self.head_since.get_or_insert_with(clock::now) + self.settings.head())
-        } else {
-            self.head_since = None;
-            None
-        };
-        if let Some(deadline) = head_deadline
-            && timer.deadline() > deadline
-        {
-            timer.as_mut().reset(deadline);
+    #[cold]
+    fn poll_late_head(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
+        let since = *self.head_since.get_or_insert_with(clock::now);
+        let deadline = since + self.settings.head();
+        if self.timer.deadline() > deadline {
+            self.timer.as_mut().reset(deadline);
         }
         loop {
-            ready!(timer.as_mut().poll(cx));
-            let now = clock::now();
-            let until = head_deadline.unwrap_or_else(|| self.idle_until(now));
-            if until <= now {
-                return Poll::Ready(head_deadline.map(|_| StatusCode::REQUEST_TIMEOUT));
+            ready!(self.poll_timer(cx));
+            if deadline <= clock::now() {
+                return Poll::Ready(Served::Ended(Some(StatusCode::REQUEST_TIMEOUT)));
             }
-            timer.as_mut().reset(until);
+            self.timer.as_mut().reset(deadline);
         }
     }
 
-    /// Has enough of a body come since the last call?
-    fn keeps_coming(&mut self, bytes: u64) -> bool {
-        let new = bytes - std::mem::replace(&mut self.body_bytes, bytes).min(bytes);
-        new >= self.settings.rate_bound().least.max(1)
+    /// Looks again each time that the timer has fired. `may_rest` tells whether hyper holds no bytes that count.
+    #[cold]
+    fn poll_idle(&mut self, cx: &mut Context<'_>, may_rest: bool) -> Poll<Served> {
+        loop {
+            ready!(self.poll_timer(cx));
+            let now = clock::now();
+            let since = quiet_since(self.open, self.probe);
+            let mut until = since + self.settings.idle;
+            if until <= now {
+                until = self.kept_coming(now);
+            } else if may_rest {
+                if since + REST <= now {
+                    return Poll::Ready(Served::Resting);
+                }
+                until = until.min(since + REST);
+            }
+            if until <= now {
+                return Poll::Ready(Served::Ended(None));
+            }
+            self.timer.as_mut().reset(until);
+        }
     }
 
-    fn idle_until(&mut self, now: Instant) -> Instant {
-        let idle = self.settings.idle;
-        match self.probe.in_body() {
-            Some(bytes) if self.keeps_coming(bytes) => now + idle,
-            // For hyper an answer is over before its last bytes are taken.
-            _ => self.open.since().max(self.probe.wrote()) + idle,
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let fired = self.timer.as_mut().poll(cx);
+        self.is_set = fired.is_pending();
+        fired
+    }
+
+    /// The time up to which a connection may go on that has been idle for too long: `now`, unless enough of a body has
+    /// come since the last call.
+    fn kept_coming(&mut self, now: Instant) -> Instant {
+        let Some(bytes) = self.probe.in_body() else {
+            return now;
+        };
+        let new = bytes - std::mem::replace(&mut self.body_bytes, bytes).min(bytes);
+        if new >= self.settings.rate_bound().least.max(1) {
+            now + self.settings.idle
+        } else {
+            now
         }
     }
 }
 
+/// The status of hyper's answer to a head that it could not read, where a connection ended by such a head.
+fn status_of_end(ended: hyper::Result<()>) -> Option<StatusCode> {
+    status_of_hyper(&ended.err()?)
+}
+
 /// The status of hyper's answer to a head that it could not read, if `error` is about such a head.
+#[cold]
 fn status_of_hyper(error: &hyper::Error) -> Option<StatusCode> {
     if error.is_parse_too_large() {
         // The status is never 414: a URI too long for hyper is in a head that is too large for the gateway.

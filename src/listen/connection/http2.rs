@@ -5,7 +5,7 @@ use crate::clock;
 use crate::listen::h2_flood::{FloodMeter, goaway};
 use crate::listen::handler::{Handler, RejectedHead, ResponseBody};
 use crate::listen::head_deadline::HeadDeadline;
-use crate::listen::socket::SocketProbe;
+use crate::listen::socket::{SocketProbe, Stream};
 use crate::listen::stream_deadline::{H2Service, IdleBounds, StreamSet, WorkerExecutor};
 use crate::listen::{ListenSettings, Peer};
 use crate::telemetry::log::Throttle;
@@ -42,9 +42,9 @@ enum EndReason {
 }
 
 /// Serves a connection of HTTP/2.
-pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
+pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) {
     let (peer, settings) = (&session.peer, session.settings);
-    let probe = session.stream.track_http2();
+    let probe = stream.track_http2();
     let streams = StreamSet::new(settings.rate_bound());
     let service = H2Service {
         handler: Rc::clone(&session.handler),
@@ -59,7 +59,7 @@ pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
         .initial_connection_window_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
-        .serve_connection(TokioIo::new(session.stream), service);
+        .serve_connection(TokioIo::new(stream), service);
     let served = ServedConnection {
         peer,
         probe: &probe,

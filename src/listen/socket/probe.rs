@@ -13,6 +13,18 @@ use tokio::time::Instant;
 #[derive(Debug, Clone)]
 pub(in crate::listen) struct SocketProbe(pub(super) SharedSocket);
 
+/// The wait of a connection on which no request is under way.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::listen) struct QuietWait {
+    /// The event of the client's that is waited for. Nothing where an answer has not left yet, or a body still comes.
+    pub(in crate::listen) client: Option<ClientWait>,
+    /// A head has begun that is not whole yet.
+    pub(in crate::listen) in_head: bool,
+    /// All bytes that were read belong to messages that have ended, or are empty lines behind them. Nothing waits to be
+    /// written.
+    pub(in crate::listen) is_between: bool,
+}
+
 impl SocketState {
     fn framing(&self) -> Option<&FramingTracker> {
         match &self.tracker {
@@ -82,9 +94,14 @@ impl SocketProbe {
         lock(&self.0).is_full
     }
 
-    /// The time at which the client last took bytes.
-    pub(in crate::listen) fn wrote(&self) -> Instant {
-        lock(&self.0).wrote
+    /// The time at which the client last took bytes that it had not taken at once.
+    pub(in crate::listen) fn took_late(&self) -> Option<Instant> {
+        lock(&self.0).took_late
+    }
+
+    /// Ready when the client has sent bytes that are not read yet (true), or closed its side (false).
+    pub(in crate::listen) fn poll_unread(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        lock(&self.0).transport.poll_peek(cx)
     }
 
     /// Bytes that have come, while a request's body is on its way.
@@ -95,14 +112,28 @@ impl SocketProbe {
     /// The event that the connection waits for while no request is under way. Nothing where an answer has not left yet,
     /// or a body still comes behind it.
     pub(in crate::listen) fn client_wait(&self) -> Option<ClientWait> {
+        self.quiet_wait().client
+    }
+
+    /// The wait of a connection while no request is under way.
+    pub(in crate::listen) fn quiet_wait(&self) -> QuietWait {
         let socket = lock(&self.0);
-        let framing = socket.framing();
-        if socket.is_full || framing.is_some_and(|framing| framing.in_body().is_some()) {
+        let (in_head, in_body) = match socket.framing() {
+            Some(framing) => (framing.in_head(), framing.in_body().is_some()),
+            None => (false, false),
+        };
+        let client = if socket.is_full || in_body {
             None
-        } else if framing.is_some_and(FramingTracker::in_head) {
+        } else if in_head {
             Some(ClientWait::HalfHead)
         } else {
             Some(ClientWait::Idle)
+        };
+        let is_before = socket.framing().is_some_and(FramingTracker::is_before_head);
+        QuietWait {
+            client,
+            in_head,
+            is_between: is_before && !socket.is_full,
         }
     }
 
