@@ -1,7 +1,7 @@
 //! The caller of a request: the values for keys, the known facts about the client, and the outcome of a key.
 
 use super::cookie::Cookies;
-use super::{Content, KeyPart, SecretForm};
+use super::{Content, KeyPart};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::fmt;
@@ -26,18 +26,6 @@ pub struct Caller<'a> {
     pub identity: &'a dyn Identity,
     /// The known facts about the request's body.
     pub content: Content,
-    /// The form of secrets in keys. Counters of one store have keys of one form.
-    pub secrets: SecretForm,
-}
-
-impl Caller<'_> {
-    /// This caller, with secrets in the form that groups know.
-    pub(super) fn digested(&self) -> Self {
-        Self {
-            secrets: SecretForm::Digest,
-            ..*self
-        }
-    }
 }
 
 /// Known facts about a client, beyond the request itself.

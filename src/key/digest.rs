@@ -9,7 +9,7 @@ pub type Digest = [u8; 16];
 pub(super) const LONGEST: usize = 64;
 
 /// The beginning of a digest's text.
-pub(super) const MARK: &[u8; 5] = b"%sha=";
+const MARK: &[u8; 5] = b"%sha=";
 const TEXT: usize = MARK.len() + 2 * size_of::<Digest>();
 
 /// A digest as a key has it: `%sha=`, and 32 hexadecimal digits in small letters.

@@ -4,7 +4,7 @@
 //! its log show no member, and a written key holds all that a look-up needs.
 
 use super::part::{PartReading, piece_digest, write_part};
-use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest, seal};
+use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
 use smallvec::SmallVec;
@@ -224,11 +224,11 @@ impl<'a> Memberships<'a> {
             let at = template.parts.iter().position(|part| part == by)?;
             keys.get(start..)?.split(|byte| *byte == b'|').nth(at)
         });
-        let digest = match piece.filter(|piece| !seal::is_one(piece)) {
+        let digest = match piece {
             Some(piece) => piece_digest(piece),
             None => {
                 let start = keys.len();
-                let said = write_part(by, &caller.digested(), keys);
+                let said = write_part(by, caller, keys);
                 let digest = match said {
                     PartReading::One => piece_digest(&keys[start..]),
                     PartReading::Nothing | PartReading::Several | PartReading::Unbelieved => None,
@@ -261,7 +261,7 @@ impl<'a> Memberships<'a> {
 mod tests {
     use super::*;
     use crate::key::cookie::Cookies;
-    use crate::key::{Content, Location, Mask, MissingKey, NoIdentity, SecretForm};
+    use crate::key::{Content, Location, Mask, MissingKey, NoIdentity};
     use http::{HeaderMap, HeaderName, Method};
     use std::borrow::Cow;
 
@@ -316,33 +316,30 @@ mod tests {
                 let mut fields = HeaderMap::new();
                 let value = http::HeaderValue::from_bytes(value.as_bytes()).unwrap();
                 fields.insert(HeaderName::from_static(name), value);
-                for secrets in [SecretForm::Digest, SecretForm::Sealed] {
-                    let caller = Caller {
-                        address: "203.0.113.9".parse().unwrap(),
-                        route: "r",
-                        method: &Method::GET,
-                        fields: &fields,
-                        location: &Nowhere,
-                        cookies: &Cookies::of(&fields),
-                        identity: &NoIdentity,
-                        content: Content::Absent,
-                        secrets,
-                    };
-                    let template = KeyTemplate {
-                        parts: vec![KeyPart::Route, header(name)],
-                        missing: MissingKey::Ip,
-                        unknown: None,
-                    };
-                    let mut keys = b"before".to_vec();
-                    let start = keys.len();
-                    template.write(&caller, &mut keys);
-                    let whole = keys.clone();
-                    let mut found =
-                        |written| Memberships::default().is_in(&group, &caller, &mut keys, written);
-                    assert_eq!(found(None), Ok(is_member), "{name} {fields:?}");
-                    assert_eq!(found(Some((&template, start))), Ok(is_member), "{fields:?}");
-                    assert_eq!(keys, whole);
-                }
+                let caller = Caller {
+                    address: "203.0.113.9".parse().unwrap(),
+                    route: "r",
+                    method: &Method::GET,
+                    fields: &fields,
+                    location: &Nowhere,
+                    cookies: &Cookies::of(&fields),
+                    identity: &NoIdentity,
+                    content: Content::Absent,
+                };
+                let template = KeyTemplate {
+                    parts: vec![KeyPart::Route, header(name)],
+                    missing: MissingKey::Ip,
+                    unknown: None,
+                };
+                let mut keys = b"before".to_vec();
+                let start = keys.len();
+                template.write(&caller, &mut keys);
+                let whole = keys.clone();
+                let mut found =
+                    |written| Memberships::default().is_in(&group, &caller, &mut keys, written);
+                assert_eq!(found(None), Ok(is_member), "{name} {fields:?}");
+                assert_eq!(found(Some((&template, start))), Ok(is_member), "{fields:?}");
+                assert_eq!(keys, whole);
             }
         }
     }

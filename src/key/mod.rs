@@ -16,7 +16,6 @@ mod preflight;
 mod price;
 mod query;
 mod repeat;
-mod seal;
 mod template;
 pub mod token;
 
@@ -28,7 +27,6 @@ pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};
 pub use repeat::{Content, ContentDigest, IdError, IdField, LONGEST_ID, RepeatId, Sameness};
-pub use seal::SecretForm;
 
 use http::HeaderName;
 use std::fmt;

@@ -1,10 +1,8 @@
 //! Writes one part of a key, and reads the value that a written part stands for.
 
 use super::address::AddressText;
-use super::{
-    Caller, Digest, DigestText, KeyPart, Mask, SecretForm, credential, digest, percent, query, seal,
-};
-use http::{HeaderName, Method};
+use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
+use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -24,7 +22,7 @@ pub(super) enum PartReading {
 
 /// The digest of the value that a part of a key stands for; nothing where the part stands for none.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
-    if let Some(digits) = piece.strip_prefix(digest::MARK) {
+    if let Some(digits) = piece.strip_prefix(b"%sha=") {
         let mut digest = Digest::default();
         if digits.len() != 2 * digest.len() {
             return None;
@@ -61,33 +59,28 @@ pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
 pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
     match part {
         KeyPart::Ip(mask) => write_ip(*mask, caller.address, out),
-        KeyPart::Route => write_plain(caller.route.as_bytes(), caller, out),
-        KeyPart::Header { name, secret } => return write_field(name, *secret, caller, out),
-        KeyPart::Cookie(name) => {
-            return write_several(caller.cookies.values(name), true, caller.secrets, out);
-        }
+        KeyPart::Route => write_value(caller.route.as_bytes(), false, out),
+        KeyPart::Header { name, secret } => return write_field(caller.fields, name, *secret, out),
+        KeyPart::Cookie(name) => return write_several(caller.cookies.values(name), true, out),
         KeyPart::Query { name, secret } => {
             let query = caller.location.query().unwrap_or_default();
-            return write_several(query::values(query, name), *secret, caller.secrets, out);
+            return write_several(query::values(query, name), *secret, out);
         }
         KeyPart::Path(name) => {
             let taken = caller.location.parameter(name).unwrap_or_default();
-            write_plain(taken.as_bytes(), caller, out);
+            write_value(taken.as_bytes(), false, out);
         }
         KeyPart::Jwt { .. } if caller.identity.is_ambiguous() => return PartReading::Several,
         KeyPart::Jwt { claim, secret } => {
             let claim = caller.identity.claim(claim);
             return match &claim {
-                Some(claim) => {
-                    let claim = std::iter::once(claim.as_bytes());
-                    write_several(claim, *secret, caller.secrets, out)
-                }
+                Some(claim) => write_several(std::iter::once(claim.as_bytes()), *secret, out),
                 None if caller.identity.doubt().is_some() => PartReading::Unbelieved,
                 None => PartReading::Nothing,
             };
         }
         KeyPart::Method => write_method(caller.method, out),
-        KeyPart::Host => write_plain(caller.location.host().as_bytes(), caller, out),
+        KeyPart::Host => write_value(caller.location.host().as_bytes(), false, out),
     }
     PartReading::One
 }
@@ -135,17 +128,16 @@ fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
 
 /// The value of a field, which may come in several lines.
 fn write_field(
+    fields: &HeaderMap,
     name: &HeaderName,
     secret: bool,
-    caller: &Caller<'_>,
     out: &mut Vec<u8>,
 ) -> PartReading {
-    let lines = caller.fields.get_all(name).iter();
-    let lines = lines.map(http::HeaderValue::as_bytes);
+    let lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
     if credential::is_in(name) {
-        write_several(lines.map(credential::spelled), secret, caller.secrets, out)
+        write_several(lines.map(credential::spelled), secret, out)
     } else {
-        write_several(lines.map(credential::trim), secret, caller.secrets, out)
+        write_several(lines.map(credential::trim), secret, out)
     }
 }
 
@@ -154,7 +146,6 @@ fn write_field(
 fn write_several<V: AsRef<[u8]>>(
     mut values: impl Iterator<Item = V>,
     secret: bool,
-    secrets: SecretForm,
     out: &mut Vec<u8>,
 ) -> PartReading {
     let Some(first) = values.next() else {
@@ -167,29 +158,19 @@ fn write_several<V: AsRef<[u8]>>(
     if value.is_empty() {
         return PartReading::Nothing;
     }
-    write_value(value, secret, secrets, out);
+    write_value(value, secret, out);
     PartReading::One
 }
 
-/// Writes a value that is no secret.
-fn write_plain(value: &[u8], caller: &Caller<'_>, out: &mut Vec<u8>) {
-    write_value(value, false, caller.secrets, out);
-}
-
-/// Writes a value unchanged where that is allowed, else what stands for it.
-fn write_value(value: &[u8], secret: bool, secrets: SecretForm, out: &mut Vec<u8>) {
+/// Writes a value unchanged where that is allowed, else its digest.
+fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if !secret {
         escape(value, out);
     }
     if secret || out.len() - start > digest::LONGEST {
         out.truncate(start);
-        match secrets {
-            SecretForm::Digest => {
-                out.extend_from_slice(DigestText::of(digest::of(value)).as_bytes());
-            }
-            SecretForm::Sealed => out.extend_from_slice(&seal::of(value)),
-        }
+        out.extend_from_slice(DigestText::of(digest::of(value)).as_bytes());
     }
 }
 

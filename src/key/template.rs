@@ -3,14 +3,11 @@
 //! A value keeps the characters `A-Z a-z 0-9 . _ ~ : / @ -`; every other byte becomes `%XX`. Parts are separated by
 //! `|`, which no value can contain. Every part that is not a plain value starts with `%` and a small letter beyond the
 //! hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a rare
-//! method), `%preflight` (in front of the parts), `%sha=` (a digest), `%k` (a secret sealed in this process). An absent
-//! field and an empty field are the same.
+//! method), `%preflight` (in front of the parts), `%sha=` (a digest). An absent field and an empty field are the same.
 
 use super::part::{BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_part};
 use super::preflight::PREFLIGHT;
-use super::{
-    Caller, Doubt, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey, seal,
-};
+use super::{Caller, Doubt, KeyOutcome, KeyPart, KeyTemplate, KnownValues, MissingKey, UnknownKey};
 
 impl KeyTemplate {
     /// Can a request lack a part of this key? Then `missing` is a required choice.
@@ -46,10 +43,15 @@ impl KeyTemplate {
         let at = out.len();
         let reading = write_part(part, caller, out);
         if reading == PartReading::One {
-            return match &self.unknown {
-                None => Ok(()),
-                Some(known) => known.replace(index, part, caller, out, at),
-            };
+            match self.unknown_value(index, &out[at..]) {
+                None => {}
+                Some(UnknownKey::Refuse) => return Err(KeyOutcome::Unknown(part)),
+                Some(UnknownKey::Ip) => {
+                    out.truncate(at);
+                    write_address(caller, out);
+                }
+            }
+            return Ok(());
         }
         let missing = self.absence(part, reading, caller);
         match missing.map_err(KeyOutcome::Doubt)? {
@@ -59,6 +61,12 @@ impl KeyTemplate {
             MissingKey::Refuse => return Err(KeyOutcome::Refuse(part)),
         }
         Ok(())
+    }
+
+    /// The treatment of a part's written value, where the limit demands known values and no group knows this one.
+    fn unknown_value(&self, index: usize, piece: &[u8]) -> Option<UnknownKey> {
+        let known = self.unknown.as_ref()?;
+        (!known.has(index, piece)).then_some(known.otherwise)
     }
 
     /// The treatment of a request without exactly one value of `part`.
@@ -126,34 +134,6 @@ impl KeyTemplate {
 }
 
 impl KnownValues {
-    /// Replaces a part that has been written, from `at` on, if no group knows its value.
-    fn replace<'k>(
-        &self,
-        index: usize,
-        part: &'k KeyPart,
-        caller: &Caller<'_>,
-        out: &mut Vec<u8>,
-        at: usize,
-    ) -> Result<(), KeyOutcome<'k>> {
-        let end = out.len();
-        let is_known = if seal::is_one(&out[at..]) {
-            write_part(part, &caller.digested(), out);
-            self.has(index, &out[end..])
-        } else {
-            self.has(index, &out[at..])
-        };
-        out.truncate(end);
-        match self.otherwise {
-            _ if is_known => {}
-            UnknownKey::Refuse => return Err(KeyOutcome::Unknown(part)),
-            UnknownKey::Ip => {
-                out.truncate(at);
-                write_address(caller, out);
-            }
-        }
-        Ok(())
-    }
-
     /// Does a group know this value of the part, or need the value not be known?
     fn has(&self, part: usize, piece: &[u8]) -> bool {
         let groups = self.groups.get(part).map_or(&[][..], Vec::as_slice);

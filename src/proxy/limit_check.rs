@@ -11,12 +11,11 @@ use crate::admission::destination::Destination;
 use crate::admission::{self, Admission, OpenCharges};
 use crate::client::Client;
 use crate::clock;
+use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
-use crate::key::{Caller, SecretForm};
 use crate::limit::Limit;
 use crate::snapshot::Service;
-use crate::store::Store;
 use http::request::Parts;
 use std::rc::Rc;
 use std::time::Duration;
@@ -79,14 +78,6 @@ impl Worker {
         Ok((tickets, held.ok_or(ProxyError::TooManyHeld)?))
     }
 
-    /// The form of secrets in keys, which leave the process on the way to Redis and into the log.
-    fn secret_form(&self) -> SecretForm {
-        match self.store {
-            Store::Memory(_) if !self.access.is_on() => SecretForm::Sealed,
-            Store::Memory(_) | Store::Shared(_) => SecretForm::Digest,
-        }
-    }
-
     /// Plans the request's limits with their keys. Where some of them would need its token verified, and others are
     /// known to refuse it, the plan has only those others, with their refusal. A forged token is then no dearer for the
     /// gateway than any other request.
@@ -112,7 +103,6 @@ impl Worker {
             cookies: &Cookies::of(&parts.headers),
             identity: &token,
             content: exchange.content,
-            secrets: self.secret_form(),
         };
         let plan = &mut exchange.plan;
         plan.make_room(service);

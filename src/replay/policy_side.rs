@@ -19,7 +19,7 @@ use crate::admission::destination::Destination;
 use crate::admission::{Admission, LoggedValues, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
-use crate::key::{Caller, Content, SecretForm};
+use crate::key::{Caller, Content};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::snapshot::{Service, Snapshot};
@@ -178,7 +178,6 @@ impl PolicySide {
             identity: request,
             // No log has the body.
             content: Content::Absent,
-            secrets: SecretForm::Digest,
         };
         let moved = &self.moved;
         let values = LoggedValues {

@@ -7,7 +7,6 @@ use tollgate::key::client_ip::Trust;
 use tollgate::key::cookie::Cookies;
 use tollgate::key::{
     Caller, Content, KeyOutcome, KeyPart, KeyTemplate, Location, Mask, MissingKey, NoIdentity,
-    SecretForm,
 };
 
 /// Where a made-up request goes: the first line of the bytes.
@@ -75,7 +74,6 @@ pub(crate) fn request(bytes: &[u8]) -> usize {
         cookies: &Cookies::of(&fields),
         identity: &NoIdentity,
         content: Content::Absent,
-        secrets: SecretForm::Digest,
     };
     let missing = [
         MissingKey::Refuse,

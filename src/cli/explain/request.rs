@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
-use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, SecretForm};
+use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
@@ -176,7 +176,6 @@ impl Head {
             cookies: &Cookies::of(fields),
             identity: &token,
             content: Content::announced(fields),
-            secrets: SecretForm::Digest,
         };
         let plan = Plan::of(service, &caller);
         routing.limits = applied(compiled, service, &caller, &plan);

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::key::cookie::Cookies;
-use crate::key::{Content, Group, Location, Mask, NoIdentity, SecretForm};
+use crate::key::{Content, Location, Mask, NoIdentity};
 use http::{HeaderMap, HeaderName, Method};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 fn template(parts: Vec<KeyPart>, missing: MissingKey) -> KeyTemplate {
     KeyTemplate {
@@ -54,16 +53,6 @@ fn key_in(
     fields: &HeaderMap,
     query: Option<&str>,
 ) -> Option<String> {
-    key_with(SecretForm::Digest, template, method, fields, query)
-}
-
-fn key_with(
-    secrets: SecretForm,
-    template: &KeyTemplate,
-    method: &Method,
-    fields: &HeaderMap,
-    query: Option<&str>,
-) -> Option<String> {
     let mut out = Vec::new();
     let caller = Caller {
         address: "203.0.113.9".parse().unwrap(),
@@ -74,7 +63,6 @@ fn key_with(
         cookies: &Cookies::of(fields),
         identity: &NoIdentity,
         content: Content::Absent,
-        secrets,
     };
     (template.write(&caller, &mut out) == KeyOutcome::Key).then(|| String::from_utf8(out).unwrap())
 }
@@ -85,50 +73,6 @@ fn fields(pairs: &[(&'static str, &str)]) -> HeaderMap {
         map.append(HeaderName::from_static(name), value.parse().unwrap());
     }
     map
-}
-
-/// What is counted as one, what is known and what is refused does not depend on the form of secrets.
-#[test]
-fn a_sealed_secret_counts_as_its_digest_does() {
-    let secret = || KeyPart::Header {
-        name: HeaderName::from_static("x-api-key"),
-        secret: true,
-    };
-    let members = ["gold", "silver"].map(|text| Group::digest(text.as_bytes()));
-    let group = Group::of_values("g".into(), secret(), members);
-    let group = Arc::new(group);
-    let long = "l".repeat(100);
-    for otherwise in [None, Some(UnknownKey::Ip), Some(UnknownKey::Refuse)] {
-        let by = KeyTemplate {
-            unknown: otherwise.map(|otherwise| KnownValues {
-                groups: vec![Vec::new(), vec![Arc::clone(&group)]],
-                otherwise,
-            }),
-            ..template(vec![header("a"), secret()], MissingKey::Ip)
-        };
-        let keys = ["gold", "silver", "tin", &long].map(|value| {
-            let fields = fields(&[("a", "plain"), ("x-api-key", value)]);
-            let key = |form| key_with(form, &by, &Method::GET, &fields, None);
-            (key(SecretForm::Digest), key(SecretForm::Sealed))
-        });
-        for (digest, sealed) in &keys {
-            assert_eq!(digest.is_some(), sealed.is_some());
-            for (other_digest, other_sealed) in &keys {
-                assert_eq!(digest == other_digest, sealed == other_sealed);
-            }
-            let (Some(digest), Some(sealed)) = (digest, sealed) else {
-                continue;
-            };
-            assert_eq!(
-                digest.starts_with("plain|%sha="),
-                sealed.starts_with("plain|%k")
-            );
-            assert!(
-                !sealed.contains("gold") && !sealed.contains("lll"),
-                "{sealed}"
-            );
-        }
-    }
 }
 
 #[test]

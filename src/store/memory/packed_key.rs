@@ -3,7 +3,7 @@
 use super::shard_limits::LimitIndex;
 use crate::key::{Digest, DigestText};
 
-/// The longest key that stands in place: the text of an IPv4 network has at most 18 bytes, a sealed secret 19.
+/// The longest key that stands in place: the text of an IPv4 network has at most 18 bytes.
 const SHORT: usize = 19;
 
 /// A limit, as the shard knows it, and a key's bytes. Equal keys have one form.
