@@ -4,6 +4,7 @@
     reason = "the clocks are read here, and handed on"
 )]
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -58,6 +59,41 @@ pub fn wall() -> Timestamp {
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
     Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The time for which the wall clock is taken to run with the monotonic one, without being read again.
+const AGREEMENT: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// Both clocks at one moment.
+    static BOTH: Cell<Option<(tokio::time::Instant, Timestamp)>> = const { Cell::new(None) };
+}
+
+/// The wall clock at `now`, an instant that was read lately. A thread reads the wall clock about once a second, and
+/// counts from there with the monotonic clock, so that one reading gives both times. A step of the wall clock shows
+/// within a second.
+#[must_use]
+pub fn wall_at(now: tokio::time::Instant) -> Timestamp {
+    if let Some((then, wall)) = BOTH.get()
+        && let Some(since) = now.checked_duration_since(then)
+        && since < AGREEMENT
+    {
+        // Less than a second.
+        return wall.plus(u64::from(since.subsec_micros()));
+    }
+    read_both(now)
+}
+
+#[cold]
+#[inline(never)]
+fn read_both(now: tokio::time::Instant) -> Timestamp {
+    let (then, wall) = (self::now(), wall());
+    BOTH.set(Some((then, wall)));
+    let passed = then.saturating_duration_since(now).as_micros();
+    Timestamp(
+        wall.0
+            .saturating_sub(u64::try_from(passed).unwrap_or(u64::MAX)),
+    )
 }
 
 /// Microseconds since the first call in this process, and never 0.
@@ -117,5 +153,21 @@ impl Clock {
         if let Self::Manual(at) = self {
             at.store(to.0, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_clocks_agree_whichever_was_read_first() {
+        let early = now();
+        std::thread::sleep(Duration::from_millis(20));
+        let late = now();
+        // The wall clock is read at the first call, for an instant that has passed.
+        let (early, late) = (wall_at(early), wall_at(late));
+        assert!((20_000..1_000_000).contains(&late.since(early)));
+        assert!(wall().since(late) < 1_000_000);
     }
 }

@@ -94,6 +94,11 @@ impl Plan {
         }
     }
 
+    /// Makes room for all limits that may come. A plan is written where it lives, because it is large.
+    pub(crate) fn make_room(&mut self, service: &Service) {
+        self.keys = Vec::with_capacity(64 * service.limits.len());
+    }
+
     /// Writes the keys of the limits that apply, as far as `those` selects them.
     pub(crate) fn fill(
         &mut self,

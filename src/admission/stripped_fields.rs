@@ -129,11 +129,10 @@ pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<Strip
     if tells_address(name) && !(believed.peer)() {
         return Some(StripCause::Address);
     }
-    if asks_for_method(name) && !believed.other_methods {
+    if !believed.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
     }
-    let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
-    is_odd.then_some(StripCause::Name)
+    memchr::memchr2(b'_', b'"', name.as_bytes()).map(|_| StripCause::Name)
 }
 
 /// Does a field of this name carry the client's address, beside the fields that `trust` reads? Or is it `Proxy`, which
@@ -155,7 +154,8 @@ pub fn tells_address(name: &str) -> bool {
 /// Does a field of this name ask the upstream for another method than the request's?
 #[must_use]
 pub fn asks_for_method(name: &str) -> bool {
-    OTHER_METHODS.iter().any(|other| *other == name)
+    // Hardly any field's name begins so.
+    name.starts_with("x-") && OTHER_METHODS.iter().any(|other| *other == name)
 }
 
 fn join_cookies(fields: &mut HeaderMap) {
@@ -172,15 +172,20 @@ fn join_cookies(fields: &mut HeaderMap) {
 /// Warns of a proxy in front that `trust` does not name: limits by ip count all its clients as one. Only a peer of a
 /// private network is taken for a proxy, since any client can write the field.
 pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
-    static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
     let is_private = match peer {
         IpAddr::V4(peer) => peer.is_private(),
         IpAddr::V6(peer) => peer.is_unique_local(),
     };
-    if is_private
-        && fields.contains_key("x-forwarded-for")
-        && let Some(more) = TOLD.pass()
-    {
+    if is_private && fields.contains_key("x-forwarded-for") {
+        warn_of_proxy(peer);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn warn_of_proxy(peer: IpAddr) {
+    static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
+    if let Some(more) = TOLD.pass() {
         tracing::warn!(
             "the proxy {peer} names its clients in X-Forwarded-For, and [server] trust does not name the proxy: limits by \
              ip count all its clients as one{more}"

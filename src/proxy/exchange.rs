@@ -8,7 +8,7 @@ use super::body_prefix::BodyPrefix;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
-use super::request_body::{self, RequestBody, Upload};
+use super::request_body::{self, Upload};
 use super::request_id::X_REQUEST_ID;
 use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
@@ -21,9 +21,10 @@ use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
-use crate::upstream::pool::Pool;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub enum ExchangeEnd {
     ClientStalled,
 }
 
+/// The position of no server.
+const NOBODY: usize = usize::MAX;
+
 /// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {
@@ -51,8 +55,11 @@ pub struct Exchange {
     pub local: Rc<WorkerSnapshot>,
     began: Timestamp,
     started: Instant,
+    /// The latest time that was read on the request's way.
+    pub(super) seen: Instant,
     method: Method,
-    uri: Uri,
+    /// The target as it was sent, for the log.
+    target: Option<PathAndQuery>,
     version: Version,
     user_agent: Option<HeaderValue>,
     /// The request speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
@@ -71,9 +78,13 @@ pub struct Exchange {
     pub peer: ConnectionPeer,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
-    route: Option<usize>,
-    plan: Plan,
-    admission: Option<Admission>,
+    pub(super) route: Option<usize>,
+    /// The limits that apply, with their keys: written here, because a plan is large.
+    pub(super) plan: Plan,
+    /// The plan's limits have been asked, or none of them decides.
+    is_planned: bool,
+    /// The store's answer, in a box of its own: most of its room is for requests with several limits.
+    admission: Option<Box<Admission>>,
     delayed: u64,
     /// The rest of the request's body is longer than a refusal reads.
     outlasts: bool,
@@ -81,8 +92,10 @@ pub struct Exchange {
     pub(super) prefix: Option<Box<BodyPrefix>>,
     /// The state of the request's body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
-    /// The server that was asked last, and how long it took to answer.
-    upstream: Option<(Rc<Pool<RequestBody>>, Option<Duration>)>,
+    /// The position of the server that was asked last, noted before it is asked: the client may leave at any time.
+    pub(super) tried: Cell<usize>,
+    /// The time that this server took to answer.
+    upstream_time: Option<Duration>,
     status: u16,
     source: AnswerSource,
     reason: Reason,
@@ -113,64 +126,70 @@ impl Exchange {
         if !trusted {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
-        let began = clock::wall();
+        let started = clock::now();
+        let began = clock::wall_at(started);
         // Without a log these fields are not read.
         let logged = worker.access.is_on();
-        Box::new(Self {
-            worker: Rc::clone(worker),
-            began,
-            started: clock::now(),
-            method: request.method().clone(),
-            uri: if logged {
-                request.uri().clone()
-            } else {
-                Uri::default()
+        // `Box::new` would build it elsewhere and move it.
+        Box::write(
+            Box::new_uninit(),
+            Self {
+                worker: Rc::clone(worker),
+                began,
+                started,
+                seen: started,
+                method: request.method().clone(),
+                target: logged
+                    .then(|| request.uri().path_and_query().cloned())
+                    .flatten(),
+                version: request.version(),
+                user_agent: logged
+                    .then(|| request.headers().get(header::USER_AGENT).cloned())
+                    .flatten(),
+                grpc: reply::is_grpc(request.headers()),
+                calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
+                content: if request.body().is_end_stream() {
+                    Content::Absent
+                } else {
+                    Content::Unread
+                },
+                form: if local.snapshot.errors.ask_accept() {
+                    ReplyFormat::preferred(request.headers())
+                } else {
+                    ReplyFormat::default()
+                },
+                id: request_id::of(request.headers(), trusted, began),
+                host: None,
+                peer: ConnectionPeer {
+                    address,
+                    scheme: peer.scheme,
+                },
+                client: local.snapshot.trust.client(address, request.headers()),
+                local,
+                route: None,
+                plan: Plan::default(),
+                is_planned: false,
+                admission: None,
+                delayed: 0,
+                outlasts: request_body::outlasts(request),
+                prefix: None,
+                upload: None,
+                tried: Cell::new(NOBODY),
+                upstream_time: None,
+                status: 0,
+                source: AnswerSource::Gateway,
+                reason: Reason::Ok,
+                limit: None,
+                retry_after: None,
+                sent: 0,
+                ending: ExchangeEnd::ClientGone,
+                stalled: peer.watch.stalled(),
+                old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
+                spare: None,
+                reservation: None,
+                _in_flight: worker.metrics.in_flight(),
             },
-            version: request.version(),
-            user_agent: logged
-                .then(|| request.headers().get(header::USER_AGENT).cloned())
-                .flatten(),
-            grpc: reply::is_grpc(request.headers()),
-            calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
-            content: if request.body().is_end_stream() {
-                Content::Absent
-            } else {
-                Content::Unread
-            },
-            form: if local.snapshot.errors.ask_accept() {
-                ReplyFormat::preferred(request.headers())
-            } else {
-                ReplyFormat::default()
-            },
-            id: request_id::of(request.headers(), trusted, began),
-            host: None,
-            peer: ConnectionPeer {
-                address,
-                scheme: peer.scheme,
-            },
-            client: local.snapshot.trust.client(address, request.headers()),
-            local,
-            route: None,
-            plan: Plan::default(),
-            admission: None,
-            delayed: 0,
-            outlasts: request_body::outlasts(request),
-            prefix: None,
-            upload: None,
-            upstream: None,
-            status: 0,
-            source: AnswerSource::Gateway,
-            reason: Reason::Ok,
-            limit: None,
-            retry_after: None,
-            sent: 0,
-            ending: ExchangeEnd::ClientGone,
-            stalled: peer.watch.stalled(),
-            old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
-            spare: None,
-            reservation: None,
-            _in_flight: worker.metrics.in_flight(),
-        })
+        )
     }
 
     /// The version of HTTP that the request came in.
@@ -186,8 +205,8 @@ impl Exchange {
 
     /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
     /// want of their key.
-    pub(super) fn unasked(&mut self, plan: Plan) {
-        self.plan = plan;
+    pub(super) fn unasked(&mut self) {
+        self.is_planned = true;
         if !self.plan.keyless().is_empty() {
             self.count_keyless();
         }
@@ -196,14 +215,13 @@ impl Exchange {
     /// The limits have been asked.
     pub(super) fn decided(
         &mut self,
-        plan: Plan,
-        admission: Admission,
+        admission: Box<Admission>,
         reservation: Option<Rc<Reservations>>,
     ) {
         if admission.has_repeat() {
             self.reason = Reason::Repeat;
         }
-        self.plan = plan;
+        self.is_planned = true;
         self.admission = Some(admission);
         self.reservation = reservation;
         self.count_decisions();
@@ -222,28 +240,18 @@ impl Exchange {
         self.delayed = self.delayed.min(micros);
     }
 
-    /// The upstream has answered.
-    pub fn answered(
-        &mut self,
-        status: StatusCode,
-        fields: &HeaderMap,
-        pool: &Rc<Pool<RequestBody>>,
-        after: Duration,
-    ) {
-        self.upstream = Some((Rc::clone(pool), Some(after)));
+    /// The upstream has just answered, so long `after` it was asked.
+    pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap, after: Duration) {
+        self.upstream_time = Some(after);
         self.source = AnswerSource::Upstream;
         self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
             reservation.answered(self.status, fields);
         }
         let others = after + Duration::from_micros(self.delayed);
-        let ours = self.started.elapsed().saturating_sub(others);
+        let whole = self.seen.saturating_duration_since(self.started);
+        let ours = whole.saturating_sub(others);
         self.worker.metrics.overhead(ours);
-    }
-
-    /// No server has answered; `pool` is the one tried last.
-    pub fn unanswered(&mut self, pool: &Rc<Pool<RequestBody>>) {
-        self.upstream = Some((Rc::clone(pool), None));
     }
 
     /// The exchange has become a tunnel.
@@ -347,6 +355,12 @@ impl Exchange {
         }
     }
 
+    /// Has the request limits to be held to?
+    pub(super) fn has_limits(&self) -> bool {
+        let service = self.service();
+        service.is_some_and(|service| !service.limits.is_empty())
+    }
+
     /// Must the beginning of the body be known before the limits are asked?
     pub(super) fn wants_prefix(&self) -> bool {
         let service = self.service();
@@ -365,6 +379,18 @@ impl Exchange {
         self.ending = ending;
     }
 
+    /// The status of a request that has no answer, because no client was there to read it or no gateway to write it.
+    #[cold]
+    #[inline(never)]
+    fn status_of_nobody(&self) -> u16 {
+        let end = if self.worker.drain.is_over() {
+            ProxyError::Draining
+        } else {
+            ProxyError::ClientGone
+        };
+        end.status().as_u16()
+    }
+
     fn stamp_limits(&self, fields: &mut HeaderMap) {
         let style = self.local.snapshot.fields;
         // Where no store counted, no number is better than a guessed one.
@@ -376,16 +402,31 @@ impl Exchange {
         }
         let service = self.local.service(route);
         let limits = self.plan.limits(service);
+        let now = clock::wall_at(self.seen);
         if !decided.is_whole() {
-            return fields::stamp_known(fields, style, &limits, decided);
+            return fields::stamp_known(fields, style, &limits, decided, now);
         }
         let prepared = &self.local.route(route).policy;
         if self.plan.is_whole(service) {
-            fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());
+            fields::stamp(
+                fields,
+                style,
+                &limits,
+                &decided.decision,
+                prepared.as_ref(),
+                now,
+            );
         } else {
             let deciding = limits.iter().filter(|limit| limit.mode.decides());
             let policy = fields::policy(deciding.copied());
-            fields::stamp(fields, style, &limits, &decided.decision, policy.as_ref());
+            fields::stamp(
+                fields,
+                style,
+                &limits,
+                &decided.decision,
+                policy.as_ref(),
+                now,
+            );
         }
     }
 }
@@ -402,20 +443,30 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.tell_old_client();
         if self.status == 0 {
-            // The request has no answer because no client was there to read it, or no gateway to write it.
-            let end = if self.worker.drain.is_over() {
-                ProxyError::Draining
-            } else {
-                ProxyError::ClientGone
-            };
-            self.status = end.status().as_u16();
+            self.status = self.status_of_nobody();
         }
         let costs = self.settled();
         self.count_break();
         let took = self.started.elapsed();
         self.count(took);
         if self.worker.access.is_on() {
+            if !self.is_planned {
+                // The store was away, or the client left before it had answered: no limit has counted the request.
+                self.plan = Plan::default();
+            }
             self.log(took, &costs);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exchange_is_small_enough_to_be_allocated_quickly() {
+        // Beyond this size every allocation takes the allocator's slow way.
+        const QUICK: usize = 1024;
+        assert!(size_of::<Exchange>() <= QUICK, "{}", size_of::<Exchange>());
     }
 }

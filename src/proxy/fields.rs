@@ -8,7 +8,7 @@
 mod merge;
 
 use super::header_value::{self, number};
-use crate::clock;
+use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict};
 use crate::snapshot::FieldStyle;
@@ -47,13 +47,14 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
     value.filter(|value| !value.is_empty())
 }
 
-/// Writes the fields of the limits. `policy` is the prepared field for exactly these limits.
+/// Writes the fields of the limits. `policy` is the prepared field for exactly these limits, `now` the wall clock.
 pub fn stamp(
     fields: &mut HeaderMap,
     style: FieldStyle,
     limits: &[&Arc<Limit>],
     decision: &Decision,
     policy: Option<&HeaderValue>,
+    now: Timestamp,
 ) {
     // The names are searched before our fields are added. A pass over them is cheap, since most differ in length;
     // looking up fields that most responses lack would cost more.
@@ -81,10 +82,7 @@ pub fn stamp(
     {
         fields.insert(X_LIMIT, number(u64::from(limit.rate.count.get())));
         fields.insert(X_REMAINING, number(shown(limit, verdict)));
-        let reset = clock::wall()
-            .plus(verdict.reset)
-            .micros()
-            .div_ceil(1_000_000);
+        let reset = now.plus(verdict.reset).micros().div_ceil(1_000_000);
         fields.insert(X_RESET, number(reset));
     }
     if is_exposed && style != FieldStyle::None {
@@ -103,6 +101,7 @@ pub fn stamp_known(
     style: FieldStyle,
     limits: &[&Arc<Limit>],
     decided: &StoreDecision,
+    now: Timestamp,
 ) {
     let mut ruling = decided.decision.ruling;
     if let Ruling::Refuse { by, .. } = &mut ruling {
@@ -118,7 +117,7 @@ pub fn stamp_known(
         at: decided.decision.at,
     };
     let policy = policy(limits.iter().copied());
-    stamp(fields, style, &limits, &decision, policy.as_ref());
+    stamp(fields, style, &limits, &decision, policy.as_ref(), now);
 }
 
 /// Writes the time to come back. `Retry-After` has whole seconds, rounded up and never 0, since every client obeys it;
@@ -129,6 +128,8 @@ pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
 }
 
 /// Writes the length of the response's delay (Server-Timing, milliseconds).
+#[cold]
+#[inline(never)]
 pub fn delayed(fields: &mut HeaderMap, limit: &str, micros: u64) {
     let millis = micros.div_ceil(1000);
     if let Ok(value) = HeaderValue::try_from(format!("limit;desc=\"{limit}\";dur={millis}")) {

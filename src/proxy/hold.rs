@@ -49,7 +49,8 @@ impl Worker {
         let began = clock::now();
         let mut counted = exchange.counted_as_held(began);
         let held = self.wait(&places, peer).await;
-        let time = began.elapsed();
+        exchange.seen = clock::now();
+        let time = exchange.seen.saturating_duration_since(began);
         if places.are_put_off() {
             // The time may exceed the store's delay, since the gateway stood still.
             exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));

@@ -8,7 +8,7 @@ use super::request::Target;
 use super::reservation::Reservations;
 use super::wait_queue::Tickets;
 use crate::admission::destination::Destination;
-use crate::admission::{self, Admission, Plan};
+use crate::admission::{self, Admission, OpenCharges};
 use crate::client::Client;
 use crate::clock;
 use crate::key::Caller;
@@ -19,6 +19,7 @@ use crate::snapshot::Service;
 use http::request::Parts;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 impl Worker {
     /// Asks all limits at once. Returns the request's places in queues, if it is to be held.
@@ -29,57 +30,63 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Option<(Tickets, HoldPermit)>, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let Some(service) = exchange.service() else {
+        let Some(service) = exchange.route.map(|route| local.service(route)) else {
             return Ok(None);
         };
-        if service.limits.is_empty() {
-            return Ok(None);
-        }
-        let mut plan = Plan::with_room(service);
-        let refusal = self.plan(&mut plan, service, target, parts, exchange);
-        if plan.is_empty() {
-            exchange.unasked(plan);
+        let refusal = self.plan(service, target, parts, exchange);
+        if exchange.plan.is_empty() {
+            exchange.unasked();
             return Ok(None);
         }
         let admission = match refusal {
-            Some(refusal) => refusal,
-            None => admission::ask(&self.store, &plan, service).await?,
+            Some(refusal) => Box::new(refusal),
+            None => Box::new(admission::ask(&self.store, &exchange.plan, service).await?),
         };
         let asked = clock::now();
-        let mut charges = admission.open_charges(&plan, service, self.queues.exist());
-        let delay = admission.delay(&plan, service);
+        exchange.seen = asked;
+        let mut charges = admission.open_charges(&exchange.plan, service, self.queues.exist());
+        let delay = admission.delay(&exchange.plan, service);
         if delay.as_ref().is_ok_and(|delay| *delay == 0) && !self.queues.is_any(&charges.places) {
             charges.leave_queues();
         }
         let reservation = Reservations::keep(&self.store, &mut charges);
-        exchange.decided(plan, admission, reservation);
+        exchange.decided(admission, reservation);
         let delay = delay?;
         if delay == 0 && charges.places.is_empty() {
             return Ok(None);
         }
+        self.held(delay, asked, charges, exchange).map(Some)
+    }
+
+    /// The places in queues of a request that is to be held for `delay` microseconds.
+    #[inline(never)]
+    fn held(
+        &self,
+        delay: u64,
+        asked: Instant,
+        charges: OpenCharges,
+        exchange: &mut Exchange,
+    ) -> Result<(Tickets, HoldPermit), ProxyError> {
         if delay > 0 {
             exchange.delayed(delay);
         }
         let due = asked + Duration::from_micros(delay);
         let tickets = Tickets::new(&self.queues, charges.places, asked, due);
-        let caps = local.snapshot.holds;
+        let caps = exchange.local.snapshot.holds;
         // The request is refused after having been charged: dropping the tickets gives the places back.
         let held = self.holds.enter(Client::of(exchange.client), caps);
-        Ok(Some((tickets, held.ok_or(ProxyError::TooManyHeld)?)))
+        Ok((tickets, held.ok_or(ProxyError::TooManyHeld)?))
     }
 
-    /// The limits of a request with their keys. Where some of them would need its token verified, and others are known
-    /// to refuse it, the plan has only those others, with their refusal. A forged token is then no dearer for the
+    /// Plans the request's limits with their keys. Where some of them would need its token verified, and others are
+    /// known to refuse it, the plan has only those others, with their refusal. A forged token is then no dearer for the
     /// gateway than any other request.
-    ///
-    /// The plan is written in place, because it is large.
     fn plan(
         &self,
-        plan: &mut Plan,
         service: &Service,
         target: &Target,
         parts: &Parts,
-        exchange: &Exchange,
+        exchange: &mut Exchange,
     ) -> Option<Admission> {
         let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers);
         let caller = Caller {
@@ -97,6 +104,8 @@ impl Worker {
             identity: &token,
             content: exchange.content,
         };
+        let plan = &mut exchange.plan;
+        plan.make_room(service);
         if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
             plan.fill(service, &caller, |_| true);
             return None;

@@ -42,10 +42,11 @@ use crate::listen::minimum_rate::RateBound;
 use crate::listen::{FramingFault, Peer};
 use crate::route::{host_key, path};
 use crate::shutdown::Drain;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, StaticReply};
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pools;
 use crate::upstream::shared_connection;
@@ -64,7 +65,8 @@ use request_body::{RequestBody, Upload};
 use response_body::{BodyBringer, BodyStart, Carrier, UpstreamBody};
 use route_request::RouteRequest;
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -117,7 +119,10 @@ impl Handler for Worker {
 
     async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Rc<Peer>) -> Response<Body> {
         let mut exchange = Exchange::begin(&self, self.current(), &request, &peer);
-        let outcome = self.carry(request, &peer, &mut exchange).await;
+        // The parts stay here and are lent to all that read them: they are large to move.
+        let (mut parts, incoming) = request.into_parts();
+        // A future that is named before it is awaited is moved.
+        let outcome = self.carry(&mut parts, incoming, &peer, &mut exchange).await;
         let mut response = match outcome {
             Ok(Reply::Response(response)) => response,
             Ok(Reply::Tunnel(tunnel)) => return tunnel.begin(exchange, peer, self.pace.idle),
@@ -207,46 +212,57 @@ impl Worker {
     /// A request's way, stage by stage.
     async fn carry(
         &self,
-        request: Request<Incoming>,
+        parts: &mut Parts,
+        mut incoming: Incoming,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
-        let (mut parts, mut incoming) = request.into_parts();
-        let target = self.read(&mut parts, exchange)?;
+        let target = self.read(parts, exchange)?;
         if target.is_asterisk()
             || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
         {
-            return Ok(Reply::Response(reply::empty().map(Body::own)));
+            return Ok(reply_here());
         }
-        parts.uri = self.find(&target, &parts, exchange)?;
-        let admitted = async {
-            // The descriptor comes first, so that no request is charged that could not be forwarded.
-            let promise = self.promise(exchange)?;
-            if exchange.wants_prefix() {
-                Box::pin(self.read_ahead(&mut incoming, &parts.headers, exchange)).await?;
-            }
-            if let Some((places, permit)) = self.admit(&target, &parts, exchange).await? {
-                self.hold(places, permit, peer, exchange).await?;
-            }
-            // This check comes last: the request counts on the limits that can be asked, and waits where they make it.
-            exchange.lacks_nothing()?;
-            Ok(promise)
-        };
-        let promise = match admitted.await {
+        if let Some(onward) = self.find(&target, parts, exchange)? {
+            parts.uri = onward;
+        }
+        // The descriptor comes first, so that no request is charged that could not be forwarded.
+        let promise = match self.promise(exchange) {
             Ok(promise) => promise,
-            Err(refused) => {
-                request_body::discard(incoming, &parts);
-                exchange.leave(parts.headers);
-                return Err(refused);
-            }
+            Err(busy) => return Err(turned_away(busy, incoming, parts, exchange)),
         };
-        if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
-            let answer = static_reply::answer(own, &parts.method, &parts.uri);
-            request_body::discard(incoming, &parts);
-            return Ok(Reply::Response(answer.map(Body::own)));
+        if exchange.has_limits() {
+            let outcome = self
+                .hold_to_limits(&target, parts, &mut incoming, peer, exchange)
+                .await;
+            if let Err(refused) = outcome {
+                return Err(turned_away(refused, incoming, parts, exchange));
+            }
         }
-        self.forward(&target, &mut parts, incoming, peer, promise, exchange)
+        if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
+            return Ok(answered_by_route(own, incoming, parts));
+        }
+        self.forward(&target, parts, incoming, peer, promise, exchange)
             .await
+    }
+
+    /// Holds a request to its limits, and waits where they make it.
+    async fn hold_to_limits(
+        &self,
+        target: &Target,
+        parts: &Parts,
+        incoming: &mut Incoming,
+        peer: &Peer,
+        exchange: &mut Exchange,
+    ) -> Result<(), ProxyError> {
+        if exchange.wants_prefix() {
+            Box::pin(self.read_ahead(incoming, &parts.headers, exchange)).await?;
+        }
+        if let Some((places, permit)) = self.admit(target, parts, exchange).await? {
+            Box::pin(self.hold(places, permit, peer, exchange)).await?;
+        }
+        // This check comes last: the request counts on the limits that can be asked, and waits where they make it.
+        exchange.lacks_nothing()
     }
 
     /// Is it a request that may be forwarded, and which host does it address?
@@ -268,13 +284,14 @@ impl Worker {
         Ok(target)
     }
 
-    /// Which route is the request for? Returns the upstream's target: the path in the form that was matched.
+    /// Which route is the request for? Returns the upstream's target where it is another than the request's: the path in
+    /// the form that was matched.
     fn find(
         &self,
         target: &Target,
         parts: &Parts,
         exchange: &mut Exchange,
-    ) -> Result<Uri, ProxyError> {
+    ) -> Result<Option<Uri>, ProxyError> {
         let path = path::normalize(parts.uri.path()).map_err(BadRequest::from)?;
         let table = &exchange.local.snapshot.table;
         let host = if table.asks_for_hosts() {
@@ -292,9 +309,13 @@ impl Worker {
             .find(&host, path.to_match(), &parts.method, &coming)
             .or(exchange.local.snapshot.unrouted)
             .ok_or(ProxyError::NoRoute)?;
-        let onward = request::forward_target(&parts.uri, &path)?;
+        let onward = if request::is_forward_target(&parts.uri, &path) {
+            None
+        } else {
+            Some(request::forward_target(&parts.uri, &path)?)
+        };
         exchange.matched(route);
-        Ok(Uri::from(onward))
+        Ok(onward.map(Uri::from))
     }
 
     /// Reads the beginning of the body, where a limit tells repeats by it.
@@ -351,7 +372,7 @@ impl Worker {
         exchange.upload.clone_from(&upload);
         let request = head.map(|()| body);
 
-        let (started, tried) = (clock::now(), Cell::new(0));
+        let started = clock::now();
         let call = UpstreamCall {
             request,
             descriptor,
@@ -361,21 +382,22 @@ impl Worker {
             },
             at: started,
             reservation: exchange.reservation.clone(),
-            tried: &tried,
+            tried: &exchange.tried,
         };
-        let sending = pin!(upstream_call::send(balancer, call));
-        let sent = upstream_call::within(sending, started, allowed, peer).await;
-        let mut answer = sent.map_err(|error| {
-            let error = upstream_call::blame(error, upload.as_deref());
-            upstream_call::count_failure(&balancer.metrics, &error);
-            exchange.unanswered(&balancer.at(tried.get()).pool);
-            error
-        })?;
+        let sent = {
+            let sending = pin!(upstream_call::send(balancer, call));
+            upstream_call::within(sending, started, allowed, peer).await
+        };
+        let mut answer = match sent {
+            Ok(answer) => answer,
+            Err(error) => return Err(unanswered(error, balancer, exchange)),
+        };
         let now = clock::now();
         answer.came(now);
         let took = now.saturating_duration_since(started);
         let status = answer.response.status().as_u16();
         balancer.metrics.answered(status, took);
+        exchange.seen = now;
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
     }
@@ -395,12 +417,12 @@ impl Worker {
                 Err(UpstreamError::UnaskedUpgrade.into())
             }
             (Switch::WebSocket, Some(down)) => {
-                exchange.answered(status, fields, &answer.pool, took);
+                exchange.answered(status, fields, took);
                 Ok(Reply::Tunnel(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
                 let start = answer.start()?;
-                exchange.answered(status, answer.response.headers(), &answer.pool, took);
+                exchange.answered(status, answer.response.headers(), took);
                 let upload = exchange.upload.clone();
                 let response = self.turn_round(answer, start, upload, peer);
                 Ok(Reply::Response(response))
@@ -438,4 +460,46 @@ impl Worker {
         let download = UpstreamBody::new(source, start, left, self.pace.idle, &peer.watch);
         Response::from_parts(parts, Body::upstream(download))
     }
+}
+
+/// The gateway's own answer to `OPTIONS *`, and to a request that may travel no further.
+#[cold]
+#[inline(never)]
+fn reply_here() -> Reply {
+    Reply::Response(reply::empty().map(Body::own))
+}
+
+/// The answer of a route that has no upstream.
+#[inline(never)]
+fn answered_by_route(own: &StaticReply, incoming: Incoming, parts: &Parts) -> Reply {
+    let answer = static_reply::answer(own, &parts.method, &parts.uri);
+    request_body::discard(incoming, parts);
+    Reply::Response(answer.map(Body::own))
+}
+
+/// A request is not forwarded: a little of its body is read, and its fields' room is left to the answer.
+#[inline(never)]
+fn turned_away(
+    refused: ProxyError,
+    incoming: Incoming,
+    parts: &mut Parts,
+    exchange: &mut Exchange,
+) -> ProxyError {
+    request_body::discard(incoming, parts);
+    exchange.leave(mem::take(&mut parts.headers));
+    refused
+}
+
+/// No server has answered: the cause is found, and counted against the upstream where it is the upstream's.
+#[cold]
+#[inline(never)]
+fn unanswered(
+    error: ProxyError,
+    balancer: &Balancer<RequestBody>,
+    exchange: &mut Exchange,
+) -> ProxyError {
+    exchange.seen = clock::now();
+    let error = upstream_call::blame(error, exchange.upload.as_deref());
+    upstream_call::count_failure(&balancer.metrics, &error);
+    error
 }

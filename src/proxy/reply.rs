@@ -95,6 +95,8 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
 }
 
 /// The answer in gRPC: status 200, and the error in fields of a response that has only trailers.
+#[cold]
+#[inline(never)]
 #[must_use]
 pub fn grpc(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());

@@ -187,6 +187,15 @@ impl Target {
     }
 }
 
+/// Is the target that was sent the one to forward? It is in origin form then, and its path is normal.
+#[must_use]
+pub fn is_forward_target(uri: &Uri, path: &NormalPath<'_>) -> bool {
+    path.is_as_sent()
+        && uri.scheme().is_none()
+        && uri.authority().is_none()
+        && uri.path().starts_with('/')
+}
+
 /// The target to forward: the normal path with the unchanged query. A path that is normal already is not copied.
 ///
 /// # Errors
@@ -333,13 +342,20 @@ pub(super) fn is_host(text: &[u8]) -> bool {
         let port = inside.get(end + 1..).unwrap_or_default();
         return is_address && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port));
     }
-    let is_of_name = |byte: &u8| NAME[usize::from(*byte)];
-    let end = text.iter().position(|byte| !is_of_name(byte));
-    let (name, port) = text.split_at(end.unwrap_or(text.len()));
     // No label is empty, except the one behind a final dot.
-    let has_labels =
-        !name.is_empty() && name[0] != b'.' && !name.windows(2).any(|pair| pair == b"..");
-    has_labels && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
+    let (mut before, mut length) = (b'.', 0);
+    for byte in text {
+        if !NAME[usize::from(*byte)] {
+            break;
+        }
+        if *byte == b'.' && before == b'.' {
+            return false;
+        }
+        before = *byte;
+        length += 1;
+    }
+    let port = &text[length..];
+    length > 0 && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
 /// `host:` without its colon.
@@ -365,9 +381,15 @@ fn is_port(digits: &[u8]) -> bool {
 
 /// A whole number without sign.
 fn decimal(digits: &[u8]) -> Option<u64> {
-    let digits = str::from_utf8(digits).ok()?;
-    let is_unsigned = digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_unsigned.then(|| digits.parse().ok()).flatten()
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10)
+            .then(|| number.checked_mul(10)?.checked_add(u64::from(digit)))
+            .flatten()
+    })
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct Tunnel {
 }
 
 /// Prepares a tunnel to an upstream that has agreed to it.
+#[cold]
+#[inline(never)]
 #[must_use]
 pub fn prepare(mut answer: UpstreamAnswer, down: OnUpgrade) -> Tunnel {
     let up = hyper::upgrade::on(&mut answer.response);
@@ -43,6 +45,8 @@ pub fn prepare(mut answer: UpstreamAnswer, down: OnUpgrade) -> Tunnel {
 
 impl Tunnel {
     /// Sends the 101 and joins both sides once it is out.
+    #[cold]
+    #[inline(never)]
     #[must_use]
     pub fn begin(
         mut self,

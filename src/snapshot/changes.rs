@@ -15,6 +15,7 @@ pub struct Changes {
 
 impl Changes {
     /// Makes the changes.
+    #[inline(never)]
     pub fn apply(&self, fields: &mut HeaderMap) {
         for name in &self.remove {
             fields.remove(name);
@@ -28,6 +29,7 @@ impl Changes {
     }
 
     /// Makes the changes that take nothing away: a refusal's own fields stay as they are.
+    #[inline(never)]
     pub fn complete(&self, fields: &mut HeaderMap) {
         let lines = || self.set.iter().chain(&self.add);
         let there: Vec<bool> = lines().map(|(name, _)| fields.contains_key(name)).collect();

@@ -10,11 +10,13 @@ use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::reply::Violations;
+use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure};
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,11 +87,16 @@ impl Exchange {
 
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
-        let failure = match self.ending {
-            ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => return,
-            ExchangeEnd::Upstream(failure) => failure,
-            _ => return,
-        };
+        match self.ending {
+            ExchangeEnd::Upstream(Failure::Reset) if self.broken_upload().is_some() => {}
+            ExchangeEnd::Upstream(failure) => self.count_failure(failure),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_failure(&self, failure: Failure) {
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
             let balancer = self.local.balancer(upstream, &self.worker.pools);
             balancer.metrics.failed(failure);
@@ -123,7 +130,7 @@ impl Exchange {
 
     /// The store's decision about the request's limits, where a store was asked.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
-        self.admission.as_ref()?.decided.as_ref()
+        self.admission.as_deref()?.decided.as_ref()
     }
 
     /// The limits that refuse the request, and the one that is named.
@@ -161,7 +168,7 @@ impl Exchange {
     /// The limit that delays the request: its position among the service's limits, and its name.
     pub(super) fn delaying(&self) -> Option<(usize, &Arc<str>)> {
         let limits = &self.service()?.limits;
-        let by = match self.admission.as_ref()?.delayed_by() {
+        let by = match self.admission.as_deref()?.delayed_by() {
             Some(index) => self.plan.positions().nth(index),
             // The store gave the request no wait, but it stands behind others whose turn passed while the gateway stood
             // still.
@@ -188,38 +195,58 @@ impl Exchange {
             return;
         };
         let handles = &self.local.route(route).limits;
-        let limits = &self.local.service(route).limits;
-        let asked = self.plan.positions().enumerate();
-        let mut asked = asked
-            .map(|(index, position)| {
-                let limit = self.plan.limit(index, self.local.service(route));
-                let outcome = limit.and_then(|limit| admission.outcome(index, limit));
-                (position, outcome, admission.is_repeat(index))
-            })
-            .peekable();
-        while let Some((position, mut outcome, mut repeat)) = asked.next() {
-            if !limits[position].mode.decides() {
-                break;
-            }
-            // Several rates of one limit are one question.
-            while let Some((_, other, free)) =
-                asked.next_if(|(next, ..)| self.is_same(position, *next))
-            {
-                outcome = outcome.max(other);
-                repeat &= free;
-            }
-            let Some(outcome) = outcome else {
-                continue;
-            };
-            let by = admission.decider_of(&limits[position]);
+        let service = self.local.service(route);
+        let limits = &service.limits;
+        let count = |LimitOutcome {
+                         position,
+                         outcome,
+                         repeat,
+                     }| {
+            let Some(outcome) = outcome else { return };
             let decision = match outcome {
                 _ if repeat => Decision::Repeat,
                 VerdictOutcome::Admit { delay: 0 } => Decision::Allow,
                 VerdictOutcome::Admit { .. } => Decision::Delay,
                 VerdictOutcome::Refuse(_) => Decision::Refuse,
             };
-            handles[position].decided(decision, by);
+            handles[position].decided(decision, admission.decider_of(&limits[position]));
+        };
+        let mut last: Option<LimitOutcome> = None;
+        for (index, position) in self.plan.positions().enumerate() {
+            if !limits[position].mode.decides() {
+                break;
+            }
+            let limit = self.plan.limit(index, service);
+            let outcome = limit.and_then(|limit| admission.outcome(index, limit));
+            let repeat = admission.is_repeat(index);
+            match &mut last {
+                // Several rates of one limit are one question.
+                Some(last) if limits[last.position].is_rate_beside(&limits[position]) => {
+                    last.outcome = last.outcome.max(outcome);
+                    last.repeat &= repeat;
+                }
+                last => {
+                    let next = LimitOutcome {
+                        position,
+                        outcome,
+                        repeat,
+                    };
+                    last.replace(next).map(count);
+                }
+            }
         }
+        last.map(count);
+        if limits.last().is_some_and(|limit| !limit.mode.decides()) {
+            self.count_asides(admission);
+        }
+    }
+
+    /// Counts the limits in shadow of a request whose other limits were asked.
+    #[inline(never)]
+    fn count_asides(&self, admission: &Admission) {
+        let Some(route) = self.route else { return };
+        let handles = &self.local.route(route).limits;
+        let limits = &self.local.service(route).limits;
         for (position, decision) in self.asides() {
             handles[position].decided(decision, admission.decider_of(&limits[position]));
         }
@@ -244,7 +271,7 @@ impl Exchange {
             if service.limits[position].mode.decides() {
                 continue;
             }
-            let admission = self.admission.as_ref();
+            let admission = self.admission.as_deref();
             let decision = match admission.and_then(|admission| admission.aside(index)) {
                 None => Decision::Uncounted,
                 Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
@@ -292,7 +319,7 @@ impl Exchange {
         let limit = match self.reason {
             Reason::LimitRefused => self.violated().named?,
             Reason::LimitDelayed => {
-                let index = self.admission.as_ref()?.delayed_by()?;
+                let index = self.admission.as_deref()?.delayed_by()?;
                 self.plan.limit(index, self.service()?)?
             }
             _ => return None,
@@ -307,7 +334,7 @@ impl Exchange {
         told: &[ResponseCost],
     ) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
-            let admission = self.admission.as_ref();
+            let admission = self.admission.as_deref();
             admission.map_or(cost, |admission| admission.charged_by(index, cost))
         };
         let keys = self.plan.keys().enumerate();
@@ -340,9 +367,14 @@ impl Exchange {
 
     /// Settles the costs that the response's body named, and counts them.
     pub(super) fn settled(&self) -> Vec<ResponseCost> {
-        let (Some(reservation), Some(route)) = (&self.reservation, self.route) else {
-            return Vec::new();
-        };
+        match (&self.reservation, self.route) {
+            (Some(reservation), Some(route)) => self.settle(reservation, route),
+            _ => Vec::new(),
+        }
+    }
+
+    #[inline(never)]
+    fn settle(&self, reservation: &Reservations, route: usize) -> Vec<ResponseCost> {
         reservation.over(self.has_left() && !self.worker.drain.is_over());
         let told = reservation.costs();
         let handles = &self.local.route(route).limits;
@@ -374,8 +406,9 @@ impl Exchange {
     }
 
     /// Writes the request's line of the access log; `costs` are those that the response named.
+    #[inline(never)]
     pub(super) fn log(&self, took: Duration, costs: &[ResponseCost]) {
-        let (service, upstream) = (self.service(), self.upstream.as_ref());
+        let service = self.service();
         let would_refuse = service.map(|service| self.would_refuse(service));
         let charges = service.map(|service| self.charges(service, costs));
         let groups = service.map(|service| self.groups(service));
@@ -386,7 +419,12 @@ impl Exchange {
             peer: Some(self.peer.address),
             method: Some(self.method.as_str()),
             host: self.host.as_ref().map(HeaderValue::as_bytes),
-            path: Some(self.uri.path().as_bytes()),
+            path: Some(
+                self.target
+                    .as_ref()
+                    .map_or("", PathAndQuery::path)
+                    .as_bytes(),
+            ),
             proto: Some(self.version),
             status: self.status,
             reason: self.final_reason(),
@@ -398,17 +436,21 @@ impl Exchange {
             groups: &groups.unwrap_or_default(),
             delay: Duration::from_micros(self.delayed),
             duration: took,
-            upstream: upstream
-                .map(|(pool, _)| pool.server().to_string())
-                .as_deref(),
-            upstream_time: upstream.and_then(|(_, time)| *time),
+            upstream: self.server(),
+            upstream_time: self.upstream_time,
             bytes_in: self.received_bytes(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self.admission.as_ref().map(Admission::decider),
+            decided_by: self.admission.as_deref().map(Admission::decider),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
         });
+    }
+
+    /// The server that was asked last.
+    fn server(&self) -> Option<&str> {
+        let upstream = self.service()?.upstream?;
+        self.local.server(upstream, self.tried.get())
     }
 
     /// The limits that a group of the client has changed: their names, and the group's.
@@ -424,7 +466,7 @@ impl Exchange {
     /// The units that the limit with partial grants has granted, if the request has such a limit and asked for any.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
-        let admission = self.admission.as_ref()?;
+        let admission = self.admission.as_deref()?;
         let granted = admission.granted(&self.plan, self.service()?)?;
         Some(granted.units()).filter(|units| *units > 0)
     }
@@ -435,6 +477,16 @@ impl Exchange {
             .as_ref()?
             .remaining(&self.plan, self.service()?)
     }
+}
+
+/// One limit's outcome, all of its rates together.
+#[derive(Debug, Clone, Copy)]
+struct LimitOutcome {
+    /// The limit's position among the service's.
+    position: usize,
+    outcome: Option<VerdictOutcome>,
+    /// The request is a repeat that went free.
+    repeat: bool,
 }
 
 /// The cost that the response named to `limit`, if it named one.

@@ -61,7 +61,7 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
 fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
     let (mut rest, was_cut) = cut(text);
     while !rest.is_empty() {
-        let run = length(rest, is_plain);
+        let run = plain_length(rest);
         let (plain, after) = rest.split_at(run);
         let (odd, after) = after.split_at(length(after, |byte| !is_plain(byte)));
         out.extend(plain);
@@ -87,6 +87,29 @@ fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) 
 fn length(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     let end = text.iter().position(|byte| !belongs(*byte));
     end.unwrap_or(text.len())
+}
+
+/// The length of the run of plain characters at the beginning, looked at in words: hardly any text has another.
+fn plain_length(text: &[u8]) -> usize {
+    let (words, _) = text.as_chunks();
+    let whole = words.iter().take_while(|word| is_plain_word(**word));
+    let start = whole.count() * WORD;
+    start + length(&text[start..], is_plain)
+}
+
+const WORD: usize = 8;
+
+/// Are these bytes all plain?
+fn is_plain_word(word: [u8; WORD]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    let word = u64::from_le_bytes(word);
+    // A byte below `least` borrows from its high bit. The borrow reaches the next byte, but the word is not plain then.
+    let below = |word: u64, least: u64| word.wrapping_sub(ONES * least);
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    // DEL has no high bit and its successor has one.
+    let odd = word | below(word, 0x20) | is(b'"') | is(b'\\') | word.wrapping_add(ONES);
+    odd & HIGH == 0
 }
 
 const fn is_plain(byte: u8) -> bool {
@@ -147,23 +170,33 @@ pub(super) const fn protocol(version: http::Version) -> &'static str {
     }
 }
 
-/// Writes a number with leading zeros.
-pub(super) fn padded(out: &mut Vec<u8>, number: u64, digits: u32) {
-    for place in (0..digits).rev() {
-        out.push(b'0' + (number / 10_u64.pow(place) % 10) as u8);
+/// Writes a number of at most so many digits with leading zeros.
+pub(super) fn padded<const DIGITS: usize>(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&digits::<DIGITS>(number));
+}
+
+fn digits<const DIGITS: usize>(mut number: u64) -> [u8; DIGITS] {
+    let mut text = [b'0'; DIGITS];
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
     }
+    text
 }
 
 /// Writes a time in milliseconds, to the microsecond where it has any.
 pub(super) fn millis(out: &mut Vec<u8>, time: Duration) {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    if micros == 0 {
+        return out.push(b'0');
+    }
     number(out, micros / 1_000);
-    if !micros.is_multiple_of(1_000) {
-        out.push(b'.');
-        padded(out, micros % 1_000, 3);
-        while out.last() == Some(&b'0') {
-            out.pop();
-        }
+    let [tenths, hundredths, thousandths] = digits::<3>(micros % 1_000);
+    match (tenths, hundredths, thousandths) {
+        (b'0', b'0', b'0') => {}
+        (_, b'0', b'0') => out.extend_from_slice(&[b'.', tenths]),
+        (_, _, b'0') => out.extend_from_slice(&[b'.', tenths, hundredths]),
+        _ => out.extend_from_slice(&[b'.', tenths, hundredths, thousandths]),
     }
 }
 
@@ -216,11 +249,24 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(written(|out| padded(out, 42, 6)), "000042");
+        assert_eq!(written(|out| padded::<6>(out, 42)), "000042");
         let millis = |micros| written(|out| millis(out, Duration::from_micros(micros)));
         assert_eq!(millis(0), "0");
         assert_eq!(millis(310), "0.31");
         assert_eq!(millis(400_000), "400");
         assert_eq!(millis(1_001), "1.001");
+        assert_eq!(millis(2_050), "2.05");
+        assert_eq!(millis(2_500), "2.5");
+    }
+
+    #[test]
+    fn a_word_is_plain_where_each_of_its_bytes_is() {
+        for place in 0..WORD {
+            for byte in 0..=u8::MAX {
+                let mut word = *b"a ~!#[]z";
+                word[place] = byte;
+                assert_eq!(is_plain_word(word), is_plain(byte), "{byte:#x} at {place}");
+            }
+        }
     }
 }

@@ -7,7 +7,6 @@
 use super::escape::{self, millis, number, protocol};
 use super::record::AccessRecord;
 use super::timestamp::TimestampText;
-use crate::telemetry::metrics::DecidedBy;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,13 +17,15 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     let costs = record.charges.iter().map(|charge| charge.cost);
     out.extend(br#"{"ts":""#);
     timestamp.rfc3339(out, record.ts);
+    let client = out.len();
     member(out, br#"","client":"#, record.client);
+    let client = client + br#"","client":"#.len()..out.len();
     member(out, br#","method":"#, record.method);
     member(out, br#","host":"#, record.host);
     member(out, br#","path":"#, record.path);
     member(out, br#","request_id":"#, record.request_id);
     member(out, br#","status":"#, u64::from(record.status));
-    member(out, br#","reason":"#, record.reason.as_str());
+    member(out, br#","reason":"#, JsonWord(record.reason.as_str()));
     member(out, br#","route":"#, record.route);
     member(out, br#","limit":"#, record.limit);
     member(out, br#","window":"#, record.window);
@@ -43,14 +44,24 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     member(
         out,
         br#","decided_by":"#,
-        record.decided_by.map(DecidedBy::as_str),
+        record.decided_by.map(|by| JsonWord(by.as_str())),
     );
     member(out, br#","upstream":"#, record.upstream);
     member(out, br#","upstream_ms":"#, record.upstream_time);
     member(out, br#","bytes_in":"#, record.bytes_in);
     member(out, br#","bytes_out":"#, record.bytes_out);
-    member(out, br#","peer":"#, record.peer);
-    member(out, br#","proto":"#, record.proto.map(protocol));
+    if record.peer == record.client {
+        // Most clients come by themselves, and an address is written once.
+        out.extend_from_slice(br#","peer":"#);
+        out.extend_from_within(client);
+    } else {
+        member(out, br#","peer":"#, record.peer);
+    }
+    member(
+        out,
+        br#","proto":"#,
+        record.proto.map(|proto| JsonWord(protocol(proto))),
+    );
     member(out, br#","user_agent":"#, record.user_agent);
 }
 
@@ -75,6 +86,17 @@ impl JsonValue for &[u8] {
 impl JsonValue for &str {
     fn write(self, out: &mut Vec<u8>) {
         self.as_bytes().write(out);
+    }
+}
+
+/// A word of the gateway's own, which has nothing to escape.
+struct JsonWord(&'static str);
+
+impl JsonValue for JsonWord {
+    fn write(self, out: &mut Vec<u8>) {
+        out.push(b'"');
+        out.extend_from_slice(self.0.as_bytes());
+        out.push(b'"');
     }
 }
 

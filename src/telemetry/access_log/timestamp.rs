@@ -20,7 +20,7 @@ impl TimestampText {
         self.turn(micros);
         out.extend(self.rfc3339.as_bytes());
         out.push(b'.');
-        padded(out, micros % 1_000_000, 6);
+        padded::<6>(out, micros % 1_000_000);
         out.push(b'Z');
     }
 
@@ -30,7 +30,7 @@ impl TimestampText {
         let (_, time) = self.rfc3339.split_once('T').unwrap_or_default();
         out.extend(time.as_bytes());
         out.push(b'.');
-        padded(out, micros / 1_000 % 1_000, 3);
+        padded::<3>(out, micros / 1_000 % 1_000);
         out.push(b'Z');
     }
 

@@ -75,10 +75,11 @@ async fn by_closing() {
     deserted.upstream.sees(1).await;
     drop(client);
     deserted.assert_left_since(Instant::now()).await;
-    assert_eq!(
-        deserted.gateway.line_where("reason", "client_gone").await["path"],
-        "/"
-    );
+    let line = deserted.gateway.line_where("reason", "client_gone").await;
+    assert_eq!(line["path"], "/");
+    // A server was asked, though it has said nothing.
+    assert_eq!(line["upstream"], deserted.upstream.url(), "{line}");
+    assert!(line["upstream_ms"].is_null(), "{line}");
 }
 
 #[tokio::test]
