@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Admission {
     /// The decision; nothing when no store could decide and the file demands to let everything pass.
-    pub decided: Option<StoreDecision>,
+    pub decided: Option<Box<StoreDecision>>,
     /// The store that decided, or its remembered refusal.
     pub by: Decider,
 }

@@ -17,6 +17,13 @@ use std::sync::Arc;
 pub struct Plan {
     keys: Vec<u8>,
     limits: SmallVec<[PlannedCheck; INLINE_LIMITS]>,
+    /// Apart, so that the plan of a usual request is small: it moves several times.
+    findings: Option<Box<Findings>>,
+}
+
+/// What is found about few requests.
+#[derive(Debug, Default)]
+struct Findings {
     /// Positions of limits that do not decide, and would refuse the request because it lacks their key, or because no
     /// group knows it.
     keyless: Vec<usize>,
@@ -24,7 +31,9 @@ pub struct Plan {
     /// name.
     spared: Vec<(usize, Arc<str>)>,
     /// The cause for which the request is turned away, whatever its other limits decide.
-    lack: Option<Box<Lack>>,
+    lack: Option<Lack>,
+    /// Positions of limits that charge repeats once, and the request's id for each.
+    ids: Vec<(usize, RepeatId)>,
 }
 
 /// A demand of a limit that the request does not meet. Its other limits are asked and charged nevertheless: otherwise a
@@ -47,7 +56,6 @@ struct PlannedCheck {
     start: usize,
     end: usize,
     cost: Cost,
-    id: Option<RepeatId>,
 }
 
 /// A limit of a service, with its position there.
@@ -116,7 +124,9 @@ impl Plan {
     /// Restores the order of the service, after the limits were written in another.
     pub(crate) fn sort(&mut self) {
         self.limits.sort_unstable_by_key(|planned| planned.limit);
-        self.keyless.sort_unstable();
+        if let Some(findings) = &mut self.findings {
+            findings.keyless.sort_unstable();
+        }
     }
 
     /// Plans anew, in place, for a logged request, whose log has these `values`.
@@ -131,9 +141,7 @@ impl Plan {
     ) {
         self.keys.clear();
         self.limits.clear();
-        self.spared.clear();
-        self.keyless.clear();
-        self.lack = None;
+        self.findings = None;
         self.write(service, caller, |_| true, values);
     }
 
@@ -187,18 +195,20 @@ impl Plan {
                 KeyOutcome::Doubt(doubt) => self.doubts(at, doubt, caller),
             }
         }
-        if self.lack.is_some() {
+        if self.lack().is_some() {
             self.forget_ids();
         }
+    }
+
+    fn note(&mut self) -> &mut Findings {
+        self.findings.get_or_insert_default()
     }
 
     /// Forgets the ids: a request that is turned away repeats no request, and no request repeats it. Otherwise guesses
     /// would be free under one id.
     #[cold]
     fn forget_ids(&mut self) {
-        for planned in &mut self.limits {
-            planned.id = None;
-        }
+        self.note().ids.clear();
     }
 
     /// Plans a limit that counts a preflight on a counter of its own. The preflight gets no tier of the limit, and no
@@ -214,7 +224,6 @@ impl Plan {
             start,
             end: self.keys.len(),
             cost: cost(limit, caller),
-            id: None,
         });
     }
 
@@ -235,7 +244,7 @@ impl Plan {
         match not.group(standing, caller, &mut self.keys) {
             Ok(None) => false,
             Ok(Some(group)) => {
-                self.spared.push((index, Arc::clone(&group.name)));
+                self.note().spared.push((index, Arc::clone(&group.name)));
                 true
             }
             Err(doubt) => {
@@ -282,8 +291,10 @@ impl Plan {
             start,
             end: self.keys.len(),
             cost,
-            id: repeat_id(limit, cost, caller),
         });
+        if let Some(id) = repeat_id(limit, cost, caller) {
+            self.note().ids.push((index, id));
+        }
     }
 
     /// Notes that an upstream may read a value differently that the limit's key or groups depend on.
@@ -308,25 +319,28 @@ impl Plan {
     fn lacks(&mut self, at: LimitPosition<'_>, cause: impl FnOnce() -> RefusalCause) {
         let LimitPosition { index, limit } = at;
         if !limit.mode.decides() {
-            return self.keyless.push(index);
+            return self.note().keyless.push(index);
         }
-        let unknown = match self.lack.take() {
-            Some(lack) if lack.limit <= index => return self.lack = Some(lack),
+        let findings = self.note();
+        let unknown = match findings.lack.take() {
+            Some(lack) if lack.limit <= index => return findings.lack = Some(lack),
             Some(lack) => lack.unknown,
             None => Vec::new(),
         };
-        self.lack = Some(Box::new(Lack {
+        findings.lack = Some(Lack {
             limit: index,
             cause: cause(),
             unknown,
-        }));
+        });
     }
 
     /// Leaves out the limits that would count by `part`: no group knows the request's value of it, and a limit refuses
     /// the request for that.
     #[cold]
     fn leave_out(&mut self, service: &Service, part: &KeyPart) {
-        let Some(lack) = &mut self.lack else { return };
+        let Some(lack) = &mut self.note().lack else {
+            return;
+        };
         lack.unknown.push(part.clone());
         self.limits.retain(|planned| {
             let by = &service.limits[planned.limit].by;
@@ -336,7 +350,8 @@ impl Plan {
 
     /// Does the limit count by a part whose value no group knows, so that the value gets no counter?
     fn is_of_unknown(&self, limit: &Limit) -> bool {
-        self.lack.as_ref().is_some_and(|lack| {
+        let lack = || self.findings.as_ref()?.lack.as_ref();
+        lack().is_some_and(|lack| {
             let mut unknown = lack.unknown.iter();
             limit.by.unknown.is_none() && unknown.any(|part| limit.by.parts.contains(part))
         })
@@ -345,12 +360,12 @@ impl Plan {
     /// The cause for which the request is turned away, if there is one, where none of its limits refuses it.
     #[must_use]
     pub fn lack(&self) -> Option<&RefusalCause> {
-        self.lack.as_ref().map(|lack| &lack.cause)
+        Some(&self.findings.as_ref()?.lack.as_ref()?.cause)
     }
 
     /// Takes the cause out, for the answer.
     pub fn take_lack(&mut self) -> Option<RefusalCause> {
-        self.lack.take().map(|lack| lack.cause)
+        Some(self.findings.as_mut()?.lack.take()?.cause)
     }
 
     /// Does no limit apply?
@@ -372,7 +387,8 @@ impl Plan {
     /// Positions in the service of limits that do not decide, and would refuse the request because of its key.
     #[must_use]
     pub fn keyless(&self) -> &[usize] {
-        &self.keyless
+        let findings = self.findings.as_ref();
+        findings.map_or(&[], |findings| &findings.keyless)
     }
 
     /// The questions to the store.
@@ -384,9 +400,17 @@ impl Plan {
                 limit: planned.limit(service),
                 key: &self.keys[planned.start..planned.end],
                 cost: planned.cost,
-                id: planned.id,
+                id: self.id(planned.limit),
             })
             .collect()
+    }
+
+    /// The id of the request for the limit at this position.
+    #[inline]
+    fn id(&self, limit: usize) -> Option<RepeatId> {
+        let mut ids = self.findings.as_ref()?.ids.iter();
+        let (_, id) = ids.find(|(of, _)| *of == limit)?;
+        Some(*id)
     }
 
     /// The limits that apply, in order: those that decide, then the others.
@@ -419,7 +443,8 @@ impl Plan {
             let group = planned.limit(service).group.as_ref()?;
             Some((planned.limit, group))
         });
-        tiers.chain(self.spared.iter().map(|(limit, group)| (*limit, group)))
+        let spared = self.findings.iter().flat_map(|findings| &findings.spared);
+        tiers.chain(spared.map(|(limit, group)| (*limit, group)))
     }
 
     /// Each limit's position in the service.

@@ -29,7 +29,7 @@ impl Admission {
     fn free(&self) -> impl Iterator<Item = bool> {
         let admitted =
             |decided: &&StoreDecision| matches!(decided.decision.ruling, Ruling::Admit { .. });
-        let measured = self.decided.iter().filter(admitted);
+        let measured = self.decided.as_deref().into_iter().filter(admitted);
         measured.flat_map(|decided| {
             let those_that_decide = decided.answers.iter().zip(&decided.decision.verdicts);
             let measured = those_that_decide.map(|(answer, _)| answer.measured());

@@ -8,6 +8,65 @@ pub type Digest = [u8; 16];
 /// Longest part that stays unchanged, in bytes after escaping. A digest stands for a longer one.
 pub(super) const LONGEST: usize = 64;
 
+/// The beginning of a digest's text.
+const MARK: &[u8; 5] = b"%sha=";
+const TEXT: usize = MARK.len() + 2 * size_of::<Digest>();
+
+/// A digest as a key has it: `%sha=`, and 32 hexadecimal digits in small letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DigestText([u8; TEXT]);
+
+impl DigestText {
+    /// The text of `digest`.
+    #[must_use]
+    pub fn of(digest: Digest) -> Self {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; TEXT];
+        let (mark, digits) = text.split_at_mut(MARK.len());
+        mark.copy_from_slice(MARK);
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(digest) {
+            *pair = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+        }
+        Self(text)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The digest whose text this is, to the letter.
+    #[must_use]
+    pub fn read(text: &[u8]) -> Option<Digest> {
+        let text: &[u8; TEXT] = text.try_into().ok()?;
+        let digits = text.strip_prefix(MARK)?;
+        let (mut digest, mut is_hex) = (Digest::default(), true);
+        for (byte, [high, low]) in digest.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let pair = [VALUES[usize::from(*high)], VALUES[usize::from(*low)]];
+            is_hex &= pair[0] | pair[1] < 16;
+            *byte = pair[0] << 4 | pair[1] & 15;
+        }
+        is_hex.then_some(digest)
+    }
+}
+
+/// The values of hexadecimal digits in small letters; other bytes have values above.
+const VALUES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        let letter = if digit < 10 {
+            b'0' + digit
+        } else {
+            b'a' + digit - 10
+        };
+        values[letter as usize] = digit;
+        digit += 1;
+    }
+    values
+};
+
 /// The digest of `value`.
 pub(super) fn of(value: &[u8]) -> Digest {
     shortened(&Sha256::digest(value).into())
@@ -18,13 +77,4 @@ pub(super) fn shortened(sha256: &[u8; 32]) -> Digest {
     let mut digest = [0; 16];
     digest.copy_from_slice(&sha256[..16]);
     digest
-}
-
-/// Appends the first 128 bits of SHA-256 over `value` as 32 hexadecimal digits.
-pub(super) fn append(value: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    for byte in of(value) {
-        out.push(HEX[usize::from(byte >> 4)]);
-        out.push(HEX[usize::from(byte & 15)]);
-    }
 }

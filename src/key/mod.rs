@@ -20,7 +20,7 @@ mod template;
 pub mod token;
 
 pub use caller::{Caller, Doubt, Identity, KeyOutcome, Location, NoIdentity, TokenDoubt};
-pub use digest::Digest;
+pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{Group, Memberships};
 pub use meter::{Meter, MeterPlace, OnLeave};

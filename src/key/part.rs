@@ -1,7 +1,7 @@
 //! Writes one part of a key, and reads the value that a written part stands for.
 
 use super::address::AddressText;
-use super::{Caller, Digest, KeyPart, Mask, credential, digest, percent, query};
+use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 use std::io::Write as _;
@@ -170,8 +170,7 @@ fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     }
     if secret || out.len() - start > digest::LONGEST {
         out.truncate(start);
-        out.extend_from_slice(b"%sha=");
-        digest::append(value, out);
+        out.extend_from_slice(DigestText::of(digest::of(value)).as_bytes());
     }
 }
 

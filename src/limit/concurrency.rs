@@ -137,7 +137,7 @@ fn free(leases: &BTreeMap<u64, u64>, number: u64, cost: Cost) -> u64 {
 
 fn kept(left: SlotsState, now: Timestamp) -> Refund {
     match left.0.values().max().copied().map(Timestamp::from_micros) {
-        Some(ends) if ends > now => Refund::Left(Change::put(State::Slots(Box::new(left)), ends)),
+        Some(ends) if ends > now => Refund::Left(Change::put(State::Slots(left), ends)),
         _ => Refund::Gone,
     }
 }

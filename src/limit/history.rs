@@ -104,7 +104,7 @@ impl State {
     #[must_use]
     pub fn of_bucket(bucket: BucketState, history: Option<History>) -> Self {
         match history {
-            Some(history) => Self::History(Box::new(HistoryState { bucket, history })),
+            Some(history) => Self::History(HistoryState { bucket, history }),
             None => Self::Bucket(bucket),
         }
     }

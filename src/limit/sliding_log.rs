@@ -110,7 +110,7 @@ impl SlidingLog {
         if ends <= now {
             return Refund::Gone;
         }
-        Refund::Left(Change::put(State::Log(Box::new(LogState(left))), ends))
+        Refund::Left(Change::put(State::Log(LogState(left)), ends))
     }
 
     /// After a growth and after a mend, the newest instant is now.

@@ -271,7 +271,7 @@ impl SlidingWindow {
         let mut counts = seen.counts;
         counts.rotate_left(empty);
         let start = (seen.start - empty as u64 * self.part) * 1000;
-        let state = State::Parts(Box::new(PartsState { start, counts }));
+        let state = State::Parts(PartsState { start, counts });
         Some(Change::put(state, ends))
     }
 }

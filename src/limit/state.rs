@@ -6,21 +6,21 @@ use crate::key::RepeatId;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The state of one counter, as it is stored. Larger states are boxed: most of a million counters are small ones.
+/// The state of one counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Of either bucket.
     Bucket(BucketState),
     /// Of either bucket, with the history that settlements need.
-    History(Box<HistoryState>),
+    History(HistoryState),
     /// Of a window, with any anchor.
     Window(WindowState),
     /// Of a sliding window.
-    Parts(Box<PartsState>),
+    Parts(PartsState),
     /// Of a sliding log.
-    Log(Box<LogState>),
+    Log(LogState),
     /// Of a limit on requests in flight.
-    Slots(Box<SlotsState>),
+    Slots(SlotsState),
     /// Of an id that has been charged.
     Record(RecordState),
 }
@@ -271,7 +271,7 @@ impl Update {
             Self::Log(update) => {
                 let mut log = match before {
                     Some(State::Log(log)) => log,
-                    _ => Box::default(),
+                    _ => LogState::default(),
                 };
                 update.apply(&mut log);
                 State::Log(log)
@@ -279,7 +279,7 @@ impl Update {
             Self::Slots(update) => {
                 let mut leases = match before {
                     Some(State::Slots(leases)) => leases,
-                    _ => Box::default(),
+                    _ => SlotsState::default(),
                 };
                 update.apply(&mut leases);
                 State::Slots(leases)

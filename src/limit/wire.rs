@@ -113,25 +113,21 @@ impl State {
                 let counts = (8..length).step_by(4).map(|at| small(bytes, at));
                 let held = (length - 12) / 4;
                 let known = u32::try_from(held).is_ok_and(|held| held <= MAX_PARTS);
-                Some(Self::Parts(Box::new(PartsState {
+                Some(Self::Parts(PartsState {
                     start: whole(bytes, 0).filter(|_| known)?,
                     counts: counts.collect::<Option<_>>()?,
-                })))
+                }))
             }
             (Rule::SlidingLog(_), length @ 8..) if length % 8 == 0 => {
                 let instants = (0..length).step_by(8).map(|at| whole(bytes, at));
-                Some(Self::Log(Box::new(LogState(
-                    instants.collect::<Option<_>>()?,
-                ))))
+                Some(Self::Log(LogState(instants.collect::<Option<_>>()?)))
             }
             (Rule::Concurrency(_), length @ 16..) if length % 16 == 0 => {
                 let leases = (0..length).step_by(16).map(|at| {
                     let (slot, until) = (whole(bytes, at)?, whole(bytes, at + 8)?);
                     Some((slot, until))
                 });
-                Some(Self::Slots(Box::new(SlotsState(
-                    leases.collect::<Option<_>>()?,
-                ))))
+                Some(Self::Slots(SlotsState(leases.collect::<Option<_>>()?)))
             }
             _ => None,
         }

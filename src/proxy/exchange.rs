@@ -83,8 +83,8 @@ pub struct Exchange {
     pub(super) plan: Plan,
     /// The plan's limits have been asked, or none of them decides.
     is_planned: bool,
-    /// The store's answer, in a box of its own: most of its room is for requests with several limits.
-    admission: Option<Box<Admission>>,
+    /// The store's answer.
+    admission: Option<Admission>,
     delayed: u64,
     /// The rest of the request's body is longer than a refusal reads.
     outlasts: bool,
@@ -213,11 +213,7 @@ impl Exchange {
     }
 
     /// The limits have been asked.
-    pub(super) fn decided(
-        &mut self,
-        admission: Box<Admission>,
-        reservation: Option<Rc<Reservations>>,
-    ) {
+    pub(super) fn decided(&mut self, admission: Admission, reservation: Option<Rc<Reservations>>) {
         if admission.has_repeat() {
             self.reason = Reason::Repeat;
         }

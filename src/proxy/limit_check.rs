@@ -39,8 +39,8 @@ impl Worker {
             return Ok(None);
         }
         let admission = match refusal {
-            Some(refusal) => Box::new(refusal),
-            None => Box::new(admission::ask(&self.store, &exchange.plan, service).await?),
+            Some(refusal) => refusal,
+            None => admission::ask(&self.store, &exchange.plan, service).await?,
         };
         let asked = clock::now();
         exchange.seen = asked;
@@ -113,7 +113,7 @@ impl Worker {
         plan.fill(service, &caller, |limit| !limit.asks_token());
         let refusal = self.store.refusal(&plan.checks(service));
         if let Some((decided, by)) = refusal {
-            let decided = Some(decided);
+            let decided = Some(Box::new(decided));
             return Some(Admission { decided, by });
         }
         plan.fill(service, &caller, Limit::asks_token);

@@ -78,14 +78,14 @@ impl Counters {
         checks: &[Check<'_>],
         now: Timestamp,
         detail: Detail,
-        decided: &mut Option<StoreDecision>,
+        decided: &mut Option<Box<StoreDecision>>,
     ) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => memory.decide(checks, now, detail, decided),
             Self::Redis(remote) => {
                 let store = remote.store.at(now);
                 let deciding = store.decide(checks);
-                *decided = Some(remote.server.runtime.block_on(deciding)?);
+                *decided = Some(Box::new(remote.server.runtime.block_on(deciding)?));
             }
         }
         Ok(())
@@ -144,7 +144,7 @@ impl MemoryCounters {
         checks: &[Check<'_>],
         now: Timestamp,
         detail: Detail,
-        decided: &mut Option<StoreDecision>,
+        decided: &mut Option<Box<StoreDecision>>,
     ) {
         let store = self.store.at(now);
         let answers = store.measure(checks, Intent::Charge, Decider::Memory);
@@ -153,7 +153,7 @@ impl MemoryCounters {
         }
         let goes_on = answers.admits_all() && !checks.iter().any(|check| check.limit.rule.queues());
         if detail == Detail::Verdicts || !goes_on {
-            *decided = Some(StoreDecision::of(checks, answers));
+            *decided = Some(Box::new(StoreDecision::of(checks, answers)));
         }
     }
 

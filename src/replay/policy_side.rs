@@ -262,7 +262,7 @@ impl PolicySide {
 
     /// The verdicts of the limits; none if no limit was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
-        self.admission.decided.as_ref()
+        self.admission.decided.as_deref()
     }
 
     /// The counters of this file.

@@ -5,8 +5,11 @@
 
 mod capacity;
 mod entry;
+mod packed_key;
+mod packed_state;
 mod refunds;
 mod shard;
+mod shard_limits;
 
 use super::answers::{Answers, Evidence, LimitAnswer};
 use super::check::{Check, Intent};
@@ -21,8 +24,10 @@ use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
 pub(super) use capacity::OVERFLOW;
+use entry::Entry;
 use shard::{CounterLocation, CounterTable, hash};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,6 +57,8 @@ const BEFORE_ID: u8 = 0;
 /// One check on its way through a decision.
 struct CheckStep<'a> {
     place: CounterLocation<'a>,
+    /// The position of its shard's guard.
+    guard: usize,
     /// The position of its counter in the table.
     found: Option<usize>,
     /// The change to be stored.
@@ -125,37 +132,57 @@ impl MemoryStore {
 
     /// The answers of all checks of one request, charged all or none, before a decision is made of them. The store
     /// answers as `by`: one of several gateways charges each request several times its cost.
+    #[inline]
     pub fn measure(&self, checks: &[Check<'_>], intent: Intent, by: Decider) -> Answers {
-        // Records are prepared only where a request has an id.
-        let mut ids = Vec::new();
+        let mut answers = Answers::measured(&[], by, Timestamp::default(), []);
         if checks.iter().any(|check| check.repeats().is_some()) {
-            ids.extend(checks.iter().map(|check| {
-                let (_, id) = check.repeats()?;
-                Some(record_key(check.key, id))
-            }));
+            self.measure_with_ids(checks, intent, &mut answers);
+        } else {
+            self.measure_beside(checks, &[], intent, &mut answers);
         }
+        answers
+    }
+
+    /// As [`Self::measure`], for a request with an id.
+    #[cold]
+    #[inline(never)]
+    fn measure_with_ids(&self, checks: &[Check<'_>], intent: Intent, answers: &mut Answers) {
+        let ids = checks.iter().map(|check| {
+            let (_, id) = check.repeats()?;
+            Some(record_key(check.key, id))
+        });
+        let ids: Vec<_> = ids.collect();
         let records: Vec<Option<CounterLocation<'_>>> = checks
             .iter()
             .zip(&ids)
             .map(|(check, id)| Some(self.place(check.limit, id.as_deref()?)))
             .collect();
+        self.measure_beside(checks, &records, intent, answers);
+    }
+
+    fn measure_beside(
+        &self,
+        checks: &[Check<'_>],
+        records: &[Option<CounterLocation<'_>>],
+        intent: Intent,
+        answers: &mut Answers,
+    ) {
         let mut steps: CheckSteps<'_> = checks
             .iter()
             .map(|check| CheckStep {
                 place: self.place(check.limit, check.key),
+                guard: 0,
                 found: None,
                 change: None,
                 has_room: false,
             })
             .collect();
-        let mut answers = Answers::measured(&[], by, Timestamp::default(), []);
-        while let Err(index) = self.attempt(checks, &mut steps, &records, intent, &mut answers) {
+        while let Err(index) = self.attempt(checks, &mut steps, records, intent, answers) {
             // There is no room for a new key: the key counts on its limit's overflow key, which may live in another
             // shard. So all locks are released and the decision starts again, at most once for each check.
             self.overflowed.fetch_add(1, Ordering::Relaxed);
             steps[index].place = self.place(checks[index].limit, OVERFLOW);
         }
-        answers
     }
 
     /// Writes the result of each check into `answers`.
@@ -188,8 +215,8 @@ impl MemoryStore {
         *at = now;
         // All entries are looked up before the first computation, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
-            let place = step.place;
-            step.found = shelf(&mut guards, place.shard).find(&place);
+            step.guard = position(&guards, step.place.shard);
+            step.found = guards[step.guard].1.find(&step.place);
         }
         let answer = |limit, measured| LimitAnswer {
             limit,
@@ -201,7 +228,7 @@ impl MemoryStore {
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
             if step.found.is_none() && place.key != OVERFLOW {
-                step.has_room = shelf(&mut guards, place.shard).make_room(&place, now);
+                step.has_room = guards[step.guard].1.make_room(&place, now);
                 if !step.has_room && place.aside {
                     // A limit that does not decide gives way to the deciding limits.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
@@ -216,9 +243,9 @@ impl MemoryStore {
             let (mut outcome, change) =
                 match (records.get(index).copied().flatten(), check.repeats()) {
                     (Some(at), Some((dedupe, _))) => {
-                        let record = at.find(&guards).and_then(State::record);
+                        let record = at.find(&guards).and_then(|state| state.record());
                         let state = place.find(&guards);
-                        let limit = check.limit;
+                        let (limit, state) = (check.limit, state.as_deref());
                         let found =
                             limit.check_with_id(dedupe, record, state, now, check.cost, gateways);
                         remembered.extend(found.record.map(|record| (index, at, record)));
@@ -226,11 +253,11 @@ impl MemoryStore {
                     }
                     _ => {
                         // The counter has just made room for another and is gone; its state was worth nothing.
-                        let shelf = shelf(&mut guards, place.shard);
+                        let shelf = &guards[step.guard].1;
                         let held = step.found.and_then(|index| shelf.at(index));
-                        let state = held.map(|entry| &entry.state);
+                        let state = held.map(Entry::state);
                         let limit = check.limit;
-                        limit.check_as_one_of(state, now, check.cost, gateways)
+                        limit.check_as_one_of(state.as_deref(), now, check.cost, gateways)
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;
@@ -239,11 +266,28 @@ impl MemoryStore {
         }
         let charges = Charges::of(checks, answers, intent);
         self.write(steps, answers, &charges, &mut guards);
-        for (index, place, record) in remembered {
+        if !remembered.is_empty() {
+            self.remember(&remembered, answers, &charges, &mut guards, now);
+        }
+        Ok(())
+    }
+
+    /// Stores the records of ids that have been charged.
+    #[cold]
+    #[inline(never)]
+    fn remember(
+        &self,
+        remembered: &[(usize, CounterLocation<'_>, RecordState)],
+        answers: &mut [LimitAnswer],
+        charges: &Charges,
+        guards: &mut Guards<'_>,
+        now: Timestamp,
+    ) {
+        for &(index, place, record) in remembered {
             if !charges.has(index) {
                 continue;
             }
-            let shelf = shelf(&mut guards, place.shard);
+            let shelf = shelf(guards, place.shard);
             let is_there = shelf.find(&place).is_some();
             if !is_there && !shelf.make_room(&place, now) {
                 // There is no room for the record: repeats of the request will be charged.
@@ -257,7 +301,6 @@ impl MemoryStore {
                 shelf.insert(&place, record.change());
             }
         }
-        Ok(())
     }
 
     /// Stores the changes of a decision.
@@ -275,7 +318,7 @@ impl MemoryStore {
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
             };
-            let shelf = shelf(guards, step.place.shard);
+            let shelf = &mut guards[step.guard].1;
             match step.found.and_then(|index| shelf.at_mut(index)) {
                 Some(entry) => entry.put(change, step.place.aside),
                 None => {
@@ -284,10 +327,18 @@ impl MemoryStore {
                 }
             }
         }
-        // New entries move others in the table, so they are stored after all changes of existing ones.
-        for step in steps.iter_mut().filter(|_| new) {
+        if new {
+            return Self::write_new(steps, guards);
+        }
+        give_back(steps, guards);
+    }
+
+    /// Stores new counters. They move others in the table, so they are stored after all changes of existing ones.
+    #[inline(never)]
+    fn write_new(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
+        for step in steps.iter_mut() {
             if let Some(change) = step.change.take() {
-                let shelf = shelf(guards, step.place.shard);
+                let shelf = &mut guards[step.guard].1;
                 if std::mem::take(&mut step.has_room) {
                     shelf.insert(&step.place, change);
                 } else {
@@ -335,14 +386,14 @@ impl MemoryStore {
     #[must_use]
     pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
         let place = self.place(limit, key);
-        lock(&self.shards[place.shard]).state(&place).cloned()
+        let shelf = lock(&self.shards[place.shard]);
+        shelf.state(&place).map(Cow::into_owned)
     }
 
     fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> CounterLocation<'a> {
         let limit = of.id;
         let hash = hash(&self.hasher, limit, key);
-        // The table uses the low and the top bits; the shard is chosen by bits in between.
-        let shard = usize::try_from(hash >> 40).unwrap_or(0) & (self.shards.len() - 1);
+        let shard = shard_of(hash, self.shards.len());
         CounterLocation {
             hash,
             shard,
@@ -358,24 +409,43 @@ impl MemoryStore {
             guards.push((0, lock(shard)));
             return guards;
         }
-        let mut order: SmallVec<[usize; INLINE_LIMITS]> =
-            places.into_iter().map(|place| place.shard).collect();
-        order.sort_unstable();
-        order.dedup();
-        order
-            .into_iter()
-            .map(|shard| (shard, lock(&self.shards[shard])))
-            .collect()
+        let mut order: SmallVec<[usize; INLINE_LIMITS]> = SmallVec::new();
+        for place in places {
+            // A few numbers are in order sooner than a sort has begun.
+            let at = order.iter().position(|shard| *shard >= place.shard);
+            match at {
+                Some(at) if order[at] == place.shard => {}
+                Some(at) => order.insert(at, place.shard),
+                None => order.push(place.shard),
+            }
+        }
+        let mut guards = Guards::new();
+        for shard in order {
+            guards.push((shard, lock(&self.shards[shard])));
+        }
+        guards
     }
 }
 
 impl CounterLocation<'_> {
     /// The state at this location; its shard is locked.
-    fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
+    fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<Cow<'g, State>> {
         let mut guards = guards.iter();
         let (_, shelf) = guards.find(|(locked, _)| *locked == self.shard)?;
         shelf.state(self)
     }
+}
+
+/// The shard of a counter. The table uses the low and the top bits of the hash; the shard is chosen by bits in between.
+///
+/// The last shards get twice as many counters as the first, in even steps. A table doubles when it is full: so the
+/// shards double one after another, and together they are never half empty, nor slow at one time.
+fn shard_of(hash: u64, shards: usize) -> usize {
+    const ONE: u64 = 1 << 16;
+    let even = hash >> 40 & (ONE - 1);
+    // About the logarithm of 1 + x to the base of 2, for x from 0 to 1.
+    let bent = even + (even * (ONE - even) / ONE) * 22_487 / ONE;
+    usize::try_from(bent * shards as u64 / ONE).unwrap_or(0)
 }
 
 /// The key of the record of `id` for `key`.
@@ -392,8 +462,15 @@ fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
 }
 
 fn shelf<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut CounterTable {
+    let at = position(guards, shard);
+    &mut guards[at].1
+}
+
+/// The position of a shard's guard.
+#[inline]
+fn position(guards: &Guards<'_>, shard: usize) -> usize {
     let at = guards.iter().position(|(locked, _)| *locked == shard);
-    &mut guards[at.expect("every place's shard has been locked")].1
+    at.expect("every place's shard has been locked")
 }
 
 /// A panic while a shard was locked cannot leave an entry half-written: entries are replaced whole.

@@ -52,17 +52,24 @@ pub enum Store {
 }
 
 impl Store {
-    /// Decides all limits of one request at once. Without a decision the request passes: no store could answer.
+    /// Decides all limits of one request at once. Without a decision the request passes: no store could answer. The
+    /// decision stays where it is from now on, since it is large.
     ///
     /// # Errors
     /// When the store is away and `on_down` is `closed`.
     pub async fn decide(
         &self,
         checks: &[Check<'_>],
-    ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
+    ) -> Result<(Option<Box<StoreDecision>>, Decider), StoreError> {
         match self {
-            Self::Memory(memory) => Ok((Some(memory.decide(checks)), Decider::Memory)),
-            Self::Shared(shared) => shared.decide(checks).await,
+            Self::Memory(memory) => {
+                let decided = Box::write(Box::new_uninit(), memory.decide(checks));
+                Ok((Some(decided), Decider::Memory))
+            }
+            Self::Shared(shared) => {
+                let (decided, by) = shared.decide(checks).await?;
+                Ok((decided.map(Box::new), by))
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl Both {
 
     async fn decide(&self, checks: &[Check<'_>]) -> StoreDecision {
         let (decided, _) = self.store.decide(checks).await.unwrap();
-        decided.unwrap()
+        *decided.unwrap()
     }
 
     async fn left(&self, limit: &Arc<Limit>) -> u64 {

@@ -229,7 +229,7 @@ impl One {
         let decided = decided.unwrap();
         self.passed
             .set(self.passed.get() + u64::from(admitted(&decided)));
-        (decided, by)
+        (*decided, by)
     }
 
     /// The charges of the limit for everyone when no permit is in hand any more.

@@ -127,7 +127,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
     };
     eventually(PATIENCE, "it is back", async || shared.is_up()).await;
     let (again, _) = store.decide(&both).await.unwrap();
-    let left = |index: usize, decided: &Option<tollgate::store::StoreDecision>| {
+    let left = |index: usize, decided: &Option<Box<tollgate::store::StoreDecision>>| {
         decided.as_ref().unwrap().decision.verdicts[index].remaining
     };
     for index in [0, 1] {

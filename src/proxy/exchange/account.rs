@@ -130,7 +130,7 @@ impl Exchange {
 
     /// The store's decision about the request's limits, where a store was asked.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
-        self.admission.as_deref()?.decided.as_ref()
+        self.admission.as_ref()?.decided.as_deref()
     }
 
     /// The limits that refuse the request, and the one that is named.
@@ -168,7 +168,7 @@ impl Exchange {
     /// The limit that delays the request: its position among the service's limits, and its name.
     pub(super) fn delaying(&self) -> Option<(usize, &Arc<str>)> {
         let limits = &self.service()?.limits;
-        let by = match self.admission.as_deref()?.delayed_by() {
+        let by = match self.admission.as_ref()?.delayed_by() {
             Some(index) => self.plan.positions().nth(index),
             // The store gave the request no wait, but it stands behind others whose turn passed while the gateway stood
             // still.
@@ -271,7 +271,7 @@ impl Exchange {
             if service.limits[position].mode.decides() {
                 continue;
             }
-            let admission = self.admission.as_deref();
+            let admission = self.admission.as_ref();
             let decision = match admission.and_then(|admission| admission.aside(index)) {
                 None => Decision::Uncounted,
                 Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
@@ -319,7 +319,7 @@ impl Exchange {
         let limit = match self.reason {
             Reason::LimitRefused => self.violated().named?,
             Reason::LimitDelayed => {
-                let index = self.admission.as_deref()?.delayed_by()?;
+                let index = self.admission.as_ref()?.delayed_by()?;
                 self.plan.limit(index, self.service()?)?
             }
             _ => return None,
@@ -334,7 +334,7 @@ impl Exchange {
         told: &[ResponseCost],
     ) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
-            let admission = self.admission.as_deref();
+            let admission = self.admission.as_ref();
             admission.map_or(cost, |admission| admission.charged_by(index, cost))
         };
         let keys = self.plan.keys().enumerate();
@@ -441,7 +441,7 @@ impl Exchange {
             bytes_in: self.received_bytes(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self.admission.as_deref().map(Admission::decider),
+            decided_by: self.admission.as_ref().map(Admission::decider),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
         });
@@ -466,7 +466,7 @@ impl Exchange {
     /// The units that the limit with partial grants has granted, if the request has such a limit and asked for any.
     #[must_use]
     pub fn granted(&self) -> Option<u32> {
-        let admission = self.admission.as_deref()?;
+        let admission = self.admission.as_ref()?;
         let granted = admission.granted(&self.plan, self.service()?)?;
         Some(granted.units()).filter(|units| *units > 0)
     }

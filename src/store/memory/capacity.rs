@@ -137,9 +137,9 @@ impl Capacity {
         self.shared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts that the counter of `key` is gone.
-    pub(super) fn left(&self, limit: LimitId, key: &[u8]) {
-        if key == OVERFLOW {
+    /// Counts that a counter is gone: one that keys without room share, or one of a key of its own.
+    pub(super) fn left(&self, limit: LimitId, is_shared: bool) {
+        if is_shared {
             self.shared.fetch_sub(1, Ordering::Relaxed);
         } else {
             self.give_back(limit);

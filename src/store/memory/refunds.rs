@@ -1,7 +1,7 @@
 //! Charges that come back, and repeats that have not gone free after all.
 
 use super::{MemoryStore, OVERFLOW, record_key, shelf};
-use crate::limit::{Limit, Refund, State, Ticket};
+use crate::limit::{Limit, Refund, Ticket};
 use crate::store::check::{Check, Intent};
 use crate::store::decider::Decider;
 use crate::store::reservation::{Amendment, Correction, RefundOutcome, Reservation};
@@ -37,7 +37,7 @@ impl MemoryStore {
         let record = id.as_ref().map(|id| self.place(limit, id));
         let place = self.place(limit, counted(key, ticket));
         let mut guards = self.lock([&place].into_iter().chain(&record));
-        let remembered = record.and_then(|at| at.find(&guards).and_then(State::record));
+        let remembered = record.and_then(|at| at.find(&guards)?.record());
         if let (Some(at), Some(before)) = (&record, ticket.without_repeat(remembered)) {
             shelf(&mut guards, at.shard).put(at, before.change());
             return true;
@@ -45,8 +45,11 @@ impl MemoryStore {
         if !ticket.is_unrepeated(remembered) {
             return false;
         }
-        let state = place.find(&guards);
-        match limit.rule.refund(state, self.clock.now(), ticket) {
+        let now = self.clock.now();
+        let refund = limit
+            .rule
+            .refund(place.find(&guards).as_deref(), now, ticket);
+        match refund {
             Refund::Nothing => return false,
             Refund::Left(change) => shelf(&mut guards, place.shard).put(&place, change),
             Refund::Gone => {

@@ -2,10 +2,12 @@
 
 use super::capacity::{Capacity, OVERFLOW};
 use super::entry::Entry;
+use super::shard_limits::ShardLimits;
 use crate::clock::Timestamp;
 use crate::limit::{Change, LimitId, State};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -28,6 +30,7 @@ pub(super) struct CounterLocation<'a> {
 #[derive(Debug)]
 pub(super) struct CounterTable {
     entries: HashTable<Entry>,
+    limits: ShardLimits,
     room: Arc<Capacity>,
     hasher: RandomState,
     /// The instant of the last search for ended counters, if it found none.
@@ -41,6 +44,7 @@ impl CounterTable {
     pub(super) fn new(room: Arc<Capacity>, hasher: RandomState) -> Self {
         Self {
             entries: HashTable::new(),
+            limits: ShardLimits::default(),
             room,
             hasher,
             barren: None,
@@ -57,15 +61,15 @@ impl CounterTable {
 
     /// Adds to `counts` how many counters each limit has by keys of their own.
     pub(super) fn count(&self, counts: &mut HashMap<LimitId, usize>) {
-        for entry in self.entries.iter().filter(|entry| *entry.key != *OVERFLOW) {
-            *counts.entry(entry.limit).or_default() += 1;
+        for entry in self.entries.iter().filter(|entry| !entry.key.is(OVERFLOW)) {
+            *counts.entry(self.limits.id(entry.limit())).or_default() += 1;
         }
     }
 
     /// The position of the counter of `place`, valid until the next counter comes.
     pub(super) fn find(&self, place: &CounterLocation<'_>) -> Option<usize> {
         self.entries
-            .find_bucket_index(place.hash, |entry| place.is(entry))
+            .find_bucket_index(place.hash, |entry| place.is(entry, &self.limits))
     }
 
     /// The entry at this position. It may have made room meanwhile.
@@ -79,9 +83,10 @@ impl CounterTable {
     }
 
     /// The state of `place`.
-    pub(super) fn state(&self, place: &CounterLocation<'_>) -> Option<&State> {
-        let entry = self.entries.find(place.hash, |entry| place.is(entry))?;
-        Some(&entry.state)
+    pub(super) fn state(&self, place: &CounterLocation<'_>) -> Option<Cow<'_, State>> {
+        let is = |entry: &Entry| place.is(entry, &self.limits);
+        let entry = self.entries.find(place.hash, is)?;
+        Some(entry.state())
     }
 
     /// Takes room for a new counter at `place`. Where there is none, ended counters of this shard make some at once,
@@ -107,11 +112,11 @@ impl CounterTable {
 
     /// Takes the room of counters that decide nothing.
     fn clear_aside(&mut self, limit: LimitId) -> bool {
-        let (room, mut taken) = (&self.room, false);
+        let (room, limits, mut taken) = (&self.room, &mut self.limits, false);
         self.entries.retain(|entry| {
             let stays = taken || !entry.is_aside();
             if !stays {
-                room.left(entry.limit, &entry.key);
+                room.left(limits.leave(entry.limit()), entry.key.is(OVERFLOW));
                 taken = room.take(limit);
             }
             stays
@@ -127,7 +132,8 @@ impl CounterTable {
 
     /// Stores a change at `place`. A counter that does not exist is added if it has room; else the change is dropped.
     pub(super) fn put(&mut self, place: &CounterLocation<'_>, change: Change) {
-        match self.entries.find_mut(place.hash, |entry| place.is(entry)) {
+        let is = |entry: &Entry| place.is(entry, &self.limits);
+        match self.entries.find_mut(place.hash, is) {
             Some(entry) => entry.put(change, place.aside),
             None if *place.key == *OVERFLOW || self.room.take(place.limit) => {
                 self.insert(place, change);
@@ -138,25 +144,33 @@ impl CounterTable {
 
     /// Stores a new counter, for which there is room.
     pub(super) fn insert(&mut self, place: &CounterLocation<'_>, change: Change) {
-        let entry = Entry::new(place.limit, place.key, change, place.aside);
-        let hasher = &self.hasher;
-        self.entries.insert_unique(place.hash, entry, |entry| {
-            hash(hasher, entry.limit, &entry.key)
-        });
+        let is_shared = *place.key == *OVERFLOW;
+        let Some(limit) = self.limits.enter(place.limit) else {
+            // Too many limits have counters in this shard.
+            if !is_shared {
+                self.room.give_back(place.limit);
+            }
+            return;
+        };
+        let entry = Entry::new(limit, place.key, change, place.aside);
+        let (hasher, limits) = (&self.hasher, &self.limits);
+        self.entries
+            .insert_unique(place.hash, entry, |entry| rehash(hasher, limits, entry));
         self.has_aside |= place.aside;
-        if *place.key == *OVERFLOW {
+        if is_shared {
             self.room.share();
         }
     }
 
     /// Forgets the counter of `place`. Was there one?
     pub(super) fn remove(&mut self, place: &CounterLocation<'_>) -> bool {
-        let found = self.entries.find_entry(place.hash, |entry| place.is(entry));
-        let Ok(entry) = found else {
+        let is = |entry: &Entry| place.is(entry, &self.limits);
+        let Ok(found) = self.entries.find_entry(place.hash, is) else {
             return false;
         };
-        entry.remove();
-        self.room.left(place.limit, place.key);
+        let (entry, _) = found.remove();
+        self.limits.leave(entry.limit());
+        self.room.left(place.limit, *place.key == *OVERFLOW);
         true
     }
 
@@ -165,19 +179,17 @@ impl CounterTable {
         self.forget_ended(now);
         let entries = &mut self.entries;
         if entries.capacity() > 64 && entries.capacity() / 4 > entries.len() {
-            let hasher = &self.hasher;
-            entries.shrink_to(entries.len() * 2, |entry| {
-                hash(hasher, entry.limit, &entry.key)
-            });
+            let (hasher, limits) = (&self.hasher, &self.limits);
+            entries.shrink_to(entries.len() * 2, |entry| rehash(hasher, limits, entry));
         }
     }
 
     fn forget_ended(&mut self, now: Timestamp) {
-        let room = &self.room;
+        let (room, limits) = (&self.room, &mut self.limits);
         self.entries.retain(|entry| {
             let stays = entry.ends() > now;
             if !stays {
-                room.left(entry.limit, &entry.key);
+                room.left(limits.leave(entry.limit()), entry.key.is(OVERFLOW));
             }
             stays
         });
@@ -185,8 +197,9 @@ impl CounterTable {
 }
 
 impl CounterLocation<'_> {
-    fn is(&self, entry: &Entry) -> bool {
-        entry.limit == self.limit && *entry.key == *self.key
+    #[inline]
+    fn is(&self, entry: &Entry, limits: &ShardLimits) -> bool {
+        entry.key.is(self.key) && limits.is(entry.limit(), self.limit)
     }
 }
 
@@ -196,4 +209,9 @@ pub(super) fn hash(hasher: &RandomState, limit: LimitId, key: &[u8]) -> u64 {
     hasher.write_u64(limit.0);
     hasher.write(key);
     hasher.finish()
+}
+
+fn rehash(hasher: &RandomState, limits: &ShardLimits, entry: &Entry) -> u64 {
+    let limit = limits.id(entry.limit());
+    entry.key.read(|key| hash(hasher, limit, key))
 }

@@ -42,7 +42,7 @@ fn checked(
     let granted = measured.granted;
     let taken = granted.unwrap_or(cost);
     let leases = match state {
-        Some(State::Slots(leases)) => Some(&**leases),
+        Some(State::Slots(leases)) => Some(leases),
         _ => None,
     };
     let (numbered, change) = rule.check_numbered(leases, now, taken, chosen);

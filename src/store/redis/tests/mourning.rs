@@ -73,7 +73,7 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
         told.decision.verdicts[0].remaining
     };
     let checks = [Check::new(&here, near), Check::new(&there, far)];
-    let admits = |decided: &Option<StoreDecision>| {
+    let admits = |decided: &Option<Box<StoreDecision>>| {
         let ruling = decided.as_ref().unwrap().decision.ruling;
         matches!(ruling, Ruling::Admit { .. })
     };

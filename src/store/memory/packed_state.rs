@@ -1,0 +1,117 @@
+//! A state as a counter holds it: in sixteen bytes where it is a usual one, else apart.
+
+use crate::limit::{BucketState, PartsState, RecordState, State, Update, WindowState};
+use std::borrow::Cow;
+
+/// The bytes of an instant, without the eighth that is always zero: an instant is in microseconds since the epoch.
+const INSTANT: usize = 7;
+
+/// Microseconds since the epoch, before the year 4253.
+type Instant = [u8; INSTANT];
+
+/// A state in as few bytes as it needs. A state that fits in none of the small forms stands apart, unchanged.
+#[derive(Debug)]
+pub(super) enum PackedState {
+    Bucket(Instant, u32, u32),
+    Window(Instant, u32),
+    /// A sliding window's newest part, the only one.
+    Part(Instant, u32),
+    /// A sliding window's newest part, and the one before.
+    Parts(Instant, [u32; 2]),
+    Record(Instant, u32, u32),
+    Other(Box<State>),
+}
+
+const _: () = assert!(size_of::<PackedState>() == 16);
+
+impl PackedState {
+    pub(super) fn of(state: State) -> Self {
+        Self::small(&state).unwrap_or_else(|| Self::Other(Box::new(state)))
+    }
+
+    fn small(state: &State) -> Option<Self> {
+        Some(match state {
+            State::Bucket(BucketState { at, part, den }) => Self::Bucket(packed(*at)?, *part, *den),
+            State::Window(WindowState { start, count }) => Self::Window(packed(*start)?, *count),
+            State::Parts(PartsState { start, counts }) => match counts[..] {
+                [newest] => Self::Part(packed(*start)?, newest),
+                [newest, before] => Self::Parts(packed(*start)?, [newest, before]),
+                _ => return None,
+            },
+            State::Record(RecordState {
+                ends,
+                granted,
+                free,
+            }) => Self::Record(packed(*ends)?, *granted, *free),
+            State::History(_) | State::Log(_) | State::Slots(_) => return None,
+        })
+    }
+
+    /// The state.
+    #[inline]
+    pub(super) fn state(&self) -> Cow<'_, State> {
+        Cow::Owned(match self {
+            Self::Bucket(at, part, den) => State::Bucket(BucketState {
+                at: instant(*at),
+                part: *part,
+                den: *den,
+            }),
+            Self::Window(start, count) => State::Window(WindowState {
+                start: instant(*start),
+                count: *count,
+            }),
+            Self::Part(start, count) => State::Parts(PartsState {
+                start: instant(*start),
+                counts: [*count].as_slice().into(),
+            }),
+            Self::Parts(start, counts) => State::Parts(PartsState {
+                start: instant(*start),
+                counts: counts.as_slice().into(),
+            }),
+            Self::Record(ends, granted, free) => State::Record(RecordState {
+                ends: instant(*ends),
+                granted: *granted,
+                free: *free,
+            }),
+            Self::Other(state) => return Cow::Borrowed(state),
+        })
+    }
+
+    /// Stores what an update makes of the state.
+    #[inline]
+    pub(super) fn put(&mut self, update: Update) {
+        if let Update::Put(state) = &update
+            && let Some(small) = Self::small(state)
+        {
+            *self = small;
+            return;
+        }
+        self.put_apart(update);
+    }
+
+    /// As [`Self::put`], where the state that follows is not small. A state that stands apart is changed where it is.
+    fn put_apart(&mut self, update: Update) {
+        let Self::Other(held) = self else {
+            *self = Self::of(update.after(None));
+            return;
+        };
+        match (update, &mut **held) {
+            (Update::Log(growth), State::Log(log)) => growth.apply(log),
+            (Update::Slots(leasing), State::Slots(leases)) => leasing.apply(leases),
+            (update, held) => *held = update.after(None),
+        }
+    }
+}
+
+fn packed(micros: u64) -> Option<Instant> {
+    let [bytes @ .., 0] = micros.to_le_bytes() else {
+        return None;
+    };
+    Some(bytes)
+}
+
+fn instant(packed: Instant) -> u64 {
+    let mut bytes = [0; size_of::<u64>()];
+    bytes[..INSTANT].copy_from_slice(&packed);
+    u64::from_le_bytes(bytes)
+}
