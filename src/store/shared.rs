@@ -70,7 +70,8 @@ impl SharedStore {
                     return Ok(answers);
                 }
             }
-            _ if is_leased => return self.ask_beside_leases(checks).await,
+            // The future is boxed, as that of decisions of mixed scope.
+            _ if is_leased => return Box::pin(self.ask_beside_leases(checks)).await,
             _ => {}
         }
         self.ask(checks, intent).await
