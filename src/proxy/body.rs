@@ -5,7 +5,6 @@ use super::exchange::{Exchange, ExchangeEnd};
 use super::response_body::UpstreamBody;
 use crate::listen::handler::ResponseBody;
 use crate::telemetry::metrics::Failure;
-use crate::upstream::failure;
 use bytes::Bytes;
 use http::Version;
 use http_body::{Frame, SizeHint};
@@ -147,7 +146,9 @@ fn ending(error: &BodyError) -> ExchangeEnd {
     match error {
         BodyError::Idle => ExchangeEnd::Upstream(Failure::Timeout),
         BodyError::ClientGone => ExchangeEnd::ClientGone,
-        BodyError::Lost(error) => ExchangeEnd::Upstream(failure::of_connection(error)),
+        BodyError::Answer(error) => ExchangeEnd::Upstream(error.failure()),
+        // A request's body is lost like this, and no answer's.
+        BodyError::Lost(_) => ExchangeEnd::Upstream(Failure::Reset),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The failures of bodies, on either side.
 
 use crate::upstream::failure;
+use crate::upstream::http1::AnswerError;
 
 /// Causes for which a body ends early.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,9 @@ pub enum BodyError {
     /// The connection that brought the body failed.
     #[error("the connection failed")]
     Lost(#[from] hyper::Error),
+    /// The answer breaks.
+    #[error("the answer failed")]
+    Answer(#[from] AnswerError),
 }
 
 /// Causes for which a request's body ends early.

@@ -46,7 +46,7 @@ const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 /// Removes the fields that a request must not carry on, with them `Expect` and our own [`GRANTED`].
 ///
 /// `TE: trailers` stays when it was present, with the `Connection` that announces it (RFC 9110 section 10.1.4). After
-/// this call the framing must be written anew: [`frame_request`].
+/// this call the framing is gone; the connection to the server writes it anew.
 pub fn strip_request(fields: &mut HeaderMap) {
     let found = strip(fields, IN_REQUESTS);
     if found.trailers {
@@ -99,16 +99,6 @@ pub fn is_coded(fields: &HeaderMap) -> bool {
         && !(tokens(fields, &header::TRANSFER_ENCODING).count() == 1
             && tokens(fields, &header::TRANSFER_ENCODING)
                 .all(|coding| coding.eq_ignore_ascii_case(b"chunked")))
-}
-
-/// Writes the framing of a request's body for its next hop. `ended` means that there is no body.
-///
-/// hyper's client sends no body with GET or HEAD unless a field announces one. A request with a length keeps it.
-pub fn frame_request(fields: &mut HeaderMap, ended: bool) {
-    if !ended && !fields.contains_key(header::CONTENT_LENGTH) {
-        let chunked = HeaderValue::from_static("chunked");
-        fields.insert(header::TRANSFER_ENCODING, chunked);
-    }
 }
 
 /// Does this request ask for a WebSocket, in a way we relay? The call comes before [`strip_request`].

@@ -49,6 +49,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pools;
+use crate::upstream::shared_connection;
 use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
 use error::ProxyError;
@@ -57,11 +58,11 @@ use forwarded::Hops;
 use hop::Switch;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use request::{BadRequest, Target};
 use request_body::{RequestBody, Upload};
-use response_body::{BodyStart, UpstreamBody};
+use response_body::{BodyBringer, BodyStart, Carrier, UpstreamBody};
 use route_request::RouteRequest;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -369,9 +370,7 @@ impl Worker {
         let prefix = exchange.prefix.take();
         let (body, upload) = RequestBody::new(prefix, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
-        let mut request = head.map(|()| body);
-        let is_bodiless = request.body().is_end_stream();
-        hop::frame_request(request.headers_mut(), is_bodiless);
+        let request = head.map(|()| body);
 
         let started = clock::now();
         let call = UpstreamCall {
@@ -440,23 +439,25 @@ impl Worker {
     ) -> Response<Body> {
         let UpstreamAnswer {
             response,
-            connection,
+            carrier,
             pool,
         } = answer;
-        let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
-            Some(upload) => {
+        let (mut parts, ()) = response.into_parts();
+        let left = carrier.left(&start);
+        let source = match (carrier, upload) {
+            (Carrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
+            (Carrier::Connection(connection), Some(upload)) if connection.is_writing() => {
                 let abandoned = request_body::abandoned(peer.watch.clone(), upload);
-                pool.finish_upload(connection, self.pace.idle, abandoned);
-                None
+                let idle = self.pace.idle;
+                BodyBringer::Shared(shared_connection::share(connection, pool, idle, abandoned))
             }
-            None => Some((connection, pool)),
+            (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
         };
-        let (mut parts, incoming) = response.into_parts();
         // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
         // older upstream: no kept connection, and no chunks that mark the end of a body.
         parts.version = Version::HTTP_11;
         hop::strip_response(parts.status, &mut parts.headers);
-        let download = UpstreamBody::new(incoming, start, self.pace.idle, &peer.watch, lent);
+        let download = UpstreamBody::new(source, start, left, self.pace.idle, &peer.watch);
         Response::from_parts(parts, Body::upstream(download))
     }
 }

@@ -4,27 +4,25 @@ use super::error::ProxyError;
 use super::hop;
 use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
-use super::response_body::BodyStart;
+use super::response_body::{BodyStart, Carrier};
 use super::soft_timeout::QUICK;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::balance::Balancer;
-use crate::upstream::connection::{Connection, is_repeatable};
+use crate::upstream::connection::Connection;
 use crate::upstream::endpoint::PooledConnection;
 use crate::upstream::failure::UpstreamError;
+use crate::upstream::http1::{AnswerError, UnsentRequest};
 use crate::upstream::pool::Pool;
+use crate::upstream::tunnel;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-
-/// The most fields of a head that is kept for a second attempt.
-const MOST_FIELDS: usize = 256;
 
 /// A request on its way upstream.
 #[derive(Debug)]
@@ -55,18 +53,20 @@ pub enum Purpose {
 /// An answer under way, with the connection that brings it.
 #[derive(Debug)]
 pub struct UpstreamAnswer {
-    /// The answer's head, and its body to come.
-    pub response: Response<Incoming>,
-    /// The connection that brings the answer.
-    pub connection: Connection<RequestBody>,
-    /// The pool that takes the connection back afterwards.
+    /// The answer's head.
+    pub response: Response<()>,
+    /// The carrier of the answer's body.
+    pub carrier: Carrier,
+    /// The pool of the server that has answered.
     pub pool: Rc<Pool<RequestBody>>,
 }
 
 impl UpstreamAnswer {
     /// The head has come at `at`: the time that the connection may rest counts from there.
     pub fn came(&mut self, at: Instant) {
-        self.connection.answered(at, self.response.headers());
+        if let Carrier::Connection(connection) = &mut self.carrier {
+            connection.answered(at, self.response.headers());
+        }
     }
 
     /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
@@ -78,7 +78,7 @@ impl UpstreamAnswer {
         if hop::is_coded(self.response.headers()) {
             return Err(UpstreamError::UnaskedCoding.into());
         }
-        let start = BodyStart::of(self.response.body_mut(), &mut self.connection);
+        let start = BodyStart::of(&mut self.carrier);
         start.map_err(|error| UpstreamError::Answer(error).into())
     }
 }
@@ -145,65 +145,55 @@ pub async fn send(
         Some(idle) => (idle, Rc::clone(pool)),
         None => Box::pin(connect(balancer, tried)).await?,
     };
-    if purpose == Purpose::Tunnel {
-        connection.spawn_tunnel();
-    }
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
-    let repeatable = is_repeatable(&request);
-    let unanswered = match connection.send(request).await {
-        Ok(response) => {
-            return Ok(UpstreamAnswer {
-                response,
-                connection,
-                pool,
-            });
-        }
-        Err(unanswered) => unanswered,
-    };
-    let again = match unanswered.unsent {
-        _ if !connection.reused => None,
-        None if repeatable && !unanswered.error.is_parse() => {
-            connection.into_unanswered().as_deref().and_then(recorded)
-        }
-        unsent => unsent,
-    };
-    let Some(again) = again else {
-        return Err(UpstreamError::Answer(unanswered.error).into());
-    };
-    Box::pin(send_again(balancer, again, tried)).await
-}
-
-/// The bodiless request that `bytes` record.
-fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let mut head = httparse::Request::new(&mut fields);
-    let length = head.parse(bytes).ok()?;
-    if length != httparse::Status::Complete(bytes.len()) {
-        return None;
+    if purpose == Purpose::Tunnel {
+        return Box::pin(open_tunnel(connection, pool, request)).await;
     }
-    let mut request = Request::builder().method(head.method?).uri(head.path?);
-    for field in head.headers {
-        request = request.header(field.name, field.value);
-    }
-    request.body(RequestBody::Empty).ok()
-}
-
-async fn send_again(
-    balancer: &Balancer<RequestBody>,
-    request: Request<RequestBody>,
-    tried: &Cell<usize>,
-) -> Result<UpstreamAnswer, ProxyError> {
-    let (mut connection, pool) = connect(balancer, tried).await?;
     match connection.send(request).await {
         Ok(response) => Ok(UpstreamAnswer {
             response,
-            connection,
+            carrier: Carrier::Connection(connection),
             pool,
         }),
-        Err(unanswered) => Err(UpstreamError::Answer(unanswered.error).into()),
+        Err(error) => match connection.into_unsent() {
+            Some(unsent) => Box::pin(send_again(balancer, unsent, tried)).await,
+            None => Err(UpstreamError::Answer(error).into()),
+        },
     }
+}
+
+#[cold]
+async fn send_again(
+    balancer: &Balancer<RequestBody>,
+    request: UnsentRequest<RequestBody>,
+    tried: &Cell<usize>,
+) -> Result<UpstreamAnswer, ProxyError> {
+    let (mut connection, pool) = connect(balancer, tried).await?;
+    match connection.send_again(request).await {
+        Ok(response) => Ok(UpstreamAnswer {
+            response,
+            carrier: Carrier::Connection(connection),
+            pool,
+        }),
+        Err(error) => Err(UpstreamError::Answer(error).into()),
+    }
+}
+
+/// Sends a request for a tunnel on a connection that is its own for good.
+async fn open_tunnel(
+    connection: Connection<RequestBody>,
+    pool: Rc<Pool<RequestBody>>,
+    request: Request<RequestBody>,
+) -> Result<UpstreamAnswer, ProxyError> {
+    let opened: Result<_, AnswerError> = tunnel::open(connection, request).await;
+    let (head, body) = opened.map_err(UpstreamError::Answer)?.into_parts();
+    Ok(UpstreamAnswer {
+        response: Response::from_parts(head, ()),
+        carrier: Carrier::Tunnel(body),
+        pool,
+    })
 }
 
 /// The cause of a failed exchange: the client's upload, where it may have ended the connection, else `error`.

@@ -1,70 +1,46 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
-use super::OutgoingBody;
-use super::driver::Driver;
-use super::keep_alive;
-use super::recorder::{Recorder, WriteProgress};
+use super::http1::{AnswerError, Http1, ReadBuffers, UnsentRequest};
+use super::stream::{PeekEnd as _, ServerStream};
+use super::{OutgoingBody, keep_alive};
 use crate::clock;
-use http::{HeaderMap, Request, Response, Version};
-use http_body::Frame;
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1;
+use crate::descriptors::Descriptor;
+use http::{HeaderMap, Request, Response};
+use http_body::{Body, Frame};
+use hyper::body::Bytes;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tokio::time::Instant;
 
-/// A connection to send one request on.
+/// A connection to send one request on, and then another.
 #[derive(Debug)]
 pub struct Connection<B: OutgoingBody> {
-    sender: Sender<B>,
-    state: ConnectionState<B>,
+    /// The bytes and what they mean. Boxed, because it is large and changes hands.
+    http1: Box<Http1<B, ServerStream>>,
     /// The connection has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
+    /// The request that was sent last may be sent again although a server may have acted on it.
+    is_repeatable: bool,
     /// The time until which its server will surely keep it, as far as that is known.
     rests_until: Instant,
-    /// The server has answered in HTTP/1.0. hyper would send the next request in that version too, and drop the
-    /// request's body where it has no length.
-    is_http10: bool,
-}
-
-/// The half that takes requests. HTTP/2 becomes a second variant, whose connection is [`ConnectionState::Spawned`].
-#[derive(Debug)]
-enum Sender<B: OutgoingBody> {
-    Http1(http1::SendRequest<B>),
-}
-
-/// The part that moves the bytes of a connection.
-#[derive(Debug)]
-enum ConnectionState<B: OutgoingBody> {
-    /// The task that waits for the answer moves them. The driver is boxed, because it is large and changes hands.
-    Driven(Box<Driver<B>>),
-    /// A task of its own moves them.
-    Spawned,
-    /// The connection is over, and this is the stream that it ran on.
-    Over(Recorder),
-}
-
-/// The failure of a request that was not answered.
-#[derive(Debug)]
-pub struct SendFailure<B> {
-    /// hyper's error.
-    pub error: hyper::Error,
-    /// The request, if no byte of it was sent.
-    pub unsent: Option<Request<B>>,
+    /// Counts the socket as long as it is open.
+    descriptor: Descriptor,
 }
 
 impl<B: OutgoingBody> Connection<B> {
     /// A new connection of HTTP/1.
-    pub(super) fn new(sender: http1::SendRequest<B>, driver: Driver<B>) -> Self {
+    pub(super) fn new(
+        stream: ServerStream,
+        descriptor: Descriptor,
+        buffers: Rc<ReadBuffers>,
+    ) -> Self {
         Self {
-            sender: Sender::Http1(sender),
-            state: ConnectionState::Driven(Box::new(driver)),
+            http1: Box::new(Http1::new(stream, buffers)),
             reused: false,
+            is_repeatable: false,
             rests_until: clock::now(),
-            is_http10: false,
+            descriptor,
         }
     }
 
@@ -74,31 +50,45 @@ impl<B: OutgoingBody> Connection<B> {
     /// is asked whether the server has closed it, since the runtime may not know yet.
     ///
     /// # Errors
-    /// When the connection ends before an answer.
+    /// When the connection ends before an answer, or the answer is malformed.
     pub fn send(
         &mut self,
         request: Request<B>,
-    ) -> impl Future<Output = Result<Response<Incoming>, SendFailure<B>>> + use<'_, B> {
-        // The function is not async: its future would keep the request in its state although hyper has taken it.
-        if let ConnectionState::Driven(driver) = &self.state {
-            driver.progress().begin_head();
-            if self.reused && !is_repeatable(&request) {
-                driver.progress().doubt();
+    ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
+        // The function is not async: its future would keep the request in its state, although the connection has it.
+        self.is_repeatable = is_repeatable(&request);
+        let is_doubted = self.reused && !self.is_repeatable;
+        let is_over = is_doubted && self.http1.stream().peek_end().is_ready();
+        self.http1.begin(request);
+        poll_fn(move |cx| {
+            if is_over {
+                return Poll::Ready(Err(AnswerError::Incomplete));
             }
+            self.http1.poll_answer(cx)
+        })
+    }
+
+    /// Sends a request that could not be sent on another connection.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_again(
+        &mut self,
+        request: UnsentRequest<B>,
+    ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
+        self.is_repeatable = false;
+        self.http1.begin_again(request);
+        poll_fn(|cx| self.http1.poll_answer(cx))
+    }
+
+    /// The request that was not answered, where it can be sent once more: the connection has carried another exchange
+    /// before, and either nothing of the request was written, or it may be repeated and no byte came back.
+    #[must_use]
+    pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
+        if !self.reused {
+            return None;
         }
-        let Sender::Http1(sender) = &mut self.sender;
-        let sending = sender.try_send_request(request);
-        let (state, is_http10) = (&mut self.state, &mut self.is_http10);
-        async move {
-            let mut sending = pin!(sending);
-            poll_fn(|cx| state.poll_driven(cx, |cx| sending.as_mut().poll(cx)))
-                .await
-                .inspect(|response| *is_http10 = response.version() == Version::HTTP_10)
-                .map_err(|mut failed| SendFailure {
-                    unsent: failed.take_message(),
-                    error: failed.into_error(),
-                })
-        }
+        self.http1.into_unsent(self.is_repeatable)
     }
 
     /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
@@ -118,152 +108,65 @@ impl<B: OutgoingBody> Connection<B> {
     /// When the connection fails before the body's end.
     pub fn poll_frame(
         &mut self,
-        body: &mut Incoming,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // A part that has been read already is taken before more is read.
-        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut quiet()) {
-            return Poll::Ready(frame);
-        }
-        self.state
-            .poll_driven(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        self.http1.poll_frame(cx)
     }
 
-    /// Is the answer wholly read and the request wholly written, so that the connection can carry another request?
+    /// The bytes that are left of the answer's body, where its length is known.
     #[must_use]
-    pub fn is_free(&self) -> bool {
-        self.sender.is_ready() && self.is_flushed()
+    pub fn length(&self) -> Option<u64> {
+        self.http1.length()
     }
 
-    /// Are all bytes written that have been handed over so far?
+    /// Has the answer been read to its end?
     #[must_use]
-    pub fn is_flushed(&self) -> bool {
-        matches!(&self.state, ConnectionState::Driven(driver) if driver.progress().is_flushed())
+    pub fn is_read(&self) -> bool {
+        self.http1.is_read()
     }
 
-    /// Leaves the connection to a task of its own: for tunnels, which hyper hands out only when it may drive the
-    /// connection to its end. The connection is not reused.
-    pub fn spawn_tunnel(&mut self) {
-        match std::mem::replace(&mut self.state, ConnectionState::Spawned) {
-            ConnectionState::Driven(driver) => {
-                let connection = driver.into_connection().with_upgrades();
-                tokio::task::spawn_local(async move {
-                    // The connection's errors reach the task that waits for the answer.
-                    let _ = connection.await;
-                });
-            }
-            state => self.state = state,
-        }
-    }
-
-    /// Ready with true when the connection is free, with false when it is over.
-    pub(super) fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.state.poll_over(cx).is_ready() {
-            return Poll::Ready(false);
-        }
-        if self.is_free() {
-            Poll::Ready(true)
-        } else {
-            Poll::Pending
-        }
-    }
-
-    /// Resolves when bytes have waited to be written for `allowed` and none of them could be. Nothing where no task
-    /// drives the connection from request to request.
-    pub(super) fn write_stall(
-        &self,
-        allowed: Duration,
-    ) -> Option<impl Future<Output = ()> + use<B>> {
-        let ConnectionState::Driven(driver) = &self.state else {
-            return None;
-        };
-        let progress = Arc::clone(driver.progress());
-        Some(async move { stalled(&progress, allowed).await })
-    }
-
-    /// The head that was sent last, whole, if no byte has come back since.
+    /// Is a part of the request still to be written?
     #[must_use]
-    pub fn into_unanswered(self) -> Option<Vec<u8>> {
-        match self.state {
-            ConnectionState::Driven(driver) => driver.into_stream().into_unanswered(),
-            ConnectionState::Over(stream) => stream.into_unanswered(),
-            ConnectionState::Spawned => None,
-        }
+    pub fn is_writing(&self) -> bool {
+        self.http1.is_writing()
+    }
+
+    /// Bytes that have been written so far, where others wait to be.
+    pub(super) fn stalled_at(&self) -> Option<u64> {
+        self.http1.has_unwritten().then(|| self.http1.written())
+    }
+
+    /// Goes on writing the request. Ready when there is nothing left to write.
+    ///
+    /// # Errors
+    /// When the request's body fails.
+    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
+        self.http1.poll_upload(cx)
+    }
+
+    /// Ready when the server ends a connection whose answer has been read, or sends more.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
+        self.http1.poll_silence(cx)
     }
 
     /// Lets the connection rest in a pool. False when it cannot be used again.
-    pub(super) fn rest(&self) -> bool {
-        match &self.state {
-            ConnectionState::Driven(driver) if self.is_free() && !self.is_http10 => {
-                driver.rest();
-                true
-            }
-            _ => false,
-        }
+    pub(super) fn rest(&mut self) -> bool {
+        self.http1.is_free() && self.http1.rest()
     }
 
     /// Can a resting connection still be used?
     pub(super) fn is_usable(&mut self) -> bool {
-        match &mut self.state {
-            ConnectionState::Driven(driver) => !driver.has_ended() && self.sender.is_ready(),
-            ConnectionState::Spawned | ConnectionState::Over(_) => false,
-        }
-    }
-}
-
-impl<B: OutgoingBody> Sender<B> {
-    /// Does the connection take a request now?
-    fn is_ready(&self) -> bool {
-        match self {
-            Self::Http1(sender) => sender.is_ready(),
-        }
-    }
-}
-
-impl<B: OutgoingBody> ConnectionState<B> {
-    /// Moves the connection on, and then polls for the outcome.
-    fn poll_driven<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut outcome: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
-        if matches!(self, Self::Driven(_)) && self.poll_over(cx).is_pending() {
-            // Only the connection can bring the outcome, and the connection's waker wakes this task.
-            return outcome(&mut quiet());
-        }
-        outcome(cx)
+        self.http1.is_silent()
     }
 
-    /// Moves the connection on; ready when it is over.
-    fn poll_over(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if let Self::Driven(driver) = self {
-            ready!(driver.poll(cx));
-        }
-        if let Self::Driven(driver) = std::mem::replace(self, Self::Spawned) {
-            // When the connection is taken apart, every wait for an event on it ends.
-            *self = Self::Over(driver.into_stream());
-        }
-        Poll::Ready(())
+    /// The stream of a fresh connection, for another protocol.
+    pub(super) fn into_stream(self) -> (ServerStream, Descriptor) {
+        (self.http1.into_stream(), self.descriptor)
     }
 }
 
 /// May the request be sent again although a server may have acted on it (RFC 9110, section 9.2.2), and can it be sent
 /// again?
-#[must_use]
-pub fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
+fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
     request.method().is_idempotent() && request.body().is_end_stream()
-}
-
-async fn stalled(progress: &WriteProgress, allowed: Duration) {
-    loop {
-        let written = progress.written();
-        sleep(allowed).await;
-        if !progress.is_flushed() && progress.written() == written {
-            return;
-        }
-    }
-}
-
-fn quiet() -> Context<'static> {
-    Context::from_waker(Waker::noop())
 }

@@ -1,6 +1,7 @@
 //! The failures of upstreams, and their classes in the metrics.
 
 use super::ConnectError;
+use super::http1::AnswerError;
 use crate::telemetry::metrics::Failure;
 use std::error::Error as _;
 use std::io;
@@ -14,7 +15,7 @@ pub enum UpstreamError {
     Connect(#[source] ConnectError),
     /// The connection ended before an answer, or the answer was not HTTP.
     #[error("the upstream's answer failed")]
-    Answer(#[source] hyper::Error),
+    Answer(#[source] AnswerError),
     /// No answer in time.
     #[error("no answer from the upstream within {0:?}")]
     Timeout(Duration),
@@ -32,20 +33,22 @@ impl UpstreamError {
     pub fn failure(&self) -> Failure {
         match self {
             Self::Connect(_) => Failure::Connect,
-            Self::Answer(error) => of_connection(error),
+            Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,
             Self::UnaskedCoding | Self::UnaskedUpgrade => Failure::Protocol,
         }
     }
 }
 
-/// The class of a failed connection to a server: the connection ended, or carried bytes that are no HTTP.
-#[must_use]
-pub fn of_connection(error: &hyper::Error) -> Failure {
-    if error.is_parse() || is_misframed(error) {
-        Failure::Protocol
-    } else {
-        Failure::Reset
+impl AnswerError {
+    /// The class of the failure in the metrics: the connection ended, or carried bytes that are no HTTP.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Head(_) | Self::Chunks(_) => Failure::Protocol,
+            Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
+            _ => Failure::Reset,
+        }
     }
 }
 

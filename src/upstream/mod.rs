@@ -3,17 +3,19 @@
 pub mod balance;
 pub mod connection;
 pub mod demo;
-mod driver;
 pub mod endpoint;
 pub mod failure;
+pub mod http1;
 mod keep_alive;
 pub mod pool;
 mod reachability;
-mod recorder;
+pub mod shared_connection;
 mod stream;
+pub mod tunnel;
 
 pub use stream::ConnectError;
 
+use bytes::Bytes;
 use hyper::body::Body;
 use std::error::Error as StdError;
 use std::fmt;
@@ -22,12 +24,12 @@ use std::time::Duration;
 
 /// The body of a request to a server.
 pub trait OutgoingBody:
-    Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + 'static
+    Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
 }
 
 impl<B> OutgoingBody for B where
-    B: Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + 'static
+    B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
 }
 

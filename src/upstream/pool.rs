@@ -1,18 +1,14 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
 use super::connection::Connection;
-use super::driver::Driver;
+use super::http1::ReadBuffers;
 use super::reachability::Reachability;
-use super::recorder::{Recorder, WriteProgress};
 use super::stream::{self, ConnectError};
 use super::{OutgoingBody, Server};
 use crate::clock;
 use crate::descriptors::DescriptorShare;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +22,7 @@ const MOST_IDLE: usize = 512;
 pub struct Pools<B: OutgoingBody> {
     pools: RefCell<HashMap<Server, Rc<Pool<B>>>>,
     share: DescriptorShare,
+    buffers: Rc<ReadBuffers>,
 }
 
 /// Connections of one worker to one server.
@@ -35,6 +32,7 @@ pub struct Pool<B: OutgoingBody> {
     reachability: Arc<Reachability>,
     idle: RefCell<Vec<Connection<B>>>,
     share: DescriptorShare,
+    buffers: Rc<ReadBuffers>,
 }
 
 impl<B: OutgoingBody> Pools<B> {
@@ -44,6 +42,7 @@ impl<B: OutgoingBody> Pools<B> {
         Self {
             pools: RefCell::default(),
             share,
+            buffers: Rc::default(),
         }
     }
 
@@ -65,6 +64,7 @@ impl<B: OutgoingBody> Pools<B> {
                 reachability: Reachability::of(server),
                 idle: RefCell::new(Vec::new()),
                 share: self.share.clone(),
+                buffers: Rc::clone(&self.buffers),
             })
         });
         Rc::clone(pool)
@@ -137,20 +137,12 @@ impl<B: OutgoingBody> Pool<B> {
                 server: self.server.clone(),
                 source,
             })?;
-        let progress = Arc::<WriteProgress>::default();
-        let stream = Recorder::new(stream, Arc::clone(&progress), descriptor);
-        let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|source| ConnectError::Handshake {
-                server: self.server.clone(),
-                source,
-            })?;
-        Ok(Connection::new(sender, Driver::new(connection, progress)))
+        let buffers = Rc::clone(&self.buffers);
+        Ok(Connection::new(stream, descriptor, buffers))
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another.
-    pub fn put(&self, connection: Connection<B>) {
+    pub fn put(&self, mut connection: Connection<B>) {
         if !connection.rest() {
             return;
         }
@@ -158,33 +150,6 @@ impl<B: OutgoingBody> Pool<B> {
         if idle.len() < MOST_IDLE {
             idle.push(connection);
         }
-    }
-
-    /// Finishes a request's body after its answer, in a task of its own. The body must not wait until the answer is
-    /// read, nor be cut off by the answer's end. The connection is put back when both are complete.
-    ///
-    /// The connection is given up when its server has taken none of the bytes that wait to be written for `idle`, or
-    /// when `abandoned` resolves.
-    pub fn finish_upload(
-        self: Rc<Self>,
-        mut connection: Connection<B>,
-        idle: Duration,
-        abandoned: impl Future<Output = ()> + 'static,
-    ) {
-        let Some(stall) = connection.write_stall(idle) else {
-            return;
-        };
-        tokio::task::spawn_local(async move {
-            tokio::select! {
-                free = poll_fn(|cx| connection.poll_free(cx)) => {
-                    if free {
-                        self.put(connection);
-                    }
-                }
-                () = stall => {}
-                () = abandoned => {}
-            }
-        });
     }
 
     fn sweep(&self) {

@@ -1,7 +1,6 @@
 //! The bytes between the gateway and a server: opening a stream, and asking whether its server has ended it.
 //!
-//! Pool, driver and recorder are written for any [`PeekEnd`]; [`ServerStream`] is the type that connections use. TLS to
-//! servers makes it an enum.
+//! [`ServerStream`] is the type that connections use. TLS to servers makes it an enum.
 
 use super::{Server, demo};
 use socket2::SockRef;
@@ -10,14 +9,13 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// The carrier of the bytes of a connection to a server.
 pub(super) type ServerStream = TcpStream;
 
 /// A stream whose end the system can be asked about, whatever the runtime knows of it.
-pub(super) trait PeekEnd: AsyncRead + AsyncWrite + Unpin {
+pub(super) trait PeekEnd {
     /// Ready when the server has closed the stream, or has sent bytes that no request has asked for: such bytes cannot
     /// begin an answer.
     fn peek_end(&self) -> Poll<io::Result<()>>;
@@ -62,14 +60,6 @@ pub enum ConnectError {
         server: Server,
         /// The time for which the connection was tried.
         after: Duration,
-    },
-    /// The connection was made and lost at once.
-    #[error("connection to {server} lost at once")]
-    Handshake {
-        /// The server that was tried.
-        server: Server,
-        /// hyper's error.
-        source: hyper::Error,
     },
 }
 

@@ -2,6 +2,7 @@
 //!
 //! `FUZZ_SECONDS=600` for a long run; `FUZZ_SEED=N` repeats one.
 
+mod answer;
 mod key;
 
 use std::fs;
@@ -15,7 +16,7 @@ const ROUNDS: u64 = 300;
 const MOST: usize = 16 * 1024;
 
 /// What a slip or a knowing hand would put in.
-const PIECES: [&str; 36] = [
+const PIECES: [&str; 45] = [
     "[",
     "]",
     "[[",
@@ -52,6 +53,15 @@ const PIECES: [&str; 36] = [
     "{ file = \"x\" }",
     "rate = ",
     "::1",
+    "\r\n\r\n",
+    "0\r\n\r\n",
+    "content-length: 5\r\n",
+    "transfer-encoding: chunked\r\n",
+    "connection: close\r\n",
+    "\r",
+    "\u{0}",
+    "HTTP/1.1 200 OK\r\n",
+    "ffffffffffffffff",
 ];
 
 const HEADS: [&str; 4] = [
@@ -59,6 +69,26 @@ const HEADS: [&str; 4] = [
     "[::1]:80 /%2f/../a;b=c?q=%zz\nforwarded: for=\"[2001:db8::1]:80\";proto=https, for=10.0.0.3\nx-a:",
     "h /\nx-a: one\nx-a: two\ncookie: c\ncookie: =;;c=\"x\"\nforwarded: for=_hidden, by=unknown",
     "\nx-forwarded-for: ::ffff:10.0.0.1,,fd00::1, 256.1.1.1\nforwarded: for=\"",
+];
+
+/// Answers of servers; the first two bytes say whether the method is HEAD, and how long the pieces are that come at once.
+const ANSWERS: [&[u8]; 16] = [
+    b"\x01\x00HTTP/1.1 200 OK\r\ncontent-length: 5\r\ndate: now\r\n\r\nhello",
+    b"\x01\x03HTTP/1.1 200 Fine\r\nContent-Length: 5\r\nContent-Length: 5, 5\r\n\r\nhello",
+    b"\x01\x01HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    b"\x01\x07HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5;a=b\r\nhello\r\nA \r\n0123456789\r\n00\r\nx-sum: 1\r\nx-b: \r\n\r\n",
+    b"\x01\x00HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    b"\x01\x00HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    b"\x01\x00HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, gzip\r\n\r\nuntil the end",
+    b"\x01\x02HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    b"\x01\x00HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nbytes",
+    b"\x00\x00HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n",
+    b"\x01\x00HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n",
+    b"\x01\x00HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok",
+    b"\x01\x09HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"\x01\x00HTTP/1.1 200 OK\nconnection: close, te\ncontent-length: 2\n\nok",
+    b"\x01\x00\r\n\r\nHTTP/1.1 200\r\ncontent-length: 0\r\nx: a\r\n b\r\n\r\n",
+    b"\x01\x04HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
 ];
 
 fn number(name: &str) -> Option<u64> {
@@ -164,6 +194,18 @@ fn any_bytes_are_a_request_that_keys_are_made_of() {
     drive(&seeds, |bytes| {
         key::request(bytes);
     });
+}
+
+#[test]
+fn any_bytes_are_an_answer_as_hyper_takes_them() {
+    let seeds = ANSWERS.map(<[u8]>::to_vec);
+    let answered = seeds.iter().filter(|seed| answer::compare(seed)).count();
+    assert!(answered > 10);
+    for _ in 0..20 {
+        drive(&seeds, |bytes| {
+            answer::compare(bytes);
+        });
+    }
 }
 
 /// A line of each form that is read, as their makers document them.

@@ -139,24 +139,6 @@ fn a_coded_response_has_no_length() {
 }
 
 #[test]
-fn a_body_of_unknown_length_stays_framed() {
-    let framed = |lines: &[(&str, &str)], ended| {
-        let mut fields = fields(lines);
-        strip_request(&mut fields);
-        frame_request(&mut fields, ended);
-        left(&fields)
-    };
-    let coding = ("transfer-encoding", "chunked");
-    assert_eq!(framed(&[coding], false), ["transfer-encoding: chunked"]);
-    assert_eq!(framed(&[], false), ["transfer-encoding: chunked"]);
-    assert_eq!(framed(&[], true), [""; 0]);
-    assert_eq!(
-        framed(&[("content-length", "5")], false),
-        ["content-length: 5"]
-    );
-}
-
-#[test]
 fn a_websocket_is_asked_for_in_one_way() {
     let asks = |method, version, more: &[(&str, &str)]| {
         let usual = [

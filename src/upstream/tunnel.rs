@@ -1,0 +1,71 @@
+//! A request for another protocol: its connection is hyper's, which hands out the bytes beneath once the server agrees.
+
+use super::OutgoingBody;
+use super::connection::Connection;
+use super::http1::AnswerError;
+use super::stream::ServerStream;
+use crate::descriptors::Descriptor;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The stream of a tunnel.
+struct TunnelStream {
+    stream: ServerStream,
+    /// Counts the socket as long as it is open.
+    _descriptor: Descriptor,
+}
+
+/// Sends `request` on a fresh connection, which a task of its own moves on from here on. It is not used again.
+///
+/// # Errors
+/// When the connection ends before an answer, or the answer is malformed.
+pub async fn open<B: OutgoingBody>(
+    connection: Connection<B>,
+    request: Request<B>,
+) -> Result<Response<Incoming>, AnswerError> {
+    let (stream, descriptor) = connection.into_stream();
+    let stream = TunnelStream {
+        stream,
+        _descriptor: descriptor,
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::task::spawn_local(async move {
+        // The connection's errors reach the task that waits for the answer.
+        let _ = connection.with_upgrades().await;
+    });
+    Ok(sender.send_request(request).await?)
+}
+
+impl AsyncRead for TunnelStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for TunnelStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
