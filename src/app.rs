@@ -1,16 +1,22 @@
 //! The running gateway: builds every part from a compiled file, runs them, drains them.
 
 mod banner;
+mod sockets;
+mod tls_listeners;
 mod worker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::{self, Clock};
 use crate::config::diff::{Outline, diff};
-use crate::config::{Boot, Compiled, Files};
+use crate::config::{Boot, Compiled, Files, Identities};
 use crate::descriptors::{self, Budget};
-use crate::listen::accept::{TrustedPeers, accept, left_for_upstreams, most_connections};
-use crate::listen::bind;
+use crate::listen::accept::{
+    ListenerFacts, ListeningSocket, TrustedPeers, left_for_upstreams, most_connections,
+};
+use crate::listen::bind::AcceptSocket;
 use crate::listen::dispatch::{ConnectionBounds, Dispatcher};
+use crate::listen::handed_sockets::HandedSockets;
+use crate::listen::listener::{ListenAddress, Listener};
 use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, DrainSwitch, SignalRequest, Signals, drain};
@@ -21,12 +27,14 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream;
 use crate::upstream::{Server, demo};
 use arc_swap::ArcSwap;
+use banner::OpenAddress;
+use sockets::{BoundSockets, KeptSockets};
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tls_listeners::TlsListeners;
 use tokio::sync::mpsc;
 use worker::{WorkerSetup, WorkerThread};
 
@@ -46,7 +54,7 @@ pub enum StartError {
     )]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// The system's error.
         source: io::Error,
     },
@@ -88,15 +96,24 @@ impl GatewayState {
     }
 }
 
-/// Runs the gateway until a signal stops it and the requests under way are finished.
+/// Runs the gateway, on `handed` where those are its sockets, until a signal stops it and the requests under way are finished.
 ///
 /// # Errors
 /// When the gateway cannot start.
-pub fn run(compiled: Compiled, file: Option<PathBuf>) -> Result<(), StartError> {
+pub fn run(
+    compiled: Compiled,
+    file: Option<PathBuf>,
+    handed: HandedSockets,
+) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    control.block_on(async { Gateway::start(compiled, file).await?.until_stopped().await })
+    control.block_on(async {
+        Gateway::start(compiled, file, handed)
+            .await?
+            .until_stopped()
+            .await
+    })
 }
 
 struct Gateway {
@@ -110,24 +127,30 @@ struct Gateway {
     /// A signal to stop came before the gateway had begun.
     is_stopped: bool,
     reload: reload::Trigger,
+    /// Dropped last: the files go with the gateway.
+    _kept: KeptSockets,
 }
 
 impl Gateway {
-    async fn start(compiled: Compiled, file: Option<PathBuf>) -> Result<Self, StartError> {
+    async fn start(
+        compiled: Compiled,
+        file: Option<PathBuf>,
+        handed: HandedSockets,
+    ) -> Result<Self, StartError> {
         let Compiled {
             boot,
             mut snapshot,
             outline,
             files,
+            identities,
+            offers,
             ..
         } = compiled;
         snapshot.generation = 1;
         let mut signals = Signals::install()?;
-        let bound = bind_all(&boot.listen.addresses)?;
-        let admin = boot
-            .admin
-            .map(|admin| open_all(&[admin.listen], bind_all(&[admin.listen])?))
-            .transpose()?;
+        let mut sockets = BoundSockets::bind(&boot, handed)?;
+        let mut kept = KeptSockets::default();
+        let admin = sockets.open_admin(&mut kept)?;
         start_demo(&snapshot).await?;
 
         let (switch, drain) = drain();
@@ -142,20 +165,23 @@ impl Gateway {
         let (dispatcher, workers) = start_workers(&boot, &shared, &log, worker_channels)?;
 
         let readiness = Readiness::default();
-        let admin_address = start_admin(admin, &shared.metrics, &readiness, peek_sender)?;
+        let admin = start_admin(&boot, admin, &shared.metrics, &readiness, &peek_sender)?;
         tokio::spawn(sweep(shared.clone()));
+        let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
+        tokio::spawn(Arc::clone(&tls).watch_ends());
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
             shared: shared.clone(),
+            tls: Arc::clone(&tls),
         };
-        let reload = start_reload(file, files, installer);
+        let reload = start_reload(file, files, identities, installer);
         let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
 
         let trusted = trusted(&shared.snapshots);
-        let listeners = open_all(&boot.listen.addresses, bound)?;
-        let addresses = start_accepting(listeners, &dispatcher, &trusted, &shared.drain)?;
-        banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
+        let open = sockets.open_server(&mut kept)?;
+        let addresses = start_accepting(&boot, open, &tls, &dispatcher, &trusted, &shared.drain)?;
+        banner::print(&boot, &shared.snapshots.load(), &addresses, &admin);
         readiness.set(Phase::Ready);
         Ok(Self {
             boot,
@@ -167,6 +193,7 @@ impl Gateway {
             signals,
             is_stopped,
             reload,
+            _kept: kept,
         })
     }
 
@@ -246,24 +273,6 @@ async fn until_store_ready(
     }
 }
 
-fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<bind::BoundSocket>, StartError> {
-    let bind = |address: &SocketAddr| bind::bind(*address).map_err(not_at(*address));
-    addresses.iter().map(bind).collect()
-}
-
-fn open_all(
-    addresses: &[SocketAddr],
-    bound: Vec<bind::BoundSocket>,
-) -> Result<Vec<std::net::TcpListener>, StartError> {
-    let both = addresses.iter().zip(bound);
-    both.map(|(address, bound)| bound.open().map_err(not_at(*address)))
-        .collect()
-}
-
-fn not_at(address: SocketAddr) -> impl FnOnce(io::Error) -> StartError {
-    move |source| StartError::Listen { address, source }
-}
-
 fn count_workers(boot: &Boot) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match boot.workers {
@@ -315,51 +324,75 @@ fn start_workers(
 
 /// Accepts connections on the listeners. Returns their addresses.
 fn start_accepting(
-    listeners: Vec<std::net::TcpListener>,
+    boot: &Boot,
+    sockets: Vec<Vec<AcceptSocket>>,
+    tls: &TlsListeners,
     dispatcher: &Arc<Dispatcher>,
     trusted: &TrustedPeers,
     drain: &Drain,
-) -> io::Result<Vec<SocketAddr>> {
-    let start = |listener: std::net::TcpListener| {
-        let address = listener.local_addr()?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+) -> io::Result<Vec<OpenAddress>> {
+    let start = |(listener, socket): (&Listener, AcceptSocket)| {
+        let address = shown(&socket, &listener.address)?;
+        let socket = socket.register()?;
         let (dispatcher, trusted) = (Arc::clone(dispatcher), Arc::clone(trusted));
-        tokio::spawn(accept(listener, dispatcher, trusted, drain.clone()));
-        Ok(address)
+        let facts = ListenerFacts {
+            offer: tls.offer(&listener.address),
+            listener: listener.clone(),
+        };
+        let listening = ListeningSocket { socket, facts };
+        tokio::spawn(listening.accept(dispatcher, trusted, drain.clone()));
+        let has_tls = listener.tls.is_some();
+        Ok(OpenAddress { address, has_tls })
     };
-    listeners.into_iter().map(start).collect()
+    let listeners = boot.listen.listeners.iter().zip(sockets);
+    let each = listeners.flat_map(|(listener, sockets)| {
+        let sockets = sockets.into_iter();
+        sockets.map(move |socket| (listener, socket))
+    });
+    each.map(start).collect()
 }
 
 fn start_admin(
-    listeners: Option<Vec<std::net::TcpListener>>,
+    boot: &Boot,
+    sockets: Vec<AcceptSocket>,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
-    peeks: admin::PeekSender,
-) -> Result<Option<SocketAddr>, StartError> {
-    let Some(listener) = listeners.and_then(|mut listeners| listeners.pop()) else {
-        return Ok(None);
+    peeks: &admin::PeekSender,
+) -> io::Result<Vec<ListenAddress>> {
+    let Some(settings) = &boot.admin else {
+        return Ok(Vec::new());
     };
-    let address = listener.local_addr()?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let state = AdminState {
-        metrics: Arc::clone(metrics),
-        readiness: readiness.clone(),
-        peeks: Some(peeks),
+    let start = |socket: AcceptSocket| {
+        let address = shown(&socket, &settings.listen)?;
+        let socket = socket.register()?;
+        let state = AdminState {
+            metrics: Arc::clone(metrics),
+            readiness: readiness.clone(),
+            peeks: Some(peeks.clone()),
+        };
+        // The admin listener answers to the end, so that draining can be watched.
+        tokio::spawn(admin::serve(socket, state, std::future::pending()));
+        Ok(address)
     };
-    // The admin listener answers to the end, so that draining can be watched.
-    tokio::spawn(admin::serve(listener, state, std::future::pending()));
-    Ok(Some(address))
+    sockets.into_iter().map(start).collect()
+}
+
+/// The address of a socket, with the port that the system has chosen where the file left it open.
+fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAddress> {
+    let bound = socket.address()?;
+    Ok(bound.map_or_else(|| written.clone(), ListenAddress::Tcp))
 }
 
 /// Watches the file and the files that it names, if there is one.
 fn start_reload(
     file: Option<PathBuf>,
     files: Files,
+    identities: Arc<Identities>,
     installer: SnapshotInstaller,
 ) -> reload::Trigger {
     let trigger = reload::Trigger::default();
     if let Some(file) = file {
-        tokio::spawn(Watcher::new(file, files, trigger.clone()).run(installer));
+        tokio::spawn(Watcher::new(file, files, identities, trigger.clone()).run(installer));
     }
     trigger
 }
@@ -369,6 +402,7 @@ struct SnapshotInstaller {
     boot: Boot,
     outline: Arc<Outline>,
     shared: GatewayState,
+    tls: Arc<TlsListeners>,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
@@ -377,6 +411,8 @@ impl reload::ReloadTarget for SnapshotInstaller {
             boot,
             mut snapshot,
             outline,
+            identities,
+            offers,
             ..
         } = compiled;
         let generation = self.shared.snapshots.load().generation + 1;
@@ -389,6 +425,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         self.boot.store.rotate(&boot.store);
         self.shared.memory.keep_room_for(snapshot.limits());
         self.shared.snapshots.store(Arc::new(snapshot));
+        self.tls.install(&boot.listen.listeners, offers, identities);
         self.shared.metrics.reloaded(generation);
         tracing::info!("reloaded: generation {generation} is in force");
         for change in changes {

@@ -32,21 +32,34 @@ impl Scheme {
     }
 }
 
-/// One client.
+/// The client of a peer without an address, wherever a client is named or counted.
+pub const UNIX: &str = "unix";
+
+/// The text of an address, or the word for the peer of a Unix socket.
+#[must_use]
+pub fn spelled(address: Option<IpAddr>) -> String {
+    address.map_or_else(
+        || UNIX.to_owned(),
+        |address| address.to_canonical().to_string(),
+    )
+}
+
+/// One client. All peers of Unix sockets that name no address are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Client(IpAddr);
+pub struct Client(Option<IpAddr>);
 
 impl Client {
     /// The client at this address: in IPv6 all of a /64. An IPv4 address is never mapped to IPv6.
     #[must_use]
-    pub fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
+    pub fn of(address: impl Into<Option<IpAddr>>) -> Self {
+        let address: Option<IpAddr> = address.into();
+        Self(address.map(|address| match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
             IpAddr::V6(address) => {
                 let network = address.to_bits() & (u128::MAX << 64);
                 IpAddr::V6(Ipv6Addr::from_bits(network))
             }
-        })
+        }))
     }
 }
 
@@ -56,7 +69,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_subscriber_is_one_client() {
-        let client = |text: &str| Client::of(text.parse().unwrap());
+        let client = |text: &str| Client::of(text.parse::<IpAddr>().unwrap());
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:1"));
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));

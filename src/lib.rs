@@ -4,6 +4,7 @@
     allow(clippy::disallowed_methods, reason = "a test may read the clock")
 )]
 
+pub mod acme;
 pub mod admin;
 pub mod admission;
 pub mod app;

@@ -9,7 +9,7 @@ mod tests;
 
 use crate::clock;
 use crate::config::render::Colour;
-use crate::config::{self, Compiled, Files, Report};
+use crate::config::{self, Compiled, Files, Identities, Report};
 use folders::Folders;
 use std::future::Future;
 use std::io;
@@ -67,6 +67,8 @@ pub struct Watcher {
     trigger: Trigger,
     /// The files as they were last read.
     last: Files,
+    /// The identities in force.
+    identities: Arc<Identities>,
     /// Was the last reading taken over?
     taken: bool,
     /// Does the file system report changes?
@@ -76,13 +78,15 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher of `file`, which is in force as it was read from `files`: a change since then is noticed too.
+    /// A watcher of `file`, which is in force as it was read from `files`, with these identities: a change since then is
+    /// noticed too.
     #[must_use]
-    pub fn new(file: PathBuf, files: Files, trigger: Trigger) -> Self {
+    pub fn new(file: PathBuf, files: Files, identities: Arc<Identities>, trigger: Trigger) -> Self {
         Self {
             file,
             trigger,
             last: files,
+            identities,
             taken: true,
             has_events: true,
             interval: NET,
@@ -166,8 +170,8 @@ impl Watcher {
 
     /// Compiles the file on a thread of its own: a large one would keep the control thread from its other work.
     async fn load(&self) -> LoadResult {
-        let path = self.file.clone();
-        match spawn_blocking(move || config::load(&path)).await {
+        let (path, identities) = (self.file.clone(), Arc::clone(&self.identities));
+        match spawn_blocking(move || config::reload(&path, &identities)).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 let report = config::unreadable(&self.file, &io::Error::other(error));
@@ -212,6 +216,7 @@ impl Watcher {
                     }
                 }
                 self.taken = true;
+                self.identities = Arc::clone(&compiled.identities);
                 apply.apply(compiled).await;
             }
             Err(report) => {

@@ -7,6 +7,7 @@
 
 mod support;
 
+mod acme;
 mod fuzzing;
 mod gateway;
 mod law;

@@ -11,6 +11,7 @@ CACHES = ("--cache-sim=yes", "--I1=65536,4,64", "--D1=32768,8,64", "--LL=524288,
 ALLOCATION = re.compile(r"^mi_(?:[mz]alloc|calloc|realloc)")  # what Rust asks the allocator for
 COPY = re.compile(r"^_*(?:memcpy|memmove)")
 WIDEST_STORE = 32  # bytes; callgrind's processor has no wider one
+USUAL = 20  # a copy in one of so many requests is of the requests; a timer or a table that grows copies less often
 
 
 def command(proxy, prefix):
@@ -27,7 +28,19 @@ class Profile:
 
     totals: Counter = field(default_factory=Counter)
     allocations: int = 0
-    copies: Counter = field(default_factory=Counter)  # bytes a call at most, by caller
+    copies: list = field(default_factory=list)  # Copies, one for each place that copies
+
+    def largest_copy(self, requests):
+        """Bytes of the largest copy that belongs to a request: a place that copies once in a while does other work."""
+        return max((copies.bytes // copies.calls for copies in self.copies if copies.calls * USUAL >= requests), default=0)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What one place of the program had copied."""
+
+    calls: int
+    bytes: int
 
 
 def counted(prefix):
@@ -70,5 +83,4 @@ def note(profile, caller, callee, calls, cost):
     if ALLOCATION.search(callee) and not caller.startswith(("mi_", "_mi_")):
         profile.allocations += calls
     if COPY.search(callee) and "tollgate" in caller:
-        size = cost.get("Dw", 0) * WIDEST_STORE // calls
-        profile.copies[caller] = max(profile.copies[caller], size)
+        profile.copies.append(Copies(calls, cost.get("Dw", 0) * WIDEST_STORE))

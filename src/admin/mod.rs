@@ -12,15 +12,17 @@ pub use health::{Phase, Readiness};
 pub use peek::{PATH as PEEK, PeekRequest, PeekSender, answer_peeks, peek_channel};
 pub use server::serve;
 
+use crate::listen::listener::ListenAddress;
 use crate::telemetry::metrics::Metrics;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The place of the admin listener, absent without `[admin]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminSettings {
     /// The listener's address; port 0 is any free port.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
+    /// The rights on the file of a Unix socket.
+    pub mode: u32,
 }
 
 /// The state that the admin listener shows.

@@ -4,6 +4,7 @@
 use super::endpoints::{AdminResponse, answer};
 use super::host_check::ListenerNames;
 use super::{AdminState, peek};
+use crate::listen::bind::Acceptor;
 use crate::telemetry::log::Throttle;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -16,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -46,14 +47,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Serves `listener` until `shutdown` resolves, then finishes the requests under way.
 ///
 /// The listener is meant to outlive the traffic: `/readyz` shows draining while the gateway drains.
-pub async fn serve(listener: TcpListener, state: AdminState, shutdown: impl Future<Output = ()>) {
+pub async fn serve(listener: Acceptor, state: AdminState, shutdown: impl Future<Output = ()>) {
     serve_within(TIMEOUTS, listener, state, shutdown).await;
 }
 
 /// [`serve`] with other timeouts.
 pub(super) async fn serve_within(
     timeouts: AdminTimeouts,
-    listener: TcpListener,
+    listener: Acceptor,
     state: AdminState,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -112,10 +113,11 @@ impl OpenConnections {
 }
 
 /// A connection, or nothing after a pause when accepting failed.
-async fn accept(listener: &TcpListener) -> Option<TcpStream> {
+async fn accept(listener: &Acceptor) -> Option<TcpStream> {
     static FAILED: Throttle = Throttle::every(Duration::from_secs(10));
     match listener.accept().await {
-        Ok((stream, _)) => Some(stream),
+        // A connection that the runtime cannot take is as good as none.
+        Ok((stream, _)) => TcpStream::from_std(stream).ok(),
         Err(error) => {
             if let Some(more) = FAILED.pass() {
                 tracing::warn!("the admin listener could not accept a connection: {error}{more}");
@@ -133,7 +135,7 @@ async fn connection(
     has_asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
-    // Without the address of this end, only the names of loopback are left.
+    // Without the address of this end, as on a Unix socket, only the names of loopback are left.
     let address = stream.local_addr().map(|at| at.ip());
     let names = Arc::new(ListenerNames::at(
         address.unwrap_or(Ipv4Addr::LOCALHOST.into()),

@@ -2,6 +2,7 @@
 
 use super::server::{AdminTimeouts, serve_within};
 use super::*;
+use crate::listen::bind::Acceptor;
 use crate::telemetry::metrics::{AnswerSource, NO_ROUTE};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -39,6 +40,7 @@ impl Admin {
         let stopped = async {
             let _ = stopped.await;
         };
+        let listener = Acceptor::Tcp(listener);
         let served = tokio::spawn(serve_within(timeouts, listener, state.clone(), stopped));
         Self {
             address,

@@ -1,5 +1,6 @@
 //! The cost of a request at each of its limits, and the id by which it repeats another, both read from its own fields.
 
+use crate::client::spelled;
 use crate::key::{Caller, IdError, PriceError, RepeatId, Sameness};
 use crate::limit::Limit;
 use crate::limit::dedupe::Dedupe;
@@ -60,7 +61,7 @@ fn warn_of_no_id(limit: &Limit, no_id: IdError, caller: &Caller<'_>) {
     let (Some(dedupe), Some(more)) = (&limit.dedupe, NO_ID.pass()) else {
         return;
     };
-    let (field, client) = (&dedupe.field.0, caller.address);
+    let (field, client) = (&dedupe.field.0, spelled(caller.address));
     let (name, what) = (&limit.name, no_id.as_str());
     tracing::warn!("{field} of {client} is {what}; limit {name} charges the request{more}");
 }
@@ -73,7 +74,7 @@ fn warn_of(
     more: crate::telemetry::log::More,
 ) {
     let Some(price) = &limit.price else { return };
-    let (field, client) = (&price.header, caller.address);
+    let (field, client) = (&price.header, spelled(caller.address));
     let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
     tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
 }

@@ -22,7 +22,7 @@ pub struct FieldTrust<P> {
 
 impl FieldTrust<()> {
     /// The trust in a request from `peer` under this snapshot.
-    pub fn of(snapshot: &Snapshot, peer: IpAddr) -> FieldTrust<impl Fn() -> bool> {
+    pub fn of(snapshot: &Snapshot, peer: Option<IpAddr>) -> FieldTrust<impl Fn() -> bool> {
         FieldTrust {
             peer: move || snapshot.trust.believes(peer),
             other_methods: snapshot.other_methods,
@@ -132,7 +132,9 @@ pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<Strip
     if !believed.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
     }
-    memchr::memchr2(b'_', b'"', name.as_bytes()).map(|_| StripCause::Name)
+    // Names are short: looking at each byte costs less than a search that is made for long texts.
+    let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
+    is_odd.then_some(StripCause::Name)
 }
 
 /// Does a field of this name carry the client's address, beside the fields that `trust` reads? Or is it `Proxy`, which
@@ -171,7 +173,8 @@ fn join_cookies(fields: &mut HeaderMap) {
 
 /// Warns of a proxy in front that `trust` does not name: limits by ip count all its clients as one. Only a peer of a
 /// private network is taken for a proxy, since any client can write the field.
-pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
+pub fn untrusted_proxy(peer: Option<IpAddr>, fields: &HeaderMap) {
+    let Some(peer) = peer else { return };
     let is_private = match peer {
         IpAddr::V4(peer) => peer.is_private(),
         IpAddr::V6(peer) => peer.is_unique_local(),

@@ -4,13 +4,13 @@ use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::listen::bind::reachable;
+use crate::listen::listener::ListenAddress;
 use crate::snapshot::{Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::telemetry::printable;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::SocketAddr;
 
 /// Longest list of one kind that is printed in full.
 const MOST_LINES: usize = 8;
@@ -19,32 +19,72 @@ const MOST_LINES: usize = 8;
 pub(super) fn print(
     boot: &Boot,
     snapshot: &Snapshot,
-    addresses: &[SocketAddr],
-    admin: Option<SocketAddr>,
+    addresses: &[OpenAddress],
+    admin: &[ListenAddress],
 ) {
     let mut text = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
-    for address in addresses {
-        let _ = writeln!(text, "  listening  http://{}", reachable(*address));
+    for open in addresses {
+        let _ = writeln!(text, "  listening  {}", open.url());
     }
-    if let Some(admin) = admin {
+    for admin in admin {
         let _ = writeln!(
             text,
-            "  admin      http://{}  (/metrics /healthz /readyz)",
-            reachable(admin)
+            "  admin      {}  (/metrics /healthz /readyz)",
+            url(admin, "http")
         );
     }
     let _ = writeln!(text, "  counting   {}", counting(boot));
     routes(&mut text, boot, snapshot);
     limits(&mut text, snapshot);
-    if let Some(address) = addresses.first() {
+    let asked = addresses.iter().find_map(OpenAddress::asked_by_curl);
+    if let Some(asked) = asked {
         let _ = writeln!(
             text,
-            "  try it     for i in $(seq 15); do curl -so /dev/null -w '%{{http_code}} ' http://{}/; done; echo",
-            reachable(*address)
+            "  try it     for i in $(seq 15); do curl {asked}/; done; echo",
         );
     }
     // Standard error may be closed.
     let _ = std::io::stderr().write_all(printable(&text).as_bytes());
+}
+
+/// An address that clients can connect to.
+#[derive(Debug)]
+pub(super) struct OpenAddress {
+    pub(super) address: ListenAddress,
+    pub(super) has_tls: bool,
+}
+
+impl OpenAddress {
+    fn scheme(&self) -> &'static str {
+        if self.has_tls { "https" } else { "http" }
+    }
+
+    fn url(&self) -> String {
+        url(&self.address, self.scheme())
+    }
+
+    /// The arguments by which curl asks at the address.
+    fn asked_by_curl(&self) -> Option<String> {
+        // The certificate of a trial may be signed by itself.
+        let flags = if self.has_tls { "-sko" } else { "-so" };
+        let asked = format!("{flags} /dev/null -w '%{{http_code}} '");
+        match &self.address {
+            ListenAddress::Tcp(_) => Some(format!("{asked} {}", self.url())),
+            ListenAddress::Unix(path) => {
+                let (path, scheme) = (path.display(), self.scheme());
+                Some(format!("{asked} --unix-socket {path} {scheme}://localhost"))
+            }
+            ListenAddress::Systemd(_) => None,
+        }
+    }
+}
+
+/// The address as a client of this machine writes it.
+fn url(address: &ListenAddress, scheme: &str) -> String {
+    match address {
+        ListenAddress::Tcp(address) => format!("{scheme}://{}", reachable(*address)),
+        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => address.to_string(),
+    }
 }
 
 fn counting(boot: &Boot) -> String {

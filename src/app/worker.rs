@@ -2,15 +2,18 @@
 
 use super::GatewayState;
 use crate::admin::{PeekRequest, answer_peeks};
-use crate::client::Client;
 use crate::descriptors::DescriptorShare;
-use crate::listen::dispatch::{DealtConnection, Dispatcher};
+use crate::listen::arrival::{Arrivals, ArrivingConnection};
+use crate::listen::dispatch::{DealtConnection, Dispatcher, WorkerTask};
 use crate::listen::socket::Stream;
 use crate::listen::{ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
+use crate::snapshot::Snapshot;
 use crate::store::redis::RedisStore;
 use crate::store::{self, Backend, SharedStore, Store, WorkerCache};
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::WorkerMetrics;
+use arc_swap::ArcSwap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// The interval at which a worker tidies its pools.
 const TIDY: Duration = Duration::from_secs(1);
@@ -29,7 +33,7 @@ pub(super) struct WorkerSetup {
     pub(super) index: usize,
     /// The source of its connections.
     pub(super) dispatcher: Arc<Dispatcher>,
-    pub(super) incoming: mpsc::Receiver<DealtConnection>,
+    pub(super) incoming: mpsc::Receiver<WorkerTask>,
     /// Its share of the descriptors that are not its clients'.
     pub(super) descriptors: DescriptorShare,
     pub(super) shared: GatewayState,
@@ -94,15 +98,16 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         peeks,
     } = equipment;
     let metrics = shared.metrics.worker();
+    let snapshots = Arc::clone(&shared.snapshots);
     let store = connect(&store, &shared);
     start_store_tasks(&store, &shared, store_ready);
     if let Some(peeks) = peeks {
-        let snapshots = Arc::clone(&shared.snapshots);
-        tokio::task::spawn_local(answer_peeks(store.clone(), snapshots, peeks));
+        let answering = answer_peeks(store.clone(), Arc::clone(&snapshots), peeks);
+        tokio::task::spawn_local(answering);
     }
     let worker = Rc::new(Worker::new(proxy::Equipment {
         store,
-        snapshots: shared.snapshots,
+        snapshots: Arc::clone(&snapshots),
         holds: shared.holds,
         drain: shared.drain.clone(),
         pace: listen.rate_bound(),
@@ -112,35 +117,112 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     }));
     tokio::task::spawn_local(tidy(Rc::clone(&worker)));
     tokio::task::spawn_local(worker.flushing());
-    let listen = Rc::new(listen);
     let register = dispatcher.register(index, shared.drain);
     tokio::task::spawn_local(register.clone().wake_for_drain());
+    let service = Rc::new(ConnectionService {
+        worker: Rc::clone(&worker),
+        arrivals: Arrivals {
+            dispatcher: Arc::clone(&dispatcher),
+            register,
+            within: listen.handshake,
+            metrics: shared.metrics,
+        },
+        listen,
+        descriptors,
+        metrics,
+        snapshots,
+    });
     loop {
-        let accepted = tokio::select! {
+        tokio::select! {
             _ = &mut ended => break,
-            Some(accepted) = incoming.recv() => accepted,
-        };
-        let Some(accepted) = dispatcher.evict_for(accepted, index, &register) else {
-            continue;
-        };
-        let (tcp, from) = (accepted.tcp, accepted.from);
-        let Ok(stream) = Stream::new(tcp, listen.rate_bound(), descriptors.clone()) else {
-            continue;
-        };
-        let registration = register.enter(Client::of(from.ip()));
-        let peer = Rc::new(Peer::new(
-            from,
-            &stream,
-            registration,
-            accepted.open,
-            metrics.connected(),
-        ));
-        let (worker, listen) = (Rc::clone(&worker), Rc::clone(&listen));
-        tokio::task::spawn_local(
-            async move { connection::serve(stream, peer, worker, &listen).await },
-        );
+            Some(task) = incoming.recv() => service.obey(task, index),
+        }
     }
     worker.settle().await;
+}
+
+/// The parts of a worker that serve its connections.
+struct ConnectionService {
+    worker: Rc<Worker>,
+    arrivals: Arrivals,
+    listen: ListenSettings,
+    descriptors: DescriptorShare,
+    metrics: WorkerMetrics,
+    snapshots: Arc<ArcSwap<Snapshot>>,
+}
+
+impl ConnectionService {
+    /// Does what the dispatcher has for the worker with this number.
+    fn obey(self: &Rc<Self>, task: WorkerTask, index: usize) {
+        let Arrivals {
+            dispatcher,
+            register,
+            ..
+        } = &self.arrivals;
+        match task {
+            WorkerTask::Serve(accepted) => {
+                if let Some(accepted) = dispatcher.evict_for(accepted, index, register) {
+                    self.take(accepted);
+                }
+            }
+            WorkerTask::Evict(request) => request.obey(register),
+        }
+    }
+
+    /// Has a task serve the connection.
+    fn take(self: &Rc<Self>, accepted: DealtConnection) {
+        let DealtConnection { new, open, .. } = accepted;
+        let (bound, share) = (self.listen.rate_bound(), self.descriptors.clone());
+        let Ok(stream) = Stream::new(new.tcp, new.from.is_some(), bound, share) else {
+            return;
+        };
+        let connection = ArrivingConnection {
+            stream,
+            from: new.from,
+            open,
+            registration: self.arrivals.enter(new.from),
+            facts: new.facts,
+        };
+        let connected = self.metrics.connected();
+        if new.is_proxied || connection.facts.offer.is_some() {
+            let service = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                let named = if new.is_proxied {
+                    service.named(connection, new.since).await
+                } else {
+                    Some(connection)
+                };
+                let Some(connection) = named else { return };
+                let (mut stream, peer) = connection.into_peer(connected);
+                // The future is boxed, so that the connection needs no room for it afterwards.
+                let encrypting = service.arrivals.encrypted(&mut stream, &peer, new.since);
+                if Box::pin(encrypting).await {
+                    service.serve(stream, peer).await;
+                }
+            });
+        } else {
+            // The future is spawned by itself: the many connections that arrive at once need no room for more.
+            let (stream, peer) = connection.into_peer(connected);
+            tokio::task::spawn_local(Rc::clone(self).serve(stream, peer));
+        }
+    }
+
+    /// Has a proxy name the client of a connection. Nothing where the connection must be closed.
+    async fn named(
+        &self,
+        connection: ArrivingConnection,
+        since: Instant,
+    ) -> Option<ArrivingConnection> {
+        let trusted = |client| self.snapshots.load().trust.has(client);
+        // The future is boxed, so that the connection needs no room for it afterwards.
+        Box::pin(self.arrivals.named(connection, since, trusted)).await
+    }
+
+    /// Serves a connection that has arrived.
+    async fn serve(self: Rc<Self>, stream: Stream, peer: Rc<Peer>) {
+        let worker = Rc::clone(&self.worker);
+        connection::serve(stream, peer, worker, &self.listen).await;
+    }
 }
 
 /// Starts the tasks that a shared store needs, and reports the store's first answer.

@@ -1,6 +1,7 @@
 //! The client of a gateway's admin listener: one question, one answer, both JSON.
 
 use crate::listen::bind::reachable;
+use crate::listen::listener::ListenAddress;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -8,9 +9,11 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::io;
-use std::net::SocketAddr;
+use std::net::AddrParseError;
+use std::path::Path;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 /// The longest wait for the connection, and for the answer on it.
@@ -22,10 +25,13 @@ const MOST: usize = 1024 * 1024;
 ///
 /// # Errors
 /// The reason that there is no answer.
-pub(super) fn post(listen: SocketAddr, path: &str, body: &Value) -> io::Result<Value> {
-    let address = reachable(listen);
+pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Result<Value> {
+    let host = match listen {
+        ListenAddress::Tcp(address) => reachable(*address).to_string(),
+        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => "localhost".to_owned(),
+    };
     let request = Request::post(path)
-        .header(HOST, address.to_string())
+        .header(HOST, host)
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string())
         .map_err(io::Error::other)?;
@@ -33,13 +39,39 @@ pub(super) fn post(listen: SocketAddr, path: &str, body: &Value) -> io::Result<V
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let stream = timeout(WITHIN, TcpStream::connect(address)).await??;
-        timeout(WITHIN, exchange(stream, request)).await?
+        match listen {
+            ListenAddress::Tcp(address) => {
+                let connecting = TcpStream::connect(reachable(*address));
+                let stream = timeout(WITHIN, connecting).await??;
+                timeout(WITHIN, exchange(stream, request)).await?
+            }
+            ListenAddress::Unix(path) => {
+                let stream = timeout(WITHIN, UnixStream::connect(path)).await??;
+                timeout(WITHIN, exchange(stream, request)).await?
+            }
+            ListenAddress::Systemd(_) => Err(io::Error::other(
+                "systemd opens the admin listener, and its unit says where: name that, as `--live=127.0.0.1:9090` or `--live=unix:/run/tollgate/admin.sock`",
+            )),
+        }
     })
 }
 
+/// Reads the place of an admin listener.
+pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
+    match text.strip_prefix("unix:") {
+        Some(path) => Ok(ListenAddress::Unix(Path::new(path).into())),
+        None => text
+            .parse()
+            .map(ListenAddress::Tcp)
+            .map_err(|wrong: AddrParseError| wrong.to_string()),
+    }
+}
+
 /// Sends the request, the only one on its connection, and reads the answer.
-async fn exchange(stream: TcpStream, request: Request<String>) -> io::Result<Value> {
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<String>,
+) -> io::Result<Value> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;

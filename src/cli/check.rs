@@ -2,6 +2,7 @@
 
 mod cluster_slots;
 mod connectivity;
+mod identities;
 mod notes;
 
 #[cfg(test)]
@@ -257,6 +258,9 @@ fn meaning(compiled: &Compiled) -> String {
         let by = compiled.hide(&group.by.to_string());
         let _ = writeln!(text, "  group {}: {members} by {by}", group.name);
     }
+    for line in identities::lines(compiled) {
+        let _ = writeln!(text, "  {}", compiled.hide(&line));
+    }
     if let Some(spread) = SlotSpread::of(compiled) {
         text.push_str(&spread.text());
     }
@@ -311,6 +315,8 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
             json!({ "name": &*group.name, "by": by, "members": group.len() })
         });
         summary["groups"] = groups.collect();
+        summary["identities"] = identities::identities_json(compiled);
+        summary["listeners"] = identities::listeners_json(compiled);
         summary["routes"] = compiled.outline.routes.len().into();
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();

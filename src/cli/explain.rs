@@ -3,6 +3,7 @@
 mod candidates;
 mod counters;
 mod explanation;
+mod handshake;
 mod json;
 mod masking;
 mod outlook;
@@ -10,16 +11,22 @@ mod request;
 mod stripped_fields;
 mod text;
 
+use super::admin_client;
 use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, show};
+use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};
+use crate::listen::listener::ListenAddress;
+use crate::route::host_key;
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
+use handshake::ClientHandshake;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use request::ExplainedRequest;
 use serde_json::json;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// What to explain.
 #[derive(Debug, Args)]
@@ -42,24 +49,47 @@ pub(super) struct ExplainArgs {
     /// The host that the request is for.
     #[arg(long, value_name = "HOST", requires = "target")]
     host: Option<String>,
-    /// The address that the request comes from [default: 127.0.0.1].
+    /// The address that the request comes from, or `unix` [default: 127.0.0.1].
     #[arg(long, value_name = "ADDRESS", requires = "target")]
-    from: Option<IpAddr>,
+    from: Option<ExplainedPeer>,
+    /// The host that the client names in its handshake, for a request over TLS; "" for none [default: the request's host].
+    #[arg(long, value_name = "NAME", requires = "target")]
+    sni: Option<String>,
+    /// The certificate that the client shows in its handshake, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "target")]
+    client_cert: Option<PathBuf>,
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
-    /// Ask the running gateway what is left on each counter: at the `[admin]` address of the file, or at this one.
+    /// Ask the running gateway what is left on each counter: at the `[admin]` address of the file, or at this one;
+    /// `unix:PATH` is a socket.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
+        value_parser = admin_client::address,
         num_args = 0..=1,
         require_equals = true,
         requires = "target"
     )]
-    live: Option<Option<SocketAddr>>,
+    live: Option<Option<ListenAddress>>,
+}
+
+/// The peer of the request; nothing for the peer of a Unix socket.
+#[derive(Debug, Clone, Copy)]
+struct ExplainedPeer(Option<IpAddr>);
+
+impl FromStr for ExplainedPeer {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(match text {
+            UNIX => None,
+            address => Some(address.parse()?),
+        }))
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -67,6 +97,7 @@ Examples:
   tollgate explain missing-choice                         what error[missing-choice] means, and what to write instead
   tollgate explain GET /v1/orders/42 -H 'x-api-key: k'    which route and limits it meets, and on which keys it counts
   tollgate explain GET /v1/orders/42 --host api.example.com --from 203.0.113.9 --json
+  tollgate explain GET https://api.example.com/ --client-cert partner.pem    which identity, and is the certificate taken?
 
 Nothing is sent or counted; --live asks the running gateway what is left. Exit codes: 0 explained, also when the request
 would be refused; 1 a bad file; 2 wrong usage; 3 the gateway cannot be asked.";
@@ -86,10 +117,15 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     // The file is read without its store, whose secrets may not be here.
     let compiled = config::load_for_replay(&file, &[]);
     let compiled = compiled.map_err(|report| Failure::report(BAD, &report))?;
+    let has_tls = compiled.offers.iter().any(Option::is_some);
+    if request.handshake.is_some() && !has_tls {
+        let text = "no listener of the file has TLS; --sni and --client-cert are for one that has";
+        return Err(Failure::new(USAGE, text));
+    }
     let mut explanation = request::explain(&compiled, request);
-    if let Some(address) = args.live {
-        let admin = compiled.boot.admin.map(|admin| admin.listen);
-        let address = address.or(admin).ok_or_else(|| Failure::new(
+    if let Some(address) = &args.live {
+        let admin = compiled.boot.admin.as_ref().map(|admin| &admin.listen);
+        let address = address.as_ref().or(admin).ok_or_else(|| Failure::new(
             USAGE,
             "the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
         ))?;
@@ -129,8 +165,22 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
     }
     let (mut parts, ()) = Request::new(()).into_parts();
     (parts.method, parts.uri, parts.headers) = (method, uri, fields);
-    let peer = args.from.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    Ok(ExplainedRequest { parts, peer })
+    let peer = match args.from {
+        Some(ExplainedPeer(peer)) => peer,
+        None => Some(Ipv4Addr::LOCALHOST.into()),
+    };
+    let certificate = args.client_cert.as_ref().map(|file| {
+        std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+    });
+    let certificate = certificate.transpose()?;
+    let sni = args.sni.as_ref().map(|sni| host_key(sni).into_owned());
+    let is_asked = sni.is_some() || certificate.is_some();
+    let handshake = is_asked.then_some(ClientHandshake { sni, certificate });
+    Ok(ExplainedRequest {
+        parts,
+        peer,
+        handshake,
+    })
 }
 
 fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {

@@ -32,6 +32,7 @@ struct CommandLine {
 const EXAMPLES: &str = "\
 Examples:
   tollgate run --to 127.0.0.1:3000 --limit 10/s    at most 10 a second for each client, no file needed
+  tollgate run --to 127.0.0.1:3000 --tls cert.pem,key.pem    the same by https, on port 8443
   tollgate run --config gateway.toml               what the file says, reloaded when it changes
   tollgate check                                   is gateway.toml right, and what does it mean?
   tollgate check --diff old.toml                   what would a reload from old.toml change?
@@ -57,7 +58,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "limit", "listen", "redis"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "limit", "listen", "redis", "tls"])]
     config: Option<PathBuf>,
     /// Forward everything to this server; no file is needed or read.
     #[arg(long, value_name = "HOST:PORT")]
@@ -65,9 +66,12 @@ struct RunArgs {
     /// How much each client may, like 10/s or 100/min.
     #[arg(long, value_name = "RATE", requires = "to")]
     limit: Option<String>,
-    /// Where to listen [default: :8080].
+    /// Where to listen [default: :8080, with --tls :8443].
     #[arg(long, value_name = "ADDR", requires = "to")]
     listen: Option<String>,
+    /// Listen with TLS: a certificate and its key, two PEM files that are read once.
+    #[arg(long, value_name = "CERT,KEY", requires = "to")]
+    tls: Option<String>,
     /// Share the count through this Redis, like redis://localhost:6379.
     #[arg(long, value_name = "URL", requires = "to")]
     redis: Option<String>,
@@ -232,6 +236,7 @@ impl RunArgs {
             ("--limit", &self.limit),
             ("--listen", &self.listen),
             ("--redis", &self.redis),
+            ("--tls", &self.tls),
         ]
         .into_iter()
         .filter(|(_, value)| value.is_some())

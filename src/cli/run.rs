@@ -2,15 +2,22 @@
 
 use super::{BAD, Failure, RunArgs, USAGE, find_file, warn, warn_of};
 use crate::config::{self, Compiled, QuickStart};
+use crate::listen::handed_sockets::HandedSockets;
 use crate::{app, telemetry};
 use std::path::PathBuf;
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+    let handed = HandedSockets::take_all().map_err(|error| {
+        let text = format!(
+            "the sockets that the process was started with (LISTEN_FDS) cannot be taken: {error}"
+        );
+        Failure::new(BAD, text)
+    })?;
     let (compiled, file) = load(args)?;
     if let Err(error) = telemetry::log::start(compiled.boot.log.level) {
         warn(&format!("warning: {error}"));
     }
-    app::run(compiled, file).map_err(|error| Failure::new(BAD, error))
+    app::run(compiled, file, handed).map_err(|error| Failure::new(BAD, error))
 }
 
 /// The configuration to run, and the file to watch.
@@ -21,6 +28,7 @@ fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), Failure> {
             limit: args.limit.as_deref(),
             listen: args.listen.as_deref(),
             redis: args.redis.as_deref(),
+            tls: args.tls.as_deref(),
         };
         (flags.compile(), None)
     } else {

@@ -1,21 +1,31 @@
 //! Boot: the settings that are read once, at start. A reload can only report that such a setting has changed.
 
-use super::document::Document;
+use super::authorities::Authorities;
+use super::document::{Admin, Document, ListenEntry, ListenerTls};
 use super::masking::Secrets;
 use super::outline::Boot;
 use super::side_files::SideFiles;
+use super::source::{Source, Span};
+use crate::listen::listener::{ListenAddress, Listener};
 use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Puts the settings together; secrets are fetched from where the file says.
-pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Boot {
+pub(super) fn read(
+    document: &Document,
+    authorities: &Authorities,
+    beside: &mut SideFiles<'_>,
+) -> Boot {
+    let source = beside.source;
     let (server, log) = (&document.server, &document.log);
-    let addresses = match server.listen.written() {
+    let listeners = match server.listen.written() {
         Some(written) => written.clone(),
         None => server.listen(),
     };
+    let listeners = listeners
+        .iter()
+        .filter_map(|entry| listener(&entry.value, document, source));
     let terminal = || {
         if io::stdout().is_terminal() {
             telemetry::AccessFormat::Short
@@ -25,9 +35,10 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Boot {
     };
     let store = super::store::read(document, beside);
     Boot {
-        secrets: Arc::new(secrets(document, &store)),
+        secrets: Arc::new(secrets(document, authorities, &store)),
         listen: listen::ListenSettings {
-            addresses: addresses.into_iter().map(|at| at.value).collect(),
+            listeners: listeners.collect(),
+            handshake: server.handshake(),
             first_byte: server.first_byte(),
             head: server.head(),
             idle: server.idle(),
@@ -41,7 +52,8 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Boot {
         workers: server.workers() as usize,
         drain: server.drain(),
         admin: document.admin.as_ref().map(|admin| admin::AdminSettings {
-            listen: admin.listen(),
+            listen: admin_address_in(admin, source),
+            mode: admin.mode(),
         }),
         store,
         log: telemetry::LogSettings {
@@ -51,10 +63,38 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Boot {
     }
 }
 
+/// A listener, with the names of its identities. An identity of its own has the address as its name.
+fn listener(entry: &ListenEntry, document: &Document, source: &Source) -> Option<Listener> {
+    let written = entry.listens_on()?;
+    let address = &written.value;
+    let names: Option<Vec<Arc<str>>> = entry.tls.get().map(|tls| match tls {
+        ListenerTls::All => {
+            let tables = document.identities.iter();
+            tables
+                .map(|table| table.name.value.as_str().into())
+                .collect()
+        }
+        ListenerTls::Named(names) => names.iter().map(|at| at.value.as_str().into()).collect(),
+        ListenerTls::Own(_) => vec![address.to_string().into()],
+    });
+    Some(Listener {
+        tls: names.map(Into::into),
+        redirects: entry.redirect.get().is_some(),
+        mode: entry.mode(),
+        proxies: entry.proxies(),
+        address: placed(address, &written.span, source),
+    })
+}
+
 /// The values of the file's secret variables, and the secrets that were read from files and variables.
-fn secrets(document: &Document, store: &store::StoreSettings) -> Secrets {
+fn secrets(
+    document: &Document,
+    authorities: &Authorities,
+    store: &store::StoreSettings,
+) -> Secrets {
     let mut all = document.variables.secrets();
     all.extend(document.fetched.iter().cloned());
+    all.extend(authorities.secrets.iter().cloned());
     if let store::Backend::Redis(target) = &store.source {
         let mut passwords = vec![&target.password];
         if let store::RedisEndpoint::Sentinel { password, .. } = &target.place {
@@ -66,7 +106,25 @@ fn secrets(document: &Document, store: &store::StoreSettings) -> Secrets {
     Secrets::new(all)
 }
 
-/// The admin listener's address; the default where none is written.
-pub(super) fn admin_address(document: &Document) -> Option<SocketAddr> {
+/// The address, with the path of a Unix socket from the folder of the file that it stands in.
+pub(super) fn placed(address: &ListenAddress, span: &Span, source: &Source) -> ListenAddress {
+    match address {
+        ListenAddress::Unix(path) => {
+            let path = source.beside(span.start, &path.to_string_lossy());
+            ListenAddress::Unix(path.into())
+        }
+        ListenAddress::Tcp(_) | ListenAddress::Systemd(_) => address.clone(),
+    }
+}
+
+fn admin_address_in(admin: &Admin, source: &Source) -> ListenAddress {
+    match admin.listen.at() {
+        Some(at) => placed(&at.value, &at.span, source),
+        None => admin.listen(),
+    }
+}
+
+/// The admin listener's address as it is written; the default where none is.
+pub(super) fn admin_address(document: &Document) -> Option<ListenAddress> {
     document.admin.as_ref().map(|admin| admin.listen())
 }

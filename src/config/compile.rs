@@ -2,6 +2,7 @@
 
 use super::document::{self, CounterStore, Document, List, ServerTable, Upstream};
 use super::groups::Groups;
+use super::identities::ReadIdentities;
 use super::jwt::TokenRules;
 use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
@@ -26,6 +27,7 @@ pub(super) struct Compilation<'a> {
     pub(super) errors: ErrorFormats,
     pub(super) groups: Groups,
     pub(super) jwt: Option<TokenRules>,
+    pub(super) identities: ReadIdentities,
     /// The report, which has no errors.
     pub(super) report: Report,
 }
@@ -48,6 +50,7 @@ impl Compilation<'_> {
             boot: self.boot.clone(),
             routes: routes(document, rules, &services),
             upstreams: upstream_outlines(document, &upstreams),
+            identities: self.identities.outlines,
             jwt: self.jwt.as_ref().map(|jwt| jwt.outline.clone()),
             groups: self.groups.all,
             limits: limits.clone(),
@@ -59,18 +62,16 @@ impl Compilation<'_> {
             jitter: document.response.jitter(),
             holds: holds(server),
         };
-        let unrouted = unrouted(document, &by_name).map(|unrouted| {
-            services.push(unrouted);
-            services.len() - 1
-        });
+        let routed = services.len();
+        services.extend(unrouted(document, &by_name));
         Compiled {
             boot: self.boot,
             snapshot: Snapshot {
                 generation: 0,
                 other_methods: looks_at_method(document).is_none(),
                 table,
+                unrouted: (services.len() > routed).then_some(routed),
                 services,
-                unrouted,
                 upstreams,
                 trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
                 tokens: self.jwt.map(|jwt| jwt.verifier),
@@ -79,6 +80,9 @@ impl Compilation<'_> {
                 jitter: outline.jitter,
                 holds: outline.holds,
             },
+            identities: Arc::new(self.identities.identities),
+            offers: self.identities.offers,
+            orders: self.identities.orders.into(),
             warnings: self.report.diagnostics,
             ignored: Vec::new(),
             source: self.report.source,
@@ -167,12 +171,17 @@ fn each(names: &List<String>) -> Vec<Arc<str>> {
 
 /// The place where each limit, upstream and route is defined.
 fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
+    let identities = document.identities.iter().map(|one| ("tls", &one.name));
     let groups = document.groups.iter().map(|one| ("groups", &one.name));
     let limits = document.limits.iter().map(|one| ("limits", &one.name));
     let upstreams = document.upstreams.iter();
     let upstreams = upstreams.map(|one| ("upstreams", &one.name));
     let routes = document.routes.iter().map(|one| ("routes", &one.name));
-    let all = groups.chain(limits).chain(upstreams).chain(routes);
+    let all = identities
+        .chain(groups)
+        .chain(limits)
+        .chain(upstreams)
+        .chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
         .collect()
 }

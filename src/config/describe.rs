@@ -10,6 +10,7 @@ use super::value::{Quota, show_quota};
 use crate::key::{KeyPart, KeyTemplate, Mask, MissingKey, OnLeave, Sameness, UnknownKey};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, OnDown, RefundCondition, ResponsePolicy, Scope, Unit};
+use jiff::Timestamp;
 
 /// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. The part
 /// about an absent Redis is there only where a Redis is asked.
@@ -215,6 +216,13 @@ pub fn key(by: &KeyTemplate) -> String {
     }
     let parts: Vec<String> = by.parts.iter().map(KeyPart::to_string).collect();
     parts.join(" + ")
+}
+
+/// A time in seconds since 1970, as RFC 3339 writes it.
+#[must_use]
+pub fn show_instant(seconds: i64) -> String {
+    Timestamp::from_second(seconds)
+        .map_or_else(|_| format!("second {seconds}"), |at| at.to_string())
 }
 
 /// A limit's rate as the file writes it, be it over months.

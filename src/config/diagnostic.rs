@@ -42,6 +42,8 @@ macro_rules! codes {
 }
 
 codes! {
+    AcmeNotAgreed "acme-not-agreed" "A certificate is ordered from an authority whose terms are not agreed to.";
+    AcmeUnreachableChallenge "acme-unreachable-challenge" "No listener is where an authority looks whether hosts are ours.";
     BadCertificate "bad-certificate" "A file for TLS has no usable certificate or key.";
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
     BadChoice "bad-choice" "A word is not one of the words that the key takes.";
@@ -61,7 +63,14 @@ codes! {
     BadRate "bad-rate" "A rate is not written as N/TIME.";
     BadServer "bad-server" "A server is not written as http://host:port.";
     BadStore "bad-store" "The address of the store has no form that Tollgate can connect to.";
+    BadUrl "bad-url" "The URL of an authority's directory, or the address that it may write to, cannot be used.";
     BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
+    CertificateEndsSoon "certificate-ends-soon" "A certificate has less than a third of its life left, or none.";
+    CertificateKeyMismatch "certificate-key-mismatch" "A key belongs to another certificate than the one beside it.";
+    CertificateLacksHost "certificate-lacks-host" "No certificate has the name of a host that clients ask for by TLS.";
+    CertificateNotYetValid "certificate-not-yet-valid" "The time from which a certificate is valid is still to come.";
+    CertificateUnreadable "certificate-unreadable" "A file of an identity cannot be read, or has nothing usable in it.";
+    ClientWithoutTls "client-without-tls" "A listener without TLS takes requests beside an identity that demands certificates of clients.";
     Conflict "conflict" "Two settings contradict each other.";
     DroppedField "dropped-field" "A limit, a group or `[jwt]` reads a field that is dropped from every request.";
     Duplicate "duplicate" "A key, a table or an entry is written twice.";
@@ -70,13 +79,16 @@ codes! {
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit exempts every request.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
+    HostClaimedTwice "host-claimed-twice" "Two identities of one listener are for the same host.";
     IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that does not occur.";
+    KeyReadable "key-readable" "Every user of the machine can read a private key.";
     MatchesNothing "matches-nothing" "A pattern of files to include finds no file.";
     MissingChoice "missing-choice" "A limit without `missing` counts by a part that a request may lack.";
     MissingKey "missing-key" "A key without a default is absent.";
     NeedlessMissing "needless-missing" "`missing` is written, and no request can lack the limit's key.";
     NeverAdmits "never-admits" "One request costs more than the limit ever holds.";
     NeverBinds "never-binds" "A rate of a list never refuses a request that the other rates admit.";
+    NoDefaultIdentity "no-default-identity" "A listener with several identities has none for clients that name no host.";
     NoRoutes "no-routes" "The file has no route.";
     NotAvailable "not-available" "This version does not have the setting.";
     NotGranted "not-granted" "An included file needs a grant that its entry of `include` does not have.";
@@ -87,11 +99,14 @@ codes! {
     OutOfRange "out-of-range" "The numbers are too large for exact computation.";
     OtherCase "other-case" "A path in another case evades the limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
+    RedirectWithoutTls "redirect-without-tls" "A listener sends requests on to `https`, and no listener has TLS.";
     SaySo "say-so" "Membership of a group depends on a value that any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
     TrustsEveryone "trusts-everyone" "Any client may state the address that it comes from.";
+    UnknownAuthority "unknown-authority" "A named authority is not defined.";
     UnknownGroup "unknown-group" "A named group is not defined.";
+    UnknownIdentity "unknown-identity" "A named identity is not defined.";
     UnknownKey "unknown-key" "A key or table of this name does not exist.";
     UnknownLimit "unknown-limit" "A named limit is not defined.";
     UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
@@ -100,7 +115,9 @@ codes! {
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
     UnverifiedClaim "unverified-claim" "A limit or a group asks for a claim of a token, and no `[jwt]` names the keys that verify tokens.";
+    UnusedAuthority "unused-authority" "No identity is ordered from the authority.";
     UnusedGroup "unused-group" "No limit refers to the group.";
+    UnusedIdentity "unused-identity" "No listener offers the identity.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
     WaitsLonger "waits-longer" "A limit may hold a request for longer than the route gives its upstream.";

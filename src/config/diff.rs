@@ -1,6 +1,7 @@
 //! The differences between two readings of the file, in words.
 
 mod groups;
+mod identities;
 mod limits;
 mod store;
 
@@ -54,13 +55,14 @@ impl fmt::Display for Change {
     }
 }
 
-/// The changes from `old` to `new`: groups, limits, upstreams, routes, then the rest.
+/// The changes from `old` to `new`: identities, groups, limits, upstreams, routes, then the rest.
 ///
 /// Pass as `running` the settings the process was started with: they hold until it is started again, whatever was
 /// loaded in between.
 #[must_use]
 pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
+    identities::identities(old, new, &mut changes);
     groups::groups(old, new, &mut changes);
     limits::limits(old, new, &mut changes);
     upstreams(old, new, &mut changes);

@@ -2,6 +2,7 @@
 //!
 //! The tree is walked by hand rather than deserialized, so that one run finds every mistake, each with its place.
 
+mod acme;
 mod fields;
 mod form;
 mod group;
@@ -9,6 +10,7 @@ mod header_changes;
 mod include;
 mod jwt;
 mod limit;
+mod listen;
 mod route;
 mod secrets;
 mod server;
@@ -17,21 +19,25 @@ mod static_reply;
 mod store;
 mod syntax;
 mod table;
+mod tls;
 mod unknown_table;
 mod upstream;
 mod variables;
 mod warning_filter;
 mod words;
 
+pub(super) use acme::AcmeTable;
 pub(super) use group::{GROUPS, GroupTable, are_keys};
 pub(super) use include::gather;
 pub(super) use jwt::{JWT, Jwt, KeyFile};
 pub(super) use limit::{
     Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,
 };
+pub(super) use listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
 pub(super) use route::{ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
 pub(super) use store::{SecretSource, Store, StoreTls};
+pub(super) use tls::{ClientTable, TLS, TlsTable};
 pub(super) use upstream::{UPSTREAMS, Upstream};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
@@ -172,8 +178,10 @@ impl<T> List<T> {
 }
 
 /// Every table, in the order of the reference.
-pub(super) static TABLES: [&Table; 11] = [
+pub(super) static TABLES: [&Table; 13] = [
     &server::SERVER,
+    &tls::TLS,
+    &acme::ACME,
     &server::LOG,
     &server::ADMIN,
     &store::STORE,
@@ -216,6 +224,8 @@ pub(super) static INCLUDE: Key = Key {
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) server: ServerTable,
+    pub(super) identities: Vec<TlsTable>,
+    pub(super) authorities: Vec<AcmeTable>,
     pub(super) log: Log,
     pub(super) admin: Option<Admin>,
     pub(super) store: Store,
@@ -416,6 +426,8 @@ impl TopReader<'_> {
         };
         reader.section(meant, key, value);
         self.document.lost.extend(apart.lost);
+        self.document.identities.extend(apart.identities);
+        self.document.authorities.extend(apart.authorities);
         self.document.groups.extend(apart.groups);
         self.document.limits.extend(apart.limits);
         self.document.upstreams.extend(apart.upstreams);
@@ -470,6 +482,8 @@ impl TopReader<'_> {
             let place = heading(self.source, &entry.span(), &at.span);
             let mut fields = Fields::new(vocabulary, at, place, fields, found);
             match vocabulary.name {
+                "tls" => document.identities.push(TlsTable::read(&mut fields)),
+                "acme" => document.authorities.push(AcmeTable::read(&mut fields)),
                 "groups" => document.groups.push(group::read(fields)),
                 "limits" => document.limits.push(limit::read(fields)),
                 "upstreams" => document.upstreams.push(Upstream::read(&mut fields)),

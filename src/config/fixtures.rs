@@ -7,6 +7,7 @@ use super::vocabulary::{Default, Key, ValueShape};
 use super::{Code, parse};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -28,8 +29,21 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
+/// The keys of identities as a machine should have them: none but `open.key` can be read by every user.
+pub(super) fn set_modes_of_keys() {
+    for entry in fs::read_dir(root().join("tests/config/tls")).unwrap() {
+        let path = entry.unwrap().path();
+        let is_open = path.ends_with("open.key");
+        if path.extension().is_some_and(|extension| extension == "key") {
+            let mode = if is_open { 0o644 } else { 0o600 };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+}
+
 #[test]
 fn every_valid_file_compiles_without_a_warning() {
+    set_modes_of_keys();
     let mut all = files("valid");
     all.push(root().join("gateway.toml"));
     all.push(root().join("deploy/api-keys.toml"));
@@ -60,7 +74,7 @@ fn every_example_of_who_is_counted_is_good() {
     let examples: Vec<&str> = examples
         .filter_map(|rest| rest.split("```").next())
         .collect();
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 5);
     for example in examples {
         let limits = example
             .lines()
@@ -69,6 +83,45 @@ fn every_example_of_who_is_counted_is_good() {
         let text = format!(
             "{example}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = {limits:?}\n"
         );
+        let path = folder.path().join("gateway.toml");
+        fs::write(&path, text).unwrap();
+        let report = match super::load(&path) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        assert!(
+            report.diagnostics.is_empty(),
+            "{}",
+            report.human(Colour::Off)
+        );
+    }
+}
+
+/// The manual's examples of TLS, and the deployed file, are valid and without a warning.
+#[test]
+fn every_example_of_tls_is_good() {
+    set_modes_of_keys();
+    let folder = tempfile::tempdir().unwrap();
+    let beside = folder.path().join("tls");
+    fs::create_dir(&beside).unwrap();
+    for (from, to) in [
+        ("api.pem", "api.pem"),
+        ("api.key", "api.key"),
+        ("shop.pem", "shop.pem"),
+        ("shop.key", "shop.key"),
+        ("authority.pem", "partners-ca.pem"),
+    ] {
+        let from = root().join("tests/config/tls").join(from);
+        fs::copy(from, beside.join(to)).unwrap();
+    }
+    let manual = include_str!("../../docs/tls.md");
+    let examples = manual.split("```toml\n").skip(1);
+    let examples = examples.filter_map(|rest| rest.split("```").next());
+    let end = "\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\n";
+    let mut all: Vec<String> = examples.map(|one| format!("{one}{end}")).collect();
+    assert_eq!(all.len(), 3);
+    all.push(include_str!("../../deploy/https.toml").to_owned());
+    for text in all {
         let path = folder.path().join("gateway.toml");
         fs::write(&path, text).unwrap();
         let report = match super::load(&path) {
@@ -111,6 +164,7 @@ fn every_invalid_file_yields_its_report() {
 /// Each folder has a `gateway.toml`, its included files, and the report beside.
 #[test]
 fn every_folder_of_files_yields_its_report() {
+    set_modes_of_keys();
     let mut wrong = Vec::new();
     let all = root().join("tests/config/included");
     for folder in fs::read_dir(&all).unwrap() {
@@ -146,13 +200,15 @@ fn every_example_and_every_default_of_a_key_can_be_read() {
             for inner in key.shape().tables() {
                 let (open, group) = match key.shape() {
                     ValueShape::Tiers(_) => (format!("{} = {{ g = {{ ", key.name), "} "),
-                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) => {
+                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) | ValueShape::Listeners(_) => {
                         (format!("{} = [{{ ", key.name), "")
                     }
                     _ => (format!("{} = {{ ", key.name), ""),
                 };
                 let close = match key.shape() {
-                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) => "}]",
+                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) | ValueShape::Listeners(_) => {
+                        "}]"
+                    }
                     _ => "}",
                 };
                 let open = format!("{}\n{open}", table.title("x"));
@@ -179,6 +235,7 @@ fn readable(open: &str, close: &str, key: &Key) {
         let place = front.len()..text.len() - close.len();
         let names = [
             Code::MissingKey,
+            Code::UnknownAuthority,
             Code::UnknownGroup,
             Code::UnknownLimit,
             Code::UnknownUpstream,

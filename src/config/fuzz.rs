@@ -19,7 +19,7 @@ pub fn file(bytes: &[u8]) -> bool {
     }
     let read = || {
         let text = text(NAME, bytes.to_vec())?;
-        compile(Source::new(NAME, text), Files::default())
+        compile(Source::new(NAME, text), Files::default(), None)
     };
     let (taken, report) = match read() {
         Ok(compiled) => (true, compiled.report()),

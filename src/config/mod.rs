@@ -8,6 +8,7 @@
 //!  → Compiled compile      Boot (read once) and Snapshot (swapped by a reload)
 //! ```
 
+mod authorities;
 mod boot;
 mod compile;
 pub mod describe;
@@ -20,6 +21,7 @@ pub mod files;
 pub mod fuzz;
 mod grant;
 mod groups;
+mod identities;
 pub mod jwt;
 pub mod leases;
 mod limits;
@@ -52,13 +54,16 @@ mod generated;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use files::Files;
+pub use identities::{Identities, LoadedIdentity};
 pub use outline::Boot;
 pub use print::print;
 pub use quick_start::QuickStart;
 pub use report::Report;
 pub use set::Set;
 
+use crate::acme::OrderedIdentity;
 use crate::snapshot::Snapshot;
+use crate::tls::Offer;
 use diagnostic::{Details as _, Findings};
 use diff::Outline;
 use side_files::SideFiles;
@@ -78,6 +83,12 @@ pub struct Compiled {
     pub boot: Boot,
     /// The part that a reload swaps. Its generation is 0 until the gateway numbers the snapshot.
     pub snapshot: Snapshot,
+    /// The identities towards clients.
+    pub identities: Arc<Identities>,
+    /// What each listener offers, in the order of [`Boot`]'s listeners; none of a plain one.
+    pub offers: Vec<Option<Offer>>,
+    /// The certificates to order.
+    pub orders: Arc<[OrderedIdentity]>,
     /// Warnings about settings that may not have the intended effect.
     pub warnings: Vec<Diagnostic>,
     /// Warnings that the file ignores.
@@ -124,7 +135,7 @@ impl Compiled {
         self.boot.secrets.hide(text).into_owned()
     }
 
-    /// The place of the definition of this name in `limits`, `upstreams` or `routes`: `gateway.toml:12`.
+    /// The place of the definition of this name in `limits`, `upstreams`, `routes` or `tls`: `gateway.toml:12`.
     #[must_use]
     pub fn place(&self, table: &'static str, name: &str) -> Option<String> {
         let at = *self.places.get(&(table, name.to_owned()))?;
@@ -138,9 +149,21 @@ impl Compiled {
 /// # Errors
 /// The mistakes of the file.
 pub fn load(path: &Path) -> Result<Compiled, Report> {
+    load_beside(path, None)
+}
+
+/// Reads and compiles the file at `path` for a reload: identities of `before` stay where their files are broken.
+///
+/// # Errors
+/// The mistakes of the file.
+pub fn reload(path: &Path, before: &Identities) -> Result<Compiled, Report> {
+    load_beside(path, Some(before))
+}
+
+fn load_beside(path: &Path, before: Option<&Identities>) -> Result<Compiled, Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
-    compile(Source::new(name, text), files)
+    compile(Source::new(name, text), files, before)
 }
 
 /// The name and the text of the file at `path`.
@@ -181,7 +204,7 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Report {
 /// The mistakes of the file.
 pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
     let files = Files::with_content(Path::new(name), text.as_bytes());
-    compile(Source::new(name, text), files)
+    compile(Source::new(name, text), files, None)
 }
 
 /// Reads and compiles the file at `path` for a replay: with `sets` in place of the file's values, and without its
@@ -193,7 +216,7 @@ pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
     let source = Source::with_sets(&name, text, sets).without_store();
-    compile(source, files)
+    compile(source, files, None)
 }
 
 /// The store that `url` names, given with `--store`.
@@ -209,7 +232,11 @@ pub fn store(url: &str) -> Result<crate::store::Backend, Report> {
     })
 }
 
-fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
+fn compile(
+    mut source: Source,
+    mut files: Files,
+    before: Option<&Identities>,
+) -> Result<Compiled, Report> {
     let mut found = Findings::default();
     document::gather(&mut source, &mut files, &mut found);
     let source = Arc::new(source);
@@ -227,8 +254,10 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let groups = groups::read(&document, beside);
     let jwt = jwt::read(&document, beside);
     let checked = validate::check(&document, &groups, &source, beside.found);
-    let boot = boot::read(&document, beside);
+    let authorities = authorities::read(&document, beside);
+    let boot = boot::read(&document, &authorities, beside);
     let errors = error_bodies::read(&document, beside);
+    let identities = identities::read(&document, &authorities, before, beside);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &boot.secrets, &mut found);
     document::ignore(&document.ignored, &mut found, !source.is_without_store());
@@ -248,6 +277,7 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
         errors,
         groups,
         jwt,
+        identities,
         report,
     };
     let compiled = compilation.compile();

@@ -9,6 +9,7 @@ use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats};
 use crate::snapshot::{FieldStyle, HoldCaps, StaticReply};
+use crate::tls::{ClientParts, ServedName, TlsVersion};
 use crate::upstream::Upstream;
 use crate::{admin, listen, store, telemetry};
 use http::HeaderName;
@@ -22,6 +23,8 @@ use std::time::Duration;
 pub struct Outline {
     /// The settings that are read once.
     pub boot: Boot,
+    /// Every identity, in the order of the file.
+    pub identities: Vec<IdentityOutline>,
     /// The tokens that are believed.
     pub jwt: Option<TokenOutline>,
     /// Every group, in the order of the file.
@@ -65,6 +68,29 @@ pub struct Boot {
     pub log: telemetry::LogSettings,
     /// The secrets, which are stars in every text of the file that is shown.
     pub secrets: Arc<Secrets>,
+}
+
+/// An identity towards clients. No key is in it.
+#[derive(Debug)]
+pub struct IdentityOutline {
+    /// The name of its table, or the address of the listener that has it alone.
+    pub name: Arc<str>,
+    /// The hosts that are written.
+    pub hosts: Option<Vec<ServedName>>,
+    /// Is it for clients that name no host?
+    pub is_default: bool,
+    /// The least version of TLS.
+    pub least_version: TlsVersion,
+    /// The protocols to choose from, by their names on the wire.
+    pub alpn: Vec<&'static str>,
+    /// What clients must show, in words.
+    pub client: String,
+    /// SHA-256 of its certificate.
+    pub fingerprint: [u8; 32],
+    /// The end of the certificate's life, in seconds since 1970.
+    pub not_after: i64,
+    /// The contents of the files of authorities and lists.
+    pub check: Option<ClientParts>,
 }
 
 /// A limit of the file: one compiled limit for each of its rates.

@@ -81,7 +81,7 @@ impl Code {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{load, render::Colour};
+    use super::super::{fixtures::set_modes_of_keys, load, render::Colour};
     use super::*;
     use std::fmt::Write;
     use std::fs;
@@ -123,6 +123,22 @@ mod tests {
         let pair = rcgen::generate_simple_self_signed(vec!["ca".to_owned()]).unwrap();
         fs::write(folder.path().join("redis-ca.pem"), pair.cert.pem()).unwrap();
         fs::write(folder.path().join("short.secret"), "short\n").unwrap();
+        set_modes_of_keys();
+        for (from, to) in [
+            ("api.pem", "api.pem"),
+            ("api.key", "api.key"),
+            ("open.key", "open.key"),
+            ("shop.key", "other.key"),
+            ("shop.key", "shop.key"),
+            ("shop.pem", "shop.pem"),
+            ("old.pem", "old.pem"),
+            ("old.key", "old.key"),
+            ("early.pem", "early.pem"),
+            ("early.key", "early.key"),
+            ("authority.pem", "partners-ca.pem"),
+        ] {
+            fs::copy(format!("tests/config/tls/{from}"), folder.path().join(to)).unwrap();
+        }
         let file = folder.path().join("gateway.toml");
         let mut wrong = Vec::new();
         for code in Code::ALL {

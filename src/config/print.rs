@@ -212,6 +212,13 @@ impl Printer<'_> {
             (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
             (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
             (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
+            (Some(ValueShape::Listeners(inner)), value) => self.listeners(inner, value, offset),
+            (Some(ValueShape::ListenAddress), value) => self.listening(value, offset),
+            (
+                Some(ValueShape::Authorities(inner) | ValueShape::ListenerTls(inner)),
+                DeValue::Table(table),
+            ) => self.inside(inner, table),
+            (Some(ValueShape::Authorities(_)), value) => self.paths(value, offset),
             (Some(ValueShape::ErrorBody), DeValue::String(text)) => {
                 let path = text.strip_prefix("file:");
                 let path = path.map(|path| format!("file:{}", self.absolute(path, offset)));
@@ -234,6 +241,28 @@ impl Printer<'_> {
                 format!("[{}]", items.collect::<Vec<_>>().join(", "))
             }
             path => self.paths(path, offset),
+        }
+    }
+
+    /// Listeners, each an address or a table.
+    fn listeners(&mut self, table: &Table, value: &DeValue<'_>, offset: usize) -> String {
+        match value {
+            DeValue::Table(inner) => self.inside(table, inner),
+            DeValue::Array(items) => {
+                let items = items.iter();
+                let items = items.map(|item| self.listeners(table, item.get_ref(), offset));
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            address => self.listening(address, offset),
+        }
+    }
+
+    /// An address to listen on; the path of a Unix socket from the root on.
+    fn listening(&self, value: &DeValue<'_>, offset: usize) -> String {
+        let path = value.as_str().and_then(|text| text.strip_prefix("unix:"));
+        match path {
+            Some(path) => toml::text(&format!("unix:{}", self.absolute(path, offset))),
+            None => toml::value(value),
         }
     }
 

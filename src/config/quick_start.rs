@@ -1,6 +1,6 @@
 //! `tollgate run --to HOST:PORT --limit 10/s`: a gateway without a file.
 
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Code, Diagnostic};
 use super::report::Report;
 use super::source::Source;
 use super::value::{self, ValueError};
@@ -23,7 +23,12 @@ pub struct QuickStart<'a> {
     pub listen: Option<&'a str>,
     /// The Redis that counts are shared through.
     pub redis: Option<&'a str>,
+    /// The files of a certificate and of its key, with a comma between.
+    pub tls: Option<&'a str>,
 }
+
+/// The address with TLS where none is named. The one without is that of the file.
+const TLS_LISTEN: &str = ":8443";
 
 impl QuickStart<'_> {
     /// Writes the flags as the file that they stand for, and reads this file like any other.
@@ -33,11 +38,21 @@ impl QuickStart<'_> {
     pub fn compile(self) -> Result<Compiled, Report> {
         self.check()?;
         let mut text = String::new();
-        let mut line = |key: &str, written: &str| {
+        let quoted = |written: &str| toml::Value::from(written);
+        let pair = self.tls.and_then(|tls| value::pem_pair(tls).ok());
+        if let Some([cert, key]) = pair {
+            let listen = quoted(self.listen.unwrap_or(TLS_LISTEN));
+            let (cert, key) = (quoted(&cert), quoted(&key));
             // Writing into a string cannot fail.
-            let _ = writeln!(text, "{key} = {}", toml::Value::from(written));
+            let _ = writeln!(
+                text,
+                "server.listen = {{ address = {listen}, tls = {{ cert = {cert}, key = {key} }} }}"
+            );
+        }
+        let mut line = |key: &str, written: &str| {
+            let _ = writeln!(text, "{key} = {}", quoted(written));
         };
-        if let Some(listen) = self.listen {
+        if let Some(listen) = self.listen.filter(|_| self.tls.is_none()) {
             line("server.listen", listen);
         }
         if let Some(redis) = self.redis {
@@ -51,8 +66,9 @@ impl QuickStart<'_> {
             line("limits.per-ip.rate", limit);
         }
         let mut compiled = parse(NAME, &text)?;
-        // The one possible warning is about a password in the file, and there is no file.
-        compiled.warnings.clear();
+        // A password in the file is none, since there is no file.
+        let is_meant = |one: &Diagnostic| one.code != Code::SecretInFile;
+        compiled.warnings.retain(is_meant);
         Ok(compiled)
     }
 
@@ -70,7 +86,10 @@ impl QuickStart<'_> {
             };
         flag("to", Some(self.to), |text| value::server(text).err());
         flag("limit", self.limit, |text| value::rate(text).err());
-        flag("listen", self.listen, |text| value::address(text).err());
+        flag("listen", self.listen, |text| {
+            value::listen_address(text).err()
+        });
+        flag("tls", self.tls, |text| value::pem_pair(text).err());
         flag("redis", self.redis, |text| value::store(text).err());
         if found.is_empty() {
             return Ok(());
@@ -93,7 +112,9 @@ fn starred(written: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use crate::config::render::Colour;
+    use crate::listen::listener::Listener;
     use crate::store::Backend as Counters;
+    use std::net::SocketAddr;
 
     #[test]
     fn the_flags_make_a_gateway() {
@@ -102,10 +123,12 @@ mod tests {
             limit: Some("10/s"),
             listen: Some(":0"),
             redis: Some("redis://:p\"w@h"),
+            tls: None,
         }
         .compile()
         .unwrap();
-        assert_eq!(compiled.boot.listen.addresses[0].port(), 0);
+        let listener = Listener::plain(SocketAddr::from(([0, 0, 0, 0], 0)).into());
+        assert_eq!(compiled.boot.listen.listeners, [listener]);
         assert!(compiled.boot.admin.is_none() && compiled.warnings.is_empty());
         let Counters::Redis(target) = &compiled.boot.store.source else {
             panic!("redis");
@@ -131,17 +154,47 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_makes_a_listener_with_tls() {
+        crate::config::fixtures::set_modes_of_keys();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/tls");
+        let compile = |tls: &str| {
+            QuickStart {
+                to: "localhost:3000",
+                tls: Some(tls),
+                ..QuickStart::default()
+            }
+            .compile()
+        };
+        let compiled = compile(&format!("{folder}/api.pem,{folder}/api.key")).unwrap();
+        let listener = &compiled.boot.listen.listeners[0];
+        assert_eq!(listener.to_string(), "0.0.0.0:8443 with TLS");
+        assert!(
+            compiled.offers[0]
+                .as_ref()
+                .unwrap()
+                .default_identity()
+                .is_some()
+        );
+        let old = compile(&format!("{folder}/old.pem,{folder}/old.key")).unwrap();
+        assert_eq!(old.warnings[0].code, Code::CertificateEndsSoon);
+        let report = compile(&format!("{folder}/api.pem,{folder}/shop.key")).unwrap_err();
+        assert_eq!(report.diagnostics[0].code, Code::CertificateKeyMismatch);
+    }
+
+    #[test]
     fn mistakes_are_shown_in_the_flags() {
         let report = QuickStart {
             to: "localhost",
             limit: Some("10"),
             redis: Some("redis://u:secret@h/x"),
             listen: None,
+            tls: Some("cert.pem"),
         }
         .compile()
         .unwrap_err();
         let text = report.human(Colour::Off);
-        assert_eq!(report.errors(), 3, "{text}");
+        assert_eq!(report.errors(), 4, "{text}");
+        assert!(text.contains("write `--tls cert.pem,key.pem`"), "{text}");
         assert!(text.contains("--limit 10"), "{text}");
         assert!(text.contains("write `\"10/s\"`"), "{text}");
         assert!(!text.contains("secret"), "{text}");

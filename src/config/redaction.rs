@@ -51,7 +51,9 @@ fn values(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut seen = 0;
     for (equals, _) in text.match_indices('=') {
-        if equals >= seen && is_secret(word_before(&text[seen..equals])) {
+        if equals >= seen
+            && (is_secret(word_before(&text[seen..equals])) || is_account_key(&text[seen..equals]))
+        {
             let Some(value) = value_after(text, equals + 1) else {
                 found.extend(strings_in_table(text, equals + 1));
                 continue;
@@ -63,6 +65,15 @@ fn values(text: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// Is it the `key` of an external account (`eab`)? Other keys of that name are paths.
+fn is_account_key(before: &str) -> bool {
+    // A longer line is not looked through for each of its keys.
+    const NEAR: usize = 200;
+    let near = &before[before.floor_char_boundary(before.len().saturating_sub(NEAR))..];
+    let line = near.rsplit(['\n', '\r']).next().unwrap_or_default();
+    line.trim_start().starts_with("eab") && word_before(line) == "key"
+}
+
 /// Values in a table of the store whose name sounds like a secret, under any key. The place of a secret is no secret.
 fn sections(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
@@ -72,7 +83,8 @@ fn sections(text: &str) -> Vec<Range<usize>> {
             let title = title.split(']').next().unwrap_or_default();
             // A limit may be called `token` and has no secrets.
             inside = title.rsplit_once('.').is_some_and(|(of, last)| {
-                of.trim() == "store" && is_secret(last.trim().trim_matches(['"', '\'']))
+                last.trim() == "eab"
+                    || of.trim() == "store" && is_secret(last.trim().trim_matches(['"', '\'']))
             });
         } else if inside
             && let Some(equals) = line.find('=')

@@ -1,9 +1,12 @@
 //! Rules across tables: names resolve, every table has an effect, no two routes claim the same request.
 
+mod authorities;
 mod case_bypass;
 mod grants;
 mod groups;
+mod identities;
 mod lints;
+mod listeners;
 mod names;
 mod redis;
 mod rewrites;
@@ -17,18 +20,19 @@ pub(super) use stripped_fields::looks_at_method;
 
 use super::boot::admin_address;
 use super::diagnostic::{Code, Details as _, Findings};
-use super::document::{Document, List};
+use super::document::{Document, List, ListenEntry};
 use super::groups::Groups;
 use super::limits;
-use super::source::{self, At};
+use super::source::{self, At, Span};
 use super::value::quoted;
 use crate::limit::Limit;
+use crate::listen::listener::ListenAddress;
 use crate::route::{Rule, Table};
 use crate::upstream::Server;
+use ipnet::IpNet;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The result of validation, complete when validation found no error.
@@ -68,6 +72,8 @@ pub(super) fn check(
     let file = names::WholeFile { document, source };
     names::check(file, found);
     groups::check(file, found);
+    identities::check(file, found);
+    authorities::check(file, found);
     grants::check(document, source, found);
     names::one_partial(document, found);
     names::public(document, found);
@@ -123,11 +129,16 @@ fn emptiness(document: &Document, found: &mut Findings) -> bool {
 
 fn server(document: &Document, found: &mut Findings) {
     let listen = &document.server.listen;
-    let message = |address: &SocketAddr| format!("`listen` has {address} twice");
-    repeated(listen, message, found);
+    repeated_listener(listen, found);
+    listeners::check(document, found);
     if let (Some(admin), Some(table)) = (admin_address(document), &document.admin) {
-        let mut taken = listen.entries().iter();
-        if let Some(taken) = taken.find(|at| at.value == admin && admin.port() != 0) {
+        let mut taken = listen
+            .entries()
+            .iter()
+            .filter_map(|at| at.value.listens_on());
+        let is_any_port = matches!(&admin, ListenAddress::Tcp(address) if address.port() == 0);
+        let is_taken = |at: &&At<ListenAddress>| at.value == admin && !is_any_port;
+        if let Some(taken) = taken.find(is_taken) {
             let place = table.listen.span().unwrap_or(&taken.span);
             let other = (place != &taken.span).then_some(&taken.span);
             let message =
@@ -146,21 +157,46 @@ fn server(document: &Document, found: &mut Findings) {
                 .warning(Code::TrustsEveryone, message)
                 .at(span, "every address")
                 .help("name the networks of your own proxies only");
-        } else if value.addr() != value.network() {
-            let (whole, one) = (value.trunc(), value.addr());
-            found
-                .warning(Code::HostBits, format!("{value} is more than one address"))
-                .at(span, format!("all of {whole}"))
-                .help(format!(
-                    "write `\"{whole}\"` for the network, or `\"{one}\"` for the address alone"
-                ));
+        } else {
+            host_bits(*value, span, found);
         }
+    }
+}
+
+/// A network that is written as an address within it: perhaps the address alone was meant.
+fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
+    if network.addr() != network.network() {
+        let (whole, one) = (network.trunc(), network.addr());
+        found
+            .warning(
+                Code::HostBits,
+                format!("{network} is more than one address"),
+            )
+            .at(span, format!("all of {whole}"))
+            .help(format!(
+                "write `\"{whole}\"` for the network, or `\"{one}\"` for the address alone"
+            ));
+    }
+}
+
+/// Two listeners on one address are an error.
+fn repeated_listener(list: &List<ListenEntry>, found: &mut Findings) {
+    let addresses = list.entries().iter();
+    let addresses = addresses.filter_map(|entry| entry.value.listens_on());
+    for (first, second) in pairs(addresses) {
+        found
+            .error(
+                Code::Duplicate,
+                format!("`listen` has {} twice", second.value),
+            )
+            .at(&second.span, "the second time")
+            .and(&first.span, "the first time");
     }
 }
 
 /// An entry that a list has twice is an error: one of the two was probably meant to be another.
 fn repeated<T: Eq + Hash>(list: &List<T>, message: impl Fn(&T) -> String, found: &mut Findings) {
-    for (first, second) in pairs(list) {
+    for (first, second) in pairs(list.entries()) {
         found
             .error(Code::Duplicate, message(&second.value))
             .at(&second.span, "the second time")
@@ -170,7 +206,7 @@ fn repeated<T: Eq + Hash>(list: &List<T>, message: impl Fn(&T) -> String, found:
 
 /// A limit that a list names twice counts once. The list may have meant another.
 fn repeated_limit(list: &List<String>, owner: impl Display, found: &mut Findings) {
-    for (first, second) in pairs(list) {
+    for (first, second) in pairs(list.entries()) {
         let message = format!("{owner} names limit {} twice", quoted(&second.value));
         found
             .warning(Code::Duplicate, message)
@@ -180,9 +216,11 @@ fn repeated_limit(list: &List<String>, owner: impl Display, found: &mut Findings
 }
 
 /// The repeated entries of a list, each with the first equal entry.
-fn pairs<T: Eq + Hash>(list: &List<T>) -> Vec<(&At<T>, &At<T>)> {
+fn pairs<'a, T: Eq + Hash + 'a>(
+    list: impl IntoIterator<Item = &'a At<T>>,
+) -> Vec<(&'a At<T>, &'a At<T>)> {
     let mut seen = HashMap::new();
-    let pairs = list.entries().iter().filter_map(|entry| {
+    let pairs = list.into_iter().filter_map(|entry| {
         let first = *seen.entry(&entry.value).or_insert(entry);
         (!std::ptr::eq(first, entry)).then_some((first, entry))
     });

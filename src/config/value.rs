@@ -1,6 +1,7 @@
 //! The values of keys as people write them: rates, times, addresses, hosts, paths, parts of a key. Each reader takes the
 //! text and returns the value, or an error with a text to write instead.
 
+mod acme;
 mod byte_rate;
 mod condition;
 mod field_change;
@@ -13,13 +14,15 @@ mod response;
 mod server;
 mod store;
 mod time;
+mod tls;
 mod zone;
 
+pub(super) use acme::{directory, mail_address};
 pub(super) use byte_rate::byte_rate;
 pub(super) use condition::{condition_field, condition_parameter, condition_value};
 pub(super) use field_change::{Direction, editable_field, field_value};
 pub(super) use key::{field, members, part};
-pub(super) use net::{address, host, method, network};
+pub(super) use net::{address, file_mode, host, listen_address, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
 pub(super) use response::{
     ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,
@@ -28,6 +31,7 @@ pub(super) use server::server;
 pub(super) use store::{server_name, store};
 pub use time::show_span;
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate};
+pub(super) use tls::{pem_pair, pem_path, served_name};
 pub(super) use zone::zone;
 
 use super::diagnostic::{Code, Details as _, Diagnostic};

@@ -2,7 +2,8 @@
 //! are compared. The keys themselves stand in [`super::document`], a block for each.
 
 use super::outline::{
-    Boot, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline, UpstreamOutline,
+    Boot, IdentityOutline, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline,
+    UpstreamOutline,
 };
 use super::suggest::{all_of, one_of};
 use crate::key;
@@ -15,6 +16,8 @@ pub struct Table {
     pub name: &'static str,
     /// Has each of its tables a name of its own, as in `[limits.NAME]`?
     pub named: bool,
+    /// Does it stand in the main file only, though its tables have names?
+    pub main_only: bool,
     /// The noun for one such table in a sentence.
     pub noun: &'static str,
     /// The purpose of the table.
@@ -87,6 +90,8 @@ pub enum Compare {
     Tokens(fn(&TokenOutline) -> Option<ShownValue>),
     /// The key belongs to a group.
     Group(fn(&key::Group) -> Option<ShownValue>),
+    /// The key belongs to an identity.
+    Identity(fn(&IdentityOutline) -> Option<ShownValue>),
     /// The key belongs to a limit.
     Limit(fn(&LimitOutline<'_>) -> Option<ShownValue>),
     /// The key belongs to an upstream.
@@ -116,6 +121,16 @@ pub enum ValueShape {
     Destination,
     /// A file, a table of a file and the id of its keys, or a list of them.
     KeyFiles(&'static Table),
+    /// An address to listen on, which may be the path of a socket.
+    ListenAddress,
+    /// An address to listen on, such a table, or a list of them.
+    Listeners(&'static Table),
+    /// A file of authorities, a list of files, or such a table.
+    Authorities(&'static Table),
+    /// `true`, a name, a list of names, or such a table.
+    ListenerTls(&'static Table),
+    /// Yes or no, a text, or a list of texts.
+    FlagOrTexts,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// One of these words, or a list of them.
@@ -162,6 +177,7 @@ impl Table {
     pub(super) const NONE: Self = Self {
         name: "",
         named: false,
+        main_only: false,
         noun: "",
         about: "",
         keys: &[],
@@ -169,6 +185,12 @@ impl Table {
         takes: None,
         empty: None,
     };
+
+    /// May its tables stand in an included file?
+    #[must_use]
+    pub fn is_included(&self) -> bool {
+        self.named && !self.main_only
+    }
 
     /// The key called `name`.
     #[must_use]
@@ -227,6 +249,9 @@ impl ValueShape {
             | Self::Tiers(table)
             | Self::Rate(table)
             | Self::KeyFiles(table)
+            | Self::Listeners(table)
+            | Self::Authorities(table)
+            | Self::ListenerTls(table)
             | Self::Include(table) => vec![table],
             Self::Cost(tables) => tables.to_vec(),
             _ => Vec::new(),
@@ -237,13 +262,21 @@ impl ValueShape {
     #[must_use]
     pub fn describe(self) -> String {
         match self {
-            Self::Text | Self::File | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
+            Self::Text | Self::ListenAddress | Self::File | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
                 "a text".into()
             }
             Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),
             Self::KeyFiles(_) => {
                 "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into()
             }
+            Self::Listeners(_) => {
+                "an address, a table as `{ address = \":8080\" }`, or a list of them".into()
+            }
+            Self::Authorities(table) => table.takes.unwrap_or_default().into(),
+            Self::ListenerTls(_) => {
+                "`true`, the name of an identity, a list of names, or `{ cert = \"api.pem\", key = \"api.key\" }`".into()
+            }
+            Self::FlagOrTexts => "`true`, a text or a list of texts".into(),
             Self::Choice(words) => one_of(words),
             Self::Choices(words) => format!("a list of {}", all_of(words)),
             Self::Whole { least, most: u32::MAX } => format!("a whole number from {least}"),

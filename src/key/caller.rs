@@ -10,8 +10,8 @@ use std::net::IpAddr;
 /// The values of a request that a key can be made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
-    /// The client's address, after trusted hops.
-    pub address: IpAddr,
+    /// The client's address, after trusted hops; nothing where the peer of a Unix socket names none.
+    pub address: Option<IpAddr>,
     /// The name of the route that matched.
     pub route: &'a str,
     /// The request's method.

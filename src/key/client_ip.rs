@@ -53,7 +53,7 @@ pub struct OriginFields {
 /// The end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WalkEnd {
-    client: IpAddr,
+    client: Option<IpAddr>,
     /// Has the walk ended at an unreadable entry? The writer of the entry has named no address.
     unread: bool,
 }
@@ -87,8 +87,8 @@ pub struct Hop {
 /// The client's address, and the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
-    /// The address.
-    pub client: IpAddr,
+    /// The address; nothing where the peer of a Unix socket names none.
+    pub client: Option<IpAddr>,
     /// The reason for this address.
     pub why: AddressReason,
     /// The entries of the walk in its order: from the right.
@@ -111,11 +111,19 @@ impl Trust {
         Self { field, ..self }
     }
 
-    /// Is this peer believed?
+    /// Is this peer believed? The peer of a Unix socket has no address, and is believed: only processes of this machine
+    /// that have the right to reach it can be such a peer.
     #[must_use]
-    pub fn believes(&self, peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
-        self.networks.iter().any(|network| network.contains(&peer))
+    pub fn believes(&self, peer: Option<IpAddr>) -> bool {
+        peer.is_none_or(|peer| self.has(peer))
+    }
+
+    /// Is the address in a trusted network?
+    #[must_use]
+    pub fn has(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let mut networks = self.networks.iter();
+        networks.any(|network| network.contains(&address))
     }
 
     /// Walks from the peer towards the client and stops at the first address that is not trusted.
@@ -126,13 +134,13 @@ impl Trust {
     /// both are, and a walk that ends within the trusted networks yields to one that leads out of them. In every other
     /// case `X-Forwarded-For` decides, since nearly every proxy writes it.
     #[must_use]
-    pub fn client(&self, peer: IpAddr, fields: &HeaderMap) -> IpAddr {
+    pub fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<IpAddr> {
         self.find(peer, fields, |_| {}).0
     }
 
     /// As [`Self::client`], with its reasons.
     #[must_use]
-    pub fn explain(&self, peer: IpAddr, fields: &HeaderMap) -> Walk {
+    pub fn explain(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Walk {
         let hops = RefCell::new(Vec::new());
         let (client, why) = self.find(peer, fields, |hop| hops.borrow_mut().push(hop));
         Walk {
@@ -144,16 +152,18 @@ impl Trust {
 
     fn find(
         &self,
-        peer: IpAddr,
+        peer: Option<IpAddr>,
         fields: &HeaderMap,
         seen: impl Fn(Hop),
-    ) -> (IpAddr, AddressReason) {
-        let peer = peer.to_canonical();
-        if self.networks.is_empty() {
-            return (peer, AddressReason::NobodyTrusted);
-        }
+    ) -> (Option<IpAddr>, AddressReason) {
+        let peer = peer.map(|peer| peer.to_canonical());
         if !self.believes(peer) {
-            return (peer, AddressReason::Stranger);
+            let why = if self.networks.is_empty() {
+                AddressReason::NobodyTrusted
+            } else {
+                AddressReason::Stranger
+            };
+            return (peer, why);
         }
         let listed = || self.listed(peer, fields, &seen);
         let forwarded = || self.forwarded(peer, fields, &seen);
@@ -168,11 +178,11 @@ impl Trust {
     /// The only one of a trusted peer's fields that is believed. Nothing where either may be, or both name the same
     /// client.
     #[must_use]
-    pub fn leading(&self, peer: IpAddr, fields: &HeaderMap) -> Option<Field> {
+    pub fn leading(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<Field> {
         if self.field.is_some() || self.told(fields) != (true, true) {
             return self.field;
         }
-        let peer = peer.to_canonical();
+        let peer = peer.map(|peer| peer.to_canonical());
         let listed = self.listed(peer, fields, &|_| {});
         let forwarded = self.forwarded(peer, fields, &|_| {});
         match self.weigh(listed, forwarded).1 {
@@ -189,7 +199,7 @@ impl Trust {
     /// Where two fields agree about the client, a stranger that knows its own address may have written `Forwarded`, so
     /// it is not read.
     #[must_use]
-    pub fn speaks(&self, peer: IpAddr, fields: &HeaderMap) -> OriginFields {
+    pub fn speaks(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> OriginFields {
         let forwarded = match (self.field, self.told(fields)) {
             (Some(field), _) => field == Field::Forwarded,
             (None, (true, true)) => self.leading(peer, fields) == Some(Field::Forwarded),
@@ -212,22 +222,22 @@ impl Trust {
         )
     }
 
-    fn listed(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
+    fn listed(&self, peer: Option<IpAddr>, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
         let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
         let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
         self.walk(peer, Field::XForwardedFor, addresses, seen)
     }
 
-    fn forwarded(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
+    fn forwarded(&self, peer: Option<IpAddr>, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(header::FORWARDED).into_iter().rev();
         let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
         self.walk(peer, Field::Forwarded, addresses, seen)
     }
 
     /// The result of two walks together.
-    fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> (IpAddr, AddressReason) {
-        let leads_out = |end: WalkEnd| !self.believes(end.client);
+    fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> (Option<IpAddr>, AddressReason) {
+        let leads_out = |end: WalkEnd| end.client.is_some_and(|client| !self.has(client));
         match (leads_out(listed), leads_out(forwarded)) {
             (true, true) if listed.client != forwarded.client => {
                 (listed.client, AddressReason::Disagree(Field::XForwardedFor))
@@ -241,21 +251,21 @@ impl Trust {
 
     fn walk(
         &self,
-        peer: IpAddr,
+        peer: Option<IpAddr>,
         field: Field,
         entries: impl Iterator<Item = Option<IpAddr>>,
         seen: impl Fn(Hop),
     ) -> WalkEnd {
         let (mut client, mut unread) = (peer, false);
         for address in entries.take(MOST_HOPS) {
-            let trusted = address.is_some_and(|address| self.believes(address));
+            let trusted = address.is_some_and(|address| self.has(address));
             seen(Hop {
                 field,
                 address,
                 trusted,
             });
             unread = address.is_none();
-            client = address.unwrap_or(client);
+            client = address.or(client);
             if !trusted {
                 break;
             }
@@ -279,7 +289,8 @@ mod tests {
         for line in lines {
             fields.append(HeaderName::from_static(name), line.parse().unwrap());
         }
-        trust.client(peer.parse().unwrap(), &fields).to_string()
+        let client = trust.client(peer.parse().ok(), &fields);
+        client.unwrap().to_string()
     }
 
     #[test]
@@ -337,9 +348,8 @@ mod tests {
         let mut fields = HeaderMap::new();
         fields.append("x-forwarded-for", listed.parse().unwrap());
         fields.append("forwarded", forwarded.parse().unwrap());
-        trust
-            .client("10.0.0.1".parse().unwrap(), &fields)
-            .to_string()
+        let client = trust.client("10.0.0.1".parse().ok(), &fields);
+        client.unwrap().to_string()
     }
 
     #[test]
@@ -389,6 +399,24 @@ mod tests {
     }
 
     #[test]
+    fn the_peer_of_a_unix_socket_is_believed_and_has_no_address() {
+        let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]);
+        for trust in [Trust::default(), trust] {
+            let mut fields = HeaderMap::new();
+            let walk = trust.explain(None, &fields);
+            assert_eq!((walk.client, walk.why), (None, AddressReason::Unsaid));
+            fields.append("x-forwarded-for", "6.6.6.6, 203.0.113.9".parse().unwrap());
+            let client = trust.client(None, &fields);
+            assert_eq!(client, "203.0.113.9".parse().ok());
+            fields.append("forwarded", "for=_hidden".parse().unwrap());
+            assert_eq!(trust.client(None, &fields), client);
+            fields.insert("x-forwarded-for", "unknown".parse().unwrap());
+            fields.remove("forwarded");
+            assert_eq!(trust.client(None, &fields), None);
+        }
+    }
+
+    #[test]
     fn a_walk_is_explained_as_it_is_gone() {
         let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]);
         let explain = |peer: &str, lines: &[(&'static str, &'static str)]| {
@@ -396,10 +424,10 @@ mod tests {
             for (name, line) in lines {
                 fields.append(*name, line.parse().unwrap());
             }
-            let peer = peer.parse().unwrap();
+            let peer = peer.parse().ok();
             let walk = trust.explain(peer, &fields);
             assert_eq!(walk.client, trust.client(peer, &fields));
-            (walk.client.to_string(), walk.why, walk.hops.len())
+            (walk.client.unwrap().to_string(), walk.why, walk.hops.len())
         };
         let listed = ("x-forwarded-for", "6.6.6.6, 203.0.113.9, 10.0.0.7");
         let own = |address: &str, why| (address.to_owned(), why, 0);

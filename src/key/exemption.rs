@@ -23,7 +23,9 @@ impl Exemption {
     /// Is `caller`'s request one of them, by a property other than its groups?
     #[must_use]
     pub fn covers(&self, caller: &Caller<'_>) -> bool {
-        let address = caller.address.to_canonical();
+        let Some(address) = caller.address.map(|address| address.to_canonical()) else {
+            return false;
+        };
         self.networks
             .iter()
             .any(|network| network.contains(&address))

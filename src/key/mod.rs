@@ -6,6 +6,7 @@ pub mod client_ip;
 pub mod cookie;
 pub mod credential;
 mod digest;
+mod digest_cache;
 mod exemption;
 pub mod forwarded;
 mod group;

@@ -1,7 +1,10 @@
 //! Writes one part of a key, and reads the value that a written part stands for.
 
 use super::address::AddressText;
-use super::{Caller, Digest, DigestText, KeyPart, Mask, credential, digest, percent, query};
+use super::{
+    Caller, Digest, DigestText, KeyPart, Mask, credential, digest, digest_cache, percent, query,
+};
+use crate::client::UNIX;
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 use std::io::Write as _;
@@ -113,7 +116,10 @@ pub(super) fn is_elsewhere(part: &KeyPart, caller: &Caller<'_>) -> bool {
     }
 }
 
-fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
+fn write_ip(mask: Mask, address: Option<IpAddr>, out: &mut Vec<u8>) {
+    let Some(address) = address else {
+        return out.extend_from_slice(UNIX.as_bytes());
+    };
     let network = mask.apply(address);
     let (bits, whole) = match network {
         IpAddr::V4(_) => (mask.v4, 32),
@@ -170,7 +176,8 @@ fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     }
     if secret || out.len() - start > digest::LONGEST {
         out.truncate(start);
-        out.extend_from_slice(DigestText::of(digest::of(value)).as_bytes());
+        let digest = digest_cache::digest(value, digest::of);
+        out.extend_from_slice(DigestText::of(digest).as_bytes());
     }
 }
 

@@ -163,6 +163,21 @@ pub enum Ruling {
     },
 }
 
+impl Ruling {
+    /// The fate by `verdicts`: any refusal refuses, the longest wait is named, the longest delay is waited.
+    #[must_use]
+    pub fn by(verdicts: &[Verdict]) -> Self {
+        let badness = |(_, verdict): &(usize, &Verdict)| Reverse(verdict.outcome);
+        // Of several equally bad verdicts, the first is named.
+        let worst = verdicts.iter().enumerate().min_by_key(badness);
+        match worst.map(|(by, verdict)| (by, verdict.outcome)) {
+            Some((by, VerdictOutcome::Refuse(wait))) => Self::Refuse { by, wait },
+            Some((_, VerdictOutcome::Admit { delay })) => Self::Admit { delay },
+            None => Self::Admit { delay: 0 },
+        }
+    }
+}
+
 /// A request's limits that fit without an allocation.
 pub const INLINE_LIMITS: usize = 4;
 
@@ -178,17 +193,10 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The fate by `verdicts`: any refusal refuses, the longest wait is named, the longest delay is waited.
+    /// The fate by `verdicts`.
     #[must_use]
     pub fn of(at: Timestamp, verdicts: SmallVec<[Verdict; INLINE_LIMITS]>) -> Self {
-        let badness = |(_, verdict): &(usize, &Verdict)| Reverse(verdict.outcome);
-        // Of several equally bad verdicts, the first is named.
-        let worst = verdicts.iter().enumerate().min_by_key(badness);
-        let ruling = match worst.map(|(by, verdict)| (by, verdict.outcome)) {
-            Some((by, VerdictOutcome::Refuse(wait))) => Ruling::Refuse { by, wait },
-            Some((_, VerdictOutcome::Admit { delay })) => Ruling::Admit { delay },
-            None => Ruling::Admit { delay: 0 },
-        };
+        let ruling = Ruling::by(&verdicts);
         Self {
             at,
             verdicts,

@@ -1,13 +1,17 @@
 //! Accepts connections, as many as there is room for.
 
-use super::dispatch::Dispatcher;
+use super::ConnectionFacts;
+use super::bind::Acceptor;
+use super::dispatch::{Dispatcher, NewConnection};
+use super::listener::Listener;
+use crate::clock;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
+use crate::tls::OfferInForce;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// Pause after the system has no file descriptor left: long enough not to spin, too short for a client to notice.
 const EXHAUSTED: Duration = Duration::from_millis(20);
@@ -25,7 +29,7 @@ const LEAST_LEFT: u64 = 8;
 static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 
 /// The test for trusted proxies among peers: a trusted proxy stands for many clients.
-pub type TrustedPeers = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+pub type TrustedPeers = Arc<dyn Fn(Option<IpAddr>) -> bool + Send + Sync>;
 
 /// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
 /// upstream connections as well. Running out of files would fail requests that are under way.
@@ -44,39 +48,92 @@ pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
     Some(left.max(LEAST_LEFT))
 }
 
-/// Accepts until draining begins. A connection for which there is no room is closed at once, which costs the least.
-pub async fn accept(
-    listener: TcpListener,
-    dispatcher: Arc<Dispatcher>,
-    trusted: TrustedPeers,
-    drain: Drain,
-) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = drain.begun() => return,
+/// A listening socket of a listener.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    /// The socket.
+    pub socket: Acceptor,
+    /// What its connections are accepted by.
+    pub facts: ListenerFacts,
+}
+
+/// What a listener's connections are accepted by.
+#[derive(Debug)]
+pub struct ListenerFacts {
+    /// What the file says of the listener.
+    pub listener: Listener,
+    /// The identities that the listener offers; without an offer it speaks clear text.
+    pub offer: Option<OfferInForce>,
+}
+
+impl ListeningSocket {
+    /// Accepts until draining begins. A connection for which there is no room is closed at once, which costs the least.
+    pub async fn accept(self, dispatcher: Arc<Dispatcher>, trusted: TrustedPeers, drain: Drain) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                () = drain.begun() => return self.accept_waiting(&dispatcher, &trusted).await,
+            };
+            match accepted {
+                Ok((stream, from)) => {
+                    while dispatcher.is_overfull() {
+                        tokio::time::sleep(ROOM_IS_MADE).await;
+                    }
+                    let new = self.facts.connection(stream, from, &trusted);
+                    if dispatcher.dispatch(new).await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    dispatcher.no_descriptor();
+                    if let Some(more) = NOT_ACCEPTED.pass() {
+                        tracing::warn!(
+                            "the system gives no new connection: {error}; where open files are short, raise `ulimit -n`{more}"
+                        );
+                    }
+                    tokio::time::sleep(EXHAUSTED).await;
+                }
+            }
+        }
+    }
+
+    /// Accepts the connections that wait when draining begins. The system would reset them.
+    async fn accept_waiting(self, dispatcher: &Dispatcher, trusted: &TrustedPeers) {
+        let Ok(socket) = self.socket.leave_runtime() else {
+            return;
         };
-        match accepted {
-            Ok((stream, from)) => {
-                while dispatcher.is_overfull() {
-                    tokio::time::sleep(ROOM_IS_MADE).await;
-                }
-                let Ok(tcp) = stream.into_std() else { continue };
-                let trusted = trusted(from.ip());
-                if dispatcher.dispatch(tcp, from, trusted).await.is_err() {
-                    return;
-                }
+        while !dispatcher.is_overfull()
+            && let Ok((tcp, from)) = socket.accept()
+        {
+            let new = self.facts.connection(tcp, from, trusted);
+            if dispatcher.dispatch(new).await.is_err() {
+                return;
             }
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                dispatcher.no_descriptor();
-                if let Some(more) = NOT_ACCEPTED.pass() {
-                    tracing::warn!(
-                        "the system gives no new connection: {error}; where open files are short, raise `ulimit -n`{more}"
-                    );
-                }
-                tokio::time::sleep(EXHAUSTED).await;
-            }
+        }
+    }
+}
+
+impl ListenerFacts {
+    fn connection(
+        &self,
+        tcp: TcpStream,
+        from: Option<SocketAddr>,
+        trusted: &TrustedPeers,
+    ) -> NewConnection {
+        let from_ip = from.map(|from| from.ip());
+        let is_trusted = trusted(from_ip);
+        let proxies = self.listener.proxies.as_ref();
+        NewConnection {
+            tcp,
+            from,
+            since: clock::now(),
+            is_trusted,
+            is_proxied: proxies.is_some_and(|proxies| proxies.have(from_ip, is_trusted)),
+            facts: ConnectionFacts {
+                offer: self.offer.clone(),
+                redirects: self.listener.redirects,
+            },
         }
     }
 }

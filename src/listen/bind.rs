@@ -1,33 +1,205 @@
-//! Listening sockets, bound before anything is served on them.
+//! Listening sockets: taken over or bound before anything is served on them.
 
+use super::handed_sockets::HandedSockets;
+use super::listener::ListenAddress;
+use super::socket_file::{self, SocketFile};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use tokio::net;
 
 /// Connections that the system queues before the gateway accepts them.
 const BACKLOG: i32 = 4096;
 
-/// An address that is bound, but to which no client can connect yet.
+/// A socket that is bound; where no other process listens on it, no client can connect yet.
 #[derive(Debug)]
-pub struct BoundSocket(Socket);
+pub struct BoundSocket {
+    socket: Socket,
+    file: Option<SocketFile>,
+}
 
 impl BoundSocket {
-    /// Lets clients connect. The listener is ready for tokio.
+    /// Lets clients connect.
     ///
     /// # Errors
     /// When another process listens there in the meantime.
-    pub fn open(self) -> io::Result<TcpListener> {
-        self.0.listen(BACKLOG)?;
-        self.0.set_nonblocking(true)?;
-        Ok(self.0.into())
+    pub fn open(self) -> io::Result<OpenSocket> {
+        let Self { socket, file } = self;
+        if let Some(file) = &file {
+            file.check()?;
+        }
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        let listening = if socket.local_addr()?.is_unix() {
+            AcceptSocket::Unix(UnixListener::from(OwnedFd::from(socket)))
+        } else {
+            AcceptSocket::Tcp(socket.into())
+        };
+        Ok(OpenSocket { listening, file })
     }
 }
 
-/// Binds `address`; no client can connect yet.
+/// A socket that clients can connect to.
+#[derive(Debug)]
+pub struct OpenSocket {
+    /// The socket.
+    pub listening: AcceptSocket,
+    /// The file of the socket, where it is the gateway's to remove.
+    pub file: Option<SocketFile>,
+}
+
+/// A socket to accept connections on.
+#[derive(Debug)]
+pub enum AcceptSocket {
+    /// Clients have addresses.
+    Tcp(std::net::TcpListener),
+    /// Clients are processes of this machine, and have no address.
+    Unix(UnixListener),
+}
+
+/// A socket to accept connections on, inside a runtime.
+#[derive(Debug)]
+pub enum Acceptor {
+    /// Clients have addresses.
+    Tcp(net::TcpListener),
+    /// Clients are processes of this machine, and have no address.
+    Unix(net::UnixListener),
+}
+
+/// A connection, and the address of its peer, which has none on a Unix socket.
+pub type Accepted = (TcpStream, Option<SocketAddr>);
+
+impl AcceptSocket {
+    /// The address that the socket is bound to; nothing for a Unix socket.
+    ///
+    /// # Errors
+    /// When the system does not tell it.
+    pub fn address(&self) -> io::Result<Option<SocketAddr>> {
+        match self {
+            Self::Tcp(tcp) => tcp.local_addr().map(Some),
+            Self::Unix(_) => Ok(None),
+        }
+    }
+
+    /// Registers the socket with the current runtime.
+    ///
+    /// # Errors
+    /// When the runtime cannot register it.
+    pub fn register(self) -> io::Result<Acceptor> {
+        Ok(match self {
+            Self::Tcp(tcp) => Acceptor::Tcp(net::TcpListener::from_std(tcp)?),
+            Self::Unix(unix) => Acceptor::Unix(net::UnixListener::from_std(unix)?),
+        })
+    }
+
+    /// The next connection that waits to be accepted.
+    ///
+    /// # Errors
+    /// When none waits, or the system gives none.
+    pub(super) fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(tcp) => tcp.accept().map(|(stream, from)| (stream, Some(from))),
+            Self::Unix(unix) => unix.accept().map(|(stream, _)| (stream_of(stream), None)),
+        }
+    }
+}
+
+impl Acceptor {
+    /// Waits for the next connection. The future may be dropped.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(tcp) => {
+                let (stream, from) = tcp.accept().await?;
+                Ok((stream.into_std()?, Some(from)))
+            }
+            Self::Unix(unix) => {
+                let (stream, _) = unix.accept().await?;
+                Ok((stream_of(stream.into_std()?), None))
+            }
+        }
+    }
+
+    /// The socket without its runtime.
+    pub(super) fn leave_runtime(self) -> io::Result<AcceptSocket> {
+        Ok(match self {
+            Self::Tcp(tcp) => AcceptSocket::Tcp(tcp.into_std()?),
+            Self::Unix(unix) => AcceptSocket::Unix(unix.into_std()?),
+        })
+    }
+}
+
+/// A stream of a Unix socket in the type of other streams: reading, writing, looking and closing are the same calls of the
+/// system, and connections have one type.
+fn stream_of(unix: UnixStream) -> TcpStream {
+    TcpStream::from(OwnedFd::from(unix))
+}
+
+/// The sockets of `address`: those of `handed` that go by `name` or, for systemd's, by the name in the address; else a new
+/// one. A new file has the rights `mode`.
 ///
 /// # Errors
-/// When the address is in use or is none of this machine's.
-pub fn bind(address: SocketAddr) -> io::Result<BoundSocket> {
+/// When the address is in use or is none of this machine's, or systemd has handed over no such socket.
+pub fn bind(
+    address: &ListenAddress,
+    mode: u32,
+    name: &str,
+    handed: &mut HandedSockets,
+) -> io::Result<Vec<BoundSocket>> {
+    let taken = handed.take(name);
+    let path = match address {
+        ListenAddress::Unix(path) => Some(&**path),
+        ListenAddress::Tcp(_) | ListenAddress::Systemd(_) => None,
+    };
+    if !taken.is_empty() {
+        return Ok(taken
+            .into_iter()
+            .map(|socket| handed_over(socket, path))
+            .collect());
+    }
+    let bound = match address {
+        ListenAddress::Tcp(address) => bind_tcp(*address)?,
+        ListenAddress::Unix(path) => {
+            let (socket, file) = socket_file::bind(path, mode)?;
+            BoundSocket {
+                socket,
+                file: Some(file),
+            }
+        }
+        ListenAddress::Systemd(name) => return Err(not_handed(name, handed)),
+    };
+    Ok(vec![bound])
+}
+
+/// A socket that was handed over; the file at `path` is its own.
+fn handed_over(socket: Socket, path: Option<&Path>) -> BoundSocket {
+    BoundSocket {
+        socket,
+        file: path.and_then(|path| SocketFile::at(path).ok()),
+    }
+}
+
+fn not_handed(name: &str, handed: &HandedSockets) -> io::Error {
+    let others: Vec<&str> = handed.names().collect();
+    let there = if others.is_empty() {
+        "systemd has handed over no socket to this process".to_owned()
+    } else {
+        format!("systemd has handed over {}", others.join(", "))
+    };
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!(
+            "{there}, and none called `{name}` (`FileDescriptorName={name}` in the socket's unit)"
+        ),
+    )
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -39,7 +211,7 @@ pub fn bind(address: SocketAddr) -> io::Result<BoundSocket> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
-    Ok(BoundSocket(socket))
+    Ok(BoundSocket { socket, file: None })
 }
 
 /// The address by which this machine reaches a listener: the loopback address where it listens on every address.

@@ -1,22 +1,33 @@
-//! Serves one connection: tells HTTP/1.1 from HTTP/2 by the first bytes, and hands the connection to the protocol's own
-//! loop.
+//! Serves one connection: tells HTTP/1.1 from HTTP/2, by the handshake of TLS or by the first bytes, and hands the
+//! connection to the protocol's own loop.
 
 mod http1;
 mod http2;
 
 use super::connection_register::{ClientWait, Registration};
 use super::h2_frames::PREFACE;
-use super::handler::Handler;
+use super::handler::{Handler, RejectedHead};
 use super::socket::Stream;
 use super::{ListenSettings, Peer};
 use crate::clock;
+use crate::tls::Alpn;
 use bytes::BytesMut;
+use http::StatusCode;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+/// The age below which a connection is waited for though the gateway drains: the first request of a connection that was
+/// just made is on its way, and its client cannot know that the gateway ends.
+const FRESH: Duration = Duration::from_secs(1);
+/// Longest time in which a client may take the answer that ends its connection.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The answer to a client that speaks HTTP/2 where its handshake has settled on HTTP/1.1.
+const NOT_AGREED: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// The parts that serve a connection.
 struct Session<'a, A> {
@@ -50,6 +61,15 @@ pub async fn serve<A: Handler>(
         return;
     };
     peer.registration.set_busy();
+    // Where there is TLS, the handshake has settled the protocol.
+    let protocol = match (peer.tls().map(|session| session.protocol), protocol) {
+        (None, seen) => seen,
+        (Some(Alpn::H2), _) => Protocol::Http2,
+        (Some(Alpn::Http11), Protocol::Http1) => Protocol::Http1,
+        (Some(Alpn::Http11), Protocol::Http2) => {
+            return Box::pin(reject_preface(stream, &peer, &*handler)).await;
+        }
+    };
     let session = Session {
         peer,
         handler,
@@ -62,19 +82,58 @@ pub async fn serve<A: Handler>(
     }
 }
 
+/// Polls `step`, and notes in the register that the client is waited for meanwhile.
+pub(super) async fn waiting<F: Future>(
+    registration: &Registration,
+    wait: ClientWait,
+    step: F,
+) -> F::Output {
+    let mut step = pin!(step);
+    poll_fn(|cx| {
+        let done = step.as_mut().poll(cx);
+        if done.is_pending() {
+            registration.set_waiting(wait, clock::now());
+        }
+        done
+    })
+    .await
+}
+
+/// Ends a connection on which the client speaks HTTP/2 although its handshake settled on HTTP/1.1.
+#[cold]
+async fn reject_preface<A: Handler>(mut stream: Stream, peer: &Peer, handler: &A) {
+    let status = StatusCode::BAD_REQUEST;
+    let line = PREFACE.split(|byte| *byte == b'\r').next();
+    let line = line.unwrap_or_default();
+    handler.rejected(&RejectedHead { status, line }, peer);
+    // The client leaves when it likes.
+    let _ = timeout(FAREWELL, async {
+        stream.write_all(NOT_AGREED).await?;
+        stream.shutdown().await
+    })
+    .await;
+}
+
 /// Waits for the first bytes of a connection. Nothing when they do not come in time, or the connection must go before.
 async fn begin(
     stream: &mut Stream,
     registration: &Registration,
     settings: &ListenSettings,
 ) -> Option<Beginning> {
+    let since = clock::now();
     tokio::select! {
         biased;
         () = poll_fn(|cx| registration.poll_evicted(cx)) => None,
         beginning = timeout(settings.first_byte, sniff(stream, settings.head(), registration)) => beginning.ok()?,
-        // No request has come on the connection yet.
-        () = poll_fn(|_| registration.poll_draining()) => None,
+        () = until_given_up(registration, since) => None,
     }
+}
+
+/// Resolves when the gateway drains and need not wait any longer for the first request of a connection that is there
+/// `since` then.
+pub(super) async fn until_given_up(registration: &Registration, since: Instant) {
+    poll_fn(|_| registration.poll_draining()).await;
+    sleep_until(registration.half_drained().min(since + FRESH)).await;
 }
 
 /// Reads until the first bytes are known to be the HTTP/2 preface or not, for `head` at most from the first of them on.
@@ -93,14 +152,7 @@ async fn sniff(
             ClientWait::HalfHead
         };
         let read = {
-            let mut reading = pin!(stream.read_buf(&mut seen));
-            let read = poll_fn(|cx| {
-                let read = reading.as_mut().poll(cx);
-                if read.is_pending() {
-                    registration.set_waiting(wait, clock::now());
-                }
-                read
-            });
+            let read = waiting(registration, wait, stream.read_buf(&mut seen));
             match since {
                 None => read.await,
                 Some(since) => timeout_at(since + head, read).await.ok()?,

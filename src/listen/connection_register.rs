@@ -5,6 +5,7 @@
 //! worker's own memory. The control thread sees only the time of the first connection in each ring.
 
 use crate::client::Client;
+use crate::clock;
 use crate::shutdown::Drain;
 use crate::telemetry::metrics::Eviction;
 use std::cell::{Cell, RefCell};
@@ -418,6 +419,15 @@ impl Registration {
     /// Has draining begun, even if the worker has not been woken for it yet?
     pub(super) fn is_draining(&self) -> bool {
         self.register.0.drain.deadline().is_some()
+    }
+
+    /// The time at which half of what is left for draining is over.
+    pub(super) fn half_drained(&self) -> Instant {
+        let now = clock::now();
+        let left = self.register.0.drain.deadline();
+        left.map_or(now, |deadline| {
+            now + deadline.saturating_duration_since(now) / 2
+        })
     }
 
     /// Ready when the connection must make room.

@@ -5,8 +5,9 @@
 //! new connection that needs room is dealt to the worker of that connection: one goes and one comes, and no count
 //! changes.
 
+use super::ConnectionFacts;
 use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
-use crate::client::Client;
+use crate::client::{Client, spelled};
 use crate::clock;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
@@ -16,7 +17,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Connections on their way to one worker at once.
 const ON_THE_WAY: usize = 1024;
@@ -29,19 +31,59 @@ const SHARE: usize = 10;
 /// The least time between two log lines of one kind of event.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
+/// A connection that has just been accepted.
+#[derive(Debug)]
+pub struct NewConnection {
+    /// The socket, not yet registered with any runtime.
+    pub tcp: TcpStream,
+    /// The address of the peer, which has none on a Unix socket.
+    pub from: Option<SocketAddr>,
+    /// The time at which it was accepted.
+    pub since: Instant,
+    /// The peer stands for many clients: it has no bound of its own.
+    pub is_trusted: bool,
+    /// What the connection has from its listener.
+    pub facts: ConnectionFacts,
+    /// The peer names the connection's client before anything else. The connection counts as that client's from then on.
+    pub is_proxied: bool,
+}
+
 /// A connection on its way to a worker.
 #[derive(Debug)]
 pub struct DealtConnection {
-    /// The socket, not yet registered with any runtime.
-    pub tcp: TcpStream,
-    /// The address of the client's end.
-    pub from: SocketAddr,
+    /// The connection.
+    pub new: NewConnection,
     /// Counts the connection as open until dropped.
     pub open: OpenGuard,
     /// The connections that may be evicted for it; nothing where there is room.
     evicts: Option<EvictionScope>,
     /// Workers that have been tried for an eviction.
     tried: usize,
+}
+
+/// What the dispatcher has for a worker.
+#[derive(Debug)]
+pub enum WorkerTask {
+    /// A connection to serve.
+    Serve(DealtConnection),
+    /// A connection of another worker needs the place of an idle connection of its client.
+    Evict(EvictionRequest),
+}
+
+/// The request of one worker that another evict an idle connection of a client.
+#[derive(Debug)]
+pub struct EvictionRequest {
+    client: Client,
+    is_evicted: oneshot::Sender<bool>,
+}
+
+impl EvictionRequest {
+    /// Evicts a connection of `register`, the worker's own, and answers.
+    pub fn obey(self, register: &ConnectionRegister) {
+        let evicted = register.evict_of_client(self.client);
+        // The asking connection may have ended.
+        let _ = self.is_evicted.send(evicted.is_some());
+    }
 }
 
 /// The connections that may be evicted for a new one.
@@ -77,7 +119,7 @@ impl ConnectionBounds {
 /// One worker, as the control thread sees it.
 #[derive(Debug)]
 struct WorkerQueue {
-    connections: mpsc::Sender<DealtConnection>,
+    tasks: mpsc::Sender<WorkerTask>,
     open: Arc<AtomicUsize>,
     board: Arc<EvictionBoard>,
 }
@@ -87,8 +129,8 @@ struct WorkerQueue {
 pub struct Dispatcher {
     workers: Vec<WorkerQueue>,
     bounds: ConnectionBounds,
-    /// The number of connections of each client. Only the control thread uses it, and locks it for one access at a
-    /// time.
+    /// The number of connections of each client. The control thread locks it for one access at a time, and so does a
+    /// worker when a proxy has named a client.
     clients: Mutex<HashMap<Client, Arc<AtomicUsize>, foldhash::fast::RandomState>>,
     turn: AtomicUsize,
     metrics: Arc<Metrics>,
@@ -109,6 +151,13 @@ impl OpenGuard {
             of_worker: Arc::clone(of_worker),
             of_client,
         }
+    }
+
+    /// Counts the connection as another client's.
+    fn give_to(&mut self, client: Arc<AtomicUsize>) {
+        client.fetch_add(1, Ordering::Relaxed);
+        self.of_client.fetch_sub(1, Ordering::Relaxed);
+        self.of_client = client;
     }
 
     fn move_to(&mut self, worker: &Arc<AtomicUsize>) {
@@ -136,12 +185,12 @@ impl Dispatcher {
         workers: usize,
         bounds: ConnectionBounds,
         metrics: &Arc<Metrics>,
-    ) -> (Arc<Self>, Vec<mpsc::Receiver<DealtConnection>>) {
+    ) -> (Arc<Self>, Vec<mpsc::Receiver<WorkerTask>>) {
         let from = clock::now();
         let queue = |_| {
-            let (connections, incoming) = mpsc::channel(ON_THE_WAY);
+            let (tasks, incoming) = mpsc::channel(ON_THE_WAY);
             let queue = WorkerQueue {
-                connections,
+                tasks,
                 open: Arc::default(),
                 board: EvictionBoard::new(from),
             };
@@ -176,18 +225,15 @@ impl Dispatcher {
         self.open() >= self.bounds.most.saturating_add(MOST_OVER)
     }
 
-    /// Deals a new connection to a worker, or closes it. A client that is `trusted` has no bound of its own.
-    pub(super) async fn dispatch(
-        &self,
-        tcp: TcpStream,
-        from: SocketAddr,
-        trusted: bool,
-    ) -> Result<(), NoWorkers> {
+    /// Deals a new connection to a worker, or closes it.
+    pub(super) async fn dispatch(&self, new: NewConnection) -> Result<(), NoWorkers> {
+        let from = new.from;
         let open = self.open();
-        let client = Client::of(from.ip());
+        let client = Client::of(from.map(|from| from.ip()));
         let of_client = self.count_of(client, open);
         let held = of_client.load(Ordering::Relaxed);
-        let evicts = if !trusted && held >= self.bounds.of_client(open) {
+        let is_bounded = !new.is_trusted && !new.is_proxied;
+        let evicts = if is_bounded && held >= self.bounds.of_client(open) {
             Some(EvictionScope::Client)
         } else {
             (open >= self.bounds.most).then_some(EvictionScope::All)
@@ -201,13 +247,12 @@ impl Dispatcher {
             return Ok(());
         };
         let accepted = DealtConnection {
-            tcp,
-            from,
+            new,
             open: OpenGuard::new(&worker.open, of_client),
             evicts,
             tried: 0,
         };
-        let dealt = worker.connections.send(accepted).await;
+        let dealt = worker.tasks.send(WorkerTask::Serve(accepted)).await;
         dealt.map_err(|_| NoWorkers)
     }
 
@@ -229,13 +274,14 @@ impl Dispatcher {
                 evicted.map(ClientWait::metric)
             }
             EvictionScope::Client => {
-                let evicted = register.evict_of_client(Client::of(accepted.from.ip()));
+                let evicted =
+                    register.evict_of_client(Client::of(accepted.new.from.map(|from| from.ip())));
                 evicted.map(|_| Eviction::Own)
             }
         };
         if let Some(what) = evicted {
             self.metrics.evicted(what);
-            self.log_eviction(what, accepted.from);
+            self.log_eviction(what, accepted.new.from);
             return Some(accepted);
         }
         // The connection to be evicted has a request in the meantime, or another worker was faster.
@@ -243,17 +289,58 @@ impl Dispatcher {
             EvictionScope::All => self.first_to_evict(),
             EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
         };
-        let from = accepted.from;
+        let from = accepted.new.from;
         accepted.tried += 1;
         let next = next.filter(|_| accepted.tried < self.workers.len());
         let passed_on = next.is_some_and(|next| {
             accepted.open.move_to(&next.open);
-            next.connections.try_send(accepted).is_ok()
+            next.tasks.try_send(WorkerTask::Serve(accepted)).is_ok()
         });
         if !passed_on {
             self.reject(scope, from);
         }
         None
+    }
+
+    /// Counts the connection of `open` at the worker of `register` as one of the client at `named`, whom a proxy has
+    /// named. False where the client has as many as it may and none of them is idle: the connection must be closed.
+    pub(super) async fn name(
+        &self,
+        open: &mut OpenGuard,
+        named: SocketAddr,
+        is_trusted: bool,
+        register: &ConnectionRegister,
+    ) -> bool {
+        let client = Client::of(named.ip());
+        let all = self.open();
+        let count = self.count_of(client, all);
+        let held = count.load(Ordering::Relaxed);
+        open.give_to(count);
+        if is_trusted || held < self.bounds.of_client(all) {
+            return true;
+        }
+        let evicted = register.evict_of_client(client).is_some();
+        if !evicted && !self.evict_elsewhere(client, &open.of_worker).await {
+            self.reject(EvictionScope::Client, Some(named));
+            return false;
+        }
+        self.metrics.evicted(Eviction::Own);
+        self.log_eviction(Eviction::Own, Some(named));
+        true
+    }
+
+    /// Has another worker than the one that counts in `own` evict an idle connection of `client`.
+    async fn evict_elsewhere(&self, client: Client, own: &Arc<AtomicUsize>) -> bool {
+        let others = self.workers.iter();
+        for worker in others.filter(|worker| !Arc::ptr_eq(&worker.open, own)) {
+            let (is_evicted, evicted) = oneshot::channel();
+            let request = EvictionRequest { client, is_evicted };
+            let sent = worker.tasks.try_send(WorkerTask::Evict(request));
+            if sent.is_ok() && evicted.await == Ok(true) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Notes that the system gives no descriptor for a new connection.
@@ -289,7 +376,7 @@ impl Dispatcher {
         Arc::clone(clients.entry(client).or_default())
     }
 
-    fn reject(&self, scope: EvictionScope, from: SocketAddr) {
+    fn reject(&self, scope: EvictionScope, from: Option<SocketAddr>) {
         static FULL: Throttle = Throttle::every(LOG_EVERY);
         static PER_CLIENT: Throttle = Throttle::every(LOG_EVERY);
         let (reason, throttle) = match scope {
@@ -303,7 +390,7 @@ impl Dispatcher {
         }
     }
 
-    fn log_eviction(&self, what: Eviction, from: SocketAddr) {
+    fn log_eviction(&self, what: Eviction, from: Option<SocketAddr>) {
         static THROTTLES: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
         let (scope, evicted) = match what {
             Eviction::Idle => (EvictionScope::All, "the connection that was idle longest"),
@@ -318,7 +405,7 @@ impl Dispatcher {
     }
 
     /// The bound that leaves no room for a connection from `from`, and the key that raises it.
-    fn reached_bound(&self, scope: EvictionScope, from: SocketAddr) -> String {
+    fn reached_bound(&self, scope: EvictionScope, from: Option<SocketAddr>) -> String {
         let most = self.bounds.most;
         match scope {
             EvictionScope::All => format!(
@@ -326,7 +413,7 @@ impl Dispatcher {
             ),
             EvictionScope::Client => format!(
                 "{} has {} connections, as many as one client may (`max_connections_per_client`)",
-                from.ip().to_canonical(),
+                spelled(from.map(|from| from.ip())),
                 self.bounds.of_client(most)
             ),
         }

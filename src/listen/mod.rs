@@ -1,21 +1,30 @@
 //! Listeners: bound sockets, the connections on them, and the clients on the far end.
 
 pub mod accept;
+pub mod arrival;
 mod backpressure;
 pub mod bind;
+mod channel;
 mod chunk_framing;
 pub mod connection;
 pub mod connection_register;
 pub mod dispatch;
+mod encrypted_layer;
 mod framing;
 mod h2_fields;
 mod h2_flood;
 mod h2_frames;
+pub mod handed_sockets;
 pub mod handler;
+mod handshake;
+mod handshake_report;
 mod head_deadline;
+pub mod listener;
 pub mod minimum_rate;
+pub mod proxy_protocol;
 mod requests;
 pub mod socket;
+pub mod socket_file;
 mod stream_deadline;
 mod transport;
 
@@ -23,28 +32,46 @@ pub use framing::FramingFault;
 
 use crate::client::Scheme;
 use crate::telemetry::metrics::Connected;
+use crate::tls::{OfferInForce, TlsSession};
 use connection_register::Registration;
 use dispatch::OpenGuard;
-use http::HeaderValue;
+use http::{HeaderValue, Version};
+use listener::Listener;
 use minimum_rate::RateBound;
 use socket::{SocketWatch, Stream};
-use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::cell::{OnceCell, RefCell};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// What a connection has from its listener.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionFacts {
+    /// The offer of the listener; without one it speaks clear text.
+    pub offer: Option<OfferInForce>,
+    /// The listener sends all requests on to `https`.
+    pub redirects: bool,
+}
 
 /// The far end of a client's connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// The peer's address; an IPv4 address is never mapped to IPv6.
-    pub address: SocketAddr,
+    /// The client's address, which the peer of a Unix socket has not; an IPv4 address is never mapped to IPv6.
+    pub address: Option<SocketAddr>,
     /// The scheme of the requests on the peer's connection.
     pub scheme: Scheme,
     /// Notices that the peer leaves.
     pub watch: SocketWatch,
     /// The fields that announce the peer upstream, kept from one request to the next.
-    pub forwarded_fields: RefCell<Option<ForwardedFields>>,
+    pub forwarded_fields: RefCell<Option<Rc<ForwardedFields>>>,
+    /// The listener sends all requests on to `https`.
+    pub redirects: bool,
+    /// The offer of the connection's listener; without one it speaks clear text.
+    offer: Option<OfferInForce>,
+    /// The outcome of the handshake.
+    tls: OnceCell<Box<TlsSession>>,
     /// The peer's connection in the worker's register.
     registration: Registration,
     /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
@@ -52,30 +79,60 @@ pub struct Peer {
     /// Counts the peer's connection as open, for dispatch and for draining.
     _open: OpenGuard,
     /// Counts the peer's connection in the metrics.
-    _metric: Connected,
+    metric: Connected,
 }
 
 impl Peer {
-    /// The peer of a connection that has come from `address` by `stream`. The connection is counted as long as the peer
-    /// lives.
+    /// The peer of a connection of the client at `address` that goes by `stream`, on a listener with these `facts`. The
+    /// connection is counted as long as the peer lives.
     #[must_use]
     pub fn new(
-        address: SocketAddr,
+        address: Option<SocketAddr>,
         stream: &Stream,
         registration: Registration,
         open: OpenGuard,
         metric: Connected,
+        facts: ConnectionFacts,
     ) -> Self {
+        let ConnectionFacts { offer, redirects } = facts;
         Self {
-            address: SocketAddr::new(address.ip().to_canonical(), address.port()),
-            scheme: stream.scheme(),
+            address: address.map(canonical),
+            scheme: match offer {
+                Some(_) => Scheme::Https,
+                None => Scheme::Http,
+            },
             watch: stream.watch(),
             forwarded_fields: RefCell::default(),
+            redirects,
+            offer,
+            tls: OnceCell::new(),
             registration,
             timer: RefCell::default(),
             _open: open,
-            _metric: metric,
+            metric,
         }
+    }
+
+    /// What the handshake has settled; nothing on a connection in clear text.
+    #[must_use]
+    pub fn tls(&self) -> Option<&TlsSession> {
+        self.tls.get().map(|session| &**session)
+    }
+
+    /// May a request for `host` be served on this connection? Where it may not, the client finds the host on another
+    /// one ([`crate::tls::Offer::may_serve`]).
+    #[must_use]
+    pub fn may_serve(&self, host: Option<&str>) -> bool {
+        match (&self.offer, self.tls.get()) {
+            (Some(offer), Some(session)) => offer.load().may_serve(&session.identity, host),
+            _ => true,
+        }
+    }
+
+    /// The client's address without its port.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.address.map(|address| address.ip())
     }
 
     /// Lets go of all that is kept from one request to the next.
@@ -100,6 +157,10 @@ impl Peer {
     }
 }
 
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// A timer that goes back to its peer even when the wait is cancelled.
 struct BorrowedTimer<'a> {
     timer: Option<Pin<Box<Sleep>>>,
@@ -112,22 +173,32 @@ impl Drop for BorrowedTimer<'_> {
     }
 }
 
-/// The fields that announce a peer upstream, as long as the peer asks for one host.
+/// The fields that announce a peer upstream, as long as the peer asks for one host in one version.
 #[derive(Debug)]
 pub struct ForwardedFields {
     /// The host that the peer asked for.
     pub host: Option<HeaderValue>,
+    /// The version of the peer's requests.
+    pub version: Version,
+    /// The requests name the host in their targets, and `Host` is absent or another.
+    pub is_host_own: bool,
     /// The peer's address.
     pub address: HeaderValue,
     /// The peer's element of `Forwarded` (RFC 7239).
     pub element: HeaderValue,
+    /// All of the gateway's fields in the request as bytes: whole lines, then the name of the last field, whose value is
+    /// the request's id. Empty where the peer has asked for no host.
+    pub lines: Vec<u8>,
 }
 
 /// The bounds on connections and on their slowness. Read once, at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenSettings {
-    /// Addresses to listen on; port 0 is any free port.
-    pub addresses: Vec<SocketAddr>,
+    /// The listeners, at least one, in the order of the file.
+    pub listeners: Vec<Listener>,
+    /// Longest time from accepting a connection to the end of all that comes before its protocol: the header of a proxy,
+    /// and the handshake of TLS.
+    pub handshake: Duration,
     /// Longest time in which a fresh connection may show its protocol.
     pub first_byte: Duration,
     /// Longest time for a head, from its first byte.
@@ -143,12 +214,6 @@ pub struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// The scheme of the requests that these listeners take.
-    #[must_use]
-    pub fn scheme(&self) -> Scheme {
-        Scheme::Http
-    }
-
     /// The bound on a client's slowness while the client alone is waited for.
     #[must_use]
     pub fn rate_bound(&self) -> RateBound {
@@ -164,7 +229,10 @@ impl ListenSettings {
 impl Default for ListenSettings {
     fn default() -> Self {
         Self {
-            addresses: vec![SocketAddr::from(([0, 0, 0, 0], 8080))],
+            listeners: vec![Listener::plain(
+                SocketAddr::from(([0, 0, 0, 0], 8080)).into(),
+            )],
+            handshake: Duration::from_secs(10),
             first_byte: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),

@@ -4,15 +4,17 @@ mod probe;
 
 pub(super) use probe::SocketProbe;
 
+use super::channel::Channel;
+use super::encrypted_layer::EncryptedLayer;
 use super::framing::FramingTracker;
 use super::h2_frames::FrameTracker;
 use super::minimum_rate::{RateBound, RateTimer};
 use super::transport::Transport;
-use crate::client::Scheme;
 use crate::clock;
 use crate::descriptors::{DescriptorShare, SpareDescriptor};
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +41,7 @@ type SharedSocket = Arc<Mutex<SocketState>>;
 
 #[derive(Debug)]
 struct SocketState {
-    transport: Transport,
+    channel: Channel,
     tracker: ProtocolTracker,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
@@ -84,17 +86,18 @@ pub struct SocketWatch {
 }
 
 impl Stream {
-    /// Takes over an accepted connection.
+    /// Takes over an accepted connection, of a network (`is_remote`) or of a Unix socket.
     ///
     /// # Errors
     /// When the runtime cannot register it.
     pub fn new(
         tcp: std::net::TcpStream,
+        is_remote: bool,
         bound: RateBound,
         share: DescriptorShare,
     ) -> io::Result<Self> {
         let socket = SocketState {
-            transport: Transport::new(tcp)?,
+            channel: Channel::new(Transport::new(tcp, is_remote)?),
             tracker: ProtocolTracker::Off,
             is_unread: false,
             is_full: false,
@@ -113,12 +116,6 @@ impl Stream {
         })
     }
 
-    /// The scheme of the requests that come on the stream.
-    #[must_use]
-    pub fn scheme(&self) -> Scheme {
-        lock(&self.socket).transport.scheme()
-    }
-
     /// A watch that notices the client's leaving.
     #[must_use]
     pub fn watch(&self) -> SocketWatch {
@@ -128,9 +125,35 @@ impl Stream {
         }
     }
 
+    /// Looks at the next bytes without taking them. It is asked before any byte is read.
+    pub(super) async fn peek(&self, seen: &mut [u8]) -> io::Result<usize> {
+        let mut seen = ReadBuf::new(seen);
+        poll_fn(|cx| lock(&self.socket).channel.poll_peek_bytes(cx, &mut seen)).await
+    }
+
     /// Gives bytes back that were read to tell the protocol.
     pub fn unread(&mut self, bytes: Bytes) {
         self.read_ahead = bytes;
+    }
+
+    /// Puts a layer of TLS over the connection.
+    pub(super) fn encrypt(&self, layer: EncryptedLayer) {
+        lock(&self.socket).channel.encrypt(layer);
+    }
+
+    /// Drives the handshake of the layer ([`Channel::poll_handshake`]).
+    pub(super) fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        lock(&self.socket).channel.poll_handshake(cx)
+    }
+
+    /// Throws away what the client sends, below any encryption ([`Channel::poll_discard`]).
+    pub(super) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        lock(&self.socket).channel.poll_discard(cx)
+    }
+
+    /// Reads from the state of the connection's TLS; nothing in clear text.
+    pub(super) fn of_layer<T>(&self, read: impl FnOnce(&EncryptedLayer) -> T) -> Option<T> {
+        lock(&self.socket).channel.layer().map(read)
     }
 
     /// The stream of a connection whose earlier stream was dropped between two requests.
@@ -174,7 +197,7 @@ impl SocketState {
         stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
         let was_full = self.is_full;
-        let mut written = self.transport.poll_write(cx, bufs);
+        let mut written = self.channel.poll_write(cx, bufs);
         self.is_full = written.is_pending();
         if self.is_full {
             written = Poll::Ready(ready!(self.poll_stalled(cx, bufs, stall)));
@@ -195,6 +218,24 @@ impl SocketState {
         written
     }
 
+    /// Waits until the socket has all that was written. Nothing waits here where there is no encryption.
+    fn poll_flush(&mut self, cx: &mut Context<'_>, stall: &mut WriteStall) -> Poll<io::Result<()>> {
+        if self.channel.keeps_bytes() {
+            ready!(self.poll_write(cx, &[], stall))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        &mut self,
+        cx: &mut Context<'_>,
+        stall: &mut WriteStall,
+    ) -> Poll<io::Result<()>> {
+        self.channel.announce_end();
+        ready!(self.poll_flush(cx, stall))?;
+        self.channel.poll_shutdown(cx)
+    }
+
     /// The client is waited for. A write is tried from time to time without asking the runtime, and the client's rate
     /// is checked.
     #[cold]
@@ -212,10 +253,18 @@ impl SocketState {
         }
         loop {
             ready!(timer.poll_check(cx));
-            match self.transport.write_at_once(bufs) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            let mut sent = 0;
+            let written = self.channel.write_at_once(bufs, &mut sent);
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // The client has taken a part of what lies before these bytes.
+                    if sent > 0 {
+                        timer.received(sent);
+                        continue;
+                    }
+                }
                 written => {
-                    timer.received(written.as_ref().map_or(0, |count| *count as u64));
+                    timer.received(sent);
                     return Poll::Ready(written);
                 }
             }
@@ -239,7 +288,7 @@ impl AsyncRead for Stream {
         let before = buf.filled().len();
         if this.read_ahead.is_empty() {
             socket.is_unread = false;
-            ready!(socket.transport.poll_read(cx, buf))?;
+            ready!(socket.channel.poll_read(cx, buf))?;
         } else {
             let count = this.read_ahead.len().min(buf.remaining());
             buf.put_slice(&this.read_ahead[..count]);
@@ -293,11 +342,13 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        lock(&self.socket).transport.poll_flush(cx)
+        let this = &mut *self.get_mut();
+        lock(&this.socket).poll_flush(cx, &mut this.stall)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        lock(&self.socket).transport.poll_shutdown(cx)
+        let this = &mut *self.get_mut();
+        lock(&this.socket).poll_shutdown(cx, &mut this.stall)
     }
 }
 
@@ -356,7 +407,7 @@ impl SocketWatch {
     /// sent. Bytes that the client's system has not taken by then are lost.
     pub fn end_in_reset(&self) {
         if let Some(socket) = self.socket.upgrade() {
-            lock(&socket).transport.end_in_reset();
+            lock(&socket).channel.end_in_reset();
         }
     }
 
@@ -372,6 +423,6 @@ impl SocketWatch {
         let socket = lock(&socket);
         // A connection to a server is worth more than noticing that a client leaves.
         let descriptor = socket.share.take_spare()?;
-        Some((socket.transport.duplicate().ok()?, descriptor))
+        Some((socket.channel.duplicate().ok()?, descriptor))
     }
 }

@@ -1,7 +1,5 @@
-//! The carrier of the bytes of a client's connection. TLS becomes a second variant: every use of the socket itself is
-//! here.
+//! The carrier of the bytes of a client's connection: every use of the socket itself is here.
 
-use crate::client::Scheme;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::os::fd::AsFd;
@@ -22,22 +20,17 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    /// Takes over an accepted socket.
+    /// Takes over an accepted socket. The peer of a Unix socket is not remote: there is no network to be quiet on.
     ///
     /// # Errors
     /// When the runtime cannot register it.
-    pub(super) fn new(tcp: std::net::TcpStream) -> io::Result<Self> {
+    pub(super) fn new(tcp: std::net::TcpStream, is_remote: bool) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
-        tcp.set_nodelay(true)?;
-        SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
-        Ok(Self::Tcp(TcpStream::from_std(tcp)?))
-    }
-
-    /// The scheme of the requests that come on the connection.
-    pub(super) fn scheme(&self) -> Scheme {
-        match self {
-            Self::Tcp(_) => Scheme::Http,
+        if is_remote {
+            tcp.set_nodelay(true)?;
+            SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         }
+        Ok(Self::Tcp(TcpStream::from_std(tcp)?))
     }
 
     pub(super) fn poll_read(
@@ -79,12 +72,6 @@ impl Transport {
         }
     }
 
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
-        }
-    }
-
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
@@ -101,6 +88,15 @@ impl Transport {
                 Poll::Ready(!matches!(peeked, Ok(0) | Err(_)))
             }
         }
+    }
+
+    /// Looks at the next bytes of the socket without taking them.
+    pub(super) fn poll_peek_bytes(
+        &self,
+        cx: &mut Context<'_>,
+        seen: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.socket().poll_peek(cx, seen)
     }
 
     /// A second registration of the socket, which learns of the closing whatever lies unread.

@@ -5,7 +5,7 @@
 //! for one of these reasons has no id and is charged.
 
 use super::body_failure::{UploadFailure, broken_by};
-use crate::client::Client;
+use crate::client::{Client, spelled};
 use crate::key::{Content, ContentDigest, Sameness};
 use crate::limit::Limit;
 use crate::snapshot::Service;
@@ -109,7 +109,7 @@ impl PrefixBudget {
         incoming: &mut Incoming,
         fields: &HeaderMap,
         service: &Service,
-        client: IpAddr,
+        client: Option<IpAddr>,
     ) -> Result<Option<ReadAhead>, UploadFailure> {
         // Limits that decide come first.
         let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
@@ -152,9 +152,9 @@ fn asks(limit: &Limit, fields: &HeaderMap) -> bool {
     })
 }
 
-fn unread(limit: &Limit, client: IpAddr, what: &str) {
+fn unread(limit: &Limit, client: Option<IpAddr>, what: &str) {
     if let Some(more) = UNREAD.pass() {
-        let name = &limit.name;
+        let (client, name) = (spelled(client), &limit.name);
         tracing::warn!("the body of {client} {what}; limit {name} charges the request{more}");
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn one_client_leaves_half_of_the_room_to_others() {
         let all = Rc::<PrefixBudget>::default();
-        let client = |text: &str| Client::of(text.parse().unwrap());
+        let client = |text: &str| Client::of(text.parse::<IpAddr>().unwrap());
         let (greedy, other) = (client("192.0.2.1"), client("192.0.2.2"));
         let taken: Vec<PrefixPermit> =
             std::iter::from_fn(|| PrefixPermit::among(&all, greedy)).collect();

@@ -77,7 +77,7 @@ pub struct Exchange {
     /// The far end of the request's connection.
     pub peer: ConnectionPeer,
     /// The client's address, after trusted hops.
-    pub client: IpAddr,
+    pub client: Option<IpAddr>,
     pub(super) route: Option<usize>,
     /// The limits that apply, with their keys: written here, because a plan is large.
     pub(super) plan: Plan,
@@ -121,7 +121,7 @@ impl Exchange {
         request: &Request<B>,
         peer: &Peer,
     ) -> Box<Self> {
-        let address = peer.address.ip();
+        let address = peer.ip();
         let trusted = local.snapshot.trust.believes(address);
         if !trusted {
             stripped_fields::untrusted_proxy(address, request.headers());
@@ -255,6 +255,11 @@ impl Exchange {
         self.reason = Reason::Upgraded;
     }
 
+    /// The listener sends the request on to `https`.
+    pub fn redirected(&mut self) {
+        self.reason = Reason::ToHttps;
+    }
+
     /// Bytes of the response have been handed on.
     pub fn sent(&mut self, bytes: u64) {
         self.sent += bytes;
@@ -303,6 +308,7 @@ impl Exchange {
             error,
             violated: &violated,
             wait: self.retry_after,
+            prepared: self.prepared(&violated),
             request_id: &self.id,
         };
         if self.grpc {
@@ -330,7 +336,7 @@ impl Exchange {
                 _ => changes.complete(fields),
             }
         }
-        fields.insert(X_REQUEST_ID, self.id.clone());
+        fields::set(fields, X_REQUEST_ID, self.id.clone());
         if self.closes() {
             fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }

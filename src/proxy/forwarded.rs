@@ -3,6 +3,8 @@
 //! One rule holds for the whole family of fields: a stranger's fields are deleted and ours take their place; a trusted
 //! peer's are extended by the peer. `Via` and `Max-Forwards` count hops.
 
+pub mod lines;
+
 use super::hop;
 use super::request::{Target, is_host};
 use crate::client::Scheme;
@@ -13,11 +15,15 @@ use crate::listen::ForwardedFields;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// The peer of a Unix socket in `Forwarded`: a name of our own, which begins with an underscore (RFC 7239 section 6.3).
+const UNIX_NODE: &[u8] = b"_unix";
 
 /// Our name in `Via`.
 const PSEUDONYM: &[u8] = b"tollgate";
@@ -28,16 +34,20 @@ const MOST_PASSES: usize = 10;
 /// The origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// The far end of the connection.
-    pub peer: IpAddr,
+    /// The far end of the connection; nothing where it has no address, on a Unix socket.
+    pub peer: Option<IpAddr>,
     /// The client, as [`Trust::client`] finds it.
-    pub client: IpAddr,
+    pub client: Option<IpAddr>,
     /// The fields of the peer that are believed, if any are ([`Trust::believes`]).
     pub believed: Option<BelievedFields>,
     /// The host that the client asked for, with its port. An HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme that the client has used, as far as the peer is believed.
     pub scheme: Scheme,
+    /// The version that the request came in.
+    pub version: Version,
+    /// The host is the target's own, and `Host` is absent or another.
+    pub is_host_own: bool,
 }
 
 /// The fields of a trusted peer that are believed.
@@ -52,7 +62,7 @@ pub struct BelievedFields {
 impl BelievedFields {
     /// The believed fields of the peer at `address`; none where the peer is not trusted.
     #[must_use]
-    pub fn of(trust: &Trust, address: IpAddr, fields: &HeaderMap) -> Option<Self> {
+    pub fn of(trust: &Trust, address: Option<IpAddr>, fields: &HeaderMap) -> Option<Self> {
         trust.believes(address).then(|| Self {
             leading: trust.leading(address, fields),
             speaks: trust.speaks(address, fields),
@@ -67,6 +77,17 @@ struct ValueBuffer(SmallVec<[u8; 256]>);
 impl ValueBuffer {
     fn text(&mut self, text: &[u8]) {
         self.0.extend_from_slice(text);
+    }
+
+    /// One more entry of a list of addresses.
+    fn entry(&mut self, address: Option<IpAddr>) {
+        if !self.0.is_empty() {
+            self.text(b", ");
+        }
+        match address {
+            Some(address) => self.address(address),
+            None => self.text(b"unknown"),
+        }
     }
 
     fn address(&mut self, address: IpAddr) {
@@ -92,7 +113,7 @@ impl ValueBuffer {
 pub fn announce(
     fields: &mut HeaderMap,
     origin: &Origin<'_>,
-    introduced: &mut Option<ForwardedFields>,
+    introduced: &mut Option<Rc<ForwardedFields>>,
 ) {
     if let Some(BelievedFields { leading, speaks }) = origin.believed {
         let (scheme, host) = told(fields, speaks);
@@ -117,7 +138,7 @@ pub fn announce(
             fields.remove(header::FORWARDED);
         }
         extend_chains(fields, origin);
-        set(fields, X_REAL_IP, |line| line.address(origin.client));
+        set_address(fields, X_REAL_IP, origin.client);
     } else {
         forget(fields);
         introduce(fields, origin, introduced);
@@ -156,8 +177,8 @@ pub fn is_of_proxies(name: &HeaderName) -> bool {
 /// The end of the connection that a request has come on.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionPeer {
-    /// The peer's address.
-    pub address: IpAddr,
+    /// The peer's address, which the peer of a Unix socket has not.
+    pub address: Option<IpAddr>,
     /// The connection's scheme.
     pub scheme: Scheme,
 }
@@ -226,13 +247,9 @@ fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
 fn introduce(
     fields: &mut HeaderMap,
     origin: &Origin<'_>,
-    introduced: &mut Option<ForwardedFields>,
+    introduced: &mut Option<Rc<ForwardedFields>>,
 ) {
-    let is_known = |known: &ForwardedFields| known.host.as_ref() == origin.host;
-    if !introduced.as_ref().is_some_and(is_known) {
-        *introduced = compose(origin);
-    }
-    let Some(known) = introduced else {
+    let Some(known) = known(origin, introduced) else {
         // Addresses and checked hosts always make a value. If one does not, no field is better than a stranger's.
         for name in [X_FORWARDED_FOR, X_REAL_IP, header::FORWARDED] {
             fields.remove(name);
@@ -244,24 +261,46 @@ fn introduce(
     fields.insert(header::FORWARDED, known.element.clone());
 }
 
+/// The fields that announce a stranger: those kept from the request before, where they fit.
+fn known<'a>(
+    origin: &Origin<'_>,
+    introduced: &'a mut Option<Rc<ForwardedFields>>,
+) -> Option<&'a Rc<ForwardedFields>> {
+    let is_known = |known: &Rc<ForwardedFields>| {
+        known.version == origin.version
+            && known.is_host_own == origin.is_host_own
+            && known.host.as_ref() == origin.host
+    };
+    if !introduced.as_ref().is_some_and(is_known) {
+        *introduced = compose(origin).map(Rc::new);
+    }
+    introduced.as_ref()
+}
+
+#[inline(never)]
 fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
     let (mut address, mut element) = (ValueBuffer::default(), ValueBuffer::default());
-    address.address(origin.peer);
+    address.address(origin.peer?);
     write_element(&mut element, origin);
+    let address = HeaderValue::from_bytes(&address.0).ok()?;
+    let element = HeaderValue::from_bytes(&element.0).ok()?;
     Some(ForwardedFields {
         // The value is copied: a clone would keep the whole buffer alive that the request's head was read into.
         host: match origin.host {
             Some(host) => Some(HeaderValue::from_bytes(host.as_bytes()).ok()?),
             None => None,
         },
-        address: HeaderValue::from_bytes(&address.0).ok()?,
-        element: HeaderValue::from_bytes(&element.0).ok()?,
+        version: origin.version,
+        is_host_own: origin.is_host_own,
+        lines: lines::compose(origin, &address, &element),
+        address,
+        element,
     })
 }
 
 /// Writes both chains, beginning with the peer.
 fn begin_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
-    set(fields, X_FORWARDED_FOR, |line| line.address(origin.peer));
+    set_address(fields, X_FORWARDED_FOR, origin.peer);
     set(fields, header::FORWARDED, |line| {
         write_element(line, origin)
     });
@@ -269,10 +308,10 @@ fn begin_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
 
 fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
     let has = |name: &HeaderName| fields.contains_key(name);
-    let peer = origin.peer.to_canonical();
+    let peer = origin.peer.map(|peer| peer.to_canonical());
     match (has(&X_FORWARDED_FOR), has(&header::FORWARDED)) {
-        (true, true) if origin.client.to_canonical() != peer => {
-            append(fields, X_FORWARDED_FOR, |line| line.address(peer));
+        (true, true) if origin.client.map(|client| client.to_canonical()) != peer => {
+            append_address(fields, X_FORWARDED_FOR, peer);
             append(fields, header::FORWARDED, |line| {
                 write_element(line, origin)
             });
@@ -288,22 +327,20 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
                 chain.text(b", ");
             }
             write_element(&mut chain, origin);
-            append(fields, X_FORWARDED_FOR, |line| line.address(peer));
+            append_address(fields, X_FORWARDED_FOR, peer);
             set(fields, header::FORWARDED, |line| *line = chain);
         }
         (false, true) => {
             let mut chain = ValueBuffer::default();
             for line in fields.get_all(header::FORWARDED) {
                 let nodes: SmallVec<[Option<IpAddr>; 8]> = nodes(line.as_bytes()).collect();
-                for node in nodes.iter().rev() {
-                    match node {
-                        Some(address) => chain.address(*address),
-                        None => chain.text(b"unknown"),
-                    }
-                    chain.text(b", ");
+                for node in nodes.iter().rev().copied() {
+                    chain.entry(node);
                 }
             }
-            chain.address(peer);
+            if let Some(peer) = peer {
+                chain.entry(Some(peer));
+            }
             append(fields, header::FORWARDED, |line| {
                 write_element(line, origin)
             });
@@ -342,6 +379,21 @@ fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Value
     }
 }
 
+/// Sets a field to an address. Without an address there is no such field: no reader takes another text for an address.
+fn set_address(fields: &mut HeaderMap, name: HeaderName, address: Option<IpAddr>) {
+    match address {
+        Some(address) => set(fields, name, |line| line.address(address)),
+        None => drop(fields.remove(name)),
+    }
+}
+
+/// Adds an address to a list of addresses, if there is one.
+fn append_address(fields: &mut HeaderMap, name: HeaderName, address: Option<IpAddr>) {
+    if let Some(address) = address {
+        append(fields, name, |line| line.address(address));
+    }
+}
+
 /// Joins a field's lines and adds the text that `compose` writes: some origins read the first line only.
 fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
     let mut joined = ValueBuffer::default();
@@ -358,7 +410,10 @@ fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Va
 /// One element of `Forwarded`: `for=192.0.2.1;host=api.example.com;proto=http`.
 fn write_element(line: &mut ValueBuffer, origin: &Origin<'_>) {
     line.text(b"for=");
-    write_node(line, Some(origin.peer));
+    match origin.peer {
+        Some(peer) => write_node(line, Some(peer)),
+        None => line.text(UNIX_NODE),
+    }
     if let Some(host) = origin.host {
         line.text(b";host=");
         write_value(line, host.as_bytes());
@@ -418,16 +473,20 @@ pub fn is_loop(fields: &HeaderMap) -> bool {
 
 /// Adds us to `Via`, with the version the request came in (RFC 9110 section 7.6.3).
 pub fn add_via(fields: &mut HeaderMap, version: Version) {
+    fields.append(header::VIA, via(version));
+}
+
+/// Our member of `Via` in a request that came in this version.
+fn via(version: Version) -> HeaderValue {
     // Constants are checked when they are compiled.
     const HTTP_10: HeaderValue = HeaderValue::from_static("1.0 tollgate");
     const HTTP_11: HeaderValue = HeaderValue::from_static("1.1 tollgate");
     const HTTP_2: HeaderValue = HeaderValue::from_static("2 tollgate");
-    let ours = match version {
+    match version {
         Version::HTTP_10 => HTTP_10,
         Version::HTTP_2 => HTTP_2,
         _ => HTTP_11,
-    };
-    fields.append(header::VIA, ours);
+    }
 }
 
 /// The consequence of `Max-Forwards`.

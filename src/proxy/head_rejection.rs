@@ -30,8 +30,8 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
         ts: now.micros(),
         // Only the log has this id: hyper's answer has none of our fields.
         request_id: request_id::of(&HeaderMap::new(), false, now).as_bytes(),
-        client: Some(peer.address.ip()),
-        peer: Some(peer.address.ip()),
+        client: peer.ip(),
+        peer: peer.ip(),
         method: method.map(Method::as_str),
         path: line.as_ref().map(|line| line.path),
         proto: line.as_ref().map(|line| line.version),

@@ -12,6 +12,7 @@ mod head_rejection;
 pub mod header_value;
 pub mod hold;
 pub mod hop;
+mod https_redirect;
 mod json_probe;
 mod limit_check;
 pub mod reply;
@@ -71,7 +72,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream_call::{Purpose, UpstreamAnswer, UpstreamCall};
+use upstream_call::{AddedLines, Purpose, UpstreamAnswer, UpstreamCall};
+use upstream_request::OnwardHead;
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
 
@@ -223,6 +225,10 @@ impl Worker {
         {
             return Ok(reply_here());
         }
+        // No route and no limit is looked at.
+        if peer.redirects {
+            return redirected(&target, incoming, parts, exchange);
+        }
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
         }
@@ -366,7 +372,10 @@ impl Worker {
         let down = asked
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
-        let head = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
+        let OnwardHead {
+            request: head,
+            beside,
+        } = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
         let prefix = exchange.prefix.take();
         let (body, upload) = RequestBody::new(prefix, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
@@ -375,6 +384,7 @@ impl Worker {
         let started = clock::now();
         let call = UpstreamCall {
             request,
+            added: AddedLines::new(beside.as_deref(), &exchange.id),
             descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
@@ -467,6 +477,25 @@ impl Worker {
 #[inline(never)]
 fn reply_here() -> Reply {
     Reply::Response(reply::empty().map(Body::own))
+}
+
+/// The answer of a listener that sends its requests on to `https`.
+#[cold]
+#[inline(never)]
+fn redirected(
+    target: &Target,
+    incoming: Incoming,
+    parts: &mut Parts,
+    exchange: &mut Exchange,
+) -> Result<Reply, ProxyError> {
+    match https_redirect::answer(target, &parts.uri) {
+        Ok(answer) => {
+            request_body::discard(incoming, parts);
+            exchange.redirected();
+            Ok(Reply::Response(answer.map(Body::own)))
+        }
+        Err(refused) => Err(turned_away(refused, incoming, parts, exchange)),
+    }
 }
 
 /// The answer of a route that has no upstream.

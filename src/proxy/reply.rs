@@ -2,8 +2,10 @@
 
 mod format;
 mod problem;
+mod refusal_text;
 
 pub use format::ReplyFormat;
+pub use refusal_text::RefusalText;
 
 use super::error::ProxyError;
 use super::fields;
@@ -42,6 +44,8 @@ pub struct ProblemDetails<'a, 'l> {
     pub violated: &'a Violations<'l>,
     /// The time after which the client may come back, in microseconds, where it is known.
     pub wait: Option<u64>,
+    /// The text of the refusal, where one limit refuses alone and with its own numbers.
+    pub prepared: Option<&'a RefusalText>,
     /// The request's id.
     pub request_id: &'a HeaderValue,
 }
@@ -60,13 +64,13 @@ pub fn to(
         _ => &looks.everywhere,
     };
     let (kind, text) = format::written(details, body, preferred);
-    let mut response = Response::new(Bytes::from(text));
+    let mut response = Response::new(text);
     *response.status_mut() = details.error.status();
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
-    fields.insert(header::CONTENT_TYPE, kind);
-    fields.insert(header::CACHE_CONTROL, NO_STORE);
+    fields::set(fields, header::CONTENT_TYPE, kind);
+    fields::set(fields, header::CACHE_CONTROL, NO_STORE);
     if *body == ErrorBody::ByAccept {
         fields.insert(header::VARY, HeaderValue::from_name(header::ACCEPT));
     }

@@ -45,7 +45,7 @@ pub enum BadRequest {
     HostsDisagree,
     /// A scheme other than `http`, or `https` in HTTP/1.1, where it has no business on a clear connection (RFC 9110
     /// section 7.4).
-    #[error("only http is served here")]
+    #[error("the target has a scheme that is not served here")]
     ForeignScheme,
     /// `user@host` (RFC 9110 section 4.2.4).
     #[error("the URI has user information")]
@@ -311,18 +311,22 @@ fn check_authority(
     if !is_host(text.as_bytes()) {
         return Err(BadRequest::BadHost);
     }
-    let agrees = |host: &HeaderValue| is_same(host.as_bytes(), text.as_bytes());
+    let agrees = |host: &HeaderValue| is_same(host.as_bytes(), text.as_bytes(), connection);
     if version == Version::HTTP_2 && !host.is_none_or(agrees) {
         return Err(BadRequest::HostsDisagree);
     }
     HeaderValue::from_str(text).map_err(|_| BadRequest::BadHost)
 }
 
-/// Do two authorities of `http`, whose port is 80, name the same host?
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+/// Do two authorities of `scheme` name the same host, one of them maybe with the port that the scheme has anyway?
+fn is_same(one: &[u8], other: &[u8], scheme: Scheme) -> bool {
+    let port: &[u8] = match scheme {
+        Scheme::Http => b":80",
+        Scheme::Https => b":443",
+    };
     let named = |text| {
         let text = <[u8]>::strip_suffix(text, b":").unwrap_or(text);
-        text.strip_suffix(b":80").unwrap_or(text)
+        text.strip_suffix(port).unwrap_or(text)
     };
     named(one).eq_ignore_ascii_case(named(other))
 }

@@ -140,7 +140,8 @@ async fn copy(
             Ok(0) | Err(_) => break,
             Ok(read) => read,
         };
-        if to.write_all(&chunk[..read]).await.is_err() {
+        // What is encrypted may wait behind a write.
+        if to.write_all(&chunk[..read]).await.is_err() || to.flush().await.is_err() {
             break;
         }
         last.set(clock::now());

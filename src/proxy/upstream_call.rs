@@ -7,7 +7,7 @@ use super::reservation::Reservations;
 use super::response_body::{BodyStart, Carrier};
 use super::soft_timeout::QUICK;
 use crate::descriptors::DescriptorReserve;
-use crate::listen::Peer;
+use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::balance::Balancer;
 use crate::upstream::connection::Connection;
@@ -16,7 +16,7 @@ use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::{AnswerError, UnsentRequest};
 use crate::upstream::pool::Pool;
 use crate::upstream::tunnel;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -29,6 +29,8 @@ use tokio::time::{Instant, sleep_until};
 pub struct UpstreamCall<'a> {
     /// The request.
     pub request: Request<RequestBody>,
+    /// The lines behind its fields.
+    pub added: AddedLines<'a>,
     /// A descriptor for a connection, if it needs a new one.
     pub descriptor: Option<DescriptorReserve<'a>>,
     /// The purpose of the request's connection.
@@ -39,6 +41,20 @@ pub struct UpstreamCall<'a> {
     pub(super) reservation: Option<Rc<Reservations>>,
     /// The position of the server that is tried, written by the call.
     pub tried: &'a Cell<usize>,
+}
+
+/// Fields of a request that are written as bytes behind the others.
+#[derive(Debug, Clone, Copy)]
+pub struct AddedLines<'a>([&'a [u8]; 3]);
+
+impl<'a> AddedLines<'a> {
+    /// The lines of `beside`, which end with the request's `id`; none without it.
+    #[must_use]
+    pub fn new(beside: Option<&'a ForwardedFields>, id: &'a HeaderValue) -> Self {
+        Self(beside.map_or([b""; 3], |beside| {
+            [&beside.lines[..], id.as_bytes(), b"\r\n"]
+        }))
+    }
 }
 
 /// The purpose of a request's connection.
@@ -126,6 +142,7 @@ pub async fn send(
 ) -> Result<UpstreamAnswer, ProxyError> {
     let UpstreamCall {
         request,
+        added,
         descriptor,
         purpose,
         at,
@@ -151,7 +168,7 @@ pub async fn send(
     if purpose == Purpose::Tunnel {
         return Box::pin(open_tunnel(connection, pool, request)).await;
     }
-    match connection.send(request).await {
+    match connection.send(request, &added.0).await {
         Ok(response) => Ok(UpstreamAnswer {
             response,
             carrier: Carrier::Connection(connection),

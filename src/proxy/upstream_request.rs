@@ -2,17 +2,17 @@
 
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::forwarded::{self, BelievedFields, Origin};
+use super::forwarded::{self, BelievedFields, Origin, lines};
 use super::request::{BadRequest, Target};
 use super::{hop, request_id};
-use crate::listen::Peer;
+use crate::listen::{ForwardedFields, Peer};
 use crate::route::Template;
-use crate::upstream::Server;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Uri, header};
 use std::mem;
+use std::rc::Rc;
 
 /// The number of fields that the gateway adds.
 const OURS: usize = 9;
@@ -20,7 +20,16 @@ const OURS: usize = 9;
 /// The usual growth of a path that is rewritten.
 const ROOM: usize = 64;
 
-/// The request to send, without its body: in origin form, with hop-by-hop fields removed and ours added.
+/// A head to send.
+#[derive(Debug)]
+pub struct OnwardHead {
+    /// The request without its body, in origin form, with hop-by-hop fields removed.
+    pub request: Request<()>,
+    /// Our fields, which are written behind the request's as bytes; nothing where they are among them.
+    pub beside: Option<Rc<ForwardedFields>>,
+}
+
+/// The head to send: hop-by-hop fields are removed, and ours added.
 ///
 /// # Errors
 /// When the request has come through this gateway too often.
@@ -30,18 +39,9 @@ pub fn head(
     websocket: bool,
     peer: &Peer,
     exchange: &Exchange,
-) -> Result<Request<()>, ProxyError> {
+) -> Result<OnwardHead, ProxyError> {
     let fields = &mut parts.headers;
-    if forwarded::is_loop(fields) {
-        return Err(ProxyError::Loop);
-    }
-    // The room for our fields is reserved at once; growing field by field would move all of them twice.
-    fields.reserve(OURS);
-    hop::strip_request(fields);
-    if websocket {
-        hop::mark_websocket(fields);
-    }
-    let address = peer.address.ip();
+    let address = peer.ip();
     let trust = &exchange.local.snapshot.trust;
     let believed = BelievedFields::of(trust, address, fields);
     let named_scheme = target.scheme().filter(|_| believed.is_some());
@@ -51,39 +51,74 @@ pub fn head(
         believed,
         host: target.authority(),
         scheme: named_scheme.unwrap_or(peer.scheme),
+        version: parts.version,
+        is_host_own: target.own_authority().is_some(),
     };
-    forwarded::announce(fields, &origin, &mut peer.forwarded_fields.borrow_mut());
-    forwarded::add_via(fields, parts.version);
-    if let Some(granted) = exchange.granted() {
-        fields.insert(hop::GRANTED, HeaderValue::from(granted));
+    let has_ours = lines::has_ours(fields, &origin);
+    if has_ours && forwarded::is_loop(fields) {
+        return Err(ProxyError::Loop);
     }
-    if let Some(host) = target.own_authority() {
-        fields.insert(header::HOST, host.clone());
+    hop::strip_request(fields);
+    let service = exchange.service();
+    let is_usual = !has_ours
+        && !websocket
+        && exchange.granted().is_none()
+        && service.is_none_or(|service| service.request_fields.is_none());
+    let mut introduced = peer.forwarded_fields.borrow_mut();
+    let beside = is_usual
+        .then(|| lines::prepared(&origin, &mut introduced))
+        .flatten();
+    if beside.is_none() {
+        add_fields(fields, websocket, &origin, &mut introduced, exchange);
     }
-    if target.authority().is_none()
-        && let Some(upstream) = exchange.service().and_then(|service| service.upstream)
-    {
-        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host takes its place.
-        let upstream = &exchange.local.snapshot.upstreams[upstream];
-        let own = upstream.servers.first().map(Server::authority);
-        if let Some(Ok(own)) = own.map(HeaderValue::try_from) {
-            fields.insert(header::HOST, own);
-        }
-    }
-    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
-    if let Some(service) = exchange.service() {
-        if let Some(changes) = &service.request_fields {
-            changes.apply(fields);
-        }
-        if let Some(rewrite) = &service.rewrite {
-            parts.uri = rewritten(&parts.uri, rewrite)?;
-        }
+    if let Some(rewrite) = service.and_then(|service| service.rewrite.as_ref()) {
+        parts.uri = rewritten(&parts.uri, rewrite)?;
     }
     let mut request = Request::new(());
     *request.method_mut() = mem::take(&mut parts.method);
     *request.uri_mut() = mem::take(&mut parts.uri);
     *request.headers_mut() = mem::take(&mut parts.headers);
-    Ok(request)
+    Ok(OnwardHead { request, beside })
+}
+
+/// Adds our fields one by one, where the request has such fields itself, or its upstream gets others.
+#[cold]
+#[inline(never)]
+fn add_fields(
+    fields: &mut HeaderMap,
+    websocket: bool,
+    origin: &Origin<'_>,
+    introduced: &mut Option<Rc<ForwardedFields>>,
+    exchange: &Exchange,
+) {
+    // The room for our fields is reserved at once; growing field by field would move all of them twice.
+    fields.reserve(OURS);
+    if websocket {
+        hop::mark_websocket(fields);
+    }
+    forwarded::announce(fields, origin, introduced);
+    forwarded::add_via(fields, origin.version);
+    if let Some(granted) = exchange.granted() {
+        fields.insert(hop::GRANTED, HeaderValue::from(granted));
+    }
+    let service = exchange.service();
+    match origin.host {
+        Some(host) if origin.is_host_own => drop(fields.insert(header::HOST, host.clone())),
+        Some(_) => {}
+        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own host takes its place.
+        None => {
+            let upstream = service.and_then(|service| service.upstream);
+            let upstream = upstream.map(|upstream| &exchange.local.snapshot.upstreams[upstream]);
+            let own = upstream.and_then(|upstream| upstream.servers.first());
+            if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.authority())) {
+                fields.insert(header::HOST, own);
+            }
+        }
+    }
+    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    if let Some(changes) = service.and_then(|service| service.request_fields.as_ref()) {
+        changes.apply(fields);
+    }
 }
 
 /// The target that replaces `uri`, a path in forwarded form; its query stays.

@@ -1,6 +1,7 @@
 //! A worker's half of a snapshot: handles and pools resolved once, so that a request looks nothing up.
 
 use super::fields;
+use super::reply::RefusalText;
 use super::request_body::RequestBody;
 use crate::limit::{Limit, Mode};
 use crate::snapshot::{Service, Snapshot};
@@ -32,6 +33,8 @@ pub struct RouteHandles {
     pub metrics: RouteMetrics,
     /// Counts the decisions of the route's limits, in the service's order.
     pub limits: Vec<LimitMetrics>,
+    /// The text of each limit's refusals, in the service's order, written at the first of them.
+    pub refusals: Vec<OnceCell<RefusalText>>,
     /// The `RateLimit-Policy` for the case that all limits apply.
     pub policy: Option<HeaderValue>,
 }
@@ -93,6 +96,7 @@ impl WorkerSnapshot {
                     .iter()
                     .map(|limit| metrics.limit(mode(limit.mode), &limit.name, label))
                     .collect(),
+                refusals: service.limits.iter().map(|_| OnceCell::new()).collect(),
                 policy: fields::policy(deciding(&service.limits)),
             }
         })

@@ -31,8 +31,10 @@ impl Watched {
     fn start(file: &Path) -> Self {
         let trigger = Trigger::default();
         let (sender, outcomes) = mpsc::channel(64);
-        let files = config::load(file).unwrap().files;
-        let watcher = Watcher::new(file.to_owned(), files, trigger.clone());
+        let Compiled {
+            files, identities, ..
+        } = config::load(file).unwrap();
+        let watcher = Watcher::new(file.to_owned(), files, identities, trigger.clone());
         tokio::spawn(watcher.run(Record(sender)));
         Self { outcomes, trigger }
     }
@@ -257,7 +259,7 @@ async fn a_change_before_the_watch_began_is_seen() {
     let (_folder, file) = folder();
     let (sender, mut outcomes) = mpsc::channel(4);
     let before = Files::with_content(&file, text("7/s").as_bytes());
-    let watcher = Watcher::new(file, before, Trigger::default());
+    let watcher = Watcher::new(file, before, Arc::default(), Trigger::default());
     tokio::spawn(watcher.run(Record(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())
         .await
@@ -385,7 +387,7 @@ async fn without_events_everything_is_read_from_time_to_time() {
     let watcher = Watcher {
         has_events: false,
         interval: Duration::from_millis(20),
-        ..Watcher::new(file.clone(), files, trigger.clone())
+        ..Watcher::new(file.clone(), files, Arc::default(), trigger.clone())
     };
     tokio::spawn(watcher.run(Record(sender)));
     let mut watched = Watched { outcomes, trigger };

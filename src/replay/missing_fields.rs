@@ -95,8 +95,7 @@ impl MissingFields {
         address: Option<IpAddr>,
         side: &PolicySide,
     ) {
-        let is_strange =
-            |address: &IpAddr| is_private(*address) && !side.trust().believes(*address);
+        let is_strange = |address: &IpAddr| is_private(*address) && !side.trust().has(*address);
         if self.untrusted.is_none() && request.fields.contains_key(X_FORWARDED_FOR) {
             self.untrusted = address.filter(is_strange);
         }
@@ -203,7 +202,7 @@ impl ClientSpread {
         self.differ |= *first != address;
         *lines += 1;
         let is_known = *lines > 1 && *first == address;
-        self.is_distrusted |= !is_known && !self.is_distrusted && !trust.believes(address);
+        self.is_distrusted |= !is_known && !self.is_distrusted && !trust.has(address);
     }
 
     fn are_trusted(&self) -> bool {

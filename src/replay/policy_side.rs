@@ -164,7 +164,7 @@ impl PolicySide {
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
-            address: self.address(request).unwrap_or(NO_CLIENT),
+            address: Some(self.address(request).unwrap_or(NO_CLIENT)),
             route: &service.name,
             method: &request.method,
             fields: &request.fields,
@@ -205,7 +205,10 @@ impl PolicySide {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
         let outcome = outcome(&self.admission, &self.plan, service);
-        let (client, stay) = (caller.address, Stay::of(request, now, &outcome));
+        let (client, stay) = (
+            caller.address.unwrap_or(NO_CLIENT),
+            Stay::of(request, now, &outcome),
+        );
         Ok(match outcome {
             _ if !self.keep(route, client, &stay)? => ReplayOutcome::TooManyHeld,
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => otherwise.unwrap_or(outcome),

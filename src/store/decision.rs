@@ -5,9 +5,10 @@ use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::reservation::Reservation;
 use super::shadow::{Charges, ShadowVerdict};
+use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, Measurement};
+use crate::limit::verdict::{Decision, Measurement, Ruling};
 use smallvec::SmallVec;
 
 /// A request's decision, and the answers that its tickets are made of.
@@ -32,25 +33,49 @@ impl StoreDecision {
     /// Decides by the answers of `checks`, which it takes away.
     pub(super) fn by(checks: &[Check<'_>], answers: &mut Answers) -> Self {
         let charges = Charges::of(checks, answers, Intent::Charge);
-        let (mut verdicts, mut shadows) = (SmallVec::new(), Vec::new());
-        for (index, (check, answer)) in checks.iter().zip(&answers.each).enumerate() {
+        let mut decided = Self {
+            decision: Decision::of(answers.at, SmallVec::new()),
+            answers: std::mem::take(&mut answers.each),
+            shadows: Vec::new(),
+            charges: Charges::of_all(false),
+        };
+        decided.conclude(checks, answers.at, charges);
+        decided
+    }
+
+    /// Room for a decision, where it stays.
+    pub(super) fn undecided() -> Box<Self> {
+        // `Box::new` would build it elsewhere and move it.
+        Box::write(
+            Box::new_uninit(),
+            Self {
+                decision: Decision::of(Timestamp::default(), SmallVec::new()),
+                answers: SmallVec::new(),
+                shadows: Vec::new(),
+                charges: Charges::of_all(false),
+            },
+        )
+    }
+
+    /// Decides by the answers of `checks` that stand here, given at `at`, when `charges` have been charged.
+    #[inline]
+    pub(super) fn conclude(&mut self, checks: &[Check<'_>], at: Timestamp, charges: Charges) {
+        let verdicts = &mut self.decision.verdicts;
+        for (index, (check, answer)) in checks.iter().zip(&self.answers).enumerate() {
             let verdict = answer.verdict(check, charges.has(index));
             if check.limit.mode.decides() {
                 verdicts.push(verdict);
                 continue;
             }
             let is_readable = answer.measured().is_some_and(|measured| !measured.spoilt);
-            shadows.push(ShadowVerdict {
+            self.shadows.push(ShadowVerdict {
                 index,
                 verdict: is_readable.then_some(verdict),
             });
         }
-        Self {
-            decision: Decision::of(answers.at, verdicts),
-            answers: std::mem::take(&mut answers.each),
-            shadows,
-            charges,
-        }
+        self.decision.ruling = Ruling::by(verdicts);
+        self.decision.at = at;
+        self.charges = charges;
     }
 
     /// Is the answer of every deciding limit known?

@@ -11,7 +11,7 @@ mod refunds;
 mod shard;
 mod shard_limits;
 
-use super::answers::{Answers, Evidence, LimitAnswer};
+use super::answers::{Answers, Evidence, LimitAnswer, LimitAnswers};
 use super::check::{Check, Intent};
 use super::decider::Decider;
 use super::decision::StoreDecision;
@@ -65,6 +65,12 @@ struct CheckStep<'a> {
     change: Option<Change>,
     /// Is there room for the counter, if it is new?
     has_room: bool,
+}
+
+/// The instant of a measurement, and the checks that it charged.
+struct Measured {
+    at: Timestamp,
+    charges: Charges,
 }
 
 type CheckSteps<'a> = SmallVec<[CheckStep<'a>; INLINE_LIMITS]>;
@@ -124,10 +130,13 @@ impl MemoryStore {
         self
     }
 
-    /// Decides all checks of one request: charged all or none.
-    pub fn decide(&self, checks: &[Check<'_>]) -> StoreDecision {
-        let answers = self.measure(checks, Intent::Charge, Decider::Memory);
-        StoreDecision::of(checks, answers)
+    /// Decides all checks of one request: charged all or none. The decision is made where it stays, since it is large.
+    pub fn decide(&self, checks: &[Check<'_>]) -> Box<StoreDecision> {
+        let mut decided = StoreDecision::undecided();
+        let answers = &mut decided.answers;
+        let measured = self.measure_into(checks, Intent::Charge, Decider::Memory, answers);
+        decided.conclude(checks, measured.at, measured.charges);
+        decided
     }
 
     /// The answers of all checks of one request, charged all or none, before a decision is made of them. The store
@@ -135,18 +144,83 @@ impl MemoryStore {
     #[inline]
     pub fn measure(&self, checks: &[Check<'_>], intent: Intent, by: Decider) -> Answers {
         let mut answers = Answers::measured(&[], by, Timestamp::default(), []);
-        if checks.iter().any(|check| check.repeats().is_some()) {
-            self.measure_with_ids(checks, intent, &mut answers);
-        } else {
-            self.measure_beside(checks, &[], intent, &mut answers);
-        }
+        let measured = self.measure_into(checks, intent, by, &mut answers.each);
+        answers.at = measured.at;
         answers
     }
 
-    /// As [`Self::measure`], for a request with an id.
+    /// As [`Self::measure`], with the answers written to where they stay.
+    fn measure_into(
+        &self,
+        checks: &[Check<'_>],
+        intent: Intent,
+        by: Decider,
+        answers: &mut LimitAnswers,
+    ) -> Measured {
+        if let [check] = checks
+            && let Some(measured) = self.measure_one(check, intent, by, answers)
+        {
+            return measured;
+        }
+        if checks.iter().any(|check| check.repeats().is_some()) {
+            self.measure_with_ids(checks, intent, by, answers)
+        } else {
+            self.measure_beside(checks, &[], intent, by, answers)
+        }
+    }
+
+    /// The answer of the only check of a request, where its counter exists and the request has no id: most requests
+    /// need nothing of what several checks need.
+    fn measure_one(
+        &self,
+        check: &Check<'_>,
+        intent: Intent,
+        by: Decider,
+        answers: &mut LimitAnswers,
+    ) -> Option<Measured> {
+        if !check.limit.mode.decides() || check.repeats().is_some() {
+            return None;
+        }
+        let place = self.place(check.limit, check.key);
+        let mut shelf = lock(&self.shards[place.shard]);
+        let found = shelf.find(&place)?;
+        let entry = shelf.at_mut(found)?;
+        // The clock is read under the lock, as for several checks.
+        let now = self.clock.now();
+        let (mut measured, change) =
+            check
+                .limit
+                .check_as_one_of(Some(&entry.state()), now, check.cost, by.gateways());
+        measured.overflow = place.key == OVERFLOW;
+        let answer = LimitAnswer {
+            limit: place.limit,
+            by,
+            at: now,
+            evidence: Evidence::Measured(measured),
+        };
+        let admits = answer.admits();
+        let charged = admits && intent == Intent::Charge;
+        // A change beside a refusal only mends an impossible state.
+        if let Some(change) = change.filter(|_| charged || !admits) {
+            entry.put(change, place.aside);
+        }
+        answers.push(answer);
+        Some(Measured {
+            at: now,
+            charges: Charges::of_all(charged),
+        })
+    }
+
+    /// As [`Self::measure_into`], for a request with an id.
     #[cold]
     #[inline(never)]
-    fn measure_with_ids(&self, checks: &[Check<'_>], intent: Intent, answers: &mut Answers) {
+    fn measure_with_ids(
+        &self,
+        checks: &[Check<'_>],
+        intent: Intent,
+        by: Decider,
+        answers: &mut LimitAnswers,
+    ) -> Measured {
         let ids = checks.iter().map(|check| {
             let (_, id) = check.repeats()?;
             Some(record_key(check.key, id))
@@ -157,16 +231,18 @@ impl MemoryStore {
             .zip(&ids)
             .map(|(check, id)| Some(self.place(check.limit, id.as_deref()?)))
             .collect();
-        self.measure_beside(checks, &records, intent, answers);
+        self.measure_beside(checks, &records, intent, by, answers)
     }
 
+    #[inline(never)]
     fn measure_beside(
         &self,
         checks: &[Check<'_>],
         records: &[Option<CounterLocation<'_>>],
         intent: Intent,
-        answers: &mut Answers,
-    ) {
+        by: Decider,
+        answers: &mut LimitAnswers,
+    ) -> Measured {
         let mut steps: CheckSteps<'_> = checks
             .iter()
             .map(|check| CheckStep {
@@ -177,11 +253,17 @@ impl MemoryStore {
                 has_room: false,
             })
             .collect();
-        while let Err(index) = self.attempt(checks, &mut steps, records, intent, answers) {
-            // There is no room for a new key: the key counts on its limit's overflow key, which may live in another
-            // shard. So all locks are released and the decision starts again, at most once for each check.
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
-            steps[index].place = self.place(checks[index].limit, OVERFLOW);
+        loop {
+            match self.attempt(checks, &mut steps, records, intent, by, answers) {
+                Ok(measured) => return measured,
+                Err(index) => {
+                    // There is no room for a new key: the key counts on its limit's overflow key, which may live in
+                    // another shard. So all locks are released and the decision starts again, at most once for each
+                    // check.
+                    self.overflowed.fetch_add(1, Ordering::Relaxed);
+                    steps[index].place = self.place(checks[index].limit, OVERFLOW);
+                }
+            }
         }
     }
 
@@ -195,15 +277,11 @@ impl MemoryStore {
         steps: &mut CheckSteps<'_>,
         records: &[Option<CounterLocation<'_>>],
         intent: Intent,
-        Answers {
-            at,
-            by,
-            each: answers,
-            ..
-        }: &mut Answers,
-    ) -> Result<(), usize> {
+        by: Decider,
+        answers: &mut LimitAnswers,
+    ) -> Result<Measured, usize> {
         answers.clear();
-        let (by, gateways) = (*by, by.gateways());
+        let gateways = by.gateways();
         let mut guards = self.lock(
             steps
                 .iter()
@@ -212,7 +290,6 @@ impl MemoryStore {
         );
         // The clock is read under the locks: a later holder of a shard never sees an earlier instant.
         let now = self.clock.now();
-        *at = now;
         // All entries are looked up before the first computation, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
             step.guard = position(&guards, step.place.shard);
@@ -269,7 +346,7 @@ impl MemoryStore {
         if !remembered.is_empty() {
             self.remember(&remembered, answers, &charges, &mut guards, now);
         }
-        Ok(())
+        Ok(Measured { at: now, charges })
     }
 
     /// Stores the records of ids that have been charged.

@@ -62,10 +62,7 @@ impl Store {
         checks: &[Check<'_>],
     ) -> Result<(Option<Box<StoreDecision>>, Decider), StoreError> {
         match self {
-            Self::Memory(memory) => {
-                let decided = Box::write(Box::new_uninit(), memory.decide(checks));
-                Ok((Some(decided), Decider::Memory))
-            }
+            Self::Memory(memory) => Ok((Some(memory.decide(checks)), Decider::Memory)),
             Self::Shared(shared) => {
                 let (decided, by) = shared.decide(checks).await?;
                 Ok((decided.map(Box::new), by))
@@ -106,8 +103,8 @@ impl Store {
             id: None,
         }];
         let mut decided = match self {
-            Self::Memory(memory) => memory.decide(&checks),
-            Self::Shared(shared) if limit.scope == Scope::Gateway => shared.local.decide(&checks),
+            Self::Memory(memory) => *memory.decide(&checks),
+            Self::Shared(shared) if limit.scope == Scope::Gateway => *shared.local.decide(&checks),
             Self::Shared(shared) => shared.redis.decide(&checks).await?,
         };
         // In a question of its own, a limit that does not decide is shown as if it did.

@@ -5,6 +5,7 @@
 mod abandonment;
 mod batcher;
 mod call_queue;
+mod call_timer;
 mod call_window;
 mod cleanup;
 mod cluster;

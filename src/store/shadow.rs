@@ -53,10 +53,8 @@ impl Charges {
     /// The charges of `checks` by their answers.
     pub(super) fn of(checks: &[Check<'_>], answers: &[LimitAnswer], intent: Intent) -> Self {
         if all_decide(checks) {
-            return Self {
-                admitted: intent == Intent::Charge && answers.iter().all(LimitAnswer::admits),
-                each: SmallVec::new(),
-            };
+            let admits = answers.iter().all(LimitAnswer::admits);
+            return Self::of_all(admits && intent == Intent::Charge);
         }
         // A shadow without a known answer is not charged.
         let admits = |index: usize, group: u8| {
@@ -73,6 +71,15 @@ impl Charges {
         Self {
             admitted,
             each: groups.iter().map(charged).collect(),
+        }
+    }
+
+    /// The charges where all checks go with the request.
+    #[inline]
+    pub(super) fn of_all(admitted: bool) -> Self {
+        Self {
+            admitted,
+            each: SmallVec::new(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
 //! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
 //! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for
-//! each of their servers.
+//! each of their servers, and of I identities towards clients I x 13 + 18.
 //! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
 //! goes back.
 
@@ -21,8 +21,8 @@ mod worker;
 mod worker_cells;
 
 pub use label::{
-    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Mode, NO_ROUTE,
-    Operation, Permits, Redirect, Rejection,
+    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake, Mode,
+    NO_ROUTE, Operation, OrderResult, Permits, Redirect, Rejection,
 };
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
 pub use text_format::TextFormat;
@@ -34,6 +34,7 @@ pub use worker::{
 use crate::clock;
 use instrument::{Counter, SharedCounter};
 use label::Label;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use store::StoreCells;
@@ -54,6 +55,12 @@ pub struct Metrics {
     /// Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
     evicted: [SharedCounter; Eviction::ALL.len()],
     rejected: [SharedCounter; Rejection::ALL.len()],
+    /// The end of each certificate towards clients, in Unix time, by the name of its identity.
+    certificates: Mutex<BTreeMap<String, i64>>,
+    /// Could the files of an identity be taken as they are now?
+    tls_files: Mutex<BTreeMap<String, bool>>,
+    /// Orders for certificates, by identity.
+    orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +113,22 @@ impl Metrics {
     /// Notes that a new connection was not taken.
     pub fn rejected(&self, why: Rejection) {
         self.rejected[why as usize].add(1);
+    }
+
+    /// Sets whether the files of each identity could be taken as they are now.
+    pub fn tls_files(&self, ok: BTreeMap<String, bool>) {
+        *lock(&self.tls_files) = ok;
+    }
+
+    /// Sets the ends of the certificates that are shown to clients, in Unix time, by the names of their identities.
+    pub fn certificates(&self, ends: BTreeMap<String, i64>) {
+        *lock(&self.certificates) = ends;
+    }
+
+    /// Notes how an order for the certificate of an identity has ended.
+    pub fn ordered(&self, identity: &str, result: OrderResult) {
+        let mut orders = lock(&self.orders);
+        orders.entry(identity.into()).or_default()[result as usize] += 1;
     }
 
     /// Sets the number of keys in the memory store.

@@ -1,13 +1,35 @@
-//! TLS as every room needs it: authorities to trust, an identity to present, and the causes of failed handshakes.
+//! TLS as every room needs it: authorities to trust, identities to present to servers and to clients, and the causes of
+//! failed handshakes.
 //!
 //! A value is compared by a digest of the contents that it was read from, so a reload sees whether the files have
 //! changed.
 
+mod authority_challenges;
+mod certificate;
+mod client_check;
+mod distinguished_name;
 mod failure;
 mod identity;
+mod identity_mistake;
+mod offer;
+mod offer_in_force;
 mod roots;
+mod served_name;
+mod server_identity;
+mod session;
 
+pub use authority_challenges::{
+    AuthorityChallenges, CHALLENGE_PATH, CHALLENGE_PROTOCOL, PostedAnswer,
+};
+pub use certificate::CertificateFacts;
+pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use failure::{Advice, explain};
+pub use identity_mistake::IdentityMistake;
+pub use offer::{ClaimedTwice, Offer};
+pub use offer_in_force::OfferInForce;
+pub use served_name::ServedName;
+pub use server_identity::{Alpn, IdentityParts, ServerIdentity, TlsVersion};
+pub use session::{ClientCertificate, TlsSession, named_host};
 
 use rustls::ClientConfig;
 use rustls::client::ResolvesClientCert;
@@ -194,3 +216,6 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         Err(_) => Err("it is no PEM file".into()),
     }
 }
+
+#[cfg(test)]
+pub(crate) use server_identity::tests;

@@ -44,7 +44,7 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Sends one request and waits for the head of the answer.
+    /// Sends one request, with the lines of `added` behind its fields, and waits for the head of the answer.
     ///
     /// A request that could not be sent a second time gets a further check on a connection that has rested: the system
     /// is asked whether the server has closed it, since the runtime may not know yet.
@@ -54,12 +54,13 @@ impl<B: OutgoingBody> Connection<B> {
     pub fn send(
         &mut self,
         request: Request<B>,
+        added: &[&[u8]],
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
         // The function is not async: its future would keep the request in its state, although the connection has it.
         self.is_repeatable = is_repeatable(&request);
         let is_doubted = self.reused && !self.is_repeatable;
         let is_over = is_doubted && self.http1.stream().peek_end().is_ready();
-        self.http1.begin(request);
+        self.http1.begin(request, added);
         poll_fn(move |cx| {
             if is_over {
                 return Poll::Ready(Err(AnswerError::Incomplete));

@@ -2,7 +2,7 @@
 //! includes this file.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use http_body_util::Empty;
 use hyper::body::Incoming;
@@ -46,12 +46,26 @@ struct Head {
 impl Head {
     fn of<B>(response: Response<B>) -> Self {
         let (mut parts, _) = response.into_parts();
+        // Ours leaves it out where it stands last: it goes before the answer is passed on, with hyper too.
+        let mut said = parts.headers.get_all(header::CONNECTION).iter();
+        if said.next_back().is_some_and(|last| last == "keep-alive") {
+            drop_last(&mut parts.headers, &header::CONNECTION);
+        }
         Self {
             status: parts.status,
             version: parts.version,
             reason: parts.extensions.remove(),
             fields: parts.headers,
         }
+    }
+}
+
+/// Drops the last line of a field.
+fn drop_last(fields: &mut HeaderMap, name: &HeaderName) {
+    let lines: Vec<_> = fields.get_all(name).iter().cloned().collect();
+    fields.remove(name);
+    for line in &lines[..lines.len() - 1] {
+        fields.append(name, line.clone());
     }
 }
 
@@ -138,7 +152,7 @@ fn by_ours(method: &Method, pieces: &[&[u8]]) -> Outcome {
     let (near, far) = duplex(ROOM);
     let mut far = Some(far);
     let mut client = Http1::new(near, Rc::<ReadBuffers>::default());
-    client.begin(request(method));
+    client.begin(request(method), &[]);
     let mut outcome = Outcome::default();
     our_turns(&mut client, &mut outcome);
     for piece in pieces {

@@ -62,8 +62,8 @@ pub(crate) fn request(bytes: &[u8]) -> usize {
     let networks = ["10.0.0.0/8", "fd00::/8"].iter();
     let trust = Trust::new(networks.filter_map(|text| text.parse().ok()).collect());
     let peer = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-    let walk = trust.explain(peer, &fields);
-    let address = trust.client(peer, &fields);
+    let walk = trust.explain(Some(peer), &fields);
+    let address = trust.client(Some(peer), &fields);
     assert_eq!(walk.client, address, "explained otherwise than it is");
     let caller = Caller {
         address,

@@ -91,6 +91,16 @@ const ANSWERS: [&[u8]; 16] = [
     b"\x01\x04HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
 ];
 
+/// Headers of the PROXY protocol, with what may follow them.
+const PROXY_HEADERS: [&[u8]; 6] = [
+    b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET / HTTP/1.1\r\n\r\n",
+    b"PROXY TCP6 2001:db8::1 ::ffff:192.0.2.1 1 65535\r\n",
+    b"PROXY UNKNOWN what ever\r\nPRI * HTTP/2.0\r\n",
+    b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00GET",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x14\xc0\x00\x02\x01\x0a\x00\x00\x01\x12\x34\x01\xbb\x04\x00\x00\x01\x00\x02h2\x16\x03",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x12\x00\x13\xc0\x00\x02\x01\x0a\x00\x00\x01\x12\x34\x01\xbb\xee\x00\x04oops",
+];
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -223,4 +233,18 @@ fn any_bytes_are_a_trace_that_is_answered() {
     drive(&seeds, |bytes| {
         let _ = tollgate::replay::fuzz::trace(bytes);
     });
+}
+
+#[test]
+fn any_bytes_are_a_header_of_the_proxy_protocol_or_refused() {
+    let seeds = PROXY_HEADERS.map(<[u8]>::to_vec);
+    let entry = tollgate::listen::proxy_protocol::fuzz::header;
+    for seed in &seeds {
+        assert!(entry(seed), "{}", seed.escape_ascii());
+    }
+    for _ in 0..20 {
+        drive(&seeds, |bytes| {
+            entry(bytes);
+        });
+    }
 }

@@ -335,3 +335,15 @@ async fn a_tunnel_that_is_cut_is_counted() {
     let said = gateway.said.text();
     assert!(said.contains("2 connections were cut"), "{said}");
 }
+
+#[tokio::test]
+async fn the_first_request_of_a_connection_that_was_just_made_is_answered() {
+    let upstream = Upstream::echo().await;
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server("drain = \"20s\"")).await;
+    let mut fresh = gateway.connect().await;
+    gateway.signal("TERM");
+    assert_takes_no_more(&gateway).await;
+    let answer = fresh.ask(get("/")).await.expect(200);
+    assert_eq!(answer.field("connection"), "close");
+    assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+}

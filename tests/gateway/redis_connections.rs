@@ -3,7 +3,7 @@
 use crate::support::{
     File, Finished, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, tollgate,
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -18,14 +18,14 @@ fn certificates() -> TempDir {
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
         fs::write(folder.path().join(file), certificate.pem()).unwrap();
-        (certificate, key)
+        Issuer::new(params, key)
     };
-    let (issuer, issuer_key) = authority("ca.pem", "ours");
+    let issuer = authority("ca.pem", "ours");
     authority("other.pem", "another's");
     for name in ["127.0.0.1", "gateway"] {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let signed = params.signed_by(&key, &issuer, &issuer_key).unwrap();
+        let signed = params.signed_by(&key, &issuer).unwrap();
         fs::write(folder.path().join(format!("{name}.pem")), signed.pem()).unwrap();
         fs::write(
             folder.path().join(format!("{name}.key")),

@@ -42,6 +42,13 @@ async fn every_file_that_we_ship_is_good() {
     assert!(!files.is_empty());
     files.push(repository().join("gateway.toml"));
     for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        if text.contains(CERTIFICATES) {
+            // Its certificates are on no machine but the one that it is for.
+            let done = check(&with_its_files(text)).await;
+            assert_eq!(done.code, Some(0), "{}: {done:?}", file.display());
+            continue;
+        }
         let done = tollgate(repository(), &["check".as_ref(), file.as_os_str()]).await;
         assert_eq!(done.code, Some(0), "{}: {done:?}", file.display());
     }
@@ -68,6 +75,9 @@ fn blocks(page: &str) -> Vec<String> {
     blocks
 }
 
+/// How the value of a key begins that names a certificate or its key.
+const CERTIFICATES: &str = "\"tls/";
+
 /// The example with the tests' own secrets and certificates in the place of those that it names.
 fn with_its_files(block: String) -> String {
     let folder = repository().join("tests/config/valid");
@@ -76,6 +86,11 @@ fn with_its_files(block: String) -> String {
     let block = named.iter().fold(block, |block, name| {
         block.replace(&format!("\"{name}\""), &format!("\"{folder}/{name}\""))
     });
+    let certificates = repository().join("tests/config/tls");
+    let certificates = format!("\"{}/", certificates.display());
+    let block = block
+        .replace("tls/partners-ca.pem", "tls/authority.pem")
+        .replace(CERTIFICATES, &certificates);
     let secrets = ["redis", "sentinel"];
     secrets.iter().fold(block, |block, name| {
         block.replace(

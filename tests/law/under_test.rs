@@ -46,7 +46,7 @@ impl UnderTest {
     /// The store's decision on a request at `at`.
     pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> StoreDecision {
         let decided = match self {
-            Self::Memory(store) => store.at(at).decide(checks),
+            Self::Memory(store) => *store.at(at).decide(checks),
             Self::Redis { store, .. } => store.at(at).decide(checks).await.unwrap(),
         };
         assert_eq!(decided.decision.at, at);

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
     server: String,
+    admin: String,
     store: String,
     rest: String,
 }
@@ -24,6 +25,12 @@ impl File {
     /// Adds lines to `[server]`.
     pub(crate) fn server(mut self, lines: &str) -> Self {
         let _ = writeln!(self.server, "{lines}");
+        self
+    }
+
+    /// Adds lines to `[admin]`, the address among them.
+    pub(crate) fn admin(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.admin, "{lines}");
         self
     }
 
@@ -74,8 +81,12 @@ impl File {
         } else {
             "listen = [\"127.0.0.1:0\"]\n"
         };
+        let admin = match self.admin.as_str() {
+            "" => "listen = \"127.0.0.1:0\"\n",
+            lines => lines,
+        };
         format!(
-            "[server]\n{listen}{}[log]\naccess = \"json\"\n[admin]\nlisten = \"127.0.0.1:0\"\n{store}{}",
+            "[server]\n{listen}{}[log]\naccess = \"json\"\n[admin]\n{admin}{store}{}",
             self.server, self.rest
         )
     }

@@ -6,8 +6,10 @@ use super::message::{Answer, get, request};
 use super::transcript::Transcript;
 use super::wire::Wire;
 use super::{PATIENCE, eventually, process};
+use command_fds::{CommandFdExt as _, FdMapping};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -66,6 +68,30 @@ impl Gateway {
         Self::spawn(folder, command).await
     }
 
+    /// Starts `tollgate run` with this file and with sockets of these names, as systemd hands them over.
+    pub(crate) async fn with_sockets(
+        folder: TempDir,
+        file: &File,
+        sockets: Vec<(&str, OwnedFd)>,
+    ) -> Self {
+        std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+        let names: Vec<&str> = sockets.iter().map(|(name, _)| *name).collect();
+        let before = format!(
+            "export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={}",
+            names.len(),
+            names.join(":")
+        );
+        let mut command = process::command_after(&before, &["run", "--config", "gateway.toml"]);
+        let mappings = sockets.into_iter().zip(3..);
+        let mappings = mappings.map(|((_, parent_fd), child_fd)| FdMapping {
+            parent_fd,
+            child_fd,
+        });
+        let mapped = command.as_std_mut().fd_mappings(mappings.collect());
+        mapped.expect("each number stands once");
+        Self::spawn(folder, command).await
+    }
+
     async fn spawn(folder: TempDir, mut command: Command) -> Self {
         let mut child = command.current_dir(folder.path()).spawn().unwrap();
         let pid = child.id().expect("it has just been started");
@@ -90,6 +116,18 @@ impl Gateway {
     /// The address of the gateway's listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the gateway's listener with TLS.
+    pub(crate) async fn tls(&self) -> SocketAddr {
+        let address = |line: &str| {
+            let (_, url) = line.split_once("listening  https://")?;
+            url.trim().parse().ok()
+        };
+        let line = self
+            .said
+            .line(0, "the address of TLS", |line| address(line).is_some());
+        address(&line.await).expect("found above")
     }
 
     /// The address of the gateway's admin listener.
@@ -251,10 +289,10 @@ impl Drop for Gateway {
     }
 }
 
-/// The address in a line like `listening  http://127.0.0.1:8080`.
+/// The address in a line like `listening  http://127.0.0.1:8080`; with TLS it is `https`.
 fn address_after(line: &str, word: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once(word)?;
-    let (_, url) = rest.split_once("http://")?;
+    let (_, url) = rest.split_once("://")?;
     let end = url
         .find(|c: char| !(c.is_ascii_digit() || ".:[]".contains(c)))
         .unwrap_or(url.len());

@@ -12,6 +12,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -35,9 +36,21 @@ impl H2 {
         Self::with(address, &builder).await
     }
 
+    /// Speaks HTTP/2 on a connection.
+    pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        Self::speak(stream, &http2::Builder::new(TokioExecutor::new())).await
+    }
+
     async fn with(address: SocketAddr, builder: &http2::Builder<TokioExecutor>) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::speak(stream, builder).await
+    }
+
+    async fn speak(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        builder: &http2::Builder<TokioExecutor>,
+    ) -> Self {
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(async move {
             // How it ended is seen by the requests on it.

@@ -9,13 +9,30 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
 /// A connection, and the bytes that have arrived on it and are not read yet.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Carrier,
     buffer: BytesMut,
     patience: Duration,
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+enum Carrier {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Carrier {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
 }
 
 /// The state of a connection.
@@ -25,6 +42,8 @@ pub(crate) enum End {
     Closed,
     /// The other side reset the connection.
     Reset,
+    /// The other side closed the connection without the word of TLS for it: something may be missing.
+    Truncated,
     /// The connection is still open.
     Open,
 }
@@ -57,8 +76,30 @@ impl Wire {
         stream
             .set_nodelay(true)
             .expect("a socket takes TCP_NODELAY");
+        Self::carried(Carrier::Tcp(stream))
+    }
+
+    /// Wraps an open connection with TLS.
+    pub(crate) fn over_tls(stream: TlsStream<TcpStream>) -> Self {
+        Self::carried(Carrier::Tls(Box::new(stream)))
+    }
+
+    fn carried(stream: Carrier) -> Self {
         Self {
             stream,
+            buffer: BytesMut::new(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Wraps an open connection to a Unix socket.
+    pub(crate) fn over_unix(stream: tokio::net::UnixStream) -> Self {
+        let stream = stream.into_std().expect("the runtime lets go of it");
+        let stream = std::net::TcpStream::from(std::os::fd::OwnedFd::from(stream));
+        Self {
+            stream: Carrier::Tcp(
+                TcpStream::from_std(stream).expect("any stream can be registered"),
+            ),
             buffer: BytesMut::new(),
             patience: PATIENCE,
         }
@@ -81,11 +122,16 @@ impl Wire {
 
     /// Writes, if the other side is there.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        within(
-            "sending",
-            self.patience,
-            self.stream.write_all(bytes.as_ref()),
-        )
+        let bytes = bytes.as_ref();
+        within("sending", self.patience, async {
+            match &mut self.stream {
+                Carrier::Tcp(tcp) => tcp.write_all(bytes).await,
+                Carrier::Tls(tls) => {
+                    tls.write_all(bytes).await?;
+                    tls.flush().await
+                }
+            }
+        })
         .await
     }
 
@@ -96,15 +142,16 @@ impl Wire {
 
     /// Ends the sending direction.
     pub(crate) async fn finish_sending(&mut self) {
-        self.stream
-            .shutdown()
-            .await
-            .expect("the connection is open");
+        let ended = match &mut self.stream {
+            Carrier::Tcp(tcp) => tcp.shutdown().await,
+            Carrier::Tls(tls) => tls.shutdown().await,
+        };
+        ended.expect("the connection is open");
     }
 
     /// Writes and closes the connection in one segment: the other side learns of both at once.
     pub(crate) async fn send_and_leave(mut self, bytes: impl AsRef<[u8]>) {
-        socket2::SockRef::from(&self.stream)
+        socket2::SockRef::from(self.stream.tcp())
             .set_tcp_cork(true)
             .expect("a socket takes TCP_CORK");
         self.send(bytes).await;
@@ -113,13 +160,14 @@ impl Wire {
     /// Ends the connection with a reset in place of an orderly close.
     pub(crate) fn reset(self) {
         self.stream
+            .tcp()
             .set_zero_linger()
             .expect("a socket takes SO_LINGER");
     }
 
     /// Keeps the kernel from taking more than `bytes` bytes that are not read.
     pub(crate) fn shrink_receive_buffer(&self, bytes: usize) {
-        let socket = socket2::SockRef::from(&self.stream);
+        let socket = socket2::SockRef::from(self.stream.tcp());
         socket
             .set_recv_buffer_size(bytes)
             .expect("a socket takes SO_RCVBUF");
@@ -337,9 +385,14 @@ impl Wire {
 
     async fn read(&mut self) -> Result<(), End> {
         self.buffer.reserve(16 * 1024);
-        match self.stream.read_buf(&mut self.buffer).await {
+        let read = match &mut self.stream {
+            Carrier::Tcp(tcp) => tcp.read_buf(&mut self.buffer).await,
+            Carrier::Tls(tls) => tls.read_buf(&mut self.buffer).await,
+        };
+        match read {
             Ok(0) => Err(End::Closed),
             Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(End::Truncated),
             Err(_) => Err(End::Reset),
         }
     }

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 22] = [
+const ROOMS: [(&str, &[&str]); 23] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
     ("shutdown", &["clock"]),
     ("telemetry", &["client", "clock"]),
     ("tls", &[]),
+    ("acme", &["clock", "telemetry", "tls"]),
     ("route", &[]),
     (
         "upstream",
@@ -24,9 +25,16 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ),
     (
         "listen",
-        &["client", "clock", "descriptors", "shutdown", "telemetry"],
+        &[
+            "client",
+            "clock",
+            "descriptors",
+            "shutdown",
+            "telemetry",
+            "tls",
+        ],
     ),
-    ("key", &["route"]),
+    ("key", &["client", "route"]),
     ("limit", &["clock", "key"]),
     (
         "store",
@@ -65,7 +73,14 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ),
     (
         "admin",
-        &["clock", "shutdown", "telemetry", "store", "snapshot"],
+        &[
+            "clock",
+            "shutdown",
+            "telemetry",
+            "listen",
+            "store",
+            "snapshot",
+        ],
     ),
     ("config", &["*"]),
     (

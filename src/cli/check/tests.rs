@@ -398,3 +398,32 @@ fn an_open_redis_is_a_warning_as_any() {
     let answer = checked(&meant, Format::Json, true);
     assert_eq!(answer.code, 0, "{}", answer.out);
 }
+
+#[test]
+fn identities_and_listeners_are_said() {
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/tls");
+    let text = format!(
+        "ignore_warnings = [\"key-readable\"]\n\
+         [server]\nlisten = [{{ address = \":80\", redirect = \"https\" }}, {{ address = \":443\", tls = true }}]\n\
+         [tls.api]\ncert = \"{tls}/api.pem\"\nkey = \"{tls}/open.key\"\nclient = \"{tls}/authority.pem\"\n\
+         [tls.shop]\ncert = \"{tls}/shop.pem\"\nkey = \"{tls}/shop.key\"\ndefault = true\n\
+         {GOOD}limits = \"per-key\"\n"
+    );
+    let said = checked(&text, Format::Human, false).out;
+    for line in [
+        "  identity api: api.example.com; ECDSA P-256, ends at 4000-01-01T00:00:00Z; clients must show a certificate of 1 authority\n",
+        "  identity shop: shop.example.com, *.api.example.com; ECDSA P-256, ends at 4000-01-01T00:00:00Z\n",
+        "  listener 0.0.0.0:80: no TLS; all requests are sent on to https\n",
+        "  listener 0.0.0.0:443: TLS by api, shop; shop for any other host and for none\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let object = checked(&text, Format::Json, false).out;
+    for part in [
+        "\"client\":{\"authorities\":1,\"verify\":\"required\"}",
+        "\"default\":\"shop\",\"identities\":[\"api\",\"shop\"]",
+        "\"redirect\":\"https\"",
+    ] {
+        assert!(object.contains(part), "{object}");
+    }
+}

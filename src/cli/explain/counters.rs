@@ -8,16 +8,16 @@ use crate::limit::concurrency::HINT;
 use crate::limit::rate::Span;
 use crate::limit::verdict::{VerdictOutcome, Wait};
 use crate::limit::{Limit, Mode, Rule};
+use crate::listen::listener::ListenAddress;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io;
-use std::net::SocketAddr;
 
 /// Asks the gateway whose admin listener is at `listen`, and notes the state of the counter beside each limit.
 ///
 /// # Errors
 /// The reason that there is no answer.
-pub(super) fn read(explanation: &mut Explanation, listen: SocketAddr) -> io::Result<()> {
+pub(super) fn read(explanation: &mut Explanation, listen: &ListenAddress) -> io::Result<()> {
     let limits = explanation.routing.iter_mut();
     let limits = limits.flat_map(|routing| &mut routing.limits);
     let (mut asked, counters): (Vec<&mut AppliedLimit>, Vec<Value>) = limits

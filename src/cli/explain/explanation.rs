@@ -1,6 +1,7 @@
 //! The explanation of a request: its data, which `request` fills in and `text` and `json` show.
 
 use super::candidates::RouteCandidate;
+use super::handshake::HandshakeOutlook;
 use super::stripped_fields::StrippedField;
 use crate::key::PriceError;
 use crate::key::TokenDoubt;
@@ -17,8 +18,10 @@ use std::sync::Arc;
 pub(super) struct Explanation {
     pub(super) method: Method,
     pub(super) target: String,
-    pub(super) peer: IpAddr,
+    pub(super) peer: Option<IpAddr>,
     pub(super) client: Walk,
+    /// What comes of the handshake, where the request comes by TLS.
+    pub(super) handshake: Option<HandshakeOutlook>,
     /// None where the gateway answers before it looks at the path.
     pub(super) routing: Option<Routing>,
     pub(super) answer: ExpectedAnswer,

@@ -4,7 +4,9 @@ use super::explanation::{
     AppliedLimit, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault, KeyResult,
     LimitOutlook, LiveVerdict, Routing,
 };
+use super::handshake::HandshakeOutlook;
 use super::text::spelled;
+use crate::client;
 use crate::key::client_ip::{AddressReason, Walk};
 use crate::limit::verdict::{VerdictOutcome, Wait};
 use serde_json::{Value, json};
@@ -17,7 +19,8 @@ pub(super) fn object(explanation: &Explanation) -> Value {
         "target": explanation.target,
         "host": routing.map(|routing| &routing.host),
         "path": routing.map(|routing| json!({ "matched": routing.matched, "forwarded": routing.forwarded })),
-        "client": client(&explanation.client, &explanation.peer.to_string()),
+        "client": walk(&explanation.client, &client::spelled(explanation.peer)),
+        "tls": explanation.handshake.as_ref().map(HandshakeOutlook::json),
         "route": routing.and_then(route),
         "near": routing.map(|routing| {
             let all = routing.candidates.iter();
@@ -29,7 +32,12 @@ pub(super) fn object(explanation: &Explanation) -> Value {
         }),
         "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
         "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
-        "answer": answer(&explanation.answer),
+        "answer": match &explanation.handshake {
+            Some(handshake) if handshake.is_refused() => {
+                json!({ "by": "handshake", "status": null, "reason": "refused", "held_us": null })
+            }
+            _ => answer(&explanation.answer),
+        },
     })
 }
 
@@ -46,7 +54,7 @@ fn answer(answer: &ExpectedAnswer) -> Value {
     }
 }
 
-fn client(walk: &Walk, peer: &str) -> Value {
+fn walk(walk: &Walk, peer: &str) -> Value {
     let (why, field) = match walk.why {
         AddressReason::NobodyTrusted => ("nobody_trusted", None),
         AddressReason::Stranger => ("peer_not_trusted", None),
@@ -59,7 +67,7 @@ fn client(walk: &Walk, peer: &str) -> Value {
         json!({ "field": spelled(hop.field), "address": address, "trusted": hop.trusted })
     });
     json!({
-        "address": walk.client.to_string(),
+        "address": client::spelled(walk.client),
         "peer": peer,
         "why": why,
         "field": field,

@@ -5,10 +5,12 @@ use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
     Routing,
 };
+use super::handshake::{self, ClientHandshake};
 use super::outlook;
 use super::stripped_fields::{self, StrippedField};
 use crate::admission::destination::Destination;
 use crate::admission::{Plan, RefusalCause};
+use crate::client::Scheme;
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
@@ -36,15 +38,42 @@ pub(super) const ASSUMED_HOST: &str = "localhost";
 #[derive(Debug)]
 pub(super) struct ExplainedRequest {
     pub(super) parts: Parts,
-    pub(super) peer: IpAddr,
+    pub(super) peer: Option<IpAddr>,
+    /// The client's side of the handshake, where the request comes by TLS.
+    pub(super) handshake: Option<ClientHandshake>,
+}
+
+impl ExplainedRequest {
+    fn scheme(&self) -> Scheme {
+        match self.handshake {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        }
+    }
 }
 
 /// Explains `request` under the file in `compiled`.
 pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Explanation {
     let host_assumed = name_host(&mut request);
+    let has_tls = compiled.offers.iter().any(Option::is_some);
+    if request.parts.uri.scheme() == Some(&http::uri::Scheme::HTTPS) && has_tls {
+        request.handshake.get_or_insert_default();
+    }
+    let host = request.parts.headers.get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let handshake = request.handshake.as_ref();
+    let handshake =
+        handshake.and_then(|client| handshake::outlook(compiled, client, &host_key(host)));
     let trust = &compiled.snapshot.trust;
     let client = trust.explain(request.peer, &request.parts.headers);
-    let (routing, answer) = match read(compiled, &mut request) {
+    let read = match &handshake {
+        Some(handshake) if handshake.is_misdirected() => {
+            let reason = "the host belongs on another connection".to_owned();
+            Err(ExpectedAnswer::gateway(421, reason))
+        }
+        _ => read(compiled, &mut request),
+    };
+    let (routing, answer) = match read {
         Ok(head) => {
             let (mut routing, answer) = head.route(compiled, &request, client.client);
             routing.host_assumed = host_assumed;
@@ -57,6 +86,7 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
         method: request.parts.method,
         peer: request.peer,
         client,
+        handshake,
         routing,
         answer,
     }
@@ -95,9 +125,9 @@ struct Head {
 /// Reads the head in the order of the gateway; an error is an answer that comes before any route is looked for.
 fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
     let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
+    let scheme = request.scheme();
     let parts = &mut request.parts;
     let (method, uri, fields) = (&parts.method, &parts.uri, &mut parts.headers);
-    let scheme = compiled.boot.listen.scheme();
     let target = Target::read(method, uri, parts.version, scheme, fields).map_err(bad)?;
     let stripped = stripped_fields::strip(fields, &compiled.snapshot, request.peer).map_err(bad)?;
     if target.is_asterisk() || forwarded::count_hop(method, fields) == Hops::Spent {
@@ -130,7 +160,7 @@ impl Head {
                 target: &self.target,
                 peer: ConnectionPeer {
                     address: request.peer,
-                    scheme: compiled.boot.listen.scheme(),
+                    scheme: request.scheme(),
                 },
                 trust: &compiled.snapshot.trust,
             },
@@ -142,7 +172,7 @@ impl Head {
         self,
         compiled: &Compiled,
         request: &ExplainedRequest,
-        address: IpAddr,
+        address: Option<IpAddr>,
     ) -> (Routing, ExpectedAnswer) {
         let snapshot = &compiled.snapshot;
         let fields = &request.parts.headers;

@@ -21,7 +21,7 @@ pub(super) struct StrippedField {
 pub(super) fn strip(
     fields: &mut HeaderMap,
     snapshot: &Snapshot,
-    peer: IpAddr,
+    peer: Option<IpAddr>,
 ) -> Result<Vec<StrippedField>, BadRequest> {
     let believed = FieldTrust::of(snapshot, peer);
     let all = fields.keys().cloned();

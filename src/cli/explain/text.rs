@@ -4,13 +4,14 @@ use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault,
     KeyResult, LimitOutlook, LiveVerdict, Routing,
 };
+use super::handshake::HandshakeOutlook;
 use super::request::ASSUMED_HOST;
 use super::stripped_fields::StrippedField;
+use crate::client;
 use crate::config::describe;
 use crate::key::client_ip::{AddressReason, Field, Walk};
 use crate::limit::verdict::{VerdictOutcome, Wait};
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 /// Candidates beyond this number are counted, not shown.
 const MOST_CANDIDATES: usize = 5;
@@ -22,14 +23,23 @@ pub(super) fn text(explanation: &Explanation) -> String {
         target,
         peer,
         client,
+        handshake,
         routing,
         answer,
     } = explanation;
+    let peer = client::spelled(*peer);
     let mut out = format!("{method} {target} from {peer}\n\n");
+    for (title, text) in handshake.iter().flat_map(HandshakeOutlook::lines) {
+        line(&mut out, title, &text);
+    }
+    if handshake.as_ref().is_some_and(HandshakeOutlook::is_refused) {
+        line(&mut out, "answer", "none, since the handshake is refused");
+        return out;
+    }
     if let Some(routing) = routing {
         route(routing, &mut out);
     }
-    line(&mut out, "client", &walk(client, *peer));
+    line(&mut out, "client", &walk(client, &peer));
     if let Some(routing) = routing {
         request(routing, &mut out);
         for (at, applied) in routing.limits.iter().enumerate() {
@@ -105,8 +115,8 @@ fn request(routing: &Routing, out: &mut String) {
 }
 
 /// The client's address, and why it is that one.
-fn walk(walk: &Walk, peer: IpAddr) -> String {
-    let client = walk.client;
+fn walk(walk: &Walk, peer: &str) -> String {
+    let client = client::spelled(walk.client);
     let hops = |field: Field| {
         let hops = walk.hops.iter().filter(|hop| hop.field == field);
         let shown: Vec<String> = hops

@@ -243,17 +243,25 @@ impl<'a> Fields<'a> {
         key: &'static str,
         read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> List<T> {
+        self.items(key, |fields, item| fields.text_item(key, item, &read))
+    }
+
+    /// One text of `key`, which has a text or a list of them.
+    pub(super) fn text_item<T>(
+        &mut self,
+        key: &'static str,
+        item: &Spanned<DeValue<'_>>,
+        read: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Option<T> {
+        let Some(text) = item.get_ref().as_str() else {
+            return self.wrong_type(key, item);
+        };
         let alone = self
             .value(key)
             .is_some_and(|value| value.get_ref().is_str());
-        self.items(key, |fields, item| {
-            let Some(text) = item.get_ref().as_str() else {
-                return fields.wrong_type(key, item);
-            };
-            let list = || alone.then(|| as_list(text, &read)).flatten();
-            let read = read(text).map_err(|wrong| wrong.instead_if(list()));
-            fields.take(read, &item.span())
-        })
+        let list = || alone.then(|| as_list(text, &read)).flatten();
+        let read = read(text).map_err(|wrong| wrong.instead_if(list()));
+        self.take(read, &item.span())
     }
 
     /// One of the words of a type.

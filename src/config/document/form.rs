@@ -107,6 +107,14 @@ pub(super) fn word_list<T: Words>() -> impl Form<Items<T>> {
     })
 }
 
+/// One of the words of a type, or a list of them that is not empty.
+pub(super) fn filled_word_list<T: Words>(empty: Emptiness) -> impl Form<Items<T>> {
+    custom(ValueShape::Choices(T::WORDS), move |key, fields| {
+        let list = word_list().read(key, fields);
+        fields.filled(key, list, &empty)
+    })
+}
+
 /// Yes or no.
 pub(super) fn flag() -> impl Form<bool> {
     custom(ValueShape::Flag, |key, fields| {

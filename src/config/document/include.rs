@@ -233,7 +233,7 @@ pub(super) fn merge<'s>(
     found: &mut Findings,
 ) -> Vec<TopEntry<'s>> {
     if source.is_torn() {
-        let named = TABLES.iter().filter(|table| table.named);
+        let named = TABLES.iter().filter(|table| table.is_included());
         document.lost.extend(named.map(|table| (table.name, None)));
     }
     let mut strays = Vec::new();
@@ -247,7 +247,9 @@ pub(super) fn merge<'s>(
         for (key, value) in shifted(tree.into_inner(), start) {
             let name = key.get_ref().as_ref();
             match table_named(name) {
-                Some(table) if table.named => join(table, root, (key, value), document, found),
+                Some(table) if table.is_included() => {
+                    join(table, root, (key, value), document, found)
+                }
                 None if ![INCLUDE.name, IGNORE_WARNINGS.name].contains(&name) => {
                     strays.push((key, value));
                 }
@@ -299,7 +301,7 @@ fn join<'s>(
 }
 
 fn only_in_main(source: &Source, name: &str, span: &Span, found: &mut Findings) {
-    let named = TABLES.iter().filter(|table| table.named);
+    let named = TABLES.iter().filter(|table| table.is_included());
     let named: Vec<String> = named.map(|table| table.title("NAME")).collect();
     let named = suggest::all_of(&named);
     let main = source.name();

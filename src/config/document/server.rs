@@ -1,38 +1,34 @@
 //! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
 
 use super::super::outline::{ShownValue, show, show_list, show_time};
-use super::super::value::{ErrorText, address, error_text, error_word, network, percent};
-use super::super::vocabulary::{Emptiness, ValueShape};
+use super::super::value::{
+    ErrorText, error_text, error_word, file_mode, listen_address, network, percent,
+};
+use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::fields::Zero;
-use super::form::{
-    any, bytes_in_a_second, count, filled_texts, number, text, text_as, texts, time, word,
-};
+use super::form::{any, bytes_in_a_second, count, number, text, text_as, texts, time, word};
+use super::listen::{ListenEntry, listeners};
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::key::client_ip::Field;
+use crate::listen::listener::{ListenAddress, SOCKET_MODE};
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
 use crate::telemetry::{AccessFormat, Level};
 use ipnet::IpNet;
-use std::net::SocketAddr;
 use std::time::Duration;
-
-/// The report on a list without addresses.
-const NO_ADDRESS: Emptiness = Emptiness {
-    message: "names no address",
-    label: "at least one address",
-    help: "leave it out for `\":8080\"`",
-};
 
 table! {
     /// The addresses that requests come in on, and the deadlines and bounds of their connections.
     ServerTable = SERVER, "server", "the server", later &["tls", "include"];
 
-    /// Addresses to listen on, for HTTP/1.1 and cleartext HTTP/2 alike. `:port` is every IPv4 address; port 0 is any
-    /// free port.
-    listen: Items<SocketAddr> = filled_texts(address, NO_ADDRESS), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
-        Restart(|boot| show_list(&boot.listen.addresses));
+    /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every IPv4 address; port 0 is any free port.
+    /// `unix:/path` is the file of a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME`
+    /// are the sockets that systemd opens under this `FileDescriptorName`. A table says more of a listener;
+    /// `{ address = ":8080" }` is the same as `":8080"`.
+    listen: Items<ListenEntry> = listeners(), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
+        Restart(|boot| show_list(&boot.listen.listeners));
 
     /// Networks of the proxies in front of Tollgate. Their `Forwarded` and `X-Forwarded-For` are believed, and walked
     /// from the right.
@@ -55,6 +51,11 @@ table! {
     /// The longest time that a fresh connection may take to show its protocol.
     first_byte: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
         Restart(|boot| show_time(boot.listen.first_byte));
+
+    /// The longest time from accepting a connection to the end of what comes before its protocol, however its bytes
+    /// come: the header of the PROXY protocol, and the handshake of TLS.
+    handshake: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",
+        Restart(|boot| show_time(boot.listen.handshake));
 
     /// The longest time for a request's head, from its first byte to its last, however its bytes come. The time is
     /// never longer than `idle`. A head that takes longer is answered 408 over HTTP/1.1, and the connection ends.
@@ -108,10 +109,14 @@ table! {
     /// Metrics and health on an address of their own. Without this table there is no such address.
     Admin = ADMIN, "admin", "the admin listener", later &["token"];
 
-    /// The admin listener's address, apart from those of `[server]`. Every client that reaches it can read all that it
-    /// shows.
-    listen: SocketAddr = text(address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
-        Restart(|boot| show(boot.admin.map_or("off".to_owned(), |admin| admin.listen.to_string())));
+    /// The admin listener's address, apart from those of `[server]`: an address and a port, `unix:/path` or
+    /// `systemd:NAME`, as there. Every client that reaches it can read all that it shows.
+    listen: ListenAddress = text_as(ValueShape::ListenAddress, listen_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
+        Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
+
+    /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them.
+    mode: u32 = text(file_mode), Value("\"0660\""), "\"0600\"",
+        Restart(|boot| show(format!("{:04o}", boot.admin.as_ref().map_or(SOCKET_MODE, |admin| admin.mode))));
 }
 
 table! {

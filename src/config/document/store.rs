@@ -103,7 +103,8 @@ pub(in crate::config) enum SecretSource {
     Elsewhere(SecretLocation),
 }
 
-fn secret(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
+/// Reads a secret, or the place of one.
+pub(super) fn secret(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
     let value = fields.typed(key, |value| {
         (value.is_str() || value.is_table()).then_some(value)
     });

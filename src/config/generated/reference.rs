@@ -231,8 +231,10 @@ fn takes(title: &str, key: &Key) -> String {
         ValueShape::Duration => "time".into(),
         ValueShape::ByteRate => "bytes a second, or 0".into(),
         ValueShape::Rate(_) => "rate or list".into(),
+        ValueShape::FlagOrTexts => "`true`, text or list".into(),
         ValueShape::Flag => "`true`, `false`".into(),
         ValueShape::Text
+        | ValueShape::ListenAddress
         | ValueShape::File
         | ValueShape::ErrorBody
         | ValueShape::StoreUrl
@@ -241,6 +243,9 @@ fn takes(title: &str, key: &Key) -> String {
         ValueShape::Choice(all) => words(all),
         ValueShape::Choices(all) => format!("list of {}", words(all)),
         ValueShape::Include(_) => "text, table or list".into(),
+        ValueShape::Listeners(_) => link("text, list or [table]"),
+        ValueShape::Authorities(_) => link("text, list or [table]"),
+        ValueShape::ListenerTls(_) => link("`true`, text, list or [table]"),
         ValueShape::Conditions | ValueShape::Lines => "table of names".into(),
         ValueShape::Tiers(_) => link("[table of groups]"),
         ValueShape::Inner(_) => link("[table]"),

@@ -100,19 +100,22 @@ fn property(key: &Key) -> Value {
 
 fn shape(shape: ValueShape) -> Value {
     match shape {
-        ValueShape::Text | ValueShape::File | ValueShape::ErrorBody | ValueShape::StoreUrl => {
+        ValueShape::Text
+        | ValueShape::ListenAddress
+        | ValueShape::File
+        | ValueShape::ErrorBody
+        | ValueShape::StoreUrl => {
             json!({ "type": "string" })
         }
         ValueShape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
-        ValueShape::Texts | ValueShape::Files | ValueShape::Members => json!({
-            "oneOf": [
-                { "type": "string" },
-                { "type": "array", "items": { "type": "string" } },
-            ]
-        }),
-        ValueShape::KeyFiles(table) => {
+        ValueShape::Texts | ValueShape::Files | ValueShape::Members => texts(),
+        ValueShape::KeyFiles(table) | ValueShape::Listeners(table) => {
             let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
             json!({ "anyOf": [one, { "type": "array", "items": one }] })
+        }
+        ValueShape::Authorities(table) => json!({ "oneOf": [texts(), section(table, [])] }),
+        ValueShape::ListenerTls(table) => {
+            json!({ "oneOf": [{ "const": true }, texts(), section(table, [])] })
         }
         ValueShape::Numbers(numbers) => json!({ "enum": numbers }),
         ValueShape::Choice(words) => choice(words),
@@ -138,6 +141,13 @@ fn shape(shape: ValueShape) -> Value {
             json!({ "oneOf": [rate, { "type": "array", "minItems": 1, "items": one }] })
         }
         ValueShape::Flag => json!({ "type": "boolean" }),
+        ValueShape::FlagOrTexts => json!({
+            "oneOf": [
+                { "type": "boolean" },
+                { "type": "string" },
+                { "type": "array", "items": { "type": "string" } },
+            ]
+        }),
         ValueShape::Cost(tables) => {
             let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
             let tables = tables.iter().map(|table| section(table, []));
@@ -181,6 +191,15 @@ fn shape(shape: ValueShape) -> Value {
             ]
         }),
     }
+}
+
+fn texts() -> Value {
+    json!({
+        "oneOf": [
+            { "type": "string" },
+            { "type": "array", "items": { "type": "string" } },
+        ]
+    })
 }
 
 /// A word, or a variable that gives one.

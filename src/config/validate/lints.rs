@@ -7,6 +7,7 @@ use super::super::source::{At, Span};
 use super::super::value::{quoted, show_span};
 use crate::key::KeyPart;
 use crate::limit::rate::Rate;
+use crate::listen::listener::ListenAddress;
 use crate::route::Condition;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -43,7 +44,11 @@ pub(super) fn note(document: &Document, found: &mut Findings) {
 
 /// The admin listener authenticates no client.
 fn open_admin(document: &Document, found: &mut Findings) {
-    let address = admin_address(document).filter(|at| !at.ip().is_loopback());
+    let address = match admin_address(document) {
+        Some(ListenAddress::Tcp(address)) => Some(address).filter(|at| !at.ip().is_loopback()),
+        // The rights of its file decide who reaches a Unix socket, the socket's unit who reaches one of systemd.
+        Some(ListenAddress::Unix(_) | ListenAddress::Systemd(_)) | None => None,
+    };
     let span = document
         .admin
         .as_ref()
@@ -137,8 +142,11 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
 fn unreachable_by_https(document: &Document, route: &Route, found: &mut Findings) {
     let mut all = route.conditions();
     let https = all.find(|at| at.value == Condition::Https(true));
-    if let Some(https) = https.filter(|_| document.server.trust.is_absent()) {
-        let label = "no proxy is trusted to state that a request came by `https`";
+    let mut listeners = document.server.listen.entries().iter();
+    let has_tls = listeners.any(|entry| !entry.value.tls.is_absent());
+    if let Some(https) = https.filter(|_| document.server.trust.is_absent() && !has_tls) {
+        let label =
+            "no listener has TLS, and no proxy is trusted to state that a request came by `https`";
         let message = format!("no request reaches {route}");
         found
             .warning(Code::UnreachableRoute, message)

@@ -111,10 +111,10 @@ fn warn_of_repeats(route: &Route, found: &mut Findings) {
             .at(second, "the second time")
             .and(first, "the first time");
     };
-    for (first, second) in pairs(&route.methods) {
+    for (first, second) in pairs(route.methods.entries()) {
         warn(format!("`{}`", second.value), &first.span, &second.span);
     }
-    for (first, second) in pairs(&route.host) {
+    for (first, second) in pairs(route.host.entries()) {
         warn("a host".into(), &first.span, &second.span);
     }
     repeated_limit(&route.limits, route, found);

@@ -1,10 +1,12 @@
 //! Addresses to listen on, networks, hosts and methods.
 
 use super::{Code, ValueError, with_valid_offers};
+use crate::listen::listener::ListenAddress;
 use crate::route::HostPattern;
 use http::Method;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 /// Reads `host:port` or `:port`. A name is not looked up: its address may differ from one start to the next.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, ValueError> {
@@ -21,13 +23,6 @@ fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
         )
         .help("write `\":8080\"` for every address, or `\"127.0.0.1:8080\"`")
     };
-    if text.starts_with("unix:") {
-        return Err(ValueError::new(
-            Code::NotAvailable,
-            "listening on a Unix socket is not available in this version",
-            "an address and a port are",
-        ));
-    }
     if let Some((scheme, rest)) = text.split_once("://") {
         return Err(wrong(&format!("`{scheme}://` is not part of an address"))
             .offer([rest.trim_end_matches('/')]));
@@ -70,6 +65,67 @@ fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
 fn in_brackets(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     (port.len() >= 2 && host.parse::<Ipv6Addr>().is_ok()).then(|| format!("[{host}]:{port}"))
+}
+
+/// Longest path of a Unix socket: the system takes 107 bytes.
+const LONGEST_PATH: usize = 107;
+
+/// Reads what a listener may listen on.
+pub(in crate::config) fn listen_address(text: &str) -> Result<ListenAddress, ValueError> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return socket_path(text, path).map(|path| ListenAddress::Unix(Path::new(path).into()));
+    }
+    if let Some(name) = text.strip_prefix("systemd:") {
+        return socket_name(text, name).map(|name| ListenAddress::Systemd(name.into()));
+    }
+    address(text).map(ListenAddress::Tcp)
+}
+
+fn socket_path<'a>(text: &str, path: &'a str) -> Result<&'a str, ValueError> {
+    let wrong = |label: &str| {
+        let what = "names no file of a Unix socket";
+        let example = "write `\"unix:/run/tollgate/http.sock\"`";
+        ValueError::of(Code::BadAddress, text, what, label).help(example)
+    };
+    if path.is_empty() || path.ends_with('/') {
+        return Err(wrong("a path of a file belongs behind `unix:`"));
+    }
+    if path.starts_with('@') {
+        return Err(wrong(
+            "every process could connect to a name without a file: a file has rights",
+        ));
+    }
+    if path.len() > LONGEST_PATH || path.contains('\0') {
+        return Err(wrong("a socket's path has at most 107 bytes"));
+    }
+    if path.starts_with("//") {
+        let path = path.trim_start_matches('/');
+        return Err(wrong("one slash is enough").offer([format!("unix:/{path}")]));
+    }
+    Ok(path)
+}
+
+fn socket_name<'a>(text: &str, name: &'a str) -> Result<&'a str, ValueError> {
+    // systemd.socket(5): `FileDescriptorName`.
+    let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
+    if (1..=255).contains(&name.len()) && name.bytes().all(is_name) {
+        return Ok(name);
+    }
+    let what = "names no socket of systemd";
+    let label = "its `FileDescriptorName` belongs behind `systemd:`";
+    let wrong = ValueError::of(Code::BadAddress, text, what, label);
+    Err(wrong.help("write `\"systemd:https\"`"))
+}
+
+/// Reads the rights on a file, as `chmod` takes them.
+pub(in crate::config) fn file_mode(text: &str) -> Result<u32, ValueError> {
+    let digits = text.len() == 3 || text.len() == 4 && text.starts_with('0');
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| digits && *mode <= 0o777).ok_or_else(|| {
+        let label = "three octal digits: owner, group, others";
+        let wrong = ValueError::of(Code::BadNumber, text, "is no mode of a file", label);
+        wrong.help("write `\"0660\"` for the owner and the group, `\"0666\"` for every process")
+    })
 }
 
 /// Reads an address or address/bits.

@@ -55,7 +55,7 @@ fn key_in(
 ) -> Option<String> {
     let mut out = Vec::new();
     let caller = Caller {
-        address: "203.0.113.9".parse().unwrap(),
+        address: "203.0.113.9".parse().ok(),
         route: "orders",
         method,
         fields,

@@ -99,12 +99,15 @@ impl<A: Handler> Http1Connection<'_, A> {
             if registration.is_waiting() && registration.poll_evicted(cx).is_ready() {
                 return Poll::Ready(Served::Ended(None));
             }
-            if !is_draining && registration.poll_draining().is_ready() {
+            let mut ended = connection.as_mut().poll(cx);
+            if !is_draining && ended.is_pending() && registration.poll_draining().is_ready() {
                 is_draining = true;
-                // The app's deadline ends a connection that does not end by itself.
+                // hyper has looked for a request just now: one that has come is answered. The app's deadline ends a
+                // connection that does not end by itself.
                 connection.as_mut().graceful_shutdown();
+                ended = connection.as_mut().poll(cx);
             }
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(ended) = ended {
                 return Poll::Ready(Served::Ended(status_of_end(ended)));
             }
             if !self.open.is_idle() {
@@ -134,13 +137,14 @@ impl<A: Handler> Http1Connection<'_, A> {
         ));
         poll_fn(|cx| {
             let registration = &peer.registration;
-            let must_go =
-                registration.poll_evicted(cx).is_ready() || registration.poll_draining().is_ready();
-            if must_go {
+            if registration.poll_evicted(cx).is_ready() {
                 return Poll::Ready(false);
             }
             if let Poll::Ready(has_bytes) = self.probe.poll_unread(cx) {
                 return Poll::Ready(has_bytes);
+            }
+            if registration.poll_draining().is_ready() {
+                return Poll::Ready(false);
             }
             timer.as_mut().poll(cx).map(|()| false)
         })

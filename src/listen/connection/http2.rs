@@ -1,6 +1,7 @@
 //! A connection of HTTP/2: hyper drives its streams, and it ends when it is idle, evicted, flooded or late.
 
 use super::Session;
+use crate::client::spelled;
 use crate::clock;
 use crate::listen::h2_flood::{FloodMeter, goaway};
 use crate::listen::handler::{Handler, RejectedHead, ResponseBody};
@@ -156,7 +157,7 @@ fn warn_of_flood(peer: &Peer) {
     if let Some(more) = FLOOD.pass() {
         tracing::warn!(
             "{} sent a flood of PING and SETTINGS over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
-            peer.address.ip()
+            spelled(peer.ip())
         );
     }
 }

@@ -72,9 +72,9 @@ impl SocketProbe {
 
     /// Writes the last bytes of a connection on which hyper writes nothing, as far as the socket takes them at once.
     pub(in crate::listen) fn write_last(&self, bytes: &[u8]) {
-        let socket = lock(&self.0);
+        let mut socket = lock(&self.0);
         if !socket.is_full {
-            socket.transport.write_last(bytes);
+            socket.channel.write_last(bytes);
         }
     }
 
@@ -101,7 +101,7 @@ impl SocketProbe {
 
     /// Ready when the client has sent bytes that are not read yet (true), or closed its side (false).
     pub(in crate::listen) fn poll_unread(&self, cx: &mut Context<'_>) -> Poll<bool> {
-        lock(&self.0).transport.poll_peek(cx)
+        lock(&self.0).channel.poll_peek(cx)
     }
 
     /// Bytes that have come, while a request's body is on its way.
@@ -146,7 +146,7 @@ impl SocketProbe {
         if in_body.is_some() || socket.is_unread {
             return Poll::Pending;
         }
-        if ready!(socket.transport.poll_peek(cx)) {
+        if ready!(socket.channel.poll_peek(cx)) {
             socket.is_unread = true;
             return Poll::Pending;
         }

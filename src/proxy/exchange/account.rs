@@ -9,7 +9,7 @@ use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
-use crate::proxy::reply::Violations;
+use crate::proxy::reply::{RefusalText, Violations};
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
@@ -150,6 +150,16 @@ impl Exchange {
             named: limits.get(by).copied(),
             all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
         }
+    }
+
+    /// The text of a refusal by one limit alone, with the numbers that the limit has for most requests.
+    pub(super) fn prepared(&self, violated: &Violations<'_>) -> Option<&RefusalText> {
+        let (route, named) = (self.route?, violated.named?);
+        let handles = self.local.route(route);
+        let mut limits = self.local.service(route).limits.iter();
+        let at = limits.position(|limit| Arc::ptr_eq(limit, named))?;
+        let is_alone = matches!(violated.all[..], [only] if *only == **named.policy_name());
+        is_alone.then(|| handles.refusals[at].get_or_init(|| RefusalText::of(named)))
     }
 
     /// The limit whose queue has let the request in and would let it go on too late, since the gateway stood still.
@@ -415,8 +425,8 @@ impl Exchange {
         self.worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
-            client: Some(self.client),
-            peer: Some(self.peer.address),
+            client: self.client,
+            peer: self.peer.address,
             method: Some(self.method.as_str()),
             host: self.host.as_ref().map(HeaderValue::as_bytes),
             path: Some(

@@ -1,6 +1,6 @@
 //! An upstream with limits of its own: its fields stay beside the gateway's.
 
-use super::{X_LIMIT, X_REMAINING};
+use super::{X_LIMIT, X_REMAINING, set};
 use crate::limit::Limit;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -23,9 +23,14 @@ pub(super) fn lead(
     theirs: UpstreamFields,
 ) {
     if !theirs.standard || !fields.contains_key(&name) {
-        fields.insert(name, ours);
-        return;
+        return set(fields, name, ours);
     }
+    join(fields, name, ours);
+}
+
+/// Joins our items and the upstream's.
+#[cold]
+fn join(fields: &mut HeaderMap, name: HeaderName, ours: HeaderValue) {
     let mut all = BytesMut::from(ours.as_bytes());
     for line in fields.get_all(&name) {
         if is_list(line.as_bytes()) {

@@ -30,13 +30,15 @@ fn announced_by(
     ]);
     let trust = trust.reading(field);
     let mut fields = fields(lines);
-    let peer = peer.parse().unwrap();
+    let peer = peer.parse().ok();
     let origin = Origin {
         peer,
         client: trust.client(peer, &fields),
         believed: BelievedFields::of(&trust, peer, &fields),
         host: Some(&host.parse().unwrap()),
         scheme: Scheme::Http,
+        version: Version::HTTP_11,
+        is_host_own: false,
     };
     announce(&mut fields, &origin, &mut None);
     fields
@@ -104,13 +106,15 @@ fn addresses_and_hosts_are_quoted_where_they_must() {
 #[test]
 fn a_request_without_host_announces_none() {
     let mut fields = fields(&[("x-forwarded-host", "evil")]);
-    let peer = "192.0.2.1".parse().unwrap();
+    let peer = "192.0.2.1".parse().ok();
     let origin = Origin {
         peer,
         client: peer,
         believed: None,
         host: None,
         scheme: Scheme::Http,
+        version: Version::HTTP_11,
+        is_host_own: false,
     };
     announce(&mut fields, &origin, &mut None);
     assert_eq!(fields["forwarded"], "for=192.0.2.1;proto=http");
@@ -198,10 +202,10 @@ fn the_next_gateway_finds_the_same_client() {
         &[("forwarded", "for=unknown, for=10.0.0.4")],
         &[],
     ] {
-        let here = next.client("10.0.0.1".parse().unwrap(), &fields(sent));
+        let here = next.client("10.0.0.1".parse().ok(), &fields(sent));
         let onward = announced("10.0.0.1", "a", sent);
         assert_eq!(
-            next.client("10.0.0.2".parse().unwrap(), &onward),
+            next.client("10.0.0.2".parse().ok(), &onward),
             here,
             "{sent:?}"
         );
@@ -291,9 +295,9 @@ proptest! {
         }
         lines.push(("via", noise.clone()));
         let sent: Vec<(&str, &str)> = lines.iter().map(|(name, line)| (*name, line.as_str())).collect();
-        let here = trust.client("10.0.0.1".parse().unwrap(), &fields(&sent));
+        let here = trust.client("10.0.0.1".parse().ok(), &fields(&sent));
         let onward = announced("10.0.0.1", "a", &sent);
-        prop_assert_eq!(trust.client("10.0.0.2".parse().unwrap(), &onward), here);
+        prop_assert_eq!(trust.client("10.0.0.2".parse().ok(), &onward), here);
         let _ = is_loop(&onward);
         // Noise in the chains themselves may break them, and nothing else.
         announced("10.0.0.1", "a", &[("forwarded", &noise), ("x-forwarded-for", &noise)]);
@@ -376,5 +380,50 @@ fn beside_the_field_that_is_named_the_others_are_a_strangers() {
                 ("x-real-ip", "203.0.113.9"),
             ],
         );
+    }
+}
+
+/// Every line of a head, as it would be written.
+fn text(fields: &HeaderMap) -> String {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!("{name}: {}\r\n", value.to_str().unwrap())
+    };
+    fields.iter().map(line).collect()
+}
+
+proptest! {
+    /// What is written behind the fields is what would be added to them, in the same order.
+    #[test]
+    fn lines_beside_the_fields_are_the_fields_that_would_be_added(
+        sent in proptest::collection::vec(("[a-d]|accept|host|te|cookie|via|x-forwarded-[a-h]{1,4}|x-real-ip|forwarded|x-request-id", "[a-z]{0,4}"), 0..6),
+        ids in proptest::collection::vec("[0-9a-f]{1,8}", 1..3),
+        peer in prop_oneof![Just("203.0.113.9"), Just("::1"), Just("::ffff:192.0.2.1"), Just("2001:db8::1")],
+        hosts in proptest::collection::vec("[a-c]{1,3}(:80)?", 1..3),
+        version in prop_oneof![Just(Version::HTTP_10), Just(Version::HTTP_11), Just(Version::HTTP_2)],
+        scheme in prop_oneof![Just(Scheme::Http), Just(Scheme::Https)],
+        is_host_own: bool,
+    ) {
+        let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let peer = peer.parse().ok();
+        // A connection keeps its lines from one request to the next.
+        let mut introduced = None;
+        for (id, host) in ids.iter().zip(hosts.iter().cycle()) {
+            let host: HeaderValue = host.parse().unwrap();
+            let origin = Origin { peer, client: peer, believed: None, host: Some(&host), scheme, version, is_host_own };
+            let given = fields(&sent);
+            if lines::has_ours(&given, &origin) {
+                continue;
+            }
+            let beside = lines::prepared(&origin, &mut introduced).unwrap();
+            let written = format!("{}{}{id}\r\n", text(&given), str::from_utf8(&beside.lines).unwrap());
+            let mut added = given;
+            announce(&mut added, &origin, &mut None);
+            add_via(&mut added, version);
+            if is_host_own {
+                added.insert(header::HOST, host.clone());
+            }
+            added.insert("x-request-id", id.parse().unwrap());
+            prop_assert_eq!(written, text(&added));
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::admission::RefusalCause;
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields;
 use crate::snapshot::errors::{ErrorBody, PageValues, escape_markup};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -114,7 +115,7 @@ pub(super) fn written(
     details: &ProblemDetails<'_, '_>,
     body: &ErrorBody,
     preferred: ReplyFormat,
-) -> (HeaderValue, Vec<u8>) {
+) -> (HeaderValue, Bytes) {
     if let (ErrorBody::File(page), ProxyError::Refused(RefusalCause::Limited { .. })) =
         (body, details.error)
     {
@@ -125,12 +126,12 @@ pub(super) fn written(
             retry_after: details.wait.map(fields::seconds),
             request_id: details.request_id.as_bytes(),
         };
-        return (page.kind.clone(), page.fill(&filled));
+        return (page.kind.clone(), Bytes::from(page.fill(&filled)));
     }
     match ReplyFormat::of(body, preferred) {
         ReplyFormat::Problem => (PROBLEM, problem::problem(details)),
-        ReplyFormat::Text => (TEXT, text(details)),
-        ReplyFormat::Html => (HTML, html(details)),
+        ReplyFormat::Text => (TEXT, Bytes::from(text(details))),
+        ReplyFormat::Html => (HTML, Bytes::from(html(details))),
     }
 }
 

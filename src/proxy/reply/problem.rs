@@ -7,6 +7,7 @@ use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
 use crate::upstream::failure::UpstreamError;
+use bytes::{BufMut, Bytes};
 use http::StatusCode;
 use std::io::Write as _;
 
@@ -19,8 +20,36 @@ const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-t
 /// The usual length of a body.
 const ROOM: usize = 448;
 
+/// The words between a refusal's reason and its wait.
+pub(super) const TRY_AGAIN: &[u8] = b". Try again in ";
+/// What stands before the milliseconds of a wait.
+pub(super) const MILLIS: &[u8] = br#","retry_after_ms":"#;
+
+/// Writes a refusal up to the quota of its limit.
+pub(super) fn write_beginning(body: &mut Vec<u8>, limit: &Limit, status: StatusCode) {
+    body.extend_from_slice(TOO_MANY);
+    write_number(body, u64::from(status.as_u16()));
+    body.extend_from_slice(br#","detail":""#);
+    write_reason(body, limit, br#"\""#);
+}
+
+/// Writes what stands behind a refusal's sentence: its limit's rate, where that is one of several, and the policies
+/// that refuse.
+pub(super) fn write_violated(body: &mut Vec<u8>, limit: &Limit, policies: &[impl AsRef<[u8]>]) {
+    body.push(b'"');
+    // Each of several rates is a policy with a name of its own; the limit's name stands beside it.
+    if let Some(window) = &limit.window {
+        body.extend_from_slice(br#","limit":""#);
+        body.extend_from_slice(limit.name.as_bytes());
+        body.extend_from_slice(br#"","window":""#);
+        body.extend_from_slice(window.as_bytes());
+        body.push(b'"');
+    }
+    write_policies(body, policies);
+}
+
 /// Writes the policies that refuse, as a list; nothing where none does.
-fn write_violated(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
+fn write_policies(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
     for (index, name) in policies.iter().enumerate() {
         let before: &[u8] = match index {
             0 => br#","violated-policies":[""#,
@@ -34,13 +63,37 @@ fn write_violated(body: &mut Vec<u8>, policies: &[impl AsRef<[u8]>]) {
     }
 }
 
+/// Writes the request's id, and the end of the body.
+pub(super) fn write_end(body: &mut impl BufMut, request_id: &[u8]) {
+    body.put_slice(br#","request_id":""#);
+    write_id(body, request_id);
+    body.put_slice(b"\"}\n");
+}
+
+/// The milliseconds of a wait, for programs.
+pub(super) fn millis(wait: u64) -> u64 {
+    wait.div_ceil(1000).max(1)
+}
+
 /// The answer as a problem document.
-pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
+pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Bytes {
+    let is_refusal = matches!(
+        details.error,
+        ProxyError::Refused(RefusalCause::Limited { .. })
+    );
+    if let (true, Some(text), Some(wait)) = (is_refusal, details.prepared, details.wait) {
+        return text.body(wait, details.request_id.as_bytes());
+    }
+    Bytes::from(written(details))
+}
+
+fn written(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let ProblemDetails {
         error,
         violated,
         wait,
         request_id,
+        ..
     } = details;
     let status = error.status();
     let mut body = Vec::with_capacity(ROOM);
@@ -48,19 +101,9 @@ pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     if let (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) =
         (error, violated.named)
     {
-        body.extend_from_slice(TOO_MANY);
-        write_number(&mut body, u64::from(status.as_u16()));
-        body.extend_from_slice(br#","detail":""#);
-        write_refusal(&mut body, limit, *wait, br#"\""#);
-        body.push(b'"');
-        // Each of several rates is a policy with a name of its own; the limit's name stands beside it.
-        if let Some(window) = &limit.window {
-            body.extend_from_slice(br#","limit":""#);
-            body.extend_from_slice(limit.name.as_bytes());
-            body.extend_from_slice(br#"","window":""#);
-            body.extend_from_slice(window.as_bytes());
-            body.push(b'"');
-        }
+        write_beginning(&mut body, limit, status);
+        write_chance(&mut body, *wait);
+        write_violated(&mut body, limit, &violated.all);
     } else {
         let (kind, title) = kind_and_title(error);
         let detail = serde_json::Value::from(detail(details));
@@ -70,11 +113,11 @@ pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
             r#"{{"type":"{kind}","title":"{title}","status":{},"detail":{detail}"#,
             status.as_u16()
         );
+        write_policies(&mut body, &violated.all);
     }
-    write_violated(&mut body, &violated.all);
     if let Some(wait) = wait {
-        body.extend_from_slice(br#","retry_after_ms":"#);
-        write_number(&mut body, wait.div_ceil(1000).max(1));
+        body.extend_from_slice(MILLIS);
+        write_number(&mut body, millis(*wait));
     }
     if let ProxyError::Refused(RefusalCause::Limited {
         wait: Wait::Never, ..
@@ -82,21 +125,19 @@ pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     {
         body.extend_from_slice(br#","retry_after_ms":null"#);
     }
-    body.extend_from_slice(br#","request_id":""#);
-    write_id(&mut body, request_id.as_bytes());
-    body.extend_from_slice(b"\"}\n");
+    write_end(&mut body, request_id.as_bytes());
     body
 }
 
 /// Writes an id: a trusted peer's may have any visible character, and hardly any has one to escape.
-fn write_id(out: &mut Vec<u8>, id: &[u8]) {
+fn write_id(out: &mut impl BufMut, id: &[u8]) {
     let mut rest = id;
     while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
-        out.extend_from_slice(&rest[..place]);
-        out.extend([b'\\', rest[place]]);
+        out.put_slice(&rest[..place]);
+        out.put_slice(&[b'\\', rest[place]]);
         rest = &rest[place + 1..];
     }
-    out.extend_from_slice(rest);
+    out.put_slice(rest);
 }
 
 fn kind_and_title(error: &ProxyError) -> (&'static str, &'static str) {
@@ -113,17 +154,21 @@ pub(super) fn title(error: &ProxyError) -> &'static str {
     kind_and_title(error).1
 }
 
-/// Writes the sentence about a limit that refuses, its name between two of `quote`.
-fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u8]) {
+/// Writes which limit refuses and what it allows, its name between two of `quote`.
+fn write_reason(out: &mut Vec<u8>, limit: &Limit, quote: &[u8]) {
     out.extend_from_slice(b"The limit ");
     out.extend_from_slice(quote);
     out.extend_from_slice(limit.public_name().as_bytes());
     out.extend_from_slice(quote);
     out.extend_from_slice(b" allows ");
     write_quota(out, limit);
+}
+
+/// Writes when the request would be admitted, as the end of a sentence.
+fn write_chance(out: &mut Vec<u8>, wait: Option<u64>) {
     match wait {
         Some(wait) => {
-            out.extend_from_slice(b". Try again in ");
+            out.extend_from_slice(TRY_AGAIN);
             write_duration(out, wait);
             out.push(b'.');
         }
@@ -138,7 +183,8 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
     match (details.error, details.violated.named) {
         (ProxyError::Refused(RefusalCause::Limited { .. }), Some(limit)) => {
             let mut text = Vec::with_capacity(ROOM);
-            write_refusal(&mut text, limit, details.wait, b"\"");
+            write_reason(&mut text, limit, b"\"");
+            write_chance(&mut text, details.wait);
             String::from_utf8(text).unwrap_or_default()
         }
         (ProxyError::Refused(RefusalCause::MissingKey { part, .. }), _) => {
@@ -220,12 +266,12 @@ fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     });
 }
 
-pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+pub(super) fn write_number(out: &mut impl BufMut, number: u64) {
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Seconds with at most three decimals: `0.4 s`, `75 s`.
-fn write_duration(out: &mut Vec<u8>, micros: u64) {
+pub(super) fn write_duration(out: &mut impl BufMut, micros: u64) {
     let millis = micros.div_ceil(1000);
     write_number(out, millis / 1000);
     if !millis.is_multiple_of(1000) {
@@ -233,15 +279,15 @@ fn write_duration(out: &mut Vec<u8>, micros: u64) {
         let mut digits = itoa::Buffer::new();
         let part = &digits.format(1000 + millis % 1000).as_bytes()[1..];
         let end = part.iter().rposition(|digit| *digit != b'0');
-        out.push(b'.');
-        out.extend_from_slice(&part[..=end.unwrap_or(0)]);
+        out.put_slice(b".");
+        out.put_slice(&part[..=end.unwrap_or(0)]);
     }
-    out.extend_from_slice(b" s");
+    out.put_slice(b" s");
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Violations;
+    use super::super::{RefusalText, Violations};
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
     use crate::limit::fixed_window::FixedWindow;
@@ -281,12 +327,21 @@ mod tests {
             wait: error.retry_after(),
             error: &error,
             violated: &violated,
+            prepared: None,
             request_id: &HeaderValue::from_static("an\"id\\"),
         };
-        (
-            serde_json::from_slice(&problem(&details)).unwrap(),
-            detail(&details),
-        )
+        let body = problem(&details);
+        if let ([only], Some(named)) = (all, violated.named)
+            && **named.policy_name() == **only
+        {
+            let text = RefusalText::of(named);
+            let prepared = ProblemDetails {
+                prepared: Some(&text),
+                ..details
+            };
+            assert_eq!(problem(&prepared), body);
+        }
+        (serde_json::from_slice(&body).unwrap(), detail(&details))
     }
 
     #[test]
@@ -318,6 +373,17 @@ mod tests {
         assert_eq!(body["limit"], "per-key");
         assert_eq!(body["window"], "10/min");
         assert_eq!(body["violated-policies"], serde_json::json!(["per-key"]));
+    }
+
+    /// The prepared text is the written one, whatever the limit allows and however long the wait is.
+    #[test]
+    fn a_prepared_refusal_is_the_written_one() {
+        let periods = [1_000_000, 7_500_000, 60_000_000, 3_600_000_000];
+        for (count, period) in [1, 2, 4_000_000].into_iter().zip(periods) {
+            for wait in [1, 999, 1_000_000, 1_050_000, 3_599_900_001] {
+                refusal(&limit(count, period), Wait::Micros(wait), &["per-key"]);
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::super::json::{self, Value};
 use super::super::request::{LoggedRequest, number};
 use super::super::{Fault, address, instant};
+use crate::client::UNIX;
 use std::borrow::Cow;
 
 /// The most requests that one line can stand for.
@@ -32,7 +33,11 @@ static MEMBERS: [MemberReader; 18] = [
         let Value::Text(text) = value else {
             return Err(Fault::BadClient);
         };
-        address::read(&text.read()?).map(|client| request.client = Some(client))
+        let text = text.read()?;
+        if text != UNIX {
+            request.client = Some(address::read(&text)?);
+        }
+        Ok(())
     }),
     member("method", |request, value| {
         request.put_method(&text(value, "method")?)

@@ -37,7 +37,7 @@ impl PolicySide {
     #[cold]
     fn spoke_through(&self, request: &LoggedRequest<'_>) -> Option<IpAddr> {
         let trust = &self.snapshot.trust;
-        Some(trust.client(request.client?, &request.fields))
+        trust.client(Some(request.client?), &request.fields)
     }
 
     /// Which peers are believed about a client's address.

@@ -43,7 +43,7 @@ impl PackedKey {
     pub(super) fn is(&self, key: &[u8]) -> bool {
         match self {
             Self::Short(_, length, short) => short.get(..usize::from(*length)) == Some(key),
-            Self::Digest(_, digest) => DigestText::read(key).as_ref() == Some(digest),
+            Self::Digest(_, digest) => DigestText::of(*digest).as_bytes() == key,
             Self::Long(_, long) => **long == *key,
         }
     }

@@ -10,8 +10,9 @@
 //! any connection, for a `timeout` from the question on. A decision that waited too long in this process is no evidence
 //! about the server.
 
+use super::call_timer::{CallTimer, LOOK};
 use super::call_window::{CallStart, NEAR};
-use super::connection::{Connection, KeptConnection, LOOK, in_time};
+use super::connection::{Connection, KeptConnection};
 use super::node::Node;
 use super::pending_refunds::CallResult;
 use super::router::Router;
@@ -31,6 +32,14 @@ pub(super) struct Lane {
     pub(super) router: Option<Weak<Router>>,
 }
 
+/// What a lane keeps from one piece of work to the next.
+#[derive(Default)]
+struct KeptByLane {
+    /// The last connection, which is as good as any while it lives.
+    last: Option<KeptConnection>,
+    timer: CallTimer,
+}
+
 /// The failure of a call that leaves its connection without use.
 struct CallFailure {
     /// The era in which the call began.
@@ -41,10 +50,10 @@ struct CallFailure {
 impl Lane {
     /// Serves all that waits in the queues, until the worker ends.
     pub(super) async fn run(self) {
-        let mut last = None;
+        let mut kept = KeptByLane::default();
         loop {
             self.node.lanes.woken().await;
-            self.work_off(&mut last).await;
+            self.work_off(&mut kept).await;
         }
     }
 
@@ -55,7 +64,7 @@ impl Lane {
             let lane = self.clone();
             tokio::task::spawn_local(async move {
                 lane.node.lanes.joins();
-                lane.work_off(&mut None).await;
+                lane.work_off(&mut KeptByLane::default()).await;
             });
         }
     }
@@ -66,14 +75,14 @@ impl Lane {
         router.is_some_and(|router| router.is_redirected(&self.node, reason))
     }
 
-    async fn work_off(&self, last: &mut Option<KeptConnection>) {
+    async fn work_off(&self, kept: &mut KeptByLane) {
         self.node.lanes.begin();
-        self.serve(last).await;
+        self.serve(kept).await;
         self.node.lanes.end();
     }
 
-    /// Takes a connection and keeps it for as long as there is work. The `last` one is as good as any, while it lives.
-    async fn serve(&self, last: &mut Option<KeptConnection>) {
+    /// Takes a connection and keeps it for as long as there is work.
+    async fn serve(&self, KeptByLane { last, timer }: &mut KeptByLane) {
         let node = &self.node;
         let era = node.health.era();
         let Some(oldest) = self.oldest() else {
@@ -91,7 +100,7 @@ impl Lane {
             },
         };
         serving.set(serving.get() + 1);
-        if let Err(CallFailure { era, why }) = self.serve_with(&mut connection).await {
+        if let Err(CallFailure { era, why }) = self.serve_with(&mut connection, timer).await {
             connection.condemn();
             match why {
                 StoreError::Lost(_) => self.lose_connection(&why),
@@ -149,7 +158,11 @@ impl Lane {
     }
 
     /// Call after call until nothing waits, or one fails.
-    async fn serve_with(&self, connection: &mut Connection) -> Result<(), CallFailure> {
+    async fn serve_with(
+        &self,
+        connection: &mut Connection,
+        timer: &mut CallTimer,
+    ) -> Result<(), CallFailure> {
         let Node {
             health,
             lanes,
@@ -178,7 +191,7 @@ impl Lane {
             // A decision that another node has redirected may be older than the decisions that waited here.
             if let Some(oldest) = decisions.iter().map(|decision| decision.arrived).min() {
                 let deadline = oldest + self.node.context.timeout;
-                done = self.call(connection, deadline, decisions).await;
+                done = self.call(connection, timer, deadline, decisions).await;
             }
             // Where no decision was answered, the next lane takes the updates.
             let batch = if done.is_ok() && !health.is_down() {
@@ -192,7 +205,7 @@ impl Lane {
             if !batch.is_empty() {
                 start = lanes.window.send(lanes.busy());
                 let deadline = clock::now() + self.node.context.timeout;
-                done = self.call(connection, deadline, batch).await;
+                done = self.call(connection, timer, deadline, batch).await;
             }
             match done {
                 Ok(()) => lanes.window.answer(start),
@@ -267,6 +280,7 @@ impl Lane {
     async fn call<C: QueuedCall>(
         &self,
         connection: &mut Connection,
+        timer: &mut CallTimer,
         deadline: Instant,
         mut batch: Vec<C>,
     ) -> Result<(), StoreError> {
@@ -275,7 +289,7 @@ impl Lane {
         let Some(router) = &self.router else {
             C::prepare(node, &mut batch);
             let command = C::command(node, &batch);
-            let answer = in_time(deadline, connection.call(&command)).await;
+            let answer = timer.in_time(deadline, connection.call(&command)).await;
             let answer = answer.unwrap_or_else(|| Err(node.late()));
             let took = clock::now() - sent;
             return C::conclude(node, batch, CallResult { answer, took });
@@ -284,7 +298,8 @@ impl Lane {
         for batch in &mut batches {
             C::prepare(node, &mut batch.calls);
         }
-        let answers = in_time(deadline, slot_calls::send(connection, node, &batches)).await;
+        let sending = slot_calls::send(connection, node, &batches);
+        let answers = timer.in_time(deadline, sending).await;
         let answers = answers
             .unwrap_or_else(|| Err(node.late()))
             .unwrap_or_else(|error| vec![Err(error); batches.len()]);
@@ -311,13 +326,14 @@ impl Lane {
         let deadline = clock::now() + node.context.timeout;
         let taken = timeout_at(deadline, node.connections.take()).await;
         let mut connection = taken.map_err(|_| node.late())??;
+        let mut timer = CallTimer::default();
         while clock::now() < deadline {
             let batch = node.updates.next();
             if batch.is_empty() {
                 break;
             }
             let ends = clock::now() + node.context.timeout;
-            if let Err(why) = self.call(&mut connection, ends, batch).await {
+            if let Err(why) = self.call(&mut connection, &mut timer, ends, batch).await {
                 connection.condemn();
                 return Err(why);
             }

@@ -14,29 +14,15 @@ use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{
     AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, RedisResult, Value,
 };
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 /// Longest time in which a connection is made, scripts loaded. A probe of a stalled server lasts as long, so the time
 /// is well below the two seconds within which limits are to be shared again.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-
-/// A look at what has arrived.
-pub(super) const LOOK: Duration = Duration::from_millis(1);
-
-/// The result of `work` by this instant. A worker that was late itself looks at the replies that came meanwhile, before
-/// it reports that none did.
-pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
-    let mut answer = pin!(answer);
-    match timeout_at(deadline, answer.as_mut()).await {
-        Ok(answer) => Some(answer),
-        Err(_) => timeout(LOOK, answer).await.ok(),
-    }
-}
 
 /// The result of `work` within that time; else the error that there is none.
 pub(super) async fn within<T>(

@@ -1,7 +1,8 @@
 //! Reports to Redis that this gateway lives, and reads the number of gateways that do.
 
 use super::RedisStore;
-use super::connection::{CONNECT_WITHIN, in_time, within};
+use super::call_timer::CallTimer;
+use super::connection::{CONNECT_WITHIN, within};
 use super::layout::gateways_key;
 use super::node::Node;
 use super::reply;
@@ -62,7 +63,9 @@ impl Node {
         let mut connection = within(CONNECT_WITHIN, self.connections.take()).await?;
         let window = &self.lanes.window;
         let start = window.send(self.lanes.busy());
-        let answer = in_time(window.patience(start), connection.send(command)).await;
+        let asking = connection.send(command);
+        let mut timer = CallTimer::default();
+        let answer = timer.in_time(window.patience(start), asking).await;
         let counted = answer
             .unwrap_or_else(|| Err(self.late()))
             .map_err(|error| explain(error, &self.context.prefix))

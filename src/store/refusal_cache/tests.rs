@@ -248,7 +248,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
                     check(limit, key, random.u32(least..=dearest))
                 })
                 .collect();
-            let truth = always.at(world.at()).decide(&checks);
+            let truth = *always.at(world.at()).decide(&checks);
             let (decided, was_asked) = world.decide(&checks);
             if was_asked {
                 asked += 1;

@@ -73,11 +73,11 @@ impl SharedStore {
     fn decide_own(&self, checks: &[Check<'_>]) -> StoreDecision {
         let mut limits = checks.iter().map(|check| check.limit);
         if !limits.any(|limit| limit.is_asked_with_history()) {
-            return self.local.decide(checks);
+            return *self.local.decide(checks);
         }
         // A question without the history would make the counter forget its history.
         let with_history = apart(checks, Limit::with_history_if_asked);
-        self.local.decide(&with_history)
+        *self.local.decide(&with_history)
     }
 
     /// The decision by a remembered refusal of the shared limits, beside the `own` limits, which are charged nothing.

@@ -7,6 +7,7 @@
 use super::escape::{self, millis, number, protocol};
 use super::record::AccessRecord;
 use super::timestamp::TimestampText;
+use crate::client::UNIX;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     out.extend(br#"{"ts":""#);
     timestamp.rfc3339(out, record.ts);
     let client = out.len();
-    member(out, br#"","client":"#, record.client);
+    member(out, br#"","client":"#, ClientAddress(record.client));
     let client = client + br#"","client":"#.len()..out.len();
     member(out, br#","method":"#, record.method);
     member(out, br#","host":"#, record.host);
@@ -55,7 +56,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
         out.extend_from_slice(br#","peer":"#);
         out.extend_from_within(client);
     } else {
-        member(out, br#","peer":"#, record.peer);
+        member(out, br#","peer":"#, ClientAddress(record.peer));
     }
     member(
         out,
@@ -99,6 +100,18 @@ impl JsonValue for JsonWord {
         out.push(b'"');
     }
 }
+
+/// An address; the peer of a Unix socket has none.
+impl JsonValue for ClientAddress {
+    fn write(self, out: &mut Vec<u8>) {
+        match self.0 {
+            Some(address) => address.write(out),
+            None => JsonWord(UNIX).write(out),
+        }
+    }
+}
+
+struct ClientAddress(Option<IpAddr>);
 
 impl JsonValue for IpAddr {
     fn write(self, out: &mut Vec<u8>) {
@@ -219,7 +232,8 @@ mod tests {
         record.route = None;
         record.charges = &[];
         let line = parsed(&record);
-        for name in ["client", "method", "path", "proto"] {
+        assert_eq!(line["client"], "unix");
+        for name in ["method", "path", "proto"] {
             assert_eq!(line[name], Value::Null, "{name}");
         }
         assert_eq!(line["route"], Value::Null);

@@ -88,6 +88,8 @@ labels! {
         LimitDelayed = "limit_delayed",
         /// The connection became a tunnel.
         Upgraded = "upgraded",
+        /// The listener sends all its requests on to `https`.
+        ToHttps = "to_https",
         /// A limit refused the request.
         LimitRefused = "limit_refused",
         /// The store is away, and the limit then lets no request through.
@@ -153,6 +155,7 @@ impl Reason {
             Self::Repeat => "a repeat, free of charge",
             Self::LimitDelayed => "held back",
             Self::Upgraded => "became a tunnel",
+            Self::ToHttps => "sent on to https",
             Self::LimitRefused => "over the limit",
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",

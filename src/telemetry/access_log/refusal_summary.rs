@@ -134,7 +134,7 @@ mod tests {
     fn a_network_of_ipv6_is_one_client() {
         let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
         let refused = (0..=LINES_A_SECOND).map(|n| {
-            let address = format!("2001:db8::{n:x}").parse().unwrap();
+            let address = format!("2001:db8::{n:x}").parse::<IpAddr>().unwrap();
             refusals.refused(Some(Client::of(address)), now, Vec::new)
         });
         assert_eq!(refused.last(), Some(false));

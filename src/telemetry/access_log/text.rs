@@ -3,6 +3,7 @@
 use super::escape::{address, apache, millis, number, protocol, terminal};
 use super::record::{AccessRecord, Reason};
 use super::timestamp::TimestampText;
+use crate::client::UNIX;
 use std::io::Write;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub(super) fn short(
 fn client(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     match record.client {
         Some(client) => address(out, client),
-        None => out.push(b'-'),
+        None => out.extend_from_slice(UNIX.as_bytes()),
     }
 }
 

@@ -6,12 +6,12 @@ use super::family::{
 };
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
-    CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure, Label,
-    Labels, Mode, Operation, Permits, Redirect, Rejection, pairs,
+    CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure,
+    Handshake, Label, Labels, Mode, Operation, OrderResult, Permits, Redirect, Rejection, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
-    DecisionCells, DecisionKey, LimitCells, RouteCells, UpstreamCells, lock,
+    DecisionCells, DecisionKey, HandshakeCells, LimitCells, RouteCells, UpstreamCells, lock,
 };
 use super::{Metrics, StoreReach, process};
 use prometheus_client::collector::Collector;
@@ -80,6 +80,12 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| by_label("kind", Eviction::ALL, |kind| all.metrics.evicted[kind as usize].get());
     Counter NONE "tollgate_connections_turned_away" "New connections of clients that were not taken."
         => |all| by_label("reason", Rejection::ALL, |reason| all.metrics.rejected[reason as usize].get());
+    Counter NONE "tollgate_tls_handshakes" "Handshakes with clients, by the identity that was chosen, the version and the result."
+        => |all| all.sums(|worker| &worker.handshakes, handshakes);
+    Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "When the certificate of an identity ends, in Unix time."
+        => |all| Some(certificates(all));
+    Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay."
+        => |all| Some(tls_files(all));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, and what decided them."
         => |all| all.sums(|worker| &worker.decisions, decisions);
     Histogram SECONDS "tollgate_limit_delay" "How long a limit held requests back."
@@ -127,6 +133,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.reloads.last_success.get());
     Gauge NONE "tollgate_config_generation" "Number of the configuration in force, 1 at the start."
         => |all| single(all.metrics.reloads.generation.get());
+    Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
+        => |all| Some(orders(all.metrics));
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
@@ -217,6 +225,29 @@ fn failures(upstream: Labels, cells: &UpstreamCells) -> Vec<(Labels, u64)> {
     })
 }
 
+/// The samples for the ends that handshakes had.
+fn handshakes(identity: Labels, cells: &HandshakeCells) -> Vec<(Labels, u64)> {
+    rows(&identity, "result", Handshake::ALL, |end| {
+        Some(cells.0[end as usize].get()).filter(|count| *count > 0)
+    })
+}
+
+fn certificates(all: &Scrape<'_>) -> Vec<Sample> {
+    let ends = lock(&all.metrics.certificates);
+    let samples = ends.iter();
+    samples
+        .map(|(identity, end)| sample(Labels::of("identity", identity), *end))
+        .collect()
+}
+
+fn tls_files(all: &Scrape<'_>) -> Vec<Sample> {
+    let files = lock(&all.metrics.tls_files);
+    let samples = files.iter();
+    samples
+        .map(|(identity, ok)| sample(Labels::of("identity", identity), u64::from(*ok)))
+        .collect()
+}
+
 /// A sample for each operation and outcome of calls to the store for which `value` has one.
 fn calls<V: Into<SampleValue>>(
     all: &Scrape<'_>,
@@ -260,4 +291,21 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
         sample(Labels::of("outcome", "success"), reloads.succeeded.get()),
         sample(Labels::of("outcome", "failure"), reloads.failed.get()),
     ])
+}
+
+/// The ends of orders, for identities that were ordered at least once.
+fn orders(metrics: &Metrics) -> Vec<Sample> {
+    let orders = lock(&metrics.orders);
+    let of_identity = |(identity, ends): (&str, &[u64; OrderResult::ALL.len()])| {
+        let labels = Labels::of("identity", identity);
+        let sample_of = |result: &OrderResult| {
+            let labels = labels.clone().and("result", result.word());
+            sample(labels, ends[*result as usize])
+        };
+        OrderResult::ALL.iter().map(sample_of).collect::<Vec<_>>()
+    };
+    orders
+        .iter()
+        .flat_map(|(identity, ends)| of_identity((identity, ends)))
+        .collect()
 }

@@ -109,6 +109,20 @@ labels! {
         Left = "left",
     }
 
+    /// The end of an order for a certificate.
+    pub enum OrderResult {
+        /// A certificate came.
+        Obtained = "obtained",
+        /// The authority refused.
+        Refused = "refused",
+        /// The authority looked, and did not find that a name is ours.
+        NotOurs = "not_ours",
+        /// The authority could not be spoken to, or took too long.
+        Unreachable = "unreachable",
+        /// This machine failed: a file, a key.
+        Failed = "failed",
+    }
+
     /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
     pub enum Mode {
         /// The limit counts by other numbers than the limit that decides.
@@ -189,7 +203,7 @@ labels! {
         Own = "own",
     }
 
-    /// Causes for which a new connection is closed at once.
+    /// Causes for which a new connection is not taken.
     pub enum Rejection {
         /// All connections have a request under way.
         Full = "full",
@@ -197,6 +211,26 @@ labels! {
         PerClient = "per_client",
         /// The system gives no more descriptors; the connection waits to be accepted.
         Descriptors = "descriptors",
+        /// The header by which a proxy must name the client is bad or missing.
+        ProxyHeader = "proxy_header",
+        /// What comes before the protocol was not whole in time.
+        Late = "late",
+    }
+
+    /// The end of a handshake of TLS with a client.
+    pub enum Handshake {
+        /// The client and the gateway agreed anew.
+        Full = "full",
+        /// An earlier session was taken up again.
+        Resumed = "resumed",
+        /// The client did not go on in time.
+        Timeout = "timeout",
+        /// No identity answers for the host that the client named.
+        NoName = "no_name",
+        /// The client's certificate was missing or refused.
+        ClientRefused = "client_refused",
+        /// The two sides did not agree, the client broke the protocol or left, or it does not speak TLS.
+        Protocol = "protocol",
     }
 
     /// The failure of an upstream at a request.

@@ -2,7 +2,7 @@
 
 use super::instrument::{Counter, WorkerCounter};
 use super::label::{
-    AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Labels, Mode,
+    AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Handshake, Labels, Mode,
     class_position,
 };
 use super::worker_cells::{
@@ -98,6 +98,16 @@ impl WorkerMetrics {
 /// An open connection of a client, which ends when the guard is dropped.
 #[derive(Debug)]
 pub struct Connected(Handle<WorkerCells>);
+
+impl Connected {
+    /// Notes the end of the connection's handshake. `identity` is the name of the identity that was chosen, `version`
+    /// the version of TLS that both sides agreed on; `none` where it did not come to that.
+    pub fn handshake(&self, identity: Option<&str>, version: Option<&'static str>, end: Handshake) {
+        let labels = Labels::of("identity", identity.unwrap_or("none"));
+        let labels = labels.and("version", version.unwrap_or("none"));
+        self.0.handshakes.resolve(labels).0[end as usize].add(1);
+    }
+}
 
 impl Drop for Connected {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use super::instrument::{
     Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
 };
 use super::label::{
-    CLASSES, Combination, CostReport, DecidedBy, Decision, Failure, Label, Labels, Mode,
+    CLASSES, Combination, CostReport, DecidedBy, Decision, Failure, Handshake, Label, Labels, Mode,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,7 @@ pub(super) struct WorkerCells {
     pub(super) decisions: Family<DecisionKey, DecisionCells>,
     pub(super) upstreams: Family<Labels, UpstreamCells>,
     pub(super) servers: Family<Labels, WorkerCounter>,
+    pub(super) handshakes: Family<Labels, HandshakeCells>,
 }
 
 /// Counts that carry no name of the configuration.
@@ -131,6 +132,10 @@ pub(super) struct UpstreamCells {
     pub(super) failures: [WorkerCounter; Failure::ALL.len()],
     pub(super) answers: [Histogram<WaitBuckets>; CLASSES.len()],
 }
+
+/// Handshakes of one identity in one version of TLS.
+#[derive(Debug, Default)]
+pub(super) struct HandshakeCells(pub(super) [WorkerCounter; Handshake::ALL.len()]);
 
 /// Locks `mutex`. After a panic elsewhere it still holds a list of cells.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -153,11 +153,12 @@ impl<B, S> Http1<B, S> {
 }
 
 impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
-    /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]).
-    pub fn begin(&mut self, request: Request<B>) {
+    /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]). Behind its fields come the
+    /// lines of `added`, as they are: they are valid fields, none of which frames the body.
+    pub fn begin(&mut self, request: Request<B>, added: &[&[u8]]) {
         let (mut head, body) = request.into_parts();
         self.to_head = head.method == Method::HEAD;
-        self.writer.begin(&head, body);
+        self.writer.begin(&head, added, body);
         self.keeps &= self.writer.keeps();
         self.reading = Reading::Before;
         self.is_heard = false;

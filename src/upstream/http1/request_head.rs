@@ -28,10 +28,17 @@ pub(super) struct WrittenHead {
     pub(super) keeps: bool,
 }
 
-/// Writes the head of `request` to `line`. A body without a valid length goes in chunks.
-pub(super) fn write(request: &Parts, is_bodiless: bool, line: &mut Vec<u8>) -> WrittenHead {
+/// Writes the head of `request` to `line`, and `added` behind its fields: whole lines, none of which frames the body. A
+/// body without a valid length goes in chunks.
+pub(super) fn write(
+    request: &Parts,
+    added: &[&[u8]],
+    is_bodiless: bool,
+    line: &mut Vec<u8>,
+) -> WrittenHead {
     let fields = &request.headers;
-    line.reserve((fields.len() + 3) * USUAL_LINE);
+    let more: usize = added.iter().map(|part| part.len()).sum();
+    line.reserve((fields.len() + 3) * USUAL_LINE + more);
     line.extend_from_slice(request.method.as_str().as_bytes());
     line.push(b' ');
     match (request.uri.path_and_query(), request.uri.authority()) {
@@ -61,6 +68,9 @@ pub(super) fn write(request: &Parts, is_bodiless: bool, line: &mut Vec<u8>) -> W
             _ => {}
         }
         write_field(name, value, line);
+    }
+    for part in added {
+        line.extend_from_slice(part);
     }
     if let BodyEnd::Chunks(_) = end {
         line.extend_from_slice(b"transfer-encoding: chunked\r\n");

@@ -115,13 +115,13 @@ impl<B> RequestWriter<B> {
 }
 
 impl<B: OutgoingBody> RequestWriter<B> {
-    /// Begins with a request.
-    pub(super) fn begin(&mut self, head: &Parts, body: B) {
+    /// Begins with a request; `added` is written behind its fields.
+    pub(super) fn begin(&mut self, head: &Parts, added: &[&[u8]], body: B) {
         let is_bodiless = body.is_end_stream();
         self.line.clear();
         self.at = 0;
         self.before = self.written;
-        let head = request_head::write(head, is_bodiless, &mut self.line);
+        let head = request_head::write(head, added, is_bodiless, &mut self.line);
         self.end = head.end;
         self.keeps = head.keeps;
         self.body = Some(body).filter(|_| !is_bodiless);

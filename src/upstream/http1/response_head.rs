@@ -19,6 +19,9 @@ pub(super) const MOST_BYTES: usize = 408 * 1024;
 /// Fields of an answer for which no memory is taken while the head is read.
 const USUAL_FIELDS: usize = 32;
 
+/// The room for fields that the gateway adds to an answer.
+const OURS: usize = 8;
+
 /// The longest body that can be announced: the two numbers above it are no lengths for hyper either.
 const LONGEST_BODY: u64 = u64::MAX - 2;
 
@@ -75,13 +78,15 @@ struct FieldPlace {
     value: (usize, usize),
 }
 
-/// The first line of an answer, and where its fields stand.
+/// The places of all fields of a head. They are filled where they lie: they are large to move.
+type FieldPlaces = SmallVec<[FieldPlace; USUAL_FIELDS]>;
+
+/// The first line of an answer, and its length with its fields.
 struct Outline {
     length: usize,
     status: StatusCode,
     version: Version,
     reason: Option<ReasonPhrase>,
-    places: SmallVec<[FieldPlace; USUAL_FIELDS]>,
 }
 
 /// Can a head of which `seen` bytes have been looked at without an end be whole now? A server that sends its head byte
@@ -106,14 +111,15 @@ pub(super) fn take(
     spare: &mut HeaderMap,
 ) -> Result<Option<ResponseHead>, HeadFault> {
     while !bytes.is_empty() {
-        let Some(outline) = Outline::of(bytes)? else {
+        let mut places = FieldPlaces::new();
+        let Some(outline) = Outline::of(bytes, &mut places)? else {
             if bytes.len() >= MOST_BYTES {
                 return Err(HeadFault::TooLarge);
             }
             return Ok(None);
         };
         let lines = bytes.split_to(outline.length).freeze();
-        let head = outline.fill(&lines, to_head, spare)?;
+        let head = outline.fill(&places, &lines, to_head, spare)?;
         let status = head.response.status();
         if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Some(head));
@@ -126,7 +132,8 @@ pub(super) fn take(
 }
 
 impl Outline {
-    fn of(bytes: &[u8]) -> Result<Option<Self>, HeadFault> {
+    /// Reads the head that `bytes` begin with, and puts its fields' places into `places`. Nothing while it is not whole.
+    fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
         let mut head = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -148,6 +155,10 @@ impl Outline {
         let status = StatusCode::from_u16(head.code.unwrap_or_default());
         let status = status.map_err(|_| HeadFault::Status)?;
         let reason = head.reason.unwrap_or_default();
+        places.extend(head.headers.iter().map(|field| FieldPlace {
+            name: place(field.name.as_bytes()),
+            value: place(field.value),
+        }));
         Ok(Some(Self {
             length,
             status,
@@ -159,32 +170,26 @@ impl Outline {
                 Some(usual) if usual == reason => None,
                 _ => unusual_reason(reason)?,
             },
-            places: head
-                .headers
-                .iter()
-                .map(|field| FieldPlace {
-                    name: place(field.name.as_bytes()),
-                    value: place(field.value),
-                })
-                .collect(),
         }))
     }
 
-    /// Reads the fields out of `lines`, the bytes of the head.
+    /// Reads the fields at `places` out of `lines`, the bytes of the head.
     fn fill(
         self,
+        places: &FieldPlaces,
         lines: &Bytes,
         to_head: bool,
         spare: &mut HeaderMap,
     ) -> Result<ResponseHead, HeadFault> {
         let mut fields = std::mem::take(spare);
-        fields.reserve(self.places.len());
+        // The gateway's own fields come to them.
+        fields.reserve(places.len() + OURS);
         let mut framing = FramingFields::default();
         let mut keeps = self.version == Version::HTTP_11;
-        for FieldPlace { name, value } in &self.places {
-            let name = HeaderName::from_bytes(&lines[name.0..name.1]);
+        for FieldPlace { name, value } in without_last_keep_alive(places, lines) {
+            let name = field_name(&lines[name.0..name.1]);
             let value = HeaderValue::from_maybe_shared(lines.slice(value.0..value.1));
-            let (Ok(name), Ok(value)) = (name, value) else {
+            let (Some(name), Ok(value)) = (name, value) else {
                 return Err(HeadFault::Field);
             };
             match name {
@@ -210,6 +215,38 @@ impl Outline {
             keeps: keeps && !framing.is_ambiguous() && self.status.as_u16() != 101,
         })
     }
+}
+
+/// The fields without a `Connection: keep-alive` at their end, where many servers write it. It says what HTTP/1.1 does
+/// anyway, and every answer loses it; elsewhere it would leave another order of the fields behind.
+fn without_last_keep_alive<'a>(places: &'a [FieldPlace], lines: &[u8]) -> &'a [FieldPlace] {
+    match places.split_last() {
+        Some((FieldPlace { name, value }, others))
+            if &lines[value.0..value.1] == b"keep-alive"
+                && matches!(&lines[name.0..name.1], b"Connection" | b"connection") =>
+        {
+            others
+        }
+        _ => places,
+    }
+}
+
+/// A field's name. The usual ones are recognised as they are usually spelled; only the others are read letter by letter.
+fn field_name(spelled: &[u8]) -> Option<HeaderName> {
+    let is = |one: &[u8], other: &[u8]| spelled == one || spelled == other;
+    Some(match spelled.len() {
+        4 if is(b"Date", b"date") => header::DATE,
+        4 if is(b"ETag", b"etag") => header::ETAG,
+        4 if is(b"Vary", b"vary") => header::VARY,
+        6 if is(b"Server", b"server") => header::SERVER,
+        10 if is(b"Connection", b"connection") => header::CONNECTION,
+        12 if is(b"Content-Type", b"content-type") => header::CONTENT_TYPE,
+        13 if is(b"Cache-Control", b"cache-control") => header::CACHE_CONTROL,
+        13 if is(b"Last-Modified", b"last-modified") => header::LAST_MODIFIED,
+        14 if is(b"Content-Length", b"content-length") => header::CONTENT_LENGTH,
+        17 if is(b"Transfer-Encoding", b"transfer-encoding") => header::TRANSFER_ENCODING,
+        _ => return HeaderName::from_bytes(spelled).ok(),
+    })
 }
 
 /// A reason phrase that the status does not imply is passed on.
@@ -290,4 +327,59 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_same_however_it_is_spelled() {
+        for name in [
+            "Date",
+            "ETag",
+            "Vary",
+            "Server",
+            "Connection",
+            "Content-Type",
+            "Cache-Control",
+            "Last-Modified",
+            "Content-Length",
+            "Transfer-Encoding",
+            "X-Other",
+        ] {
+            let expected = HeaderName::from_bytes(name.as_bytes()).ok();
+            for spelled in [
+                name.to_owned(),
+                name.to_ascii_lowercase(),
+                name.to_ascii_uppercase(),
+            ] {
+                assert_eq!(field_name(spelled.as_bytes()), expected, "{spelled}");
+            }
+        }
+        assert_eq!(field_name(b""), None);
+        assert_eq!(field_name(b"a b"), None);
+    }
+
+    #[test]
+    fn keep_alive_is_left_out_where_it_stands_last() {
+        for (sent, left) in [
+            ("Connection: keep-alive\r\nb: 1\r\n", "connection b"),
+            ("b: 1\r\nConnection: keep-alive\r\n", "b"),
+            ("b: 1\r\nConnection: close\r\n", "b connection"),
+            ("b: 1\r\nConnection: keep-alive, b\r\n", "b connection"),
+        ] {
+            let mut bytes = BytesMut::from(format!("HTTP/1.1 204 No\r\n{sent}\r\n").as_str());
+            let head = take(&mut bytes, false, &mut HeaderMap::new()).unwrap();
+            let head = head.unwrap();
+            let names: Vec<_> = head
+                .response
+                .headers()
+                .keys()
+                .map(HeaderName::as_str)
+                .collect();
+            assert_eq!(names.join(" "), left);
+            assert_eq!(head.keeps, !sent.contains("close"));
+        }
+    }
 }

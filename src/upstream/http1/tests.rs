@@ -110,7 +110,7 @@ fn received(far: &mut DuplexStream) -> Vec<u8> {
 async fn one_connection_carries_one_exchange_after_the_other() {
     let (mut client, mut far) = connected(1 << 16);
     for _ in 0..100 {
-        client.begin(get());
+        client.begin(get(), &[]);
         let served = async {
             tokio::task::yield_now().await;
             assert_eq!(received(&mut far), b"GET /a?b HTTP/1.1\r\n\r\n");
@@ -132,11 +132,31 @@ async fn one_connection_carries_one_exchange_after_the_other() {
 }
 
 #[tokio::test]
+async fn added_lines_stand_behind_the_fields_and_before_the_framing() {
+    let (mut client, mut far) = connected(1 << 16);
+    client.begin(
+        post(None, Pieces::of(&[b"abc"])),
+        &[b"via: 1.1 b\r\nx-id: ", b"7", b"\r\n"],
+    );
+    let served = async {
+        tokio::task::yield_now().await;
+        let expected = "POST / HTTP/1.1\r\nhost: a\r\nvia: 1.1 b\r\nx-id: 7\r\n\
+                        transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+        assert_eq!(str::from_utf8(&received(&mut far)).unwrap(), expected);
+        far.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+            .await
+            .unwrap();
+    };
+    let (answered, ()) = tokio::join!(answer(&mut client), served);
+    answered.unwrap();
+}
+
+#[tokio::test]
 async fn bytes_that_were_not_asked_for_end_the_connection() {
     let text = b"HTTP/1.1 204 No Content\r\n\r\n";
     for early in [true, false] {
         let (mut client, mut far) = connected(1 << 16);
-        client.begin(get());
+        client.begin(get(), &[]);
         let served = async {
             tokio::task::yield_now().await;
             far.write_all(text).await.unwrap();
@@ -148,7 +168,7 @@ async fn bytes_that_were_not_asked_for_end_the_connection() {
         }
         far.write_all(b"H").await.unwrap();
         if early {
-            client.begin(get());
+            client.begin(get(), &[]);
             let refused = answer(&mut client).await.unwrap_err();
             assert!(matches!(refused, AnswerError::Unasked));
             assert!(client.into_unsent(false).is_some(), "nothing was written");
@@ -162,7 +182,7 @@ async fn bytes_that_were_not_asked_for_end_the_connection() {
 async fn a_request_of_which_nothing_was_written_can_be_sent_again() {
     let (mut client, far) = connected(1 << 16);
     drop(far);
-    client.begin(post(Some("3"), Pieces::of(&[b"abc"])));
+    client.begin(post(Some("3"), Pieces::of(&[b"abc"])), &[]);
     let failed = answer(&mut client).await.unwrap_err();
     assert!(matches!(failed, AnswerError::Incomplete));
     let unsent = client.into_unsent(false).unwrap();
@@ -185,7 +205,7 @@ async fn a_request_of_which_nothing_was_written_can_be_sent_again() {
 async fn a_request_that_was_written_is_sent_again_only_if_it_may_be_repeated() {
     for (repeatable, heard) in [(true, false), (false, false), (true, true)] {
         let (mut client, mut far) = connected(1 << 16);
-        client.begin(get());
+        client.begin(get(), &[]);
         let served = async {
             tokio::task::yield_now().await;
             received(&mut far);
@@ -213,7 +233,7 @@ async fn a_request_that_was_written_is_sent_again_only_if_it_may_be_repeated() {
 async fn an_early_answer_comes_while_the_request_goes_up() {
     let (mut client, mut far) = connected(1 << 10);
     let big = vec![b'x'; 1 << 14];
-    client.begin(post(Some("32768"), Pieces::of(&[&big, &big])));
+    client.begin(post(Some("32768"), Pieces::of(&[&big, &big])), &[]);
     let served = async {
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         tokio::task::yield_now().await;
@@ -240,7 +260,7 @@ async fn an_early_answer_comes_while_the_request_goes_up() {
 async fn a_server_that_answers_and_takes_no_more_is_heard() {
     let (mut client, mut far) = connected(1 << 10);
     let big = vec![b'x'; 1 << 14];
-    client.begin(post(Some("16384"), Pieces::of(&[&big])));
+    client.begin(post(Some("16384"), Pieces::of(&[&big])), &[]);
     let mut cx = Context::from_waker(Waker::noop());
     assert!(client.poll_answer(&mut cx).is_pending());
     let text = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
@@ -265,7 +285,7 @@ async fn a_body_that_is_not_as_announced_ends_the_exchange() {
     ];
     for body in bodies {
         let (mut client, _far) = connected(1 << 10);
-        client.begin(post(Some("3"), body));
+        client.begin(post(Some("3"), body), &[]);
         assert!(answer(&mut client).await.is_err());
         assert!(client.into_unsent(true).is_none());
     }
@@ -376,7 +396,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let seen = runtime.block_on(async {
             let (mut client, far) = connected(room);
-            client.begin(request);
+            client.begin(request, &[]);
             let seen = Rc::new(RefCell::new(Seen::default()));
             let service = service_fn(|request: Request<hyper::body::Incoming>| {
                 let seen = Rc::clone(&seen);

@@ -88,7 +88,7 @@ async fn a_whole_uri_names_its_host() {
     for (target, end) in [
         (
             "https://a.example.com/v1/orders/1",
-            "answer  400 by the gateway: only http is served here\n",
+            "answer  400 by the gateway: the target has a scheme that is not served here\n",
         ),
         (
             "http://me@a.example.com/v1/orders/1",

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 /// Keys whose values are paths, which lead to secrets and are no secrets.
-const PATHS: [&str; 6] = ["file", "keys", "jwks", "ca", "cert", "key"];
+const PATHS: [&str; 8] = ["file", "keys", "jwks", "ca", "cert", "key", "crl", "client"];
 
 impl Variables {
     /// Notes the variables that stand in the place of a secret in `value`, whose variables are not filled in yet.

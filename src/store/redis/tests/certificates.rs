@@ -4,14 +4,14 @@ use super::support::Server;
 use crate::store::redis::RedisStore;
 use crate::store::{RedisEndpoint, RedisTarget, StoreSettings};
 use crate::tls::{ClientTls, PemFiles};
-use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::fs;
 use tempfile::TempDir;
 
 /// An authority that signs certificates.
 pub(super) struct Authority {
-    certificate: Certificate,
-    key: KeyPair,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, as PEM.
@@ -28,12 +28,13 @@ impl Authority {
         let name = rcgen::DnType::CommonName;
         let mine = format!("authority {}", fastrand::u64(..));
         params.distinguished_name.push(name, mine);
-        let certificate = params.self_signed(&key).unwrap();
-        Self { certificate, key }
+        let pem = params.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(params, key);
+        Self { pem, issuer }
     }
 
     pub(super) fn pem(&self) -> String {
-        self.certificate.pem()
+        self.pem.clone()
     }
 
     /// A pair for this name or address.
@@ -46,7 +47,7 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
-        let cert = params.signed_by(&key, &self.certificate, &self.key);
+        let cert = params.signed_by(&key, &self.issuer);
         Pair {
             cert: cert.unwrap().pem(),
             key: key.serialize_pem(),

@@ -1,0 +1,200 @@
+//! How often an order has failed, and when the next may be made. It is kept beside the certificate, so that a gateway
+//! that starts again and again does not order again and again.
+
+use super::schedule::Seconds;
+use serde_json::{Value, json};
+
+/// The wait after a process that ended in the middle of its first order, in seconds.
+const AFTER_AN_END: Seconds = 10;
+/// Waits after the first, second, ... failure in a row, in seconds; the last for all that follow.
+const WAITS: [Seconds; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600];
+/// Failed orders of one identity within [`HOUR`]: the largest authority takes five.
+const MOST_IN_AN_HOUR: usize = 4;
+const HOUR: Seconds = 3600;
+/// The longest wait that an authority can demand.
+const LONGEST: Seconds = 7 * 24 * 3600;
+
+/// The failures of one identity's orders.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Attempts {
+    /// What was ordered: authority and names. Another order begins with no failure.
+    order: String,
+    /// Failures in a row.
+    failures: usize,
+    /// The times of the last failures, the earliest first.
+    last: Vec<Seconds>,
+    /// The earliest time of the next order.
+    next: Seconds,
+    /// The time at which an order was begun that has not come to its end.
+    begun: Option<Seconds>,
+}
+
+impl Attempts {
+    /// Is this the order that was made last, as far as is known?
+    pub(super) fn is_of(&self, order: &str) -> bool {
+        self.order.is_empty() || self.order == order
+    }
+
+    /// What is known of this order; nothing where the last one was another.
+    pub(super) fn of(self, order: &str) -> Self {
+        if self.order == order {
+            return self;
+        }
+        Self {
+            order: order.into(),
+            // Whatever is ordered, the hour of the identity is counted on.
+            last: self.last,
+            ..Self::default()
+        }
+    }
+
+    /// The kept text. Nothing is known where it cannot be read.
+    pub(super) fn read(text: &str) -> Self {
+        let read = serde_json::from_str::<Value>(text).ok();
+        let read = read.as_ref().and_then(Value::as_object);
+        let Some(read) = read else {
+            return Self::default();
+        };
+        let number = |key| read.get(key).and_then(Value::as_i64);
+        let last = read.get("last").and_then(Value::as_array);
+        let last = last.into_iter().flatten().filter_map(Value::as_i64);
+        Self {
+            order: read
+                .get("order")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .into(),
+            failures: number("failures")
+                .and_then(|count| usize::try_from(count).ok())
+                .unwrap_or_default(),
+            last: last.take(MOST_IN_AN_HOUR).collect(),
+            next: number("next").unwrap_or_default(),
+            begun: number("begun"),
+        }
+    }
+
+    /// The text to keep.
+    pub(super) fn text(&self) -> String {
+        let kept = json!({
+            "order": self.order, "failures": self.failures, "last": self.last, "next": self.next,
+            "begun": self.begun
+        });
+        format!("{kept}\n")
+    }
+
+    /// Failures in a row.
+    pub(super) fn failures(&self) -> usize {
+        self.failures
+    }
+
+    /// The time from which an order may be made. A clock that was set back does not make it later than the longest wait.
+    pub(super) fn next(&self, now: Seconds) -> Seconds {
+        let next = match self.last[..] {
+            [first, ..] if self.last.len() >= MOST_IN_AN_HOUR => self.next.max(first + HOUR + 1),
+            _ => self.next,
+        };
+        if next > now + LONGEST { now } else { next }
+    }
+
+    /// Notes that an order begins at `now`.
+    pub(super) fn begins(&mut self, now: Seconds) {
+        self.begun = Some(now);
+    }
+
+    /// Notes that the process which began an order has ended. Its end may be the order's fault, so that it counts as a
+    /// failure; the first time the wait is short, since most such ends are somebody's deploy.
+    pub(super) fn take_over(&mut self) {
+        let Some(begun) = self.begun.take() else {
+            return;
+        };
+        let is_first = self.failures == 0;
+        self.failed(begun, None);
+        if is_first {
+            self.next = begun + AFTER_AN_END;
+        }
+    }
+
+    /// Notes a failure at `now`; the authority asked for a pause of `asked` seconds, or did not.
+    pub(super) fn failed(&mut self, now: Seconds, asked: Option<Seconds>) {
+        let wait = WAITS[self.failures.min(WAITS.len() - 1)];
+        self.failures += 1;
+        self.begun = None;
+        self.last.retain(|at| (now - HOUR..=now).contains(at));
+        if self.last.len() >= MOST_IN_AN_HOUR {
+            self.last.remove(0);
+        }
+        self.last.push(now);
+        self.next = now + wait.max(asked.unwrap_or_default().min(LONGEST));
+    }
+
+    /// Notes a success.
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default().of(&self.order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_survive_a_restart() {
+        let mut attempts = Attempts::default().of("ca a.example");
+        let mut now = 1_000_000;
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            attempts.failed(now, None);
+            attempts = Attempts::read(&attempts.text()).of("ca a.example");
+            waits.push(attempts.next(now) - now);
+            now = attempts.next(now);
+        }
+        assert_eq!(waits[..3], [60, 300, 1800]);
+        assert_eq!(waits[3..], [7200, 21_600, 86_400, 86_400, 86_400]);
+        attempts.succeeded();
+        assert!(attempts.next(now) <= now);
+        assert_eq!(attempts.failures(), 0);
+    }
+
+    #[test]
+    fn no_hour_has_more_than_four_failures() {
+        let mut attempts = Attempts::default().of("a");
+        for name in ["a", "b", "c", "d"] {
+            // Another list of names each time: no wait, but the hour is counted on.
+            attempts = attempts.of(name);
+            assert_eq!(attempts.next(1000), 0);
+            attempts.failed(1000, None);
+        }
+        assert_eq!(attempts.next(1000), 1000 + 3601);
+        assert_eq!(attempts.of("e").next(1000), 1000 + 3601);
+    }
+
+    #[test]
+    fn a_process_that_ends_in_the_middle_of_its_orders_waits_longer_each_time() {
+        let mut attempts = Attempts::default();
+        let mut waits = Vec::new();
+        let mut now = 1_000_000;
+        for _ in 0..3 {
+            attempts.begins(now);
+            attempts = Attempts::read(&attempts.text());
+            attempts.take_over();
+            waits.push(attempts.next(now) - now);
+            now = attempts.next(now);
+        }
+        assert_eq!(waits, [10, 300, 1800]);
+        let same = attempts.clone();
+        attempts.take_over();
+        assert_eq!(attempts, same);
+    }
+
+    #[test]
+    fn the_authority_may_ask_for_more_and_a_clock_may_jump() {
+        let mut attempts = Attempts::default();
+        attempts.failed(1000, Some(4000));
+        assert_eq!(attempts.next(1000), 5000);
+        attempts.failed(1000, Some(i64::MAX));
+        assert_eq!(attempts.next(1000), 1000 + LONGEST);
+        assert_eq!(attempts.next(0), 0);
+        assert_eq!(Attempts::read("{ half"), Attempts::default());
+        assert_eq!(Attempts::read("{}"), Attempts::default());
+    }
+}

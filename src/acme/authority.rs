@@ -1,0 +1,83 @@
+//! A certification authority as the file describes it, and the identities that are ordered from it.
+
+use crate::tls::ClientTls;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The directory of the largest public authority, Let's Encrypt.
+pub const PUBLIC_DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// The directory that the same authority has for trials: its certificates are believed by no browser, and its bounds are
+/// wide.
+pub const STAGING_DIRECTORY: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
+
+/// A certification authority, and how it is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority {
+    /// The name of its table.
+    pub name: Arc<str>,
+    /// The URL of its directory (RFC 8555, section 7.1.1).
+    pub directory: String,
+    /// What its own server must show.
+    pub tls: ClientTls,
+    /// The address that the authority may write to.
+    pub contact: Option<String>,
+    /// The folder of the account and the certificates.
+    pub storage: PathBuf,
+    /// The kinds of challenges that may be answered, the dearest first; at least one.
+    pub challenges: Vec<ChallengeKind>,
+    /// The kind of certificate, by the authority's name for it.
+    pub profile: Option<String>,
+    /// An account that exists with the authority otherwise, to which the new one is bound (RFC 8555, section 7.3.4).
+    pub external: Option<ExternalAccount>,
+}
+
+/// A way to show an authority that a name is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChallengeKind {
+    /// A handshake on port 443 (RFC 8737).
+    TlsAlpn01,
+    /// A text on port 80 (RFC 8555, section 8.3).
+    Http01,
+}
+
+impl ChallengeKind {
+    /// The name in the protocol, which is also the one in the file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TlsAlpn01 => "tls-alpn-01",
+            Self::Http01 => "http-01",
+        }
+    }
+}
+
+/// An account that an authority's customer has.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// Its id.
+    pub id: String,
+    /// The key that it was given out with.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for ExternalAccount {
+    /// The key is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalAccount")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An identity whose certificate is ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderedIdentity {
+    /// The name of its table.
+    pub name: Arc<str>,
+    /// The names that the certificate must have, in lower case; at least one, and none with a `*`.
+    pub hosts: Vec<String>,
+    /// The authority that is asked.
+    pub authority: Arc<Authority>,
+}

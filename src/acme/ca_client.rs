@@ -1,0 +1,171 @@
+//! The HTTP client that an authority is spoken to with: a connection for each request, TLS 1.2 or later, and a bound on
+//! all of it.
+
+use crate::clock;
+use crate::tls::ClientTls;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
+use http::uri::Scheme;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// The longest time for a request and its answer.
+const WITHIN: Duration = Duration::from_secs(20);
+/// The longest answer. A chain of certificates has some 10 KiB.
+const LONGEST: usize = 1 << 20;
+
+type Failing = Box<dyn std::error::Error + Send + Sync>;
+
+/// A client of one authority. Clones share what it asked for.
+#[derive(Debug, Clone)]
+pub(super) struct CaClient {
+    tls: ClientTls,
+    /// The seconds for which the authority asked to be left alone, in its last answer that refused.
+    pause: Arc<Mutex<Option<i64>>>,
+}
+
+impl CaClient {
+    pub(super) fn new(tls: &ClientTls) -> Self {
+        Self {
+            tls: tls.clone(),
+            pause: Arc::default(),
+        }
+    }
+
+    /// The pause that was asked for since the last call, in seconds.
+    pub(super) fn take_pause(&self) -> Option<i64> {
+        self.pause().take()
+    }
+
+    fn pause(&self) -> std::sync::MutexGuard<'_, Option<i64>> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Failing> {
+        let url = request.uri().to_string();
+        let exchange = timeout(WITHIN, self.exchange(request)).await;
+        let no_answer = || io::Error::from(io::ErrorKind::TimedOut);
+        let answer = exchange.map_err(|_| no_answer().into()).flatten();
+        answer.map_err(|error: Failing| format!("{url}: {error}").into())
+    }
+
+    async fn exchange(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Full<Bytes>>, Failing> {
+        let uri = request.uri().clone();
+        let host = uri.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            return Err("it is no https URL".into());
+        }
+        let name = self.tls.name_of(host).ok_or("its host is no name")?;
+        let config = self.tls.config().map_err(|why| why.to_string())?;
+        let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(443))).await?;
+        let stream = TlsConnector::from(config).connect(name, tcp).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let connection = AbortOnDrop(tokio::spawn(connection));
+        if let Some(authority) = uri.authority() {
+            let host = HeaderValue::from_str(authority.as_str())?;
+            request.headers_mut().insert(HOST, host);
+        }
+        *request.uri_mut() = uri
+            .path_and_query()
+            .map_or("/", |path| path.as_str())
+            .parse()?;
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, LONGEST).collect().await?.to_bytes();
+        drop(connection);
+        self.refused(&parts)?;
+        Ok(Response::from_parts(parts, Full::new(body)))
+    }
+
+    /// Notes for how long an answer that refuses asks to be left alone. An answer that is none of the protocol is an
+    /// error.
+    fn refused(&self, parts: &http::response::Parts) -> Result<(), Failing> {
+        if parts.status.is_success() {
+            return Ok(());
+        }
+        if matches!(
+            parts.status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
+            let asked = parts.headers.get(RETRY_AFTER).and_then(seconds_of);
+            *self.pause() = asked;
+        }
+        let kind = parts.headers.get(CONTENT_TYPE);
+        let is_problem = kind.is_some_and(|kind| {
+            kind.as_bytes().starts_with(b"application/problem+json")
+                || kind.as_bytes().starts_with(b"application/json")
+        });
+        if is_problem {
+            return Ok(());
+        }
+        Err(format!("it answers {}", parts.status).into())
+    }
+}
+
+/// The seconds that `Retry-After` asks for, as a number or by a date (RFC 9110, section 10.2.3).
+fn seconds_of(field: &HeaderValue) -> Option<i64> {
+    let text = field.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(seconds.into());
+    }
+    let until = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    let now = i64::try_from(clock::wall().micros() / 1_000_000).ok()?;
+    Some((until.as_second() - now).max(0))
+}
+
+impl HttpClient for CaClient {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = match body.collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(never) => match never {},
+            };
+            let request = Request::from_parts(parts, Full::new(body));
+            let answer = client.answer(request).await.map_err(Error::Other)?;
+            Ok(BytesResponse::from(answer))
+        })
+    }
+}
+
+/// A task that ends with its user.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_a_number_or_a_date() {
+        let of = |text: &'static str| seconds_of(&HeaderValue::from_static(text));
+        assert_eq!(of("120"), Some(120));
+        assert_eq!(of("Fri, 31 Dec 1999 23:59:59 GMT"), Some(0));
+        assert!(of("Fri, 31 Dec 2100 23:59:59 GMT") > Some(1_000_000_000));
+        assert_eq!(of("soon"), None);
+        assert_eq!(of("-1"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! The causes for which a certificate was not obtained.
+
+use super::authority::ChallengeKind;
+use instant_acme::Problem;
+use std::io;
+use std::time::Duration;
+
+/// A cause for which a certificate was not obtained.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The authority refuses, in its own words.
+    #[error("the authority refuses: {}", reason(.0))]
+    Refused(Problem),
+    /// The authority could not be spoken to, or its answer is none of ACME.
+    #[error("the authority does not answer as it should: {0}")]
+    Unreachable(String),
+    /// The authority offers none of the challenges that are allowed.
+    #[error(
+        "the authority offers no challenge for {host} that `challenge` allows ({})",
+        .allowed.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
+    )]
+    NoChallenge {
+        host: String,
+        allowed: Vec<ChallengeKind>,
+    },
+    /// The authority looked, and did not find that a name is ours.
+    #[error("{host} was not found to be ours by {}: {why}", .kind.as_str())]
+    NotOurs {
+        host: String,
+        kind: ChallengeKind,
+        why: String,
+    },
+    /// The order did not come to its end.
+    #[error("the order took longer than {}", crate::acme::schedule::words(.0.as_secs()))]
+    TooLong(Duration),
+    /// What the authority issued is of no use.
+    #[error("the certificate that came is of no use: {0}")]
+    Useless(String),
+    /// What must be kept cannot be kept.
+    #[error("{place}: {source}; certificates are kept there, so none is ordered")]
+    Storage { place: String, source: io::Error },
+    /// The random source or a library fails.
+    #[error("cannot make a key or a request: {0}")]
+    Crypto(String),
+}
+
+impl From<instant_acme::Error> for Failure {
+    fn from(error: instant_acme::Error) -> Self {
+        match error {
+            instant_acme::Error::Api(problem) => Self::Refused(problem),
+            other => Self::Unreachable(other.to_string()),
+        }
+    }
+}
+
+impl Failure {
+    /// Is it this problem of the protocol (RFC 8555, section 6.7)?
+    pub(super) fn is(&self, problem: &str) -> bool {
+        let Self::Refused(Problem {
+            r#type: Some(kind), ..
+        }) = self
+        else {
+            return false;
+        };
+        kind.strip_prefix("urn:ietf:params:acme:error:") == Some(problem)
+    }
+}
+
+/// What an authority says of a problem, and of each name where it says more.
+pub(super) fn reason(problem: &Problem) -> String {
+    let mut text = problem
+        .detail
+        .clone()
+        .or_else(|| problem.r#type.clone())
+        .unwrap_or_else(|| "it gives no reason".into());
+    for part in &problem.subproblems {
+        text.push_str("; ");
+        text.push_str(&part.to_string());
+    }
+    text
+}

@@ -1,0 +1,201 @@
+//! One order, from its beginning to the certificate (RFC 8555, section 7.4).
+
+use super::authority::{ChallengeKind, OrderedIdentity};
+use super::failure::{Failure, reason};
+use super::issued::Bundle;
+use crate::tls::{AuthorityChallenges, PostedAnswer};
+use instant_acme::{
+    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
+    ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use std::time::Duration;
+
+/// The longest time for an order. An authority looks from several places, and tries again.
+pub(super) const ORDER_WITHIN: Duration = Duration::from_secs(300);
+/// The authority is asked again and again how an order stands, the first time after this.
+const POLL: Duration = Duration::from_millis(250);
+/// The longest time for the authority's look, or for its signature.
+const POLL_WITHIN: Duration = Duration::from_secs(120);
+
+/// What is ordered, and how.
+pub(super) struct Purchase<'a> {
+    pub(super) identity: &'a OrderedIdentity,
+    /// The certificate that is replaced, where the authority wants to know.
+    pub(super) replaces: Option<CertificateIdentifier<'a>>,
+    /// Failures in a row. With each, the next kind of challenge is tried.
+    pub(super) failures: usize,
+    pub(super) challenges: &'a AuthorityChallenges,
+}
+
+impl Purchase<'_> {
+    /// Orders, shows that the names are ours, and fetches the certificate. Its key is new.
+    pub(super) async fn make(&self, account: &Account) -> Result<Bundle, Failure> {
+        let hosts = &self.identity.hosts;
+        let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
+        let mut order = self.begin(account, &identifiers).await?;
+        let posted = self.show_names(&mut order).await?;
+        let policy = RetryPolicy::new().initial_delay(POLL).timeout(POLL_WITHIN);
+        if order.state().status == OrderStatus::Pending {
+            let status = order.poll_ready(&policy).await;
+            if !matches!(status, Ok(OrderStatus::Ready)) {
+                return Err(self.why_not(&mut order, &posted, status.err()).await);
+            }
+        }
+        drop(posted);
+        let key = KeyPair::generate().map_err(crypto)?;
+        let mut params = CertificateParams::new(hosts.clone()).map_err(crypto)?;
+        params.distinguished_name = DistinguishedName::new();
+        let request = params.serialize_request(&key).map_err(crypto)?;
+        order.finalize_csr(request.der()).await?;
+        let chain = order.poll_certificate(&policy).await?;
+        self.usable(&chain, &key.serialize_pem())
+    }
+
+    async fn begin(&self, account: &Account, names: &[Identifier]) -> Result<Order, Failure> {
+        let mut asked = NewOrder::new(names);
+        if let Some(profile) = &self.identity.authority.profile {
+            asked = asked.profile(profile);
+        }
+        if let Some(replaces) = &self.replaces {
+            let replacing = NewOrder::new(names).replaces(replaces.clone());
+            let replacing = match &self.identity.authority.profile {
+                Some(profile) => replacing.profile(profile),
+                None => replacing,
+            };
+            match account.new_order(&replacing).await.map_err(Failure::from) {
+                // It was replaced before, or is none of this account's: the order stands without the word.
+                Err(failure) if failure.is("alreadyReplaced") || failure.is("malformed") => {}
+                made => return made,
+            }
+        }
+        Ok(account.new_order(&asked).await?)
+    }
+
+    /// Posts an answer for each name that is not known to be ours, and has the authority look.
+    async fn show_names(&self, order: &mut Order) -> Result<Vec<PostedAnswer>, Failure> {
+        let mut posted = Vec::new();
+        let mut names = order.authorizations();
+        while let Some(name) = names.next().await {
+            let mut name = name?;
+            match name.status {
+                AuthorizationStatus::Valid => {}
+                AuthorizationStatus::Pending => posted.push(self.show_name(&mut name).await?),
+                status => {
+                    return Err(Failure::NotOurs {
+                        host: name.identifier().to_string(),
+                        kind: self.kinds()[0],
+                        why: format!("its authorization is {status:?}").to_lowercase(),
+                    });
+                }
+            }
+        }
+        Ok(posted)
+    }
+
+    async fn show_name<'a>(
+        &self,
+        name: &'a mut AuthorizationHandle<'a>,
+    ) -> Result<PostedAnswer, Failure> {
+        let host = name.identifier().to_string();
+        let offers = |kind: &ChallengeKind| {
+            let kind = wire(*kind);
+            name.challenges.iter().any(|one| one.r#type == kind)
+        };
+        let Some(kind) = self.kinds().into_iter().find(offers) else {
+            return Err(Failure::NoChallenge {
+                host,
+                allowed: self.identity.authority.challenges.clone(),
+            });
+        };
+        let Some(mut challenge) = name.challenge(wire(kind)) else {
+            return Err(Failure::Crypto("a challenge has gone".into()));
+        };
+        let answer = challenge.key_authorization();
+        let posted = match kind {
+            ChallengeKind::Http01 => {
+                self.challenges
+                    .post_text(&host, &challenge.token, answer.as_str())
+            }
+            ChallengeKind::TlsAlpn01 => self
+                .challenges
+                .post_handshake(&host, answer.digest().as_ref())
+                .map_err(Failure::Crypto)?,
+        };
+        tracing::info!(
+            "tls.{}: {} looks for {host} by {}",
+            self.identity.name,
+            self.identity.authority.name,
+            kind.as_str()
+        );
+        challenge.set_ready().await?;
+        Ok(posted)
+    }
+
+    /// The kinds that are allowed, beginning with another one after each failure.
+    fn kinds(&self) -> Vec<ChallengeKind> {
+        let mut kinds = self.identity.authority.challenges.clone();
+        let first = self.failures % kinds.len().max(1);
+        kinds.rotate_left(first);
+        kinds
+    }
+
+    /// Why an order is not ready: what the authority found out about the first name that it refuses.
+    async fn why_not(
+        &self,
+        order: &mut Order,
+        posted: &[PostedAnswer],
+        error: Option<instant_acme::Error>,
+    ) -> Failure {
+        let mut names = order.authorizations();
+        while let Some(Ok(mut name)) = names.next().await {
+            if name.refresh().await.is_err() {
+                break;
+            }
+            let refused = name.challenges.iter().find_map(|one| {
+                let refused = one.error.as_ref()?;
+                (one.status == ChallengeStatus::Invalid)
+                    .then(|| (one.r#type.clone(), reason(refused)))
+            });
+            let host = name.identifier().to_string();
+            if let Some((kind, why)) = refused {
+                let kind = self.kinds().into_iter().find(|own| wire(*own) == kind);
+                let kind = kind.unwrap_or(self.kinds()[0]);
+                return Failure::NotOurs { host, kind, why };
+            }
+            let asked = posted.iter().any(|one| one.host() == host);
+            if asked && name.status == AuthorizationStatus::Pending {
+                let why = "the authority has not looked yet".into();
+                let kind = self.kinds()[0];
+                return Failure::NotOurs { host, kind, why };
+            }
+        }
+        match error {
+            Some(error) => error.into(),
+            None => Failure::Useless("the authority calls the order invalid".into()),
+        }
+    }
+
+    /// The certificate and its key, if it is one for the names that were asked for.
+    fn usable(&self, chain: &str, key: &str) -> Result<Bundle, Failure> {
+        let pem = format!("{}\n{key}", chain.trim_end());
+        let bundle =
+            Bundle::read(&pem).ok_or_else(|| Failure::Useless("it cannot be read".into()))?;
+        if !bundle.covers(&self.identity.hosts) {
+            let names = bundle.facts().names.join(", ");
+            return Err(Failure::Useless(format!("it is for {names}")));
+        }
+        Ok(bundle)
+    }
+}
+
+fn wire(kind: ChallengeKind) -> ChallengeType {
+    match kind {
+        ChallengeKind::Http01 => ChallengeType::Http01,
+        ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
+    }
+}
+
+fn crypto(error: rcgen::Error) -> Failure {
+    Failure::Crypto(error.to_string())
+}

@@ -1,0 +1,105 @@
+//! Certificates that were obtained, in memory, as handshakes are made from them.
+
+use crate::tls::CertificateFacts;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// A certificate with those between it and its authority, and its key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// The PEM of all of it.
+    pem: Arc<str>,
+    facts: Arc<CertificateFacts>,
+}
+
+impl Bundle {
+    /// Reads the PEM of a chain and its key. Nothing where it has no certificate that can be read.
+    #[must_use]
+    pub fn read(pem: &str) -> Option<Self> {
+        let leaf = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+        Some(Self {
+            pem: pem.into(),
+            facts: Arc::new(CertificateFacts::read(&leaf)?),
+        })
+    }
+
+    /// The PEM: certificates first, then the key.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// What stands in the certificate.
+    #[must_use]
+    pub fn facts(&self) -> &CertificateFacts {
+        &self.facts
+    }
+
+    /// The certificate itself.
+    pub(super) fn leaf(&self) -> Option<CertificateDer<'static>> {
+        CertificateDer::from_pem_slice(self.pem.as_bytes()).ok()
+    }
+
+    /// Has the certificate all of these names, which have no `*`?
+    #[must_use]
+    pub fn covers(&self, hosts: &[String]) -> bool {
+        hosts.iter().all(|host| self.facts.names.contains(host))
+    }
+}
+
+impl fmt::Debug for Bundle {
+    /// The key is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bundle").field(&self.facts.names).finish()
+    }
+}
+
+/// The certificates of ordered identities, by the names of their tables. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct IssuedCertificates(Arc<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    bundles: Mutex<HashMap<Arc<str>, Bundle>>,
+    changed: Notify,
+}
+
+impl IssuedCertificates {
+    /// The certificate of an identity, where there is one.
+    #[must_use]
+    pub fn of(&self, identity: &str) -> Option<Bundle> {
+        self.bundles().get(identity).cloned()
+    }
+
+    /// Resolves after a certificate has come, since the last time that it resolved.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Puts a certificate in the place of the one before.
+    pub(super) fn put(&self, identity: &Arc<str>, bundle: Bundle) {
+        let before = self.bundles().insert(Arc::clone(identity), bundle.clone());
+        if before.as_ref() != Some(&bundle) {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Puts a certificate in the place of one that ends before it.
+    pub(super) fn put_newer(&self, identity: &Arc<str>, bundle: Bundle) {
+        let is_newer = |held: Bundle| held.facts.not_after < bundle.facts.not_after;
+        if self.of(identity).is_none_or(is_newer) {
+            self.put(identity, bundle);
+        }
+    }
+
+    fn bundles(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Bundle>> {
+        self.0
+            .bundles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

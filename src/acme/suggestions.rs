@@ -1,0 +1,133 @@
+//! The windows in which an authority would have certificates renewed (RFC 9773).
+
+use super::account::OpenAccount;
+use super::authority::OrderedIdentity;
+use super::issued::Bundle;
+use super::schedule::{self, Seconds};
+use instant_acme::{CertificateIdentifier, Error};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The shortest and the longest time after which a window is asked for again, in seconds.
+const AGAIN: std::ops::RangeInclusive<Seconds> = 60..=24 * 3600;
+/// The time after which it is asked for again when the authority did not answer.
+const AFTER_SILENCE: Seconds = 600;
+/// The longest time for an answer.
+const WITHIN: Duration = Duration::from_secs(20);
+/// The share of the life that is left at the latest renewal, whatever the authority suggests.
+const LATEST: i64 = 20;
+
+/// Windows by identity.
+#[derive(Debug, Default)]
+pub(super) struct Suggestions(Mutex<HashMap<Arc<str>, Suggestion>>);
+
+#[derive(Debug)]
+struct Suggestion {
+    /// The certificate that it is for.
+    fingerprint: [u8; 32],
+    window: Option<Window>,
+    /// The time from which it is asked for again.
+    again: Seconds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    start: Seconds,
+    end: Seconds,
+}
+
+impl Suggestions {
+    /// Is the authority to be asked?
+    pub(super) fn are_due(&self, identity: &str, bundle: &Bundle, now: Seconds) -> bool {
+        let known = self.known();
+        let known = known.get(identity).filter(|known| known.is_for(bundle));
+        known.is_none_or(|known| known.again <= now)
+    }
+
+    /// Has the authority suggested a window for this certificate?
+    pub(super) fn are_given(&self, identity: &str, bundle: &Bundle) -> bool {
+        self.of(identity, bundle, 0).is_some()
+    }
+
+    /// The time of the renewal that was suggested: `share` of 256 parts into the window.
+    pub(super) fn of(&self, identity: &str, bundle: &Bundle, share: u8) -> Option<Seconds> {
+        let known = self.known();
+        let known = known.get(identity).filter(|known| known.is_for(bundle))?;
+        let Window { start, end } = known.window?;
+        let facts = bundle.facts();
+        let latest = facts.not_after - (facts.not_after - facts.not_before) / LATEST;
+        Some(schedule::within(start, end, share).min(latest))
+    }
+
+    /// Asks the authority.
+    pub(super) async fn ask(
+        &self,
+        open: &OpenAccount,
+        identity: &OrderedIdentity,
+        bundle: &Bundle,
+        now: Seconds,
+    ) {
+        let Some(leaf) = bundle.leaf() else {
+            return;
+        };
+        let (window, again) = match CertificateIdentifier::try_from(&leaf) {
+            Ok(id) => match timeout(WITHIN, open.account.renewal_info(&id)).await {
+                Ok(Ok((info, again))) => {
+                    let window = Window {
+                        start: info.suggested_window.start.unix_timestamp(),
+                        end: info.suggested_window.end.unix_timestamp(),
+                    };
+                    self.log(identity, window, info.explanation_url.as_deref(), now);
+                    let again = Seconds::try_from(again.as_secs()).unwrap_or(*AGAIN.end());
+                    (Some(window), again.clamp(*AGAIN.start(), *AGAIN.end()))
+                }
+                Ok(Err(Error::Unsupported(_))) => (None, *AGAIN.end()),
+                Ok(Err(error)) => {
+                    tracing::debug!("tls.{}: no window for its renewal: {error}", identity.name);
+                    (self.window(&identity.name, bundle), AFTER_SILENCE)
+                }
+                Err(_) => (self.window(&identity.name, bundle), AFTER_SILENCE),
+            },
+            // An authority that puts no id of its key into certificates has none of these windows.
+            Err(_) => (None, *AGAIN.end()),
+        };
+        let suggestion = Suggestion {
+            fingerprint: bundle.facts().fingerprint,
+            window,
+            again: now + again,
+        };
+        let name = Arc::clone(&identity.name);
+        self.known().insert(name, suggestion);
+    }
+
+    /// A window that moved to now is news: the authority has a reason.
+    fn log(&self, identity: &OrderedIdentity, window: Window, why: Option<&str>, now: Seconds) {
+        if window.start > now {
+            return;
+        }
+        let why = why.map(|url| format!(" (see {url})")).unwrap_or_default();
+        tracing::info!(
+            "tls.{}: {} asks for its renewal now{why}",
+            identity.name,
+            identity.authority.name
+        );
+    }
+
+    fn window(&self, identity: &str, bundle: &Bundle) -> Option<Window> {
+        let known = self.known();
+        let known = known.get(identity).filter(|known| known.is_for(bundle))?;
+        known.window
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Suggestion>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Suggestion {
+    fn is_for(&self, bundle: &Bundle) -> bool {
+        self.fingerprint == bundle.facts().fingerprint
+    }
+}

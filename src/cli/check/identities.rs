@@ -1,0 +1,131 @@
+//! Identities and the listeners that offer them, in words and for programs.
+
+use crate::config::describe::show_instant;
+use crate::config::{Compiled, LoadedIdentity};
+use crate::listen::listener::Listener;
+use crate::tls::{ClientVerify, Offer, ServedName, ServerIdentity};
+use serde_json::{Value, json};
+
+/// A line for each identity, and one for each listener, where any listener has more than an address.
+pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
+    let identities = compiled.identities.all().map(LoadedIdentity::identity);
+    let identities = identities.map(|identity| {
+        let client = client(identity).map(|client| format!("; {client}"));
+        format!(
+            "identity {}: {}; {}, ends at {}{}",
+            identity.name(),
+            hosts(identity),
+            identity.facts().key,
+            show_instant(identity.facts().not_after),
+            client.unwrap_or_default(),
+        )
+    });
+    let listeners = listeners(compiled);
+    let is_told = listeners
+        .iter()
+        .any(|(listener, _)| listener.tls.is_some() || listener.redirects);
+    let listeners = listeners.iter().filter(|_| is_told);
+    let listeners = listeners.map(|(listener, offer)| {
+        let what = offer
+            .as_ref()
+            .map_or_else(|| without_tls(listener), offered);
+        format!("listener {}: {what}", listener.address)
+    });
+    identities.chain(listeners).collect()
+}
+
+/// The identities, as a list for programs.
+pub(super) fn identities_json(compiled: &Compiled) -> Value {
+    let all = compiled.identities.all().map(LoadedIdentity::identity);
+    let all = all.map(|identity| {
+        let facts = identity.facts();
+        let names: Vec<&str> = identity.hosts().iter().map(ServedName::as_str).collect();
+        let client = identity.client().map(
+            |check| json!({ "verify": verify(check.verify()), "authorities": check.authorities() }),
+        );
+        json!({
+            "name": identity.name(),
+            "hosts": names,
+            "default": identity.is_default(),
+            "not_before": show_instant(facts.not_before),
+            "not_after": show_instant(facts.not_after),
+            "key": facts.key,
+            "subject": facts.subject,
+            "issuer": facts.issuer,
+            "fingerprint": facts.fingerprint_text(),
+            "client": client,
+        })
+    });
+    all.collect()
+}
+
+/// The listeners, as a list for programs.
+pub(super) fn listeners_json(compiled: &Compiled) -> Value {
+    let all = listeners(compiled).into_iter().map(|(listener, offer)| {
+        let names = |offer: &Offer| -> Vec<String> {
+            let identities = offer.identities().iter();
+            identities.map(|one| one.name().to_owned()).collect()
+        };
+        let default = offer.and_then(Offer::default_identity);
+        json!({
+            "address": listener.address.to_string(),
+            "identities": offer.map(names),
+            "default": default.map(|identity| identity.name()),
+            "redirect": listener.redirects.then_some("https"),
+        })
+    });
+    all.collect()
+}
+
+fn listeners(compiled: &Compiled) -> Vec<(&Listener, Option<&Offer>)> {
+    let listeners = compiled.boot.listen.listeners.iter();
+    let offers = compiled.offers.iter().map(Option::as_ref);
+    listeners
+        .zip(offers.chain(std::iter::repeat(None)))
+        .collect()
+}
+
+fn hosts(identity: &ServerIdentity) -> String {
+    let hosts: Vec<&str> = identity.hosts().iter().map(ServedName::as_str).collect();
+    match hosts.as_slice() {
+        [] => "no host by name".to_owned(),
+        hosts => hosts.join(", "),
+    }
+}
+
+fn client(identity: &ServerIdentity) -> Option<String> {
+    let check = identity.client()?;
+    let by = match check.authorities() {
+        1 => "1 authority".to_owned(),
+        many => format!("{many} authorities"),
+    };
+    Some(match check.verify() {
+        ClientVerify::Required => format!("clients must show a certificate of {by}"),
+        ClientVerify::Optional => format!("clients may show a certificate of {by}"),
+    })
+}
+
+fn verify(verify: ClientVerify) -> &'static str {
+    match verify {
+        ClientVerify::Required => "required",
+        ClientVerify::Optional => "optional",
+    }
+}
+
+fn without_tls(listener: &Listener) -> String {
+    if listener.redirects {
+        "no TLS; all requests are sent on to https".to_owned()
+    } else {
+        "no TLS".to_owned()
+    }
+}
+
+/// The identities of an offer, and what becomes of clients that name no host.
+fn offered(offer: &&Offer) -> String {
+    let names: Vec<&str> = offer.identities().iter().map(|one| one.name()).collect();
+    let others = match offer.default_identity() {
+        Some(default) => format!("{} for any other host and for none", default.name()),
+        None => "any other host and none are refused".to_owned(),
+    };
+    format!("TLS by {}; {others}", names.join(", "))
+}

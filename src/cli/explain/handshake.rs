@@ -1,0 +1,172 @@
+//! The handshake in front of a request: which identity the client gets, whether its certificate is taken, and whether the
+//! connection may serve the request's host.
+
+use crate::clock;
+use crate::config::Compiled;
+use crate::listen::listener::Listener;
+use crate::tls::{ClientVerify, Offer, ServerIdentity};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The client's side of a handshake.
+#[derive(Debug, Default)]
+pub(super) struct ClientHandshake {
+    /// The host that the client names (SNI), in lower case; empty where it names none.
+    pub(super) sni: Option<String>,
+    /// The certificate that it shows, as PEM.
+    pub(super) certificate: Option<Vec<u8>>,
+}
+
+/// What comes of a handshake.
+#[derive(Debug)]
+pub(super) struct HandshakeOutlook {
+    /// The address of the listener.
+    listener: String,
+    sni: Option<String>,
+    /// The name of the identity that the client gets, if any.
+    identity: Option<String>,
+    /// Why it gets that one, or none.
+    why: String,
+    /// What becomes of the client's certificate, where one is shown or asked for.
+    certificate: Option<String>,
+    /// Is the handshake refused?
+    is_refused: bool,
+    /// May the connection serve the request's host?
+    may_serve: bool,
+}
+
+impl HandshakeOutlook {
+    /// Does no request come of the handshake?
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Does the request belong on another connection?
+    pub(super) fn is_misdirected(&self) -> bool {
+        !self.is_refused && !self.may_serve
+    }
+
+    /// Lines with their titles.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let listener = &self.listener;
+        let identity = match &self.identity {
+            Some(name) => format!("identity {name} of listener {listener}: {}", self.why),
+            None => format!("no identity of listener {listener}: {}", self.why),
+        };
+        let certificate = self.certificate.clone().map(|text| ("", text));
+        let other = "the host is another identity's, and one of the two demands or asks for certificates: it belongs on a connection of its own";
+        let misdirected = self.is_misdirected().then(|| ("", other.to_owned()));
+        let lines = [Some(("tls", identity)), certificate, misdirected];
+        lines.into_iter().flatten().collect()
+    }
+
+    /// The outlook for programs.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "listener": self.listener,
+            "sni": self.sni,
+            "identity": self.identity,
+            "why": self.why,
+            "client_certificate": self.certificate,
+            "refused": self.is_refused,
+            "misdirected": self.is_misdirected(),
+        })
+    }
+}
+
+/// What comes of a handshake with the listener that the client most likely means: the first that has an identity for the
+/// name, else the first with TLS. Nothing where no listener has TLS. `host` is the host of the request.
+pub(super) fn outlook(
+    compiled: &Compiled,
+    client: &ClientHandshake,
+    host: &str,
+) -> Option<HandshakeOutlook> {
+    let named = client.sni.as_deref().unwrap_or(host);
+    let sni = Some(named).filter(|name| !name.is_empty());
+    let listeners = compiled.boot.listen.listeners.iter().zip(&compiled.offers);
+    let all: Vec<(&Listener, &Offer)> = listeners
+        .filter_map(|(listener, offer)| Some((listener, offer.as_ref()?)))
+        .collect();
+    let has = |offer: &Offer| offer.identities().iter().any(|one| is_for(one, sni));
+    let (listener, offer) = all
+        .iter()
+        .find(|(_, offer)| has(offer))
+        .or(all.first())
+        .copied()?;
+    let identity = offer.choose(sni);
+    let certificate = identity.map(|identity| certificate(identity, client));
+    let is_refused = match &certificate {
+        None => true,
+        Some(certificate) => certificate.is_refused,
+    };
+    Some(HandshakeOutlook {
+        listener: listener.address.to_string(),
+        why: why(identity, sni),
+        identity: identity.map(|identity| identity.name().to_owned()),
+        certificate: certificate.and_then(|certificate| certificate.text),
+        is_refused,
+        may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
+        sni: sni.map(str::to_owned),
+    })
+}
+
+fn is_for(identity: &ServerIdentity, sni: Option<&str>) -> bool {
+    let hosts = identity.hosts();
+    sni.is_some_and(|sni| hosts.iter().any(|host| host.covers(sni)))
+}
+
+fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
+    let by_name = identity.zip(sni).and_then(|(identity, sni)| {
+        let mut hosts = identity.hosts().iter();
+        hosts.find(|host| host.covers(sni))
+    });
+    match (identity, by_name, sni) {
+        (_, Some(host), _) => format!("it is for {host}"),
+        (Some(_), None, Some(sni)) => format!("it is the default, and none is for {sni}"),
+        (Some(_), None, None) => "it is the default, and the client names no host".to_owned(),
+        (None, None, Some(sni)) => {
+            format!("none is for {sni}, none is the default, and the handshake is refused")
+        }
+        (None, None, None) => {
+            "the client names no host, none is the default, and the handshake is refused".to_owned()
+        }
+    }
+}
+
+/// What becomes of the client's certificate.
+#[derive(Default)]
+struct CertificateOutlook {
+    text: Option<String>,
+    is_refused: bool,
+}
+
+fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> CertificateOutlook {
+    let said = |text: String, is_refused| CertificateOutlook {
+        text: Some(text),
+        is_refused,
+    };
+    let shown = client.certificate.as_deref();
+    let Some(check) = identity.client() else {
+        let unasked = shown.map(|_| "no certificate is asked of clients".to_owned());
+        return CertificateOutlook {
+            text: unasked,
+            is_refused: false,
+        };
+    };
+    match (shown, check.verify()) {
+        (None, ClientVerify::Optional) => {
+            said("the client shows no certificate, and need not".to_owned(), false)
+        }
+        (None, ClientVerify::Required) => said(
+            "the client shows no certificate, and the handshake is refused; name one with --client-cert".to_owned(),
+            true,
+        ),
+        (Some(pem), _) => match check.judge(pem, clock::wall().micros() / 1_000_000) {
+            Ok(facts) => said(format!("the client's certificate is taken: {}", facts.subject), false),
+            Err(why) => said(
+                format!("the client's certificate is not taken, and the handshake is refused: {why}"),
+                true,
+            ),
+        },
+    }
+}

@@ -1,0 +1,165 @@
+//! `[acme.NAME]` as written → authorities that are ready to be asked: their files and secrets are read from their places.
+
+use super::diagnostic::{Code, Details as _};
+use super::document::{AcmeTable, Document, SecretSource};
+use super::side_files::{Reference, SideFiles};
+use super::source::At;
+use super::value::quoted;
+use crate::acme::{Authority, ExternalAccount};
+use crate::store::Secret;
+use crate::tls::{ClientTls, Mistake, PemFiles};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The largest file of certificates.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The authorities of a file, without those that have a mistake.
+#[derive(Default)]
+pub(super) struct Authorities {
+    by_name: HashMap<String, Arc<Authority>>,
+    /// Keys of external accounts, as they are written.
+    pub(super) secrets: Vec<String>,
+}
+
+impl Authorities {
+    /// The authority of this name.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Authority>> {
+        self.by_name.get(name).cloned()
+    }
+}
+
+/// Reads what every authority needs.
+pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Authorities {
+    let mut all = Authorities::default();
+    for table in &document.authorities {
+        if let Some(authority) = authority(table, &mut all.secrets, beside) {
+            let name = table.name.value.clone();
+            all.by_name.insert(name, Arc::new(authority));
+        }
+    }
+    all
+}
+
+fn authority(
+    table: &AcmeTable,
+    secrets: &mut Vec<String>,
+    beside: &mut SideFiles<'_>,
+) -> Option<Authority> {
+    let tls = tls(table, beside);
+    let external = match table.eab.get() {
+        Some(_) => Some(external(table, secrets, beside)?),
+        None => None,
+    };
+    let is_bad = table.directory.is_bad() || table.challenge.is_bad() || table.eab.is_bad();
+    let storage = table.storage.at()?;
+    if is_bad {
+        return None;
+    }
+    Some(Authority {
+        name: table.name.value.as_str().into(),
+        directory: table.directory(),
+        tls: tls?,
+        contact: table.contact.get().cloned(),
+        storage: beside.source.beside(storage.span.start, &storage.value),
+        challenges: table.challenge().into_iter().map(|at| at.value).collect(),
+        profile: table.profile.get().cloned(),
+        external,
+    })
+}
+
+fn external(
+    table: &AcmeTable,
+    secrets: &mut Vec<String>,
+    beside: &mut SideFiles<'_>,
+) -> Option<ExternalAccount> {
+    let written = table.eab.get()?;
+    let (id, key) = (written.id.get()?, written.key.at()?);
+    let text = match &key.value {
+        SecretSource::Literal(secret) => secret.clone(),
+        SecretSource::Elsewhere(place) => {
+            let at = Reference {
+                span: &key.span,
+                failure: &format!("no key of the external account in {place}"),
+                label: "the place of the key",
+            };
+            Secret::new(&beside.secret(place, at)?)
+        }
+    };
+    secrets.push(text.expose().trim().to_owned());
+    // A file that `--print` has shown has stars in place of secrets, and is read all the same.
+    let is_hidden = text.expose().bytes().all(|one| one == b'*');
+    let bytes = base64url(text.expose().trim()).or(is_hidden.then(Vec::new));
+    let Some(bytes) = bytes else {
+        beside
+            .found
+            .error(
+                Code::BadUrl,
+                "the key of the external account is not written in base64url",
+            )
+            .at(&key.span, "letters, digits, `-` and `_` belong there")
+            .help("copy the key as the authority gives it out");
+        return None;
+    };
+    Some(ExternalAccount {
+        id: id.clone(),
+        key: bytes,
+    })
+}
+
+/// What an authority's own server must show.
+fn tls(table: &AcmeTable, beside: &mut SideFiles<'_>) -> Option<ClientTls> {
+    let Some(ca) = table.ca.at() else {
+        // The system's authorities are read when a connection is made: a check needs none.
+        return (!table.ca.is_bad()).then(ClientTls::of_system);
+    };
+    let at = Reference {
+        span: &ca.span,
+        failure: &format!("cannot read {}", quoted(&ca.value)),
+        label: "the authority of the directory's server",
+    };
+    let pem = beside.bytes(&ca.value, MOST_BYTES, at)?;
+    let made = ClientTls::new(PemFiles {
+        ca: Some(&pem),
+        ..PemFiles::default()
+    });
+    made.map_err(|mistakes| note(&mistakes, ca, beside)).ok()
+}
+
+fn note(mistakes: &[Mistake], ca: &At<String>, beside: &mut SideFiles<'_>) {
+    let why = mistakes.iter().find_map(|mistake| match mistake {
+        Mistake::Ca(why) => Some(why.as_str()),
+        _ => None,
+    });
+    let why = why.unwrap_or("it has no usable certificate");
+    let message = format!("{} is of no use for TLS: {why}", quoted(&ca.value));
+    beside
+        .found
+        .error(Code::BadCertificate, message)
+        .at(&ca.span, "in this file");
+}
+
+/// The bytes of a text in base64url (RFC 4648, section 5), with or without padding.
+fn base64url(text: &str) -> Option<Vec<u8>> {
+    let bytes = BASE64_URL_SAFE_NO_PAD
+        .decode(text.trim_end_matches('='))
+        .ok()?;
+    (!bytes.is_empty()).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64url_is_read_with_and_without_padding() {
+        assert_eq!(base64url("aGk").unwrap(), b"hi");
+        assert_eq!(base64url("aGk=").unwrap(), b"hi");
+        assert_eq!(base64url("-_-_").unwrap(), [0xfb, 0xff, 0xbf]);
+        for wrong in ["", "a b", "a.b", "a+b="] {
+            assert_eq!(base64url(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `[tls.NAME]` and the identities of listeners as written → identities that are ready for handshakes, and what each
+//! listener offers.
+//!
+//! At the start a file that cannot be used is an error. At a reload the identity of before stays in force, so that a
+//! certificate that is being renewed keeps nothing else from being taken over. Never does an identity ask less of its
+//! clients than before because a file is broken.
+
+mod certificate_life;
+mod coverage;
+mod listeners;
+mod loaded;
+mod pem_files;
+mod written;
+
+use super::authorities::Authorities;
+use super::document::Document;
+use super::outline::IdentityOutline;
+use super::side_files::SideFiles;
+use crate::acme::OrderedIdentity;
+use crate::tls::{IdentityMistake, IdentityParts, Offer, ServerIdentity};
+use loaded::Loading;
+use std::fmt;
+use std::sync::Arc;
+use written::WrittenIdentity;
+
+/// The identities of a file.
+#[derive(Debug, Default)]
+pub struct Identities {
+    /// In the order of the file; behind them those that listeners have of their own.
+    all: Vec<LoadedIdentity>,
+}
+
+/// An identity that was made of files.
+pub struct LoadedIdentity {
+    identity: Arc<ServerIdentity>,
+    parts: IdentityParts,
+    kept: Option<String>,
+}
+
+/// What each listener of a file offers.
+pub(super) struct ReadIdentities {
+    pub(super) identities: Identities,
+    /// In the order of the listeners; none of a listener without TLS.
+    pub(super) offers: Vec<Option<Offer>>,
+    pub(super) outlines: Vec<IdentityOutline>,
+    /// The certificates to order.
+    pub(super) orders: Vec<OrderedIdentity>,
+}
+
+impl Identities {
+    /// All identities.
+    pub fn all(&self) -> impl Iterator<Item = &LoadedIdentity> {
+        self.all.iter()
+    }
+
+    /// The identity of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&LoadedIdentity> {
+        self.all.iter().find(|one| one.identity.name() == name)
+    }
+}
+
+impl LoadedIdentity {
+    /// The identity.
+    #[must_use]
+    pub fn identity(&self) -> &Arc<ServerIdentity> {
+        &self.identity
+    }
+
+    /// The identity with another certificate: a chain and its key, as PEM.
+    ///
+    /// # Errors
+    /// The faults of the certificate.
+    pub fn certified(&self, pem: &str) -> Result<ServerIdentity, Vec<IdentityMistake>> {
+        ServerIdentity::new(IdentityParts {
+            cert_pem: pem.into(),
+            key_pem: pem.into(),
+            ..self.parts.clone()
+        })
+    }
+
+    /// Why the files as they are now were not taken over, where those of before stay in force.
+    #[must_use]
+    pub fn kept(&self) -> Option<&str> {
+        self.kept.as_deref()
+    }
+}
+
+impl fmt::Debug for LoadedIdentity {
+    /// The key is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedIdentity")
+            .field("identity", &self.identity)
+            .field("kept", &self.kept)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads the files of every identity. Identities of `before` stay where files are broken, and where nothing has
+/// changed.
+pub(super) fn read(
+    document: &Document,
+    authorities: &Authorities,
+    before: Option<&Identities>,
+    beside: &mut SideFiles<'_>,
+) -> ReadIdentities {
+    let written = written::all(document, authorities);
+    let loading = Loading {
+        before,
+        may_lack: beside.source.is_without_store(),
+    };
+    let loaded = loading.all(&written, beside);
+    let mut both: Vec<(&WrittenIdentity<'_>, LoadedIdentity)> = Vec::new();
+    for (written, loaded) in written.iter().zip(loaded) {
+        let Some(loaded) = loaded else { continue };
+        certificate_life::note(written, &loaded.identity, beside.found);
+        coverage::of_hosts(written, &loaded.identity, beside.found);
+        both.push((written, loaded));
+    }
+    let offers = listeners::offers(document, &both, beside.found);
+    coverage::of_routes(document, &offers, beside.found);
+    ReadIdentities {
+        orders: both
+            .iter()
+            .filter_map(|(written, _)| written.order())
+            .collect(),
+        outlines: both
+            .iter()
+            .map(|(written, loaded)| written.outline(loaded))
+            .collect(),
+        identities: Identities {
+            all: both.into_iter().map(|(_, loaded)| loaded).collect(),
+        },
+        offers,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Hosts without a certificate: those of an identity whose certificate lacks them, and those of routes.
+
+use super::written::WrittenIdentity;
+use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::document::{Document, Route};
+use crate::config::source::At;
+use crate::route::{Condition, HostPattern};
+use crate::tls::{Offer, ServedName, ServerIdentity};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// Notes hosts of an identity that are not in its certificate.
+pub(super) fn of_hosts(
+    written: &WrittenIdentity<'_>,
+    identity: &ServerIdentity,
+    found: &mut Findings,
+) {
+    if identity.is_pending() {
+        return;
+    }
+    let subject = &written.subject;
+    for At { value: host, span } in written.hosts {
+        if identity.certifies(host) {
+            continue;
+        }
+        let message = format!("the certificate of {subject} is not for `{host}`");
+        let names = identity.facts().names.join(", ");
+        let has = match names.as_str() {
+            "" => "it has no DNS name".to_owned(),
+            names => format!("it is for {names}"),
+        };
+        found
+            .warning(Code::CertificateLacksHost, message)
+            .at(span, "clients that ask for this host refuse it")
+            .and(written.certificate.span(), has);
+    }
+    let facts = identity.facts();
+    if written.hosts.is_empty() && facts.names.is_empty() && facts.addresses.is_empty() {
+        let message = format!("the certificate of {subject} is for no host");
+        found
+            .warning(Code::CertificateLacksHost, message)
+            .at(
+                written.certificate.span(),
+                "it has neither a DNS name nor an address",
+            )
+            .help("clients look at its subject alternative names, never at the common name");
+    }
+}
+
+/// Notes hosts of routes that no identity of a TLS listener is for.
+pub(super) fn of_routes(document: &Document, offers: &[Option<Offer>], found: &mut Findings) {
+    let offered = offers.iter().flatten();
+    let offered: Vec<_> = offered.flat_map(Offer::identities).collect();
+    let all_read = !document.server.listen.is_bad() && document.lost.is_empty();
+    if offered.is_empty() || !all_read {
+        return;
+    }
+    let mut seen = HashSet::new();
+    for route in document.routes.iter().filter(|route| !is_plain(route)) {
+        for At { value: host, span } in route.host.entries() {
+            let has = offered.iter().any(|identity| is_for(identity, host));
+            if has || !seen.insert(host) {
+                continue;
+            }
+            let message = format!("{route} is for `{host}`, and no certificate of a listener is");
+            found
+                .warning(Code::CertificateLacksHost, message)
+                .at(span, "clients of this host refuse the certificate that they get")
+                .help("add an identity for it, or write `scheme = \"http\"` where it is not asked for by TLS");
+        }
+    }
+}
+
+fn is_plain(route: &Route) -> bool {
+    let mut conditions = route.conditions();
+    conditions.any(|at| at.value == Condition::Https(false))
+}
+
+/// Is the identity for this host, or for one of these hosts?
+fn is_for(identity: &ServerIdentity, host: &HostPattern) -> bool {
+    let mut hosts = identity.hosts().iter();
+    match host {
+        HostPattern::Exact(host) => {
+            let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+            match address {
+                Some(address) => identity.facts().addresses.contains(&address),
+                None => hosts.any(|own| own.covers(host)),
+            }
+        }
+        HostPattern::Suffix(suffix) => {
+            hosts.any(|own: &ServedName| own.as_str().ends_with(&**suffix))
+        }
+    }
+}

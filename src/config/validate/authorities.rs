@@ -1,0 +1,158 @@
+//! Identities that are ordered, and the authorities that they are ordered from.
+
+use super::super::diagnostic::{Code, Details as _, Findings};
+use super::super::document::{AcmeTable, Document, SecretSource, TlsTable};
+use super::names::{NameIndex, WholeFile};
+use crate::acme::ChallengeKind;
+use crate::listen::listener::ListenAddress;
+
+/// Holds ordered identities and authorities against each other.
+pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
+    let document = file.document;
+    let names = document.authorities.iter().map(|table| &table.name);
+    let mut authorities = NameIndex::new("acme", Code::UnknownAuthority, names);
+    for table in &document.identities {
+        match table.acme.at() {
+            Some(acme) => {
+                let user = format!("{table} is ordered from authority");
+                authorities.used(&user, acme, file, found);
+                ordered(table, found);
+            }
+            None if table.acme.is_absent() => pair(table, found),
+            None => {}
+        }
+    }
+    let can_tell = document.torn.is_empty() && !document.server.listen.is_bad();
+    for table in &document.authorities {
+        if !authorities.is_used(&table.name) {
+            if can_tell && !document.lost.iter().any(|(lost, _)| *lost == "tls") {
+                found
+                    .warning(
+                        Code::UnusedAuthority,
+                        format!("nothing is ordered from {table}"),
+                    )
+                    .at(&table.place, "no `[tls.NAME]` names it")
+                    .help(format!(
+                        "write `acme = \"{}\"` in a `[tls.NAME]`, or leave it out",
+                        table.name.value
+                    ));
+            }
+            continue;
+        }
+        if !table.agree() && !table.agree.is_bad() {
+            found
+                .error(
+                    Code::AcmeNotAgreed,
+                    format!("the terms of {table} are not agreed to"),
+                )
+                .at(
+                    table.agree.span().unwrap_or(&table.place),
+                    "it gives no account without that",
+                )
+                .help("read the terms, which the authority's directory names, and write `agree = true`");
+        }
+        if let Some(key) = table.eab.get().and_then(|eab| eab.key.at())
+            && matches!(key.value, SecretSource::Literal(_))
+        {
+            found
+                .warning(
+                    Code::SecretInFile,
+                    "the key of an external account is written into the file",
+                )
+                .at(&key.span, "every reader of the file knows it")
+                .help("write `key = { file = \"/run/secrets/eab\" }` or `key = { env = \"EAB_KEY\" }`");
+        }
+        if can_tell {
+            reachable(document, table, found);
+        }
+    }
+}
+
+/// Notes what an identity with a certificate of its own lacks.
+fn pair(table: &TlsTable, found: &mut Findings) {
+    for (key, setting) in [("cert", &table.cert), ("key", &table.key)] {
+        if !setting.is_absent() {
+            continue;
+        }
+        found
+            .error(Code::MissingKey, format!("{table} has no `{key}`"))
+            .at(&table.place, format!("`{key}` is needed"))
+            .help("name the files with `cert` and `key`, or order the certificate with `acme`");
+    }
+}
+
+/// Notes what does not go with an order.
+fn ordered(table: &TlsTable, found: &mut Findings) {
+    let Some(acme) = table.acme.span() else {
+        return;
+    };
+    for (key, setting) in [("cert", &table.cert), ("key", &table.key)] {
+        let Some(span) = setting.span() else { continue };
+        found
+            .conflict(format!("{table} has both `acme` and `{key}`"))
+            .at(span, "its certificate comes from a file")
+            .and(acme, "its certificate is ordered")
+            .help("leave one of them out");
+    }
+    if table.hosts.is_absent() {
+        found
+            .error(Code::MissingKey, format!("{table} has no `hosts`"))
+            .at(&table.place, "`hosts` is needed with `acme`")
+            .help("write the hosts that the certificate is ordered for: `hosts = [\"shop.example.com\"]`");
+    }
+    let wildcards = table.hosts.entries().iter();
+    for host in wildcards.filter(|host| host.value.is_wildcard()) {
+        found
+            .error(
+                Code::BadHost,
+                format!("{table} is ordered for `{}`", host.value),
+            )
+            .at(
+                &host.span,
+                "no challenge here can show that all such hosts are ours",
+            )
+            .help("write each host, or name a certificate from elsewhere with `cert` and `key`");
+    }
+}
+
+/// Notes an authority that looks where no listener is.
+fn reachable(document: &Document, table: &AcmeTable, found: &mut Findings) {
+    let listens = |port: u16, has_tls: bool| {
+        let mut entries = document.server.listen.entries().iter();
+        if entries.len() == 0 {
+            return false;
+        }
+        entries.any(|entry| {
+            let may_be = match entry.value.listens_on().map(|at| &at.value) {
+                Some(ListenAddress::Tcp(address)) => address.port() == port,
+                // A socket that another program opened may lead anywhere.
+                _ => true,
+            };
+            may_be && entry.value.tls.is_absent() != has_tls
+        })
+    };
+    let is_served = |kind: &ChallengeKind| match kind {
+        ChallengeKind::Http01 => listens(80, false),
+        ChallengeKind::TlsAlpn01 => listens(443, true),
+    };
+    let kinds = table.challenge();
+    if kinds.iter().any(|kind| is_served(&kind.value)) {
+        return;
+    }
+    let where_to = |kind: &ChallengeKind| match kind {
+        ChallengeKind::Http01 => "port 80 without TLS",
+        ChallengeKind::TlsAlpn01 => "port 443 with TLS",
+    };
+    let places: Vec<_> = kinds.iter().map(|kind| where_to(&kind.value)).collect();
+    let places = places.join(", or ");
+    found
+        .warning(
+            Code::AcmeUnreachableChallenge,
+            format!("{table} looks for hosts at {places}, and no listener is there"),
+        )
+        .at(
+            table.challenge.span().unwrap_or(&table.place),
+            "clients and authorities come to these ports",
+        )
+        .help("add a listener there; where another machine sends the port on to this one, ignore this warning");
+}

@@ -1,0 +1,162 @@
+//! Identities and the listeners that offer them: names, and what a listener without TLS leaves open.
+
+use super::super::diagnostic::{Code, Details as _, Findings};
+use super::super::document::{Document, ListenEntry, ListenerTls, TlsTable};
+use super::super::source::At;
+use super::super::value::quoted;
+use super::names::{NameIndex, WholeFile};
+use super::{pairs, repeated};
+use crate::listen::listener::ListenAddress;
+use crate::tls::ClientVerify;
+
+/// Holds identities and listeners against each other.
+pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
+    let document = file.document;
+    let names = document.identities.iter().map(|table| &table.name);
+    let mut identities = NameIndex::new("tls", Code::UnknownIdentity, names);
+    let mut offers_all = false;
+    for entry in document.server.listen.entries() {
+        let Some(At { value: tls, span }) = entry.value.tls.at() else {
+            continue;
+        };
+        let address = shown(&entry.value);
+        match tls {
+            ListenerTls::All => {
+                offers_all = true;
+                if document.identities.is_empty() && !may_define_any(document) {
+                    found
+                        .error(
+                            Code::UnknownIdentity,
+                            format!("{address} has TLS, and there is no identity"),
+                        )
+                        .at(span, "there is no `[tls.NAME]`")
+                        .help("add\n[tls.api]\ncert = \"api.pem\"\nkey = \"api.key\"");
+                }
+            }
+            ListenerTls::Named(names) => {
+                let user = format!("{address} offers identity");
+                for name in names {
+                    identities.used(&user, name, file, found);
+                }
+                for (first, second) in pairs(names) {
+                    let name = quoted(&second.value);
+                    found
+                        .error(Code::Duplicate, format!("{address} offers {name} twice"))
+                        .at(&second.span, "the second time")
+                        .and(&first.span, "the first time");
+                }
+            }
+            ListenerTls::Own(_) => {}
+        }
+    }
+    for table in &document.identities {
+        let host = |host: &_| format!("{table} has the host `{host}` twice");
+        repeated(&table.hosts, host, found);
+        let protocol = |alpn: &crate::tls::Alpn| format!("{table} has {} twice", alpn.as_str());
+        repeated(&table.alpn, protocol, found);
+    }
+    redirects(document, found);
+    if document.torn.is_empty() && !document.server.listen.is_bad() {
+        if !offers_all {
+            unused(document, &identities, found);
+        }
+        for table in &document.identities {
+            without_tls(document, table, found);
+        }
+    }
+}
+
+fn may_define_any(document: &Document) -> bool {
+    let lost_one = document.lost.iter().any(|(table, _)| *table == "tls");
+    lost_one || !document.torn.is_empty()
+}
+
+fn unused(document: &Document, identities: &NameIndex<'_>, found: &mut Findings) {
+    for table in &document.identities {
+        if !identities.is_used(&table.name) {
+            let listener = format!(
+                "`listen = [{{ address = \":443\", tls = \"{}\" }}]`",
+                table.name.value
+            );
+            found
+                .warning(
+                    Code::UnusedIdentity,
+                    format!("{table} is shown to no client"),
+                )
+                .at(&table.place, "no listener offers it")
+                .help(format!("offer it in `[server]`: {listener}"));
+        }
+    }
+}
+
+/// A listener with TLS has nowhere to send its requests on to, and one without needs another that has it.
+fn redirects(document: &Document, found: &mut Findings) {
+    let entries = document.server.listen.entries();
+    let has_tls = entries.iter().any(|entry| !entry.value.tls.is_absent());
+    for At { value: entry, .. } in entries {
+        let Some(redirect) = entry.redirect.at() else {
+            continue;
+        };
+        let address = shown(entry);
+        if let Some(tls) = entry.tls.span() {
+            found
+                .conflict(format!(
+                    "{address} has TLS, and sends its requests on to `https`"
+                ))
+                .at(&redirect.span, "the requests came by `https`")
+                .and(tls, "since it has TLS")
+                .help("leave one of them out");
+        } else if !has_tls && !document.server.listen.is_bad() {
+            found
+                .warning(
+                    Code::RedirectWithoutTls,
+                    format!("{address} sends requests on to `https`, and no listener has TLS"),
+                )
+                .at(&redirect.span, "clients come to port 443 next")
+                .help("add a listener: `{ address = \":443\", tls = true }`");
+        }
+    }
+}
+
+/// An identity that demands certificates of clients, beside a listener that asks nobody for one.
+fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
+    let Some(client) = table.client.at() else {
+        return;
+    };
+    if client.value.verify() != ClientVerify::Required {
+        return;
+    }
+    let entries = document.server.listen.entries();
+    let mut plain = entries.iter().filter(|entry| {
+        let address = entry.value.listens_on();
+        let is_open = address.is_some_and(|at| is_open(&at.value));
+        is_open && entry.value.tls.is_absent() && entry.value.redirect.is_absent()
+    });
+    let Some(open) = plain.next() else { return };
+    let message = format!(
+        "{table} demands certificates of clients, and {} takes requests for its hosts without one",
+        shown(&open.value)
+    );
+    found
+        .warning(Code::ClientWithoutTls, message)
+        .at(&open.span, "no TLS, and so no certificate")
+        .and(&client.span, "demanded here")
+        .help(
+            "write `redirect = \"https\"` for that listener, or let it listen on `127.0.0.1` alone",
+        );
+}
+
+/// Can other machines reach the address?
+fn is_open(address: &ListenAddress) -> bool {
+    match address {
+        ListenAddress::Tcp(address) => !address.ip().is_loopback(),
+        ListenAddress::Unix(_) => false,
+        // The unit of the socket says which; most are for other machines.
+        ListenAddress::Systemd(_) => true,
+    }
+}
+
+fn shown(entry: &ListenEntry) -> String {
+    let address = entry.listens_on();
+    quoted(&address.map(|at| at.value.to_string()).unwrap_or_default())
+}

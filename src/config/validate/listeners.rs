@@ -1,0 +1,72 @@
+//! Rules about the entries of `listen`: their files, and what they expect of their peers.
+
+use super::super::diagnostic::{Code, Details as _, Findings};
+use super::super::document::{Document, ProxyProtocol};
+use super::super::source::{At, Span};
+use crate::listen::listener::ListenAddress;
+
+/// Holds the entries of `listen` against the rest of the file.
+pub(super) fn check(document: &Document, found: &mut Findings) {
+    let server = &document.server;
+    if let Some(admin) = &document.admin {
+        rights(admin.mode.span(), &admin.listen(), found);
+    }
+    for entry in server.listen.entries() {
+        let address = entry.value.listens_on();
+        let address = address.map(|address| &address.value);
+        if let Some(address) = address {
+            rights(entry.value.mode.span(), address, found);
+        }
+        let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
+        let Some(At { value, span }) = entry.value.proxy_protocol.at() else {
+            continue;
+        };
+        match value {
+            ProxyProtocol::Trusted if is_unix => {}
+            ProxyProtocol::Trusted if server.trust.is_absent() || is_empty(document) => {
+                found
+                    .error(
+                        Code::MissingKey,
+                        "`proxy_protocol = true` is for the networks of `trust`, and `trust` names none",
+                    )
+                    .at(span, "no peer would be asked for its header")
+                    .help("name the networks of your proxies: `proxy_protocol = [\"10.0.0.0/8\"]`");
+            }
+            ProxyProtocol::Within(_) if is_unix => {
+                found
+                    .error(
+                        Code::Conflict,
+                        "the peers of a Unix socket have no address that a network could hold",
+                    )
+                    .at(span, "networks")
+                    .help("write `proxy_protocol = true`: every peer of the socket must then send the header");
+            }
+            ProxyProtocol::Within(networks) => {
+                for At { value, span } in networks {
+                    super::host_bits(*value, span, found);
+                }
+            }
+            ProxyProtocol::Trusted | ProxyProtocol::Off => {}
+        }
+    }
+}
+
+/// Rights belong to the file of a Unix socket.
+fn rights(mode: Option<&Span>, address: &ListenAddress, found: &mut Findings) {
+    let (Some(mode), ListenAddress::Tcp(_) | ListenAddress::Systemd(_)) = (mode, address) else {
+        return;
+    };
+    found
+        .error(
+            Code::Conflict,
+            format!("`mode` is for the file of a Unix socket, and {address} is none"),
+        )
+        .at(mode, "no file has these rights")
+        .help("leave it out; for a socket of systemd it is `SocketMode` in the socket's unit");
+}
+
+/// Is `trust` an empty list?
+fn is_empty(document: &Document) -> bool {
+    let trust = document.server.trust.written();
+    trust.is_some_and(Vec::is_empty)
+}

@@ -1,0 +1,65 @@
+//! Sockets that the process was started with: systemd opened them (`sd_listen_fds(3)`), or the gateway before this one
+//! hands its own over by the same protocol.
+
+use listenfd::ListenFd;
+use socket2::Socket;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The number of sockets.
+pub const COUNT: &str = "LISTEN_FDS";
+/// The names of the sockets, with colons between.
+pub const NAMES: &str = "LISTEN_FDNAMES";
+/// The process that the sockets are for; without it they are for any.
+pub const PROCESS: &str = "LISTEN_PID";
+/// The name that systemd gives to a socket where none was given.
+const NAMELESS: &str = "unknown";
+
+/// Sockets that nothing uses yet.
+#[derive(Debug, Default)]
+pub struct HandedSockets(Vec<HandedSocket>);
+
+#[derive(Debug)]
+struct HandedSocket {
+    name: String,
+    socket: Socket,
+}
+
+impl HandedSockets {
+    /// The sockets that this process was started with. The call comes first in a process, before other threads, and once.
+    ///
+    /// # Errors
+    /// When one of them is no stream socket.
+    pub fn take_all() -> io::Result<Self> {
+        let mut handed = ListenFd::from_env();
+        let names = std::env::var(NAMES).unwrap_or_default();
+        let mut names = names.split(':').filter(|name| !name.is_empty());
+        let mut sockets = Vec::with_capacity(handed.len());
+        for position in 0..handed.len() {
+            let tcp = handed
+                .take_tcp_listener(position)
+                .map(|tcp| tcp.map(OwnedFd::from));
+            let socket = match tcp {
+                Ok(socket) => socket,
+                Err(_) => handed.take_unix_listener(position)?.map(OwnedFd::from),
+            };
+            let name = names.next().unwrap_or(NAMELESS).to_owned();
+            sockets.extend(socket.map(|socket| HandedSocket {
+                name,
+                socket: socket.into(),
+            }));
+        }
+        Ok(Self(sockets))
+    }
+
+    /// The sockets of this name, in the order in which they were handed over.
+    pub fn take(&mut self, name: &str) -> Vec<Socket> {
+        let named = self.0.extract_if(.., |handed| handed.name == name);
+        named.map(|handed| handed.socket).collect()
+    }
+
+    /// The names of the sockets that are left.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|handed| handed.name.as_str())
+    }
+}

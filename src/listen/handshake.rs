@@ -1,0 +1,235 @@
+//! The handshake of TLS on a fresh connection: the identity is chosen by the host that the client names, and every end of
+//! a handshake that fails is one that the client understands.
+
+use super::encrypted_layer::EncryptedLayer;
+use super::socket::Stream;
+use crate::tls::{OfferInForce, ServerIdentity, TlsSession, TlsVersion, named_host};
+use bytes::BytesMut;
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// The first byte of a handshake: the type of its records (RFC 8446 section 5.1).
+const HANDSHAKE: u8 = 0x16;
+/// Most bytes of one read, of which most hellos need one.
+const CHUNK: usize = 4096;
+/// The alert that refuses a client whose host no identity answers for (RFC 6066 section 3): fatal, `unrecognized_name`.
+const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
+/// The answer to a client that does not speak TLS.
+const PLAIN_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+content-type: text/plain; charset=utf-8\r\n\
+content-length: 57\r\n\
+connection: close\r\n\
+\r\n\
+This port speaks TLS: use https:// in place of http://.\r\n";
+/// Longest time in which a client whose handshake failed may take the reason.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Most reads for that, of a client that goes on sending.
+const MOST_DISCARDS: usize = 64;
+
+/// A handshake that failed.
+#[derive(Debug)]
+pub(super) struct FailedHandshake {
+    pub(super) cause: HandshakeFailure,
+    /// The identity that was chosen, as far as it came to that.
+    pub(super) identity: Option<Arc<ServerIdentity>>,
+    /// The version that both sides had agreed on, as far as it came to that.
+    pub(super) version: Option<TlsVersion>,
+}
+
+/// Causes for which a handshake fails.
+#[derive(Debug)]
+pub(super) enum HandshakeFailure {
+    /// The client does not speak TLS.
+    PlainText,
+    /// No identity answers for the host that the client named; without a host it named none.
+    NoName(Option<Box<str>>),
+    /// The client's certificate is missing or was refused.
+    Client(rustls::Error),
+    /// The two sides do not agree, or the client breaks the protocol.
+    Protocol(rustls::Error),
+    /// The client did not go on in time.
+    Late,
+    /// The client has left without a byte. This is no event: a proxy looks so whether the gateway is there.
+    Silent,
+    /// The client has left in the middle.
+    Left,
+}
+
+impl From<HandshakeFailure> for FailedHandshake {
+    fn from(cause: HandshakeFailure) -> Self {
+        Self {
+            cause,
+            identity: None,
+            version: None,
+        }
+    }
+}
+
+/// Shakes hands on `stream`, until `deadline` at the latest. `first` are the bytes of the client's that have been read.
+pub(super) async fn shake_hands(
+    stream: &mut Stream,
+    first: BytesMut,
+    offer: &OfferInForce,
+    deadline: Instant,
+) -> Result<TlsSession, FailedHandshake> {
+    let shaken = try_to_shake_hands(stream, first, offer, deadline).await;
+    if let Err(failed) = &shaken {
+        let last_words = match &failed.cause {
+            HandshakeFailure::PlainText => PLAIN_TEXT_ANSWER,
+            HandshakeFailure::NoName(_) => &UNRECOGNIZED_NAME,
+            HandshakeFailure::Client(_) | HandshakeFailure::Protocol(_) => &[],
+            HandshakeFailure::Late | HandshakeFailure::Silent | HandshakeFailure::Left => {
+                return shaken;
+            }
+        };
+        // The client leaves when it likes.
+        let _ = timeout(FAREWELL, part(stream, last_words)).await;
+    }
+    shaken
+}
+
+/// Ends the connection in order. Bytes that lie unread at the end would turn it into a reset, which takes the last words
+/// away from the client.
+async fn part(stream: &mut Stream, last_words: &[u8]) -> io::Result<()> {
+    stream.write_all(last_words).await?;
+    stream.shutdown().await?;
+    for _ in 0..MOST_DISCARDS {
+        if poll_fn(|cx| stream.poll_discard(cx)).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn try_to_shake_hands(
+    stream: &mut Stream,
+    first: BytesMut,
+    offer: &OfferInForce,
+    deadline: Instant,
+) -> Result<TlsSession, FailedHandshake> {
+    if first.first() != Some(&HANDSHAKE) {
+        return Err(HandshakeFailure::PlainText.into());
+    }
+    let (accepted, rest) = in_time(deadline, read_hello(stream, first)).await?;
+    let identity = {
+        let hello = accepted.client_hello();
+        let host = hello.server_name().map(named_host);
+        let chosen = offer.load().choose(host).cloned();
+        chosen.ok_or_else(|| HandshakeFailure::NoName(host.map(Into::into)))?
+    };
+    match in_time(deadline, finish(stream, accepted, &rest, &identity)).await {
+        Ok(()) => {
+            let session =
+                stream.of_layer(|layer| TlsSession::new(layer.connection(), Arc::clone(&identity)));
+            session.ok_or_else(|| HandshakeFailure::Left.into())
+        }
+        Err(cause) => Err(FailedHandshake {
+            cause,
+            identity: Some(identity),
+            version: stream
+                .of_layer(|layer| TlsVersion::of(layer.connection()))
+                .flatten(),
+        }),
+    }
+}
+
+async fn in_time<T>(
+    deadline: Instant,
+    step: impl Future<Output = Result<T, HandshakeFailure>>,
+) -> Result<T, HandshakeFailure> {
+    let done = timeout_at(deadline, step).await;
+    done.unwrap_or(Err(HandshakeFailure::Late))
+}
+
+/// Reads until the client's hello is whole. Returns the bytes behind it too.
+async fn read_hello(
+    stream: &mut Stream,
+    mut read: BytesMut,
+) -> Result<(Accepted, BytesMut), HandshakeFailure> {
+    let mut acceptor = Acceptor::default();
+    loop {
+        while !read.is_empty() {
+            let mut rest = &read[..];
+            acceptor.read_tls(&mut rest).map_err(|_| broken())?;
+            let taken = read.len() - rest.len();
+            let _ = read.split_to(taken);
+            match acceptor.accept() {
+                Ok(Some(accepted)) => return Ok((accepted, read)),
+                Ok(None) => {}
+                Err((error, alert)) => {
+                    send(stream, alert).await;
+                    return Err(HandshakeFailure::Protocol(error));
+                }
+            }
+        }
+        read.reserve(CHUNK);
+        match stream.read_buf(&mut read).await {
+            Ok(0) | Err(_) => return Err(HandshakeFailure::Left),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Goes on from the client's hello to the end of the handshake. `rest` are bytes that came behind the hello.
+async fn finish(
+    stream: &mut Stream,
+    accepted: Accepted,
+    rest: &[u8],
+    identity: &ServerIdentity,
+) -> Result<(), HandshakeFailure> {
+    let connection = match accepted.into_connection(Arc::clone(identity.config())) {
+        Ok(connection) => connection,
+        Err((error, alert)) => {
+            send(stream, alert).await;
+            return Err(HandshakeFailure::Protocol(error));
+        }
+    };
+    let mut layer = EncryptedLayer::new(connection);
+    let took = layer.take_read(rest);
+    stream.encrypt(layer);
+    let shaken = match took {
+        Ok(()) => poll_fn(|cx| stream.poll_handshake(cx)).await,
+        Err(error) => {
+            // The alert waits in the layer.
+            let _ = stream.flush().await;
+            Err(error)
+        }
+    };
+    shaken.map_err(|error| cause_of(&error, identity))
+}
+
+fn cause_of(error: &io::Error, identity: &ServerIdentity) -> HandshakeFailure {
+    let inner = error.get_ref();
+    let Some(error) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+        return HandshakeFailure::Left;
+    };
+    use rustls::Error as E;
+    let is_of_certificate = matches!(
+        error,
+        E::NoCertificatesPresented | E::InvalidCertificate(_) | E::InvalidCertRevocationList(_)
+    );
+    if identity.client().is_some() && is_of_certificate {
+        HandshakeFailure::Client(error.clone())
+    } else {
+        HandshakeFailure::Protocol(error.clone())
+    }
+}
+
+fn broken() -> HandshakeFailure {
+    HandshakeFailure::Protocol(rustls::InvalidMessage::HandshakePayloadTooLarge.into())
+}
+
+async fn send(stream: &mut Stream, mut alert: AcceptedAlert) {
+    let mut bytes = Vec::new();
+    // A vector takes everything; of a client that has left nothing more is wanted.
+    let _ = alert.write_all(&mut bytes);
+    let _ = stream.write_all(&bytes).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! What the metrics and the log hear of handshakes. A handshake that failed has no request, so its cause stands in the
+//! diagnostic log: one line a minute for each cause.
+
+use super::Peer;
+use super::handshake::{FailedHandshake, HandshakeFailure};
+use crate::client::spelled;
+use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics::Handshake;
+use crate::tls::{ServerIdentity, TlsSession, TlsVersion};
+use rustls::Error;
+use std::time::Duration;
+
+/// The least time between two lines about handshakes that failed for one cause.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// Counts a handshake that succeeded.
+pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
+    let end = if session.is_resumed {
+        Handshake::Resumed
+    } else {
+        Handshake::Full
+    };
+    let identity = Some(session.identity.name());
+    peer.metric
+        .handshake(identity, Some(session.version.as_str()), end);
+}
+
+/// Counts a handshake that failed, and writes why.
+#[cold]
+pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
+    let end = match &failed.cause {
+        HandshakeFailure::Silent => return,
+        HandshakeFailure::NoName(_) => Handshake::NoName,
+        HandshakeFailure::Client(_) => Handshake::ClientRefused,
+        HandshakeFailure::Late => Handshake::Timeout,
+        HandshakeFailure::PlainText | HandshakeFailure::Protocol(_) | HandshakeFailure::Left => {
+            Handshake::Protocol
+        }
+    };
+    let identity = failed.identity.as_deref().map(ServerIdentity::name);
+    let version = failed.version.map(TlsVersion::as_str);
+    peer.metric.handshake(identity, version, end);
+    log(failed, peer);
+}
+
+fn log(failed: &FailedHandshake, peer: &Peer) {
+    static PLAIN_TEXT: Throttle = Throttle::every(LOG_EVERY);
+    static NO_NAME: Throttle = Throttle::every(LOG_EVERY);
+    static CLIENT: Throttle = Throttle::every(LOG_EVERY);
+    static PROTOCOL: Throttle = Throttle::every(LOG_EVERY);
+    static LATE: Throttle = Throttle::every(LOG_EVERY);
+    let throttle = match &failed.cause {
+        HandshakeFailure::PlainText => &PLAIN_TEXT,
+        HandshakeFailure::NoName(_) => &NO_NAME,
+        HandshakeFailure::Client(_) => &CLIENT,
+        HandshakeFailure::Protocol(_) => &PROTOCOL,
+        HandshakeFailure::Late => &LATE,
+        // A client that leaves needs no action.
+        HandshakeFailure::Silent | HandshakeFailure::Left => return,
+    };
+    if let Some(more) = throttle.pass() {
+        let (from, why) = (spelled(peer.ip()), words(failed));
+        tracing::info!("no TLS with {from}: {why}{more}");
+    }
+}
+
+fn words(failed: &FailedHandshake) -> String {
+    let of_identity = || match failed.identity.as_deref().map(ServerIdentity::name) {
+        Some(name) => format!(" (identity `{name}`)"),
+        None => String::new(),
+    };
+    match &failed.cause {
+        HandshakeFailure::PlainText => {
+            "it does not speak TLS on a port that does; it got a 400 in clear text".into()
+        }
+        HandshakeFailure::NoName(Some(host)) => format!(
+            "it asks for `{host}`, which no identity of the listener answers for; `default = true` in a table `[tls.NAME]` would take it"
+        ),
+        HandshakeFailure::NoName(None) => {
+            "it names no host, and the listener has no default identity; `default = true` in a table `[tls.NAME]` makes one".into()
+        }
+        HandshakeFailure::Client(Error::NoCertificatesPresented) => {
+            format!("it shows no certificate, which `client` demands{}", of_identity())
+        }
+        HandshakeFailure::Client(Error::InvalidCertificate(why)) => {
+            format!("its certificate is refused: {why}{}", of_identity())
+        }
+        HandshakeFailure::Client(why) | HandshakeFailure::Protocol(why) => {
+            format!("{why}{}", of_identity())
+        }
+        HandshakeFailure::Late => {
+            format!("its handshake took longer than `server.handshake`{}", of_identity())
+        }
+        HandshakeFailure::Silent | HandshakeFailure::Left => "it has left".into(),
+    }
+}

@@ -1,0 +1,129 @@
+//! What the file says of one listening socket.
+
+use ipnet::IpNet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A listening socket as the file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// Where clients connect.
+    pub address: ListenAddress,
+    /// The names of the identities that it offers, in the order of the file; without any it speaks plain text.
+    pub tls: Option<Arc<[Arc<str>]>>,
+    /// Are all requests sent on to the same address under `https`?
+    pub redirects: bool,
+    /// The rights on the file of a Unix socket.
+    pub mode: u32,
+    /// The peers that name their client in a header of the PROXY protocol; nothing where no peer does.
+    pub proxies: Option<ProxyPeers>,
+}
+
+/// The peers of a listener that begin each connection with a header of the PROXY protocol. From these the header is
+/// demanded; the bytes of all others are the protocol's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyPeers {
+    /// The peers that `trust` believes, by the snapshot in force.
+    Trusted,
+    /// The peers of these networks, at least one.
+    Within(Arc<[IpNet]>),
+}
+
+impl ProxyPeers {
+    /// Must the peer at `address` send a header? `is_trusted` tells whether `trust` believes it.
+    #[must_use]
+    pub fn have(&self, address: Option<IpAddr>, is_trusted: bool) -> bool {
+        match (self, address) {
+            (Self::Trusted, _) => is_trusted,
+            // The peers of a Unix socket are in no network: all of them are meant.
+            (Self::Within(_), None) => true,
+            (Self::Within(networks), Some(address)) => {
+                let address = address.to_canonical();
+                networks.iter().any(|network| network.contains(&address))
+            }
+        }
+    }
+}
+
+/// As the file writes it.
+impl fmt::Display for ProxyPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trusted => f.write_str("trust"),
+            Self::Within(networks) => {
+                for (position, network) in networks.iter().enumerate() {
+                    let comma = if position > 0 { ", " } else { "" };
+                    write!(f, "{comma}{network}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where clients connect to a listener.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An address and a port; port 0 is any free port.
+    Tcp(SocketAddr),
+    /// The file of a Unix socket.
+    Unix(Arc<Path>),
+    /// Sockets that systemd opens, by their name.
+    Systemd(Arc<str>),
+}
+
+/// The rights on the file of a Unix socket where the file of the gateway names none: its owner and group may connect.
+pub const SOCKET_MODE: u32 = 0o660;
+
+impl Listener {
+    /// A plain listener at `address`.
+    #[must_use]
+    pub fn plain(address: ListenAddress) -> Self {
+        Self {
+            address,
+            tls: None,
+            redirects: false,
+            mode: SOCKET_MODE,
+            proxies: None,
+        }
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+/// As the file writes it.
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Systemd(name) => write!(f, "systemd:{name}"),
+        }
+    }
+}
+
+/// The parts of a listener that need a restart.
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tls = if self.tls.is_some() { " with TLS" } else { "" };
+        let redirects = if self.redirects {
+            " redirecting to https"
+        } else {
+            ""
+        };
+        write!(f, "{}{tls}{redirects}", self.address)?;
+        if matches!(self.address, ListenAddress::Unix(_)) && self.mode != SOCKET_MODE {
+            write!(f, " with mode {:04o}", self.mode)?;
+        }
+        match &self.proxies {
+            Some(proxies) => write!(f, " with the PROXY protocol from {proxies}"),
+            None => Ok(()),
+        }
+    }
+}

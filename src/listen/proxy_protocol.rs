@@ -1,0 +1,246 @@
+//! The PROXY protocol, versions 1 and 2 (haproxy's `proxy-protocol.txt`): the header by which a proxy says, before
+//! anything else on a connection, which client the connection is for.
+//!
+//! The header is read as its bytes come, and not a byte beyond it is taken: what follows may be a TLS handshake.
+
+mod crc32c;
+pub mod fuzz;
+mod text;
+mod tlv;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The beginning of a header of version 1.
+const TEXT: &[u8] = b"PROXY ";
+/// The beginning of a header of version 2.
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Bytes of a header of version 2 before its addresses: the signature, version and command, family, length.
+const FIXED: usize = 16;
+/// Most bytes of a header of version 1 with its CRLF (section 2.1).
+pub const LONGEST_TEXT: usize = 107;
+/// Most bytes of addresses and TLVs in a header of version 2. The format allows 65,535; the chain of certificates that
+/// a TLV may carry fits in fewer.
+pub const LONGEST_PAYLOAD: usize = 4096;
+
+/// The client of a connection, as its header names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedClient {
+    /// None: the proxy connects for itself, or for a client whose address it does not know or cannot say. The client is
+    /// the connection's own peer.
+    Peer,
+    /// The client at this address; an IPv4 address is never mapped to IPv6.
+    At(SocketAddr),
+}
+
+/// The fault of a header. After it nothing on the connection can be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderFault {
+    /// The connection begins with other bytes.
+    #[error("it begins with other bytes")]
+    NoHeader,
+    /// A header of version 1 goes on beyond [`LONGEST_TEXT`] bytes.
+    #[error("its line has no end within 107 bytes")]
+    LongLine,
+    /// The line of version 1 has another form.
+    #[error("its line is malformed")]
+    Line,
+    /// A version other than 2 behind the signature of version 2.
+    #[error("it has an unknown version")]
+    Version,
+    /// A command other than `LOCAL` and `PROXY`.
+    #[error("it has an unknown command")]
+    Command,
+    /// A combination of family and transport that the format does not have.
+    #[error("it has an unknown family of addresses")]
+    Family,
+    /// The length does not cover the addresses of the family.
+    #[error("it is shorter than its addresses")]
+    Short,
+    /// The length is more than [`LONGEST_PAYLOAD`].
+    #[error("it is longer than 4096 bytes")]
+    Long,
+    /// A TLV ends behind the header, or is not of its type's length.
+    #[error("it has a malformed TLV")]
+    Tlv,
+    /// The CRC32C in the header is not the header's.
+    #[error("its checksum is wrong")]
+    Checksum,
+}
+
+/// The part of a header that has come.
+#[derive(Debug, Default)]
+pub struct HeaderReader {
+    head: Vec<u8>,
+}
+
+/// The outcome of more bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderProgress {
+    /// The number of the bytes that belong to the header.
+    pub taken: usize,
+    /// The client, once the header is whole.
+    pub client: Option<NamedClient>,
+}
+
+impl HeaderReader {
+    /// Takes of `bytes` those that belong to the header. Of bytes that are not empty, at least one is taken until the
+    /// header is whole.
+    ///
+    /// # Errors
+    /// When the bytes so far are not the beginning of a header.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<HeaderProgress, HeaderFault> {
+        let mut taken = 0;
+        loop {
+            let rest = &bytes[taken..];
+            let (count, is_whole) = self.next_part(rest)?;
+            self.head.extend_from_slice(&rest[..count]);
+            taken += count;
+            let client = if is_whole { self.parse()? } else { None };
+            if client.is_some() || taken == bytes.len() {
+                return Ok(HeaderProgress { taken, client });
+            }
+        }
+    }
+
+    /// Has no byte of a header come yet?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    /// The number of the first of `rest` that are known to belong to the header, and whether [`Self::parse`] has more
+    /// to say with them.
+    fn next_part(&self, rest: &[u8]) -> Result<(usize, bool), HeaderFault> {
+        let head = &self.head;
+        let beginning: &[u8] = match head.first().or(rest.first()) {
+            Some(b'P') => TEXT,
+            Some(b'\r') => SIGNATURE,
+            Some(_) => return Err(HeaderFault::NoHeader),
+            None => return Ok((0, false)),
+        };
+        if head.len() < beginning.len() {
+            let expected = &beginning[head.len()..];
+            let compared = expected.len().min(rest.len());
+            if rest[..compared] != expected[..compared] {
+                return Err(HeaderFault::NoHeader);
+            }
+            return Ok((compared, false));
+        }
+        if beginning == TEXT {
+            return text::next_part(head, rest);
+        }
+        let wanted = match head.len() {
+            ..FIXED => FIXED,
+            _ => FIXED + payload_length(head),
+        };
+        let count = (wanted - head.len()).min(rest.len());
+        Ok((count, head.len() + count == wanted))
+    }
+
+    /// Reads what has come: nothing where it is the beginning of a header of version 2, which tells the length.
+    fn parse(&self) -> Result<Option<NamedClient>, HeaderFault> {
+        if self.head.starts_with(TEXT) {
+            return text::parse(&self.head).map(Some);
+        }
+        let declared = Declared::of(&self.head)?;
+        if self.head.len() < FIXED + payload_length(&self.head) {
+            return Ok(None);
+        }
+        declared.client(&self.head).map(Some)
+    }
+}
+
+/// The length of addresses and TLVs that a header of version 2 declares.
+fn payload_length(head: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([head[14], head[15]]))
+}
+
+/// The meaning of the fixed part of a header of version 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Declared {
+    /// The header names no address, or the proxy connects for itself: what it holds is skipped (section 2.2).
+    Nothing,
+    /// TLVs behind addresses of so many bytes that name no client of a stream over IP.
+    Skipped(usize),
+    Inet,
+    Inet6,
+}
+
+/// Bytes of two IPv4 addresses and ports.
+const INET: usize = 12;
+/// Bytes of two IPv6 addresses and ports.
+const INET6: usize = 36;
+/// Bytes of two paths of sockets.
+const UNIX: usize = 216;
+
+impl Declared {
+    fn of(head: &[u8]) -> Result<Self, HeaderFault> {
+        if head[12] >> 4 != 2 {
+            return Err(HeaderFault::Version);
+        }
+        let length = payload_length(head);
+        if length > LONGEST_PAYLOAD {
+            return Err(HeaderFault::Long);
+        }
+        let declared = match (head[12] & 0xf, head[13]) {
+            // The family of a connection that the proxy opens for itself is not looked at.
+            (0, _) | (1, 0x00) => Self::Nothing,
+            (1, 0x11) => Self::Inet,
+            (1, 0x21) => Self::Inet6,
+            // Combinations that a receiver need not know are as if unspecified; this one serves streams over IP.
+            (1, 0x12) => Self::Skipped(INET),
+            (1, 0x22) => Self::Skipped(INET6),
+            (1, 0x31 | 0x32) => Self::Skipped(UNIX),
+            (1, _) => return Err(HeaderFault::Family),
+            _ => return Err(HeaderFault::Command),
+        };
+        if length < declared.addresses() {
+            return Err(HeaderFault::Short);
+        }
+        Ok(declared)
+    }
+
+    /// Bytes of the addresses.
+    fn addresses(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Skipped(bytes) => bytes,
+            Self::Inet => INET,
+            Self::Inet6 => INET6,
+        }
+    }
+
+    /// The client that the whole header names.
+    fn client(self, head: &[u8]) -> Result<NamedClient, HeaderFault> {
+        if self == Self::Nothing {
+            return Ok(NamedClient::Peer);
+        }
+        tlv::check(head, FIXED + self.addresses())?;
+        let addresses = &head[FIXED..];
+        Ok(match self {
+            Self::Inet => at(
+                Ipv4Addr::from(array::<4>(addresses, 0)),
+                array(addresses, 8),
+            ),
+            Self::Inet6 => at(
+                Ipv6Addr::from(array::<16>(addresses, 0)),
+                array(addresses, 32),
+            ),
+            Self::Nothing | Self::Skipped(_) => NamedClient::Peer,
+        })
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[from..from + N]);
+    array
+}
+
+fn at(address: impl Into<IpAddr>, port: [u8; 2]) -> NamedClient {
+    let address = address.into().to_canonical();
+    NamedClient::At(SocketAddr::new(address, u16::from_be_bytes(port)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! What a certification authority finds when it looks whether a name is ours: a text on port 80 (RFC 8555, section
+//! 8.3) or a handshake on port 443 (RFC 8737).
+
+use super::PROVIDER;
+use arc_swap::ArcSwap;
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The path below which a text is looked for.
+pub const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
+/// The protocol that an authority asks for in its handshake, alone.
+pub const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
+/// Lengths of tokens; RFC 8555 (section 8.1) asks for 22 characters at least.
+const TOKEN: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// The answers that stand ready. Clones share them. Workers read them, for requests and handshakes that nothing but an
+/// authority makes.
+#[derive(Debug, Clone, Default)]
+pub struct AuthorityChallenges(Arc<Board>);
+
+#[derive(Default)]
+struct Board {
+    ready: ArcSwap<ReadyAnswers>,
+    /// Held by whoever changes the answers.
+    changing: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct ReadyAnswers {
+    /// Texts by host and token.
+    texts: HashMap<(Box<str>, Box<str>), Arc<str>>,
+    /// Handshakes by host.
+    handshakes: HashMap<Box<str>, Arc<ServerConfig>>,
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ready = self.ready.load();
+        f.debug_struct("Board")
+            .field("texts", &ready.texts.len())
+            .field("handshakes", &ready.handshakes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer that stands ready until this is dropped.
+#[derive(Debug)]
+pub struct PostedAnswer {
+    board: AuthorityChallenges,
+    host: Box<str>,
+    /// The token of a text.
+    token: Option<Box<str>>,
+}
+
+impl AuthorityChallenges {
+    /// The text for a token, if it is one for `host`, which is in lower case, without port and trailing dot.
+    #[must_use]
+    pub fn text(&self, host: &str, token: &str) -> Option<Arc<str>> {
+        let ready = self.0.ready.load();
+        if ready.texts.is_empty() || !TOKEN.contains(&token.len()) {
+            return None;
+        }
+        ready.texts.get(&(host.into(), token.into())).cloned()
+    }
+
+    /// The handshake that shows an authority that `host` is ours.
+    #[must_use]
+    pub fn handshake(&self, host: &str) -> Option<Arc<ServerConfig>> {
+        self.0.ready.load().handshakes.get(host).cloned()
+    }
+
+    /// Has a text ready.
+    #[must_use]
+    pub fn post_text(&self, host: &str, token: &str, text: &str) -> PostedAnswer {
+        let host: Box<str> = host.to_ascii_lowercase().into();
+        let key = (host.clone(), token.into());
+        self.change(|ready| drop(ready.texts.insert(key, text.into())));
+        PostedAnswer {
+            board: self.clone(),
+            host,
+            token: Some(token.into()),
+        }
+    }
+
+    /// Has a handshake ready whose certificate states `digest`, the SHA-256 of the challenge's answer.
+    ///
+    /// # Errors
+    /// When no key or no certificate can be made.
+    pub fn post_handshake(&self, host: &str, digest: &[u8]) -> Result<PostedAnswer, String> {
+        let host: Box<str> = host.to_ascii_lowercase().into();
+        let config = Arc::new(challenge_config(&host, digest)?);
+        let key = host.clone();
+        self.change(|ready| drop(ready.handshakes.insert(key, config)));
+        Ok(PostedAnswer {
+            board: self.clone(),
+            host,
+            token: None,
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ReadyAnswers)) {
+        let changing = self.0.changing.lock();
+        let _changing = changing.unwrap_or_else(PoisonError::into_inner);
+        let mut ready = ReadyAnswers::clone(&self.0.ready.load());
+        change(&mut ready);
+        self.0.ready.store(Arc::new(ready));
+    }
+}
+
+impl PostedAnswer {
+    /// The name that it is for.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl Drop for PostedAnswer {
+    fn drop(&mut self) {
+        let host = self.host.clone();
+        match self.token.take() {
+            Some(token) => self
+                .board
+                .change(|ready| drop(ready.texts.remove(&(host, token)))),
+            None => self
+                .board
+                .change(|ready| drop(ready.handshakes.remove(&host))),
+        }
+    }
+}
+
+/// A handshake with a certificate that signs itself, names `host` and states `digest` (RFC 8737, section 3).
+fn challenge_config(host: &str, digest: &[u8]) -> Result<ServerConfig, String> {
+    let digest: &[u8; 32] = digest.try_into().map_err(|_| "no SHA-256".to_owned())?;
+    let made = || {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![host.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        let states = CustomExtension::new_acme_identifier(digest);
+        params.custom_extensions.push(states);
+        let certificate = params.self_signed(&key)?;
+        Ok((certificate, key))
+    };
+    let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let key = PROVIDER.key_provider.load_private_key(key);
+    let key = key.map_err(|error| error.to_string())?;
+    // The certificate has a critical extension that rustls does not know, so that its check of the pair is left out.
+    let certified = CertifiedKey::new(vec![certificate.der().clone()], key);
+    let resolver = Arc::new(SingleCertAndKey::from(certified));
+    let mut config = ServerConfig::builder_with_provider(PROVIDER.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_cert_resolver(resolver);
+    config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_for_its_host_alone_and_goes_with_its_order() {
+        let challenges = AuthorityChallenges::default();
+        let token = "a".repeat(43);
+        assert_eq!(challenges.text("a.example", &token), None);
+        let posted = challenges.post_text("A.example", &token, "text");
+        let found = challenges.clone().text("a.example", &token);
+        assert_eq!(found.as_deref(), Some("text"));
+        assert_eq!(challenges.text("b.example", &token), None);
+        assert_eq!(challenges.text("a.example", &token[1..]), None);
+        let handshake = challenges.post_handshake("a.example", &[7; 32]).unwrap();
+        drop(posted);
+        assert_eq!(challenges.text("a.example", &token), None);
+        let config = challenges.handshake("a.example").unwrap();
+        assert_eq!(config.alpn_protocols, [CHALLENGE_PROTOCOL]);
+        drop(handshake);
+        assert!(challenges.handshake("a.example").is_none());
+        assert!(challenges.post_handshake("a.example", &[7; 31]).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! What an identity asks of clients: a certificate of one of its authorities, valid and not revoked.
+
+use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateRevocationListDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientCertVerifierBuilder, VerifierBuilderError, WebPkiClientVerifier};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Must a client show a certificate?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientVerify {
+    /// None is fine; one that is bad ends the handshake.
+    Optional,
+    /// Without a good one there is no handshake.
+    Required,
+}
+
+/// What clients must show. The contents of files are PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientParts {
+    /// Files of authorities.
+    pub ca_pem: Vec<Vec<u8>>,
+    /// Must a client show a certificate?
+    pub verify: ClientVerify,
+    /// Files of revocation lists. With any, there must be one of each authority in a client's chain, and none may have
+    /// expired.
+    pub crl_pem: Vec<Vec<u8>>,
+}
+
+impl ClientParts {
+    /// Everything that makes two of them equal.
+    pub(super) fn bytes(&self) -> Vec<&[u8]> {
+        let verify: &[u8] = match self.verify {
+            ClientVerify::Optional => b"optional",
+            ClientVerify::Required => b"required",
+        };
+        let files = self.ca_pem.iter().chain([const { &Vec::new() }]);
+        let files = files.chain(&self.crl_pem).map(Vec::as_slice);
+        [verify].into_iter().chain(files).collect()
+    }
+}
+
+/// The check of clients' certificates. It is part of a handshake, never of a request.
+pub struct ClientCheck {
+    verify: ClientVerify,
+    /// Digests of the authorities.
+    authorities: BTreeSet<[u8; 32]>,
+    digest: [u8; 32],
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCheck {
+    pub(super) fn new(parts: &ClientParts) -> Result<Self, Vec<IdentityMistake>> {
+        let mut mistakes = Vec::new();
+        let (mut roots, mut authorities) = (RootCertStore::empty(), BTreeSet::new());
+        for (at, pem) in parts.ca_pem.iter().enumerate() {
+            let added = add_authorities(pem, &mut roots, &mut authorities);
+            mistakes.extend(added.err().map(|why| IdentityMistake::Authority(at, why)));
+        }
+        let roots = Arc::new(roots);
+        let mut lists = Vec::new();
+        for (at, pem) in parts.crl_pem.iter().enumerate() {
+            match read_lists(pem, &roots) {
+                Ok(read) => lists.extend(read),
+                Err(why) => mistakes.push(IdentityMistake::RevocationList(at, why)),
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let builder = verifier(&roots, lists);
+        let builder = match parts.verify {
+            ClientVerify::Required => builder,
+            ClientVerify::Optional => builder.allow_unauthenticated(),
+        };
+        let verifier = builder
+            .build()
+            .map_err(|error| vec![IdentityMistake::Client(error.to_string())])?;
+        let mut digest = Sha256::new();
+        for authority in &authorities {
+            digest.update(authority);
+        }
+        Ok(Self {
+            verify: parts.verify,
+            authorities,
+            digest: digest.finalize().into(),
+            verifier,
+        })
+    }
+
+    /// Must a client show a certificate?
+    #[must_use]
+    pub fn verify(&self) -> ClientVerify {
+        self.verify
+    }
+
+    /// The number of authorities.
+    #[must_use]
+    pub fn authorities(&self) -> usize {
+        self.authorities.len()
+    }
+
+    /// A digest of the authorities, in whatever order they stand. Two identities whose authorities differ never agree
+    /// in it.
+    #[must_use]
+    pub fn authorities_digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// Would whoever passed `earlier` pass this check too, as far as authorities and the duty to show a certificate
+    /// tell?
+    pub(super) fn is_met_by(&self, earlier: &Self) -> bool {
+        self.verify <= earlier.verify && earlier.authorities.is_subset(&self.authorities)
+    }
+
+    /// Would a client that shows this certificate pass at `now`, in seconds since 1970? The file is PEM: the certificate,
+    /// and behind it those between it and its authority.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn judge(&self, pem: &[u8], now: u64) -> Result<CertificateFacts, String> {
+        let chain = certificates(pem)?;
+        let (leaf, between) = chain.split_first().ok_or("it is empty")?;
+        let facts = CertificateFacts::read(leaf).ok_or("it is broken")?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let judged = self.verifier.verify_client_cert(leaf, between, now);
+        judged.map_err(|error| failure::of_file(&error))?;
+        Ok(facts)
+    }
+
+    pub(super) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::clone(&self.verifier)
+    }
+}
+
+impl fmt::Debug for ClientCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCheck")
+            .field("verify", &self.verify)
+            .field("authorities", &self.authorities.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn add_authorities(
+    pem: &[u8],
+    roots: &mut RootCertStore,
+    digests: &mut BTreeSet<[u8; 32]>,
+) -> Result<(), String> {
+    for certificate in certificates(pem)? {
+        if !digests.insert(Sha256::digest(&certificate).into()) {
+            continue;
+        }
+        let added = roots.add(certificate);
+        added.map_err(|error| failure::of_file(&error))?;
+    }
+    Ok(())
+}
+
+/// The lists of a PEM file, of which there is at least one. A broken one is told here, with its file, and not by the
+/// verifier of all.
+fn read_lists(
+    pem: &[u8],
+    roots: &Arc<RootCertStore>,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|_| "it is no PEM file")?;
+    if all.is_empty() {
+        return Err("it has no `-----BEGIN X509 CRL-----`".into());
+    }
+    match verifier(roots, all.clone()).build() {
+        Err(VerifierBuilderError::InvalidCrl(why)) => {
+            Err(format!("its list is of no use ({why:?})"))
+        }
+        _ => Ok(all),
+    }
+}
+
+fn verifier(
+    roots: &Arc<RootCertStore>,
+    lists: Vec<CertificateRevocationListDer<'static>>,
+) -> ClientCertVerifierBuilder {
+    WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), PROVIDER.clone())
+        .with_crls(lists)
+        .enforce_revocation_expiration()
+}

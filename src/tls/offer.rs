@@ -1,0 +1,165 @@
+//! The identities that one listener offers, and which of them a client gets.
+
+use super::ServerIdentity;
+use super::served_name::wildcard_rest;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+type Names = HashMap<Box<str>, usize, foldhash::fast::RandomState>;
+
+/// The identities of one listener.
+#[derive(Debug)]
+pub struct Offer {
+    identities: Vec<Arc<ServerIdentity>>,
+    /// Positions of identities by exact names.
+    exact: Names,
+    /// Positions of identities by what stands behind the `*` of their wildcards.
+    wildcards: Names,
+    default: Option<usize>,
+    /// An identity asks for clients' certificates.
+    asks_clients: bool,
+}
+
+/// A name that two identities of one listener claim, or the two that both want to be the default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedTwice {
+    /// The name; nothing where it is the default that both claim.
+    pub name: Option<String>,
+    /// The names of the two identities, in the order of the listener.
+    pub identities: [String; 2],
+}
+
+impl Offer {
+    /// The offer of a listener, each identity once. One that is alone is the default. Without any, all handshakes are
+    /// refused.
+    ///
+    /// # Errors
+    /// All names that two of them claim.
+    pub fn new(identities: Vec<Arc<ServerIdentity>>) -> Result<Self, Vec<ClaimedTwice>> {
+        let mut offer = Self {
+            exact: Names::default(),
+            wildcards: Names::default(),
+            default: (identities.len() == 1).then_some(0),
+            asks_clients: identities.iter().any(|one| one.client().is_some()),
+            identities,
+        };
+        let mut twice = Vec::new();
+        for at in 0..offer.identities.len() {
+            offer.enter(at, &mut twice);
+        }
+        if twice.is_empty() {
+            Ok(offer)
+        } else {
+            Err(twice)
+        }
+    }
+
+    fn enter(&mut self, at: usize, twice: &mut Vec<ClaimedTwice>) {
+        let own = Arc::clone(&self.identities[at]);
+        let mut claimed = |name: Option<String>, first: usize| {
+            let first = self.identities[first].name();
+            twice.push(ClaimedTwice {
+                name,
+                identities: [first.into(), own.name().into()],
+            });
+        };
+        for host in own.hosts() {
+            let (names, key) = match host.rest() {
+                Some(rest) => (&mut self.wildcards, rest),
+                None => (&mut self.exact, host.as_str()),
+            };
+            match names.get(key) {
+                Some(first) if *first != at => claimed(Some(host.to_string()), *first),
+                _ => drop(names.insert(key.into(), at)),
+            }
+        }
+        if own.is_default() {
+            match self.default {
+                Some(first) if first != at => claimed(None, first),
+                _ => self.default = Some(at),
+            }
+        }
+    }
+
+    /// The identities, in the order of the listener.
+    #[must_use]
+    pub fn identities(&self) -> &[Arc<ServerIdentity>] {
+        &self.identities
+    }
+
+    /// The identity of clients that name no host, or one that no other identity answers for.
+    #[must_use]
+    pub fn default_identity(&self) -> Option<&Arc<ServerIdentity>> {
+        Some(&self.identities[self.default?])
+    }
+
+    /// The identity for a host: by its exact name, then by a wildcard, then the default. `host` is in lower case,
+    /// without port and trailing dot; nothing where the client named none.
+    #[must_use]
+    pub fn choose(&self, host: Option<&str>) -> Option<&Arc<ServerIdentity>> {
+        let by_name = host.and_then(|host| {
+            let by_rest = || self.wildcards.get(wildcard_rest(host)?);
+            self.exact.get(host).or_else(by_rest)
+        });
+        let at = by_name.copied().or(self.default)?;
+        Some(&self.identities[at])
+    }
+
+    /// May a request for `host` be served on a connection whose handshake was by `identity`? Else it belongs on another
+    /// connection (421, RFC 9110 section 15.5.20). `host` as in [`Self::choose`].
+    ///
+    /// It may, unless the host belongs to another identity and one of the two asks for clients' certificates. A reload
+    /// that asks more of clients than the handshake did makes another identity of the same table.
+    #[must_use]
+    pub fn may_serve(&self, identity: &Arc<ServerIdentity>, host: Option<&str>) -> bool {
+        if !self.asks_clients && identity.client().is_none() {
+            return true;
+        }
+        let Some(own) = self.choose(host) else {
+            // No handshake leads to this host: no other connection would help, and it has no rules of its own.
+            return true;
+        };
+        Arc::ptr_eq(own, identity) || is_as_strict(identity, own)
+    }
+
+    /// This offer with the identities of `old` that are equal to its own, so that their sessions and tickets go on.
+    #[must_use]
+    pub fn keeping(mut self, old: &Self) -> Self {
+        for own in &mut self.identities {
+            if let Some(same) = old.identities.iter().find(|old| *old == own) {
+                *own = Arc::clone(same);
+            }
+        }
+        self
+    }
+}
+
+impl Offer {
+    /// This offer with other certificates: those that `certified` has for identities of that name. Names and clients'
+    /// certificates are as before.
+    #[must_use]
+    pub fn certified(&self, certified: &HashMap<String, Arc<ServerIdentity>>) -> Self {
+        let of = |own: &Arc<ServerIdentity>| certified.get(own.name()).unwrap_or(own).clone();
+        Self {
+            identities: self.identities.iter().map(of).collect(),
+            exact: self.exact.clone(),
+            wildcards: self.wildcards.clone(),
+            default: self.default,
+            asks_clients: self.asks_clients,
+        }
+    }
+}
+
+/// Was a handshake by `had` worth as much as one by `own`?
+fn is_as_strict(had: &ServerIdentity, own: &ServerIdentity) -> bool {
+    let is_same_table = had.name() == own.name();
+    match (had.client(), own.client()) {
+        (None, None) => true,
+        (_, None) => is_same_table,
+        (None, Some(_)) => false,
+        (Some(had), Some(own)) => is_same_table && own.is_met_by(had),
+    }
+}
+
+#[cfg(test)]
+mod tests;

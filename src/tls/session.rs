@@ -1,0 +1,80 @@
+//! What a handshake has settled about a client's connection.
+
+use super::{Alpn, CertificateFacts, ServerIdentity, TlsVersion};
+use rustls::pki_types::CertificateDer;
+use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
+use std::sync::Arc;
+
+/// The outcome of a handshake, which holds as long as the connection lives.
+#[derive(Debug)]
+pub struct TlsSession {
+    /// The identity that the client was shown.
+    pub identity: Arc<ServerIdentity>,
+    /// The version of TLS.
+    pub version: TlsVersion,
+    /// The host that the client named (SNI, RFC 6066 section 3), in lower case without a trailing dot.
+    pub sni: Option<Box<str>>,
+    /// The protocol that both sides agreed on (ALPN); HTTP/1.1 without an agreement.
+    pub protocol: Alpn,
+    /// An earlier session was taken up again.
+    pub is_resumed: bool,
+    /// The certificate that the client has shown and that was verified. There is none where none was asked for.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A client's certificate, verified in the handshake.
+#[derive(Debug)]
+pub struct ClientCertificate {
+    /// Its subject, as RFC 4514 writes it.
+    pub subject: Box<str>,
+    /// SHA-256 of the whole certificate.
+    pub fingerprint: [u8; 32],
+    /// The certificate itself, in DER.
+    pub der: CertificateDer<'static>,
+}
+
+impl TlsSession {
+    /// The session of a connection whose handshake, by `identity`, is over.
+    #[must_use]
+    pub fn new(connection: &ServerConnection, identity: Arc<ServerIdentity>) -> Self {
+        let shown = connection.peer_certificates().and_then(<[_]>::first);
+        Self {
+            client: identity.client().and(shown).and_then(client_certificate),
+            identity,
+            version: TlsVersion::of(connection).unwrap_or(TlsVersion::Tls12),
+            sni: connection.server_name().map(|name| named_host(name).into()),
+            protocol: match connection.alpn_protocol() {
+                Some(name) if name == Alpn::H2.as_str().as_bytes() => Alpn::H2,
+                _ => Alpn::Http11,
+            },
+            is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+}
+
+impl TlsVersion {
+    /// The version that both sides of a connection have agreed on; nothing before they have.
+    #[must_use]
+    pub fn of(connection: &ServerConnection) -> Option<Self> {
+        match connection.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => Some(Self::Tls13),
+            ProtocolVersion::TLSv1_2 => Some(Self::Tls12),
+            _ => None,
+        }
+    }
+}
+
+/// The host that a client names in its handshake, as [`super::Offer::choose`] takes it. rustls has put it in lower case.
+#[must_use]
+pub fn named_host(sni: &str) -> &str {
+    sni.strip_suffix('.').unwrap_or(sni)
+}
+
+fn client_certificate(der: &CertificateDer<'_>) -> Option<ClientCertificate> {
+    let facts = CertificateFacts::read(der)?;
+    Some(ClientCertificate {
+        subject: facts.subject.into(),
+        fingerprint: facts.fingerprint,
+        der: der.clone().into_owned(),
+    })
+}

@@ -1,0 +1,4 @@
+//! Certificates by themselves, from a real authority.
+
+mod front;
+mod orders;

@@ -1,0 +1,110 @@
+//! Clients that do not go on with their handshakes, or do not speak TLS at all.
+
+use super::{asked, counts, gateway, gateway_with};
+use crate::support::tls::Authority;
+use crate::support::{End, PATIENCE, Upstream, Wire, get};
+use std::time::{Duration, Instant};
+
+/// The beginning of a hello, whose record is to have 512 bytes.
+const HALF_HELLO: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+
+#[tokio::test]
+async fn plain_http_is_answered_in_clear_text() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let gateway = gateway(&upstream, &[ca.identity("api", &["api.test"])]).await;
+    let tls = gateway.tls().await;
+    let long = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n{}",
+        "x".repeat(9000)
+    );
+    for request in [get("/"), long, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into()] {
+        let mut wire = Wire::to(tls).await;
+        let answer = wire.ask(request).await;
+        let text = answer.expect(400).text();
+        assert!(text.contains("https://"), "{text}");
+        assert_eq!(wire.ended(PATIENCE).await, End::Closed);
+    }
+    assert_eq!(upstream.seen(), 0);
+}
+
+#[tokio::test]
+async fn one_deadline_holds_over_the_whole_handshake() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identities = [ca.identity("api", &["api.test"])];
+    let gateway = gateway_with(&upstream, "handshake = \"600ms\"", &identities).await;
+    let tls = gateway.tls().await;
+    let start = Instant::now();
+    let mut silent = Wire::to(tls).await;
+    let mut half = Wire::to(tls).await;
+    half.send(HALF_HELLO).await;
+    let mut dripping = Wire::to(tls).await;
+    let drip = async {
+        for byte in HALF_HELLO.iter().chain(&[0; 200]) {
+            if dripping.try_send([*byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("each byte began the time anew");
+    };
+    drip.await;
+    for wire in [&mut silent, &mut half] {
+        assert_ne!(wire.ended(PATIENCE).await, End::Open);
+    }
+    assert!(start.elapsed() >= Duration::from_millis(600));
+    counts(
+        &gateway,
+        "identity=\"none\",version=\"none\",result=\"timeout\"",
+        3,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn half_hellos_keep_no_one_waiting() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let gateway = gateway(&upstream, &[ca.identity("api", &["api.test"])]).await;
+    let tls = gateway.tls().await;
+    let mut wire = ca.trusting().wire(tls, "api.test").await;
+    let mut halves = Vec::new();
+    for _ in 0..2000 {
+        let mut half = Wire::to(tls).await;
+        half.send(HALF_HELLO).await;
+        halves.push(half);
+    }
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let start = Instant::now();
+        wire.ask(asked("api.test")).await.expect(200);
+        times.push(start.elapsed());
+    }
+    times.sort();
+    // Far more than is asked, on a machine that does other work too.
+    assert!(times[197] < Duration::from_millis(500), "{:?}", times[197]);
+    let mut fresh = ca.trusting().wire(tls, "api.test").await;
+    fresh.ask(asked("api.test")).await.expect(200);
+}
+
+/// Handshakes count as connections, and make room as silent ones do.
+#[tokio::test]
+async fn a_handshake_makes_room_for_a_new_connection() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identities = [ca.identity("api", &["api.test"])];
+    let server = "max_connections = 3\nmax_connections_per_client = 100\nworkers = 1";
+    let gateway = gateway_with(&upstream, server, &identities).await;
+    let tls = gateway.tls().await;
+    let mut halves = Vec::new();
+    for _ in 0..3 {
+        let mut half = Wire::to(tls).await;
+        half.send(HALF_HELLO).await;
+        halves.push(half);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut wire = ca.trusting().wire(tls, "api.test").await;
+    wire.ask(asked("api.test")).await.expect(200);
+    assert_ne!(halves[0].ended(PATIENCE).await, End::Open);
+}

@@ -1,0 +1,206 @@
+//! TLS in the tests: an authority with its certificates in files, and clients that trust it.
+
+use super::{H2, PATIENCE, Wire};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// An authority. Its certificates are files of a folder that goes with it.
+pub(crate) struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub(crate) cert: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // No two authorities have one name.
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key).unwrap().pem();
+        let authority = Self {
+            pem,
+            issuer: Issuer::new(params, key),
+            folder: tempfile::tempdir().unwrap(),
+        };
+        std::fs::write(authority.path("ca.pem"), &authority.pem).unwrap();
+        authority
+    }
+
+    /// The path of one of its files.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A certificate of a server with these names.
+    pub(crate) fn server(&self, names: &[&str]) -> Pair {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.sign(CertificateParams::new(names).unwrap())
+    }
+
+    /// A certificate of a client with this common name.
+    pub(crate) fn client(&self, name: &str) -> Pair {
+        self.client_with(name, |_| {})
+    }
+
+    /// A certificate of a client with this common name, changed by `change`.
+    pub(crate) fn client_with(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Pair {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        change(&mut params);
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        Pair {
+            cert: params.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    /// Writes the files of an identity, and returns the lines of its table, without those about clients.
+    pub(crate) fn identity(&self, name: &str, names: &[&str]) -> String {
+        self.write(name, &self.server(names));
+        format!(
+            "[tls.{name}]\ncert = {:?}\nkey = {:?}\n",
+            self.path(&format!("{name}.pem")),
+            self.path(&format!("{name}.key"))
+        )
+    }
+
+    /// Puts a pair in the place of the files of an identity, as a renewal does.
+    pub(crate) fn write(&self, name: &str, pair: &Pair) {
+        replace(&self.path(&format!("{name}.pem")), &pair.cert);
+        replace(&self.path(&format!("{name}.key")), &pair.key);
+    }
+
+    /// A client that trusts the authority and shows no certificate.
+    pub(crate) fn trusting(&self) -> TlsClient {
+        self.client_of(rustls::ALL_VERSIONS, None)
+    }
+
+    /// A client that trusts the authority and shows a certificate.
+    pub(crate) fn showing(&self, pair: &Pair) -> TlsClient {
+        self.client_of(rustls::ALL_VERSIONS, Some(pair))
+    }
+
+    /// A client that trusts the authority, in these versions.
+    pub(crate) fn client_of(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        shown: Option<&Pair>,
+    ) -> TlsClient {
+        let mut roots = RootCertStore::empty();
+        let root = CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match shown {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![cert], key).unwrap()
+            }
+        };
+        TlsClient(config)
+    }
+}
+
+fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(&beside, path).unwrap();
+}
+
+/// A client. Clones take up each other's sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsClient(pub(crate) ClientConfig);
+
+impl TlsClient {
+    /// The client with these protocols to choose from.
+    pub(crate) fn speaking(mut self, alpn: &[&str]) -> Self {
+        self.0.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        self
+    }
+
+    /// Shakes hands with the server `name` at `address`.
+    pub(crate) async fn connect(
+        &self,
+        address: SocketAddr,
+        name: &str,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let tcp = TcpStream::connect(address).await?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let connector = TlsConnector::from(Arc::new(self.0.clone()));
+        timeout(PATIENCE, connector.connect(name, tcp))
+            .await
+            .unwrap()
+    }
+
+    /// A connection of HTTP/1.1.
+    pub(crate) async fn wire(&self, address: SocketAddr, name: &str) -> Wire {
+        Wire::over_tls(self.connect(address, name).await.unwrap())
+    }
+
+    /// A connection of HTTP/2.
+    pub(crate) async fn h2(&self, address: SocketAddr, name: &str) -> H2 {
+        let client = self.clone().speaking(&["h2"]);
+        H2::over(client.connect(address, name).await.unwrap()).await
+    }
+
+    /// The alert, or other error, by which a handshake or the first read after it fails.
+    pub(crate) async fn refused(&self, address: SocketAddr, name: &str) -> rustls::Error {
+        use tokio::io::AsyncReadExt as _;
+        let error = match self.connect(address, name).await {
+            Err(error) => error,
+            Ok(mut stream) => timeout(PATIENCE, stream.read_u8())
+                .await
+                .unwrap()
+                .unwrap_err(),
+        };
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        inner
+            .cloned()
+            .unwrap_or_else(|| panic!("no error of TLS: {error}"))
+    }
+}
