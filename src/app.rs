@@ -25,7 +25,8 @@ use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream;
-use crate::upstream::{Server, demo};
+use crate::upstream::resolution::{self, Resolutions};
+use crate::upstream::{Registry, ServerUrl, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
 use sockets::{BoundSockets, KeptSockets};
@@ -77,8 +78,7 @@ struct GatewayState {
 }
 
 impl GatewayState {
-    fn new(boot: &Boot, snapshot: Snapshot, drain: Drain) -> Self {
-        let metrics = Metrics::new();
+    fn new(boot: &Boot, snapshot: Snapshot, metrics: Arc<Metrics>, drain: Drain) -> Self {
         metrics.started(snapshot.generation);
         let clock = Clock::system();
         let memory = Arc::new(MemoryStore::new(clock.clone(), boot.store.max_keys));
@@ -108,12 +108,15 @@ pub fn run(
     let control = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    control.block_on(async {
+    let ended = control.block_on(async {
         Gateway::start(compiled, file, handed)
             .await?
             .until_stopped()
             .await
-    })
+    });
+    // A question for a name's addresses may still hold a thread.
+    control.shutdown_background();
+    ended
 }
 
 struct Gateway {
@@ -153,8 +156,11 @@ impl Gateway {
         let admin = sockets.open_admin(&mut kept)?;
         start_demo(&snapshot).await?;
 
+        let metrics = Metrics::new();
+        let mut servers = ServerFollower::new(&metrics);
+        servers.prepare(&mut snapshot).await;
         let (switch, drain) = drain();
-        let shared = GatewayState::new(&boot, snapshot, drain);
+        let shared = GatewayState::new(&boot, snapshot, metrics, drain);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
         let (peek_sender, peeks) = admin::peek_channel();
         let (store_ready_sender, store_ready) = mpsc::channel(1);
@@ -174,6 +180,7 @@ impl Gateway {
             outline,
             shared: shared.clone(),
             tls: Arc::clone(&tls),
+            servers,
         };
         let reload = start_reload(file, files, identities, installer);
         let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
@@ -403,6 +410,7 @@ struct SnapshotInstaller {
     outline: Arc<Outline>,
     shared: GatewayState,
     tls: Arc<TlsListeners>,
+    servers: ServerFollower,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
@@ -420,6 +428,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         if let Err(error) = start_demo(&snapshot).await {
             tracing::warn!("the demo upstream cannot start: {error}");
         }
+        self.servers.prepare(&mut snapshot).await;
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
@@ -438,8 +447,35 @@ impl reload::ReloadTarget for SnapshotInstaller {
     }
 }
 
+/// Keeps the servers of all upstreams up to date: their states over reloads, and the addresses of their names.
+struct ServerFollower {
+    registry: Registry,
+    resolutions: Resolutions,
+}
+
+impl ServerFollower {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        Self {
+            registry: Registry::default(),
+            resolutions: Resolutions::new(resolution::by_system(), Arc::clone(metrics)),
+        }
+    }
+
+    /// Gives the upstreams of a snapshot that comes into force their states, and waits a moment for addresses of new
+    /// names.
+    async fn prepare(&mut self, snapshot: &mut Snapshot) {
+        let names = self.registry.unresolved(&snapshot.upstreams);
+        let found = self.resolutions.first(names).await;
+        self.registry.adopt(&mut snapshot.upstreams, &found);
+        self.resolutions.follow(&snapshot.upstreams);
+    }
+}
+
 async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
-    let asked_for = |upstream: &Arc<upstream::Upstream>| upstream.servers.contains(&Server::Demo);
+    let asked_for = |upstream: &Arc<upstream::Upstream>| {
+        let mut servers = upstream.servers.iter();
+        servers.any(|server| server.url == ServerUrl::Demo)
+    };
     if snapshot.upstreams.iter().any(asked_for) {
         demo::start().await?;
     }

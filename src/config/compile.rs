@@ -1,6 +1,6 @@
 //! A document without errors → Boot and Snapshot. Every possible error has been found before.
 
-use super::document::{self, CounterStore, Document, List, ServerTable, Upstream};
+use super::document::{self, CounterStore, Document, List, ServerTable};
 use super::groups::Groups;
 use super::identities::ReadIdentities;
 use super::jwt::TokenRules;
@@ -28,6 +28,7 @@ pub(super) struct Compilation<'a> {
     pub(super) groups: Groups,
     pub(super) jwt: Option<TokenRules>,
     pub(super) identities: ReadIdentities,
+    pub(super) upstreams: Vec<Arc<upstream::Upstream>>,
     /// The report, which has no errors.
     pub(super) report: Report,
 }
@@ -43,7 +44,7 @@ impl Compilation<'_> {
             table,
         } = self.checked;
         let by_name = by_name(&limits);
-        let upstreams: Vec<_> = document.upstreams.iter().map(upstream).collect();
+        let upstreams = self.upstreams;
         let mut services = services(document, &rules, &by_name);
         let server = &document.server;
         let outline = Outline {
@@ -184,14 +185,6 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
         .chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
         .collect()
-}
-
-fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
-    Arc::new(upstream::Upstream {
-        name: written.name.value.as_str().into(),
-        servers: written.servers.values(),
-        connect_timeout: written.connect_timeout(),
-    })
 }
 
 /// The limits of these names, each once, in their order. A limit with a list of rates gives one limit for each rate.

@@ -14,6 +14,7 @@ mod routes;
 mod store;
 mod stripped_fields;
 mod unreachable;
+mod upstreams;
 
 pub(super) use rewrites::{redirected, template};
 pub(super) use stripped_fields::looks_at_method;
@@ -28,7 +29,6 @@ use super::value::quoted;
 use crate::limit::Limit;
 use crate::listen::listener::ListenAddress;
 use crate::route::{Rule, Table};
-use crate::upstream::Server;
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -65,9 +65,7 @@ pub(super) fn check(
         .flat_map(|limit| limits::compile(&limit, groups, found))
         .collect();
     for upstream in &document.upstreams {
-        let message = |server: &Server| format!("{upstream} has {server} twice");
-        repeated(&upstream.servers, message, found);
-        repeated_limit(&upstream.limits, upstream, found);
+        upstreams::check(upstream, found);
     }
     let file = names::WholeFile { document, source };
     names::check(file, found);

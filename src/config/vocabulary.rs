@@ -125,6 +125,8 @@ pub enum ValueShape {
     ListenAddress,
     /// An address to listen on, such a table, or a list of them.
     Listeners(&'static Table),
+    /// The place of a server, such a table, or a list of them.
+    Servers(&'static Table),
     /// A file of authorities, a list of files, or such a table.
     Authorities(&'static Table),
     /// `true`, a name, a list of names, or such a table.
@@ -250,6 +252,7 @@ impl ValueShape {
             | Self::Rate(table)
             | Self::KeyFiles(table)
             | Self::Listeners(table)
+            | Self::Servers(table)
             | Self::Authorities(table)
             | Self::ListenerTls(table)
             | Self::Include(table) => vec![table],
@@ -271,6 +274,9 @@ impl ValueShape {
             }
             Self::Listeners(_) => {
                 "an address, a table as `{ address = \":8080\" }`, or a list of them".into()
+            }
+            Self::Servers(_) => {
+                "a text, a table as `{ url = \"http://10.1.0.5:3000\", weight = 2 }`, or a list of them".into()
             }
             Self::Authorities(table) => table.takes.unwrap_or_default().into(),
             Self::ListenerTls(_) => {

@@ -70,6 +70,9 @@ impl ProxyError {
             Self::Upstream(
                 UpstreamError::Connect(ConnectError::Timeout { .. }) | UpstreamError::Timeout(_),
             ) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
     }

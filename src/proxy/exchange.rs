@@ -8,7 +8,7 @@ use super::body_prefix::BodyPrefix;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
-use super::request_body::{self, Upload};
+use super::request_body::{self, RequestBody, Upload};
 use super::request_id::X_REQUEST_ID;
 use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
@@ -21,10 +21,10 @@ use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
+use crate::upstream::balance::Tried;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,9 +43,6 @@ pub enum ExchangeEnd {
     /// The client took no byte of the answer for too long.
     ClientStalled,
 }
-
-/// The position of no server.
-const NOBODY: usize = usize::MAX;
 
 /// One request and its response.
 #[derive(Debug)]
@@ -93,7 +90,7 @@ pub struct Exchange {
     /// The state of the request's body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     /// The position of the server that was asked last, noted before it is asked: the client may leave at any time.
-    pub(super) tried: Cell<usize>,
+    pub(super) tried: Tried<RequestBody>,
     /// The time that this server took to answer.
     upstream_time: Option<Duration>,
     status: u16,
@@ -174,7 +171,7 @@ impl Exchange {
                 outlasts: request_body::outlasts(request),
                 prefix: None,
                 upload: None,
-                tried: Cell::new(NOBODY),
+                tried: Tried::default(),
                 upstream_time: None,
                 status: 0,
                 source: AnswerSource::Gateway,

@@ -9,7 +9,7 @@ use super::soft_timeout::QUICK;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::balance::Balancer;
+use crate::upstream::balance::{Balancer, Tried};
 use crate::upstream::connection::Connection;
 use crate::upstream::endpoint::PooledConnection;
 use crate::upstream::failure::UpstreamError;
@@ -17,7 +17,6 @@ use crate::upstream::http1::{AnswerError, UnsentRequest};
 use crate::upstream::pool::Pool;
 use crate::upstream::tunnel;
 use http::{HeaderValue, Request, Response};
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -39,8 +38,8 @@ pub struct UpstreamCall<'a> {
     pub at: Instant,
     /// The charges, which a drop no longer refunds once the request is on its way.
     pub(super) reservation: Option<Rc<Reservations>>,
-    /// The position of the server that is tried, written by the call.
-    pub tried: &'a Cell<usize>,
+    /// The server that is tried, written by the call.
+    pub tried: &'a Tried<RequestBody>,
 }
 
 /// Fields of a request that are written as bytes behind the others.
@@ -149,8 +148,11 @@ pub async fn send(
         reservation,
         tried,
     } = outgoing;
-    tried.set(balancer.next());
-    let pool = &balancer.at(tried.get()).pool;
+    let Some(endpoint) = balancer.next() else {
+        return Err(UpstreamError::Connect(balancer.no_server()).into());
+    };
+    tried.replace(Some(Rc::clone(&endpoint)));
+    let pool = &endpoint.pool;
     // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
     let idle = match purpose {
         Purpose::Exchange => pool.take(at),
@@ -185,7 +187,7 @@ pub async fn send(
 async fn send_again(
     balancer: &Balancer<RequestBody>,
     request: UnsentRequest<RequestBody>,
-    tried: &Cell<usize>,
+    tried: &Tried<RequestBody>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let (mut connection, pool) = connect(balancer, tried).await?;
     match connection.send_again(request).await {
@@ -224,14 +226,10 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
 /// A new connection; or an idle one of a server that takes no new ones.
 async fn connect(
     balancer: &Balancer<RequestBody>,
-    tried: &Cell<usize>,
+    tried: &Tried<RequestBody>,
 ) -> Result<PooledConnection<RequestBody>, ProxyError> {
     let connected = balancer.connect(tried).await;
-    connected.map_err(|error| {
-        error.map_or(ProxyError::NoRoute, |error| {
-            UpstreamError::Connect(error).into()
-        })
-    })
+    connected.map_err(|error| UpstreamError::Connect(error).into())
 }
 
 /// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.

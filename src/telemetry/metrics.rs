@@ -22,7 +22,7 @@ mod worker_cells;
 
 pub use label::{
     AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake, Mode,
-    NO_ROUTE, Operation, OrderResult, Permits, Redirect, Rejection,
+    NO_ROUTE, Operation, OrderResult, Permits, Redirect, Rejection, Resolution,
 };
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
 pub use text_format::TextFormat;
@@ -61,6 +61,8 @@ pub struct Metrics {
     tls_files: Mutex<BTreeMap<String, bool>>,
     /// Orders for certificates, by identity.
     orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
+    /// Answers to questions for the addresses of servers' names.
+    resolutions: [SharedCounter; Resolution::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +131,11 @@ impl Metrics {
     pub fn ordered(&self, identity: &str, result: OrderResult) {
         let mut orders = lock(&self.orders);
         orders.entry(identity.into()).or_default()[result as usize] += 1;
+    }
+
+    /// Notes the answer to a question for the addresses of a server's name.
+    pub fn resolved(&self, result: Resolution) {
+        self.resolutions[result as usize].add(1);
     }
 
     /// Sets the number of keys in the memory store.

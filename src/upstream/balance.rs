@@ -4,8 +4,9 @@ use super::endpoint::{Endpoint, PooledConnection};
 use super::pool::Pools;
 use super::{ConnectError, OutgoingBody, Upstream};
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Endpoints that are tried for one request while none takes a connection.
@@ -14,7 +15,12 @@ const MOST_ENDPOINTS: usize = 3;
 /// The endpoints of an upstream, as one worker uses them.
 #[derive(Debug)]
 pub struct Balancer<B: OutgoingBody> {
-    endpoints: Vec<Endpoint<B>>,
+    upstream: Arc<Upstream>,
+    endpoints: RefCell<Vec<Rc<Endpoint<B>>>>,
+    /// The generation of the upstream's members that the endpoints are of.
+    generation: Cell<u64>,
+    pools: Pools<B>,
+    worker: WorkerMetrics,
     /// The position of the endpoint that was chosen last.
     last: Cell<usize>,
     connect_timeout: Duration,
@@ -22,52 +28,80 @@ pub struct Balancer<B: OutgoingBody> {
     pub metrics: UpstreamMetrics,
 }
 
+/// The endpoint that a request was sent to last, written while it is under way.
+pub type Tried<B> = RefCell<Option<Rc<Endpoint<B>>>>;
+
 impl<B: OutgoingBody> Balancer<B> {
     /// The endpoints of `upstream`, with their pools among `pools`.
     #[must_use]
-    pub fn new(upstream: &Upstream, pools: &Pools<B>, metrics: &WorkerMetrics) -> Self {
-        let endpoints = upstream.servers.iter().map(|server| {
-            let metrics = metrics.server(&upstream.name, &server.to_string());
-            Endpoint::new(server, pools, metrics)
-        });
-        Self {
-            endpoints: endpoints.collect(),
-            // Workers begin at different servers, or a quiet gateway would favour the first.
-            last: Cell::new(fastrand::usize(..upstream.servers.len().max(1))),
+    pub fn new(upstream: &Arc<Upstream>, pools: &Pools<B>, metrics: &WorkerMetrics) -> Self {
+        let balancer = Self {
+            upstream: Arc::clone(upstream),
+            endpoints: RefCell::default(),
+            generation: Cell::new(0),
+            pools: pools.clone(),
+            worker: metrics.clone(),
+            last: Cell::new(0),
             connect_timeout: upstream.connect_timeout,
             metrics: metrics.upstream(&upstream.name),
+        };
+        balancer.refresh();
+        balancer
+    }
+
+    /// Chooses the next endpoint; nothing where no server has an address.
+    #[must_use]
+    #[inline]
+    pub fn next(&self) -> Option<Rc<Endpoint<B>>> {
+        if self.upstream.state.generation() != self.generation.get() {
+            self.refresh();
+        }
+        let endpoints = self.endpoints.borrow();
+        let next = self.last.get() + 1;
+        self.last.set(if next < endpoints.len() { next } else { 0 });
+        endpoints.get(self.last.get()).map(Rc::clone)
+    }
+
+    /// Makes the endpoints of the members as they are now. Those of members that stay keep their pools.
+    #[cold]
+    #[inline(never)]
+    fn refresh(&self) {
+        let state = &self.upstream.state;
+        // The number is read first: a change in between is seen the next time.
+        self.generation.set(state.generation());
+        let members = state.members();
+        let endpoints = members.iter().map(|member| {
+            let metrics = self.worker.server(&self.upstream.name, &member.state.shown);
+            Rc::new(Endpoint::new(&self.upstream, member, &self.pools, metrics))
+        });
+        let endpoints: Vec<_> = endpoints.collect();
+        // Workers begin at different servers, or a quiet gateway would favour the first.
+        self.last.set(fastrand::usize(..endpoints.len().max(1)));
+        self.endpoints.replace(endpoints);
+    }
+
+    /// The failure of an upstream none of whose servers has an address.
+    #[must_use]
+    pub fn no_server(&self) -> ConnectError {
+        ConnectError::NoServer {
+            upstream: Arc::clone(&self.upstream.name),
         }
     }
 
-    /// Chooses the next endpoint, by its position.
-    #[must_use]
-    pub fn next(&self) -> usize {
-        let next = self.last.get() + 1;
-        self.last
-            .set(if next < self.endpoints.len() { next } else { 0 });
-        self.last.get()
-    }
-
-    /// The endpoint at `position`.
-    #[must_use]
-    pub fn at(&self, position: usize) -> &Endpoint<B> {
-        &self.endpoints[position]
-    }
-
     /// A new connection to the endpoint that was chosen last, or to the next one that takes a connection. No byte has
-    /// been sent yet. Each position is noted in `tried` before its endpoint is tried.
+    /// been sent yet. Each endpoint is noted in `tried` before it is tried.
     ///
     /// # Errors
-    /// The last failure; nothing where the upstream has no server.
-    pub async fn connect(
-        &self,
-        tried: &Cell<usize>,
-    ) -> Result<PooledConnection<B>, Option<ConnectError>> {
-        let (last, many) = (self.last.get(), self.endpoints.len());
+    /// The last failure.
+    pub async fn connect(&self, tried: &Tried<B>) -> Result<PooledConnection<B>, ConnectError> {
+        let all = self.endpoints.borrow().clone();
+        let first = tried.borrow().clone();
+        let at = |one: &Rc<Endpoint<B>>| all.iter().position(|other| Rc::ptr_eq(one, other));
+        let last = first.as_ref().and_then(at).unwrap_or_default();
         let mut failure = None;
-        for position in (last..many).chain(0..last).take(MOST_ENDPOINTS) {
-            tried.set(position);
-            let endpoint = self.at(position);
+        for position in (last..all.len()).chain(0..last).take(MOST_ENDPOINTS) {
+            let endpoint = &all[position];
+            tried.replace(Some(Rc::clone(endpoint)));
             match endpoint.connect(self.connect_timeout).await {
                 Ok(connection) => {
                     self.metrics.opened();
@@ -80,6 +114,6 @@ impl<B: OutgoingBody> Balancer<B> {
                 return Ok((connection, Rc::clone(&endpoint.pool)));
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| self.no_server()))
     }
 }

@@ -2,14 +2,17 @@
 
 use super::connection::Connection;
 use super::pool::{Pool, Pools};
-use super::{ConnectError, OutgoingBody, Server};
+use super::upstream_state::Member;
+use super::{ConnectError, Destination, OutgoingBody, Upstream};
 use crate::telemetry::metrics::ServerMetrics;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A server, with this worker's connections to it.
+/// A server, with this worker's connections to it. A name is one for each of its addresses.
 #[derive(Debug)]
 pub struct Endpoint<B: OutgoingBody> {
+    /// The server, with its weight, its bounds and its state.
+    pub member: Member,
     /// This worker's connections to the server.
     pub pool: Rc<Pool<B>>,
     metrics: ServerMetrics,
@@ -19,12 +22,24 @@ pub struct Endpoint<B: OutgoingBody> {
 pub type PooledConnection<B> = (Connection<B>, Rc<Pool<B>>);
 
 impl<B: OutgoingBody> Endpoint<B> {
-    /// The endpoint of `server`, with its pool among `pools`.
-    pub(super) fn new(server: &Server, pools: &Pools<B>, metrics: ServerMetrics) -> Self {
+    /// The endpoint of a member of `upstream`, with its pool among `pools`.
+    pub(super) fn new(
+        upstream: &Upstream,
+        member: &Member,
+        pools: &Pools<B>,
+        metrics: ServerMetrics,
+    ) -> Self {
         Self {
-            pool: pools.of(server),
+            pool: pools.of(&Destination::of(upstream, member)),
+            member: member.clone(),
             metrics,
         }
+    }
+
+    /// The server as the log shows it.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        &self.member.state.shown
     }
 
     /// A new connection. The attempt is counted where the server takes none.

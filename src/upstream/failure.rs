@@ -32,6 +32,8 @@ impl UpstreamError {
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
+            Self::Connect(ConnectError::NoServer { .. }) => Failure::NoServer,
+            Self::Connect(ConnectError::Tls { .. }) => Failure::Tls,
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,

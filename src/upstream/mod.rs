@@ -1,24 +1,39 @@
 //! Upstreams: named sets of servers to forward to.
 
 pub mod balance;
+mod connect_error;
 pub mod connection;
 pub mod demo;
+pub mod destination;
+mod dial;
 pub mod endpoint;
 pub mod failure;
 pub mod http1;
 mod keep_alive;
 pub mod pool;
 mod reachability;
+mod registry;
+pub mod resolution;
+mod server;
+pub mod server_state;
+mod server_tls;
+mod server_url;
 pub mod shared_connection;
 mod stream;
 pub mod tunnel;
+pub mod upstream_state;
 
-pub use stream::ConnectError;
+pub use connect_error::ConnectError;
+pub use destination::{Destination, Protocol};
+pub use registry::Registry;
+pub use server::Server;
+pub use server_tls::{OfferedProtocols, ServerTls};
+pub use server_url::ServerUrl;
+pub use upstream_state::UpstreamState;
 
 use bytes::Bytes;
 use hyper::body::Body;
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,47 +49,29 @@ impl<B> OutgoingBody for B where
 }
 
 /// A named set of servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Upstream {
     /// Its name in the file.
     pub name: Arc<str>,
-    /// Its servers, taken in turn. Never empty.
+    /// Its servers, in the order of the file. Never empty.
     pub servers: Vec<Server>,
-    /// Longest time to wait for a connection.
+    /// Longest time to wait for a connection, the handshake of TLS included.
     pub connect_timeout: Duration,
+    /// TLS towards its servers, where one of them has it.
+    pub tls: Option<ServerTls>,
+    /// The protocol that its servers are asked in.
+    pub protocol: Protocol,
+    /// The time between two resolutions of its servers' names.
+    pub resolve: Duration,
+    /// The age from which a connection takes no further request, where it is written.
+    pub max_age: Option<Duration>,
+    /// What is known of it. Kept over reloads by the [`Registry`].
+    pub state: Arc<UpstreamState>,
 }
 
-/// The place where one server listens.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Server {
-    /// `http://host:port`; a name is resolved at each new connection.
-    Http {
-        /// Name or address, IPv6 without brackets.
-        host: Arc<str>,
-        /// TCP port.
-        port: u16,
-    },
-    /// `demo:`, the built-in server, started because the file asks for it.
-    Demo,
-}
-
-impl Server {
-    /// The host of a request to this server that names none.
-    #[must_use]
-    pub fn authority(&self) -> String {
-        let url = self.to_string();
-        url.strip_prefix("http://")
-            .unwrap_or("localhost")
-            .to_owned()
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Http { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
-            Self::Http { host, port } => write!(f, "http://{host}:{port}"),
-            Self::Demo => f.write_str("demo:"),
-        }
+impl Upstream {
+    /// The names among its servers that must be resolved, as often as they stand there.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.servers.iter().filter_map(|server| server.url.name())
     }
 }

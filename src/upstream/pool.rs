@@ -3,8 +3,7 @@
 use super::connection::Connection;
 use super::http1::ReadBuffers;
 use super::reachability::Reachability;
-use super::stream::{self, ConnectError};
-use super::{OutgoingBody, Server};
+use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, dial};
 use crate::clock;
 use crate::descriptors::DescriptorShare;
 use std::cell::RefCell;
@@ -12,15 +11,19 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// Idle connections kept for one server by one worker.
 const MOST_IDLE: usize = 512;
 
-/// All pools of one worker. They outlive reloads: a pool belongs to a server's address, not to a name in the file.
+/// All pools of one worker. They outlive reloads: a pool belongs to a destination, not to a name in the file. Clones
+/// share one value.
 #[derive(Debug)]
-pub struct Pools<B: OutgoingBody> {
-    pools: RefCell<HashMap<Server, Rc<Pool<B>>>>,
+pub struct Pools<B: OutgoingBody>(Rc<AllPools<B>>);
+
+#[derive(Debug)]
+struct AllPools<B: OutgoingBody> {
+    pools: RefCell<HashMap<Destination, Rc<Pool<B>>>>,
     share: DescriptorShare,
     buffers: Rc<ReadBuffers>,
 }
@@ -28,43 +31,49 @@ pub struct Pools<B: OutgoingBody> {
 /// Connections of one worker to one server.
 #[derive(Debug)]
 pub struct Pool<B: OutgoingBody> {
-    server: Server,
+    destination: Destination,
     reachability: Arc<Reachability>,
     idle: RefCell<Vec<Connection<B>>>,
     share: DescriptorShare,
     buffers: Rc<ReadBuffers>,
 }
 
+impl<B: OutgoingBody> Clone for Pools<B> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
 impl<B: OutgoingBody> Pools<B> {
     /// No pool yet; the descriptors of their connections are counted in `share`.
     #[must_use]
     pub fn new(share: DescriptorShare) -> Self {
-        Self {
+        Self(Rc::new(AllPools {
             pools: RefCell::default(),
             share,
             buffers: Rc::default(),
-        }
+        }))
     }
 
     /// Closes one idle connection, for its descriptor. False when there is none.
     #[must_use]
     pub fn close_idle(&self) -> bool {
-        let pools = self.pools.borrow();
+        let pools = self.0.pools.borrow();
         let mut idle = pools.values().map(|pool| pool.idle.borrow_mut());
         let closed = idle.find_map(|mut idle| (!idle.is_empty()).then(|| idle.remove(0)));
         closed.is_some()
     }
 
-    /// The pool of `server`, made if need be.
-    pub fn of(&self, server: &Server) -> Rc<Pool<B>> {
-        let mut pools = self.pools.borrow_mut();
-        let pool = pools.entry(server.clone()).or_insert_with(|| {
+    /// The pool of `destination`, made if need be.
+    pub fn of(&self, destination: &Destination) -> Rc<Pool<B>> {
+        let mut pools = self.0.pools.borrow_mut();
+        let pool = pools.entry(destination.clone()).or_insert_with(|| {
             Rc::new(Pool {
-                server: server.clone(),
-                reachability: Reachability::of(server),
+                destination: destination.clone(),
+                reachability: Reachability::of(destination),
                 idle: RefCell::new(Vec::new()),
-                share: self.share.clone(),
-                buffers: Rc::clone(&self.buffers),
+                share: self.0.share.clone(),
+                buffers: Rc::clone(&self.0.buffers),
             })
         });
         Rc::clone(pool)
@@ -72,7 +81,7 @@ impl<B: OutgoingBody> Pools<B> {
 
     /// Closes idle connections that are old, and drops pools that are no longer used. The call comes once a second.
     pub fn sweep(&self) {
-        self.pools.borrow_mut().retain(|_, pool| {
+        self.0.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
             Rc::strong_count(pool) > 1 || !pool.idle.borrow().is_empty()
         });
@@ -80,10 +89,10 @@ impl<B: OutgoingBody> Pools<B> {
 }
 
 impl<B: OutgoingBody> Pool<B> {
-    /// The server of the pool's connections.
+    /// The destination of the pool's connections.
     #[must_use]
-    pub fn server(&self) -> &Server {
-        &self.server
+    pub fn destination(&self) -> &Destination {
+        &self.destination
     }
 
     /// The idle connection that was put back last, among those that the server has promised to keep until after `now`.
@@ -127,18 +136,9 @@ impl<B: OutgoingBody> Pool<B> {
 
     async fn try_connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
         let descriptor = self.share.take();
-        let stream = timeout(deadline, stream::open(&self.server))
-            .await
-            .map_err(|_| ConnectError::Timeout {
-                server: self.server.clone(),
-                after: deadline,
-            })?
-            .map_err(|source| ConnectError::Io {
-                server: self.server.clone(),
-                source,
-            })?;
+        let opened = dial::open(&self.destination, OfferedProtocols::Http1, deadline).await?;
         let buffers = Rc::clone(&self.buffers);
-        Ok(Connection::new(stream, descriptor, buffers))
+        Ok(Connection::new(opened.stream, descriptor, buffers))
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another.
@@ -153,7 +153,7 @@ impl<B: OutgoingBody> Pool<B> {
     }
 
     fn sweep(&self) {
-        self.reachability.log_return(&self.server);
+        self.reachability.log_return(&self.destination);
         let now = clock::now();
         self.idle
             .borrow_mut()

@@ -422,6 +422,7 @@ impl Exchange {
         let would_refuse = service.map(|service| self.would_refuse(service));
         let charges = service.map(|service| self.charges(service, costs));
         let groups = service.map(|service| self.groups(service));
+        let tried = self.tried.borrow();
         self.worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
@@ -446,7 +447,7 @@ impl Exchange {
             groups: &groups.unwrap_or_default(),
             delay: Duration::from_micros(self.delayed),
             duration: took,
-            upstream: self.server(),
+            upstream: tried.as_ref().map(|endpoint| endpoint.shown()),
             upstream_time: self.upstream_time,
             bytes_in: self.received_bytes(),
             bytes_out: self.sent,
@@ -455,12 +456,6 @@ impl Exchange {
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
         });
-    }
-
-    /// The server that was asked last.
-    fn server(&self) -> Option<&str> {
-        let upstream = self.service()?.upstream?;
-        self.local.server(upstream, self.tried.get())
     }
 
     /// The limits that a group of the client has changed: their names, and the group's.

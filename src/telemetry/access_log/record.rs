@@ -110,6 +110,8 @@ labels! {
         NoServer = "no_server",
         /// There was no connection to the upstream.
         ConnectFailed = "connect_failed",
+        /// The handshake of TLS with the upstream failed.
+        UpstreamTls = "upstream_tls",
         /// The upstream did not answer in time.
         UpstreamTimeout = "upstream_timeout",
         /// The upstream broke off.
@@ -142,6 +144,7 @@ impl From<Failure> for Reason {
             Failure::Timeout => Self::UpstreamTimeout,
             Failure::Reset => Self::UpstreamReset,
             Failure::Protocol => Self::UpstreamInvalid,
+            Failure::Tls => Self::UpstreamTls,
             Failure::NoServer => Self::NoServer,
         }
     }
@@ -166,6 +169,7 @@ impl Reason {
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ConnectFailed => "no connection to the upstream",
+            Self::UpstreamTls => "no TLS with the upstream",
             Self::UpstreamTimeout => "the upstream did not answer in time",
             Self::UpstreamReset => "the upstream broke off",
             Self::UpstreamInvalid => "the upstream did not answer in HTTP",
@@ -185,6 +189,7 @@ impl Reason {
         matches!(
             self,
             Self::ConnectFailed
+                | Self::UpstreamTls
                 | Self::UpstreamTimeout
                 | Self::UpstreamReset
                 | Self::UpstreamInvalid
