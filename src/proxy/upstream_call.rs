@@ -13,15 +13,18 @@ use crate::upstream::balance::{Balancer, Tried};
 use crate::upstream::connection::Connection;
 use crate::upstream::endpoint::PooledConnection;
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::http1::{AnswerError, UnsentRequest};
+use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
-use crate::upstream::tunnel;
+use crate::upstream::{Purpose, tunnel};
 use http::{HeaderValue, Request, Response};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
+
+/// Times that a request is sent again which its server has refused before it processed anything.
+const MOST_REFUSALS: usize = 3;
 
 /// A request on its way upstream.
 #[derive(Debug)]
@@ -54,15 +57,6 @@ impl<'a> AddedLines<'a> {
             [&beside.lines[..], id.as_bytes(), b"\r\n"]
         }))
     }
-}
-
-/// The purpose of a request's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// One exchange among others on its connection.
-    Exchange,
-    /// A tunnel, which takes its connection for good.
-    Tunnel,
 }
 
 /// An answer under way, with the connection that brings it.
@@ -162,7 +156,7 @@ pub async fn send(
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),
-        None => Box::pin(connect(balancer, tried)).await?,
+        None => Box::pin(connect(balancer, tried, purpose)).await?,
     };
     if let Some(reservation) = reservation {
         reservation.forwarded();
@@ -176,28 +170,41 @@ pub async fn send(
             carrier: Carrier::Connection(connection),
             pool,
         }),
-        Err(error) => match connection.into_unsent() {
-            Some(unsent) => Box::pin(send_again(balancer, unsent, tried)).await,
-            None => Err(UpstreamError::Answer(error).into()),
-        },
+        Err(error) => Box::pin(send_again(balancer, connection, pool, error, tried)).await,
     }
 }
 
+/// Sends a request again that failed with `error`, where that can be done.
 #[cold]
 async fn send_again(
     balancer: &Balancer<RequestBody>,
-    request: UnsentRequest<RequestBody>,
+    mut connection: Connection<RequestBody>,
+    mut pool: Rc<Pool<RequestBody>>,
+    mut error: AnswerError,
     tried: &Tried<RequestBody>,
 ) -> Result<UpstreamAnswer, ProxyError> {
-    let (mut connection, pool) = connect(balancer, tried).await?;
-    match connection.send_again(request).await {
-        Ok(response) => Ok(UpstreamAnswer {
-            response,
-            carrier: Carrier::Connection(connection),
-            pool,
-        }),
-        Err(error) => Err(UpstreamError::Answer(error).into()),
+    for sent in 1.. {
+        if let AnswerError::OtherProtocol(other) = &error {
+            pool.note_protocol(*other);
+        }
+        // What a server has not processed can be refused more than once.
+        let again = sent == 1 || (error.is_refused() && sent <= MOST_REFUSALS);
+        let Some(request) = connection.into_unsent().filter(|_| again) else {
+            break;
+        };
+        (connection, pool) = connect(balancer, tried, Purpose::Exchange).await?;
+        match connection.send_again(request).await {
+            Ok(response) => {
+                return Ok(UpstreamAnswer {
+                    response,
+                    carrier: Carrier::Connection(connection),
+                    pool,
+                });
+            }
+            Err(next) => error = next,
+        }
     }
+    Err(UpstreamError::Answer(error).into())
 }
 
 /// Sends a request for a tunnel on a connection that is its own for good.
@@ -227,8 +234,9 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
 async fn connect(
     balancer: &Balancer<RequestBody>,
     tried: &Tried<RequestBody>,
+    purpose: Purpose,
 ) -> Result<PooledConnection<RequestBody>, ProxyError> {
-    let connected = balancer.connect(tried).await;
+    let connected = balancer.connect(tried, purpose).await;
     connected.map_err(|error| UpstreamError::Connect(error).into())
 }
 

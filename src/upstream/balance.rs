@@ -2,7 +2,7 @@
 
 use super::endpoint::{Endpoint, PooledConnection};
 use super::pool::Pools;
-use super::{ConnectError, OutgoingBody, Upstream};
+use super::{ConnectError, OutgoingBody, Purpose, Upstream};
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -93,7 +93,11 @@ impl<B: OutgoingBody> Balancer<B> {
     ///
     /// # Errors
     /// The last failure.
-    pub async fn connect(&self, tried: &Tried<B>) -> Result<PooledConnection<B>, ConnectError> {
+    pub async fn connect(
+        &self,
+        tried: &Tried<B>,
+        purpose: Purpose,
+    ) -> Result<PooledConnection<B>, ConnectError> {
         let all = self.endpoints.borrow().clone();
         let first = tried.borrow().clone();
         let at = |one: &Rc<Endpoint<B>>| all.iter().position(|other| Rc::ptr_eq(one, other));
@@ -102,15 +106,19 @@ impl<B: OutgoingBody> Balancer<B> {
         for position in (last..all.len()).chain(0..last).take(MOST_ENDPOINTS) {
             let endpoint = &all[position];
             tried.replace(Some(Rc::clone(endpoint)));
-            match endpoint.connect(self.connect_timeout).await {
+            match endpoint.connect(purpose, self.connect_timeout).await {
                 Ok(connection) => {
-                    self.metrics.opened();
+                    if !connection.reused {
+                        self.metrics.opened();
+                    }
                     return Ok((connection, Rc::clone(&endpoint.pool)));
                 }
                 Err(error) => failure = Some(error),
             }
             // A server that takes no new connection may still answer on an idle one.
-            if let Some(connection) = endpoint.pool.take_open() {
+            if purpose == Purpose::Exchange
+                && let Some(connection) = endpoint.pool.take_open()
+            {
                 return Ok((connection, Rc::clone(&endpoint.pool)));
             }
         }

@@ -1,6 +1,8 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
-use super::http1::{AnswerError, Http1, ReadBuffers, UnsentRequest};
+use super::http1::{self, AnswerError, Http1, ReadBuffers, WholeRequest};
+use super::http2::Http2Exchange;
+use super::http2::connection::OpenStream;
 use super::stream::{PeekEnd as _, ServerStream};
 use super::{OutgoingBody, keep_alive};
 use crate::clock;
@@ -11,21 +13,40 @@ use hyper::body::Bytes;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection to send one request on, and then another.
+/// A connection to send one request on, and then another; over HTTP/2 a stream for one request.
 #[derive(Debug)]
 pub struct Connection<B: OutgoingBody> {
-    /// The bytes and what they mean. Boxed, because it is large and changes hands.
-    http1: Box<Http1<B, ServerStream>>,
+    carrier: Carrier<B>,
     /// The connection has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
     /// The request that was sent last may be sent again although a server may have acted on it.
     is_repeatable: bool,
     /// The time until which its server will surely keep it, as far as that is known.
     rests_until: Instant,
-    /// Counts the socket as long as it is open.
-    descriptor: Descriptor,
+    /// The time from which it takes no further request.
+    retires: Option<Instant>,
+}
+
+/// The bytes and what they mean. Boxed, because it is large and changes hands.
+#[derive(Debug)]
+enum Carrier<B: OutgoingBody> {
+    /// HTTP/1.1; the descriptor counts the socket as long as it is open.
+    Http1(Box<Http1<B, ServerStream>>, Descriptor),
+    /// A stream of HTTP/2.
+    Http2(Box<Http2Exchange<B>>),
+}
+
+/// A request that can be sent once more, on a connection of either protocol.
+#[derive(Debug)]
+pub struct UnsentRequest<B>(Unsent<B>);
+
+#[derive(Debug)]
+enum Unsent<B> {
+    Written(http1::UnsentRequest<B>),
+    Whole(WholeRequest<B>),
 }
 
 impl<B: OutgoingBody> Connection<B> {
@@ -34,13 +55,27 @@ impl<B: OutgoingBody> Connection<B> {
         stream: ServerStream,
         descriptor: Descriptor,
         buffers: Rc<ReadBuffers>,
+        max_age: Option<Duration>,
     ) -> Self {
+        let now = clock::now();
         Self {
-            http1: Box::new(Http1::new(stream, buffers)),
+            carrier: Carrier::Http1(Box::new(Http1::new(stream, buffers)), descriptor),
             reused: false,
             is_repeatable: false,
+            rests_until: now,
+            // Connections that were opened together do not end together.
+            retires: max_age.map(|age| now + age.mul_f64(1.0 - fastrand::f64() / 5.0)),
+        }
+    }
+
+    /// A stream of HTTP/2, on a connection that may be in use.
+    pub(super) fn on_stream(stream: OpenStream) -> Self {
+        Self {
+            reused: stream.is_reused,
+            carrier: Carrier::Http2(Box::new(Http2Exchange::new(stream))),
+            is_repeatable: false,
             rests_until: clock::now(),
-            descriptor,
+            retires: None,
         }
     }
 
@@ -58,14 +93,23 @@ impl<B: OutgoingBody> Connection<B> {
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
         // The function is not async: its future would keep the request in its state, although the connection has it.
         self.is_repeatable = is_repeatable(&request);
-        let is_doubted = self.reused && !self.is_repeatable;
-        let is_over = is_doubted && self.http1.stream().peek_end().is_ready();
-        self.http1.begin(request, added);
+        let is_over = match &mut self.carrier {
+            Carrier::Http1(http1, _) => {
+                let is_doubted = self.reused && !self.is_repeatable;
+                let is_over = is_doubted && http1.stream().peek_end().is_ready();
+                http1.begin(request, added);
+                is_over
+            }
+            Carrier::Http2(exchange) => {
+                exchange.begin(WholeRequest::new(request), added);
+                false
+            }
+        };
         poll_fn(move |cx| {
             if is_over {
                 return Poll::Ready(Err(AnswerError::Incomplete));
             }
-            self.http1.poll_answer(cx)
+            self.poll_answer(cx)
         })
     }
 
@@ -78,18 +122,66 @@ impl<B: OutgoingBody> Connection<B> {
         request: UnsentRequest<B>,
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
         self.is_repeatable = false;
-        self.http1.begin_again(request);
-        poll_fn(|cx| self.http1.poll_answer(cx))
+        let is_sent = match (&mut self.carrier, request.0) {
+            (Carrier::Http1(http1, _), Unsent::Written(request)) => {
+                http1.begin_again(request);
+                true
+            }
+            (Carrier::Http1(http1, _), Unsent::Whole(request)) => {
+                http1.begin_whole(request);
+                true
+            }
+            (Carrier::Http2(exchange), request) => {
+                let whole = match request {
+                    Unsent::Whole(request) => Some(request),
+                    Unsent::Written(request) => WholeRequest::of_unsent(request),
+                };
+                let is_whole = whole.is_some();
+                whole
+                    .into_iter()
+                    .for_each(|request| exchange.begin(request, &[]));
+                is_whole
+            }
+        };
+        poll_fn(move |cx| {
+            if !is_sent {
+                return Poll::Ready(Err(AnswerError::GivenUp));
+            }
+            self.poll_answer(cx)
+        })
     }
 
-    /// The request that was not answered, where it can be sent once more: the connection has carried another exchange
-    /// before, and either nothing of the request was written, or it may be repeated and no byte came back.
+    #[inline]
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, AnswerError>> {
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_answer(cx),
+            Carrier::Http2(exchange) => exchange.poll_answer(cx),
+        }
+    }
+
+    /// The request that was not answered, where it can be sent once more. Over HTTP/1.1 the connection has carried
+    /// another exchange before, and either nothing of the request was written, or it may be repeated and no byte came
+    /// back. Over HTTP/2 the server has not processed the request, and none of its body was begun; or the connection was
+    /// used before, and the request may be repeated.
     #[must_use]
     pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
-        if !self.reused {
-            return None;
+        match self.carrier {
+            Carrier::Http1(http1, _) if self.reused => {
+                let unsent = http1.into_unsent(self.is_repeatable)?;
+                Some(UnsentRequest(Unsent::Written(unsent)))
+            }
+            Carrier::Http1(..) => None,
+            Carrier::Http2(exchange) => {
+                let whole = exchange.into_unsent(self.is_repeatable && self.reused)?;
+                Some(UnsentRequest(Unsent::Whole(whole)))
+            }
         }
-        self.http1.into_unsent(self.is_repeatable)
+    }
+
+    /// Is it a stream of HTTP/2?
+    #[must_use]
+    pub fn is_http2(&self) -> bool {
+        matches!(self.carrier, Carrier::Http2(_))
     }
 
     /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
@@ -100,7 +192,7 @@ impl<B: OutgoingBody> Connection<B> {
 
     /// Will the server still keep the connection at `now`?
     pub(super) fn is_kept(&self, now: Instant) -> bool {
-        now < self.rests_until
+        now < self.rests_until && self.retires.is_none_or(|retires| now < retires)
     }
 
     /// The next part of the answer's body.
@@ -111,30 +203,45 @@ impl<B: OutgoingBody> Connection<B> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
-        self.http1.poll_frame(cx)
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_frame(cx),
+            Carrier::Http2(exchange) => exchange.poll_frame(cx),
+        }
     }
 
     /// The bytes that are left of the answer's body, where its length is known.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        self.http1.length()
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.length(),
+            Carrier::Http2(exchange) => exchange.length(),
+        }
     }
 
     /// Has the answer been read to its end?
     #[must_use]
     pub fn is_read(&self) -> bool {
-        self.http1.is_read()
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.is_read(),
+            Carrier::Http2(exchange) => exchange.is_read(),
+        }
     }
 
     /// Is a part of the request still to be written?
     #[must_use]
     pub fn is_writing(&self) -> bool {
-        self.http1.is_writing()
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.is_writing(),
+            Carrier::Http2(exchange) => exchange.is_writing(),
+        }
     }
 
     /// Bytes that have been written so far, where others wait to be.
     pub(super) fn stalled_at(&self) -> Option<u64> {
-        self.http1.has_unwritten().then(|| self.http1.written())
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.has_unwritten().then(|| http1.written()),
+            Carrier::Http2(exchange) => exchange.stalled_at(),
+        }
     }
 
     /// Goes on writing the request. Ready when there is nothing left to write.
@@ -142,27 +249,43 @@ impl<B: OutgoingBody> Connection<B> {
     /// # Errors
     /// When the request's body fails.
     pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
-        self.http1.poll_upload(cx)
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_upload(cx),
+            Carrier::Http2(exchange) => exchange.poll_upload(cx),
+        }
     }
 
     /// Ready when the server ends a connection whose answer has been read, or sends more.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
-        self.http1.poll_silence(cx)
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_silence(cx),
+            Carrier::Http2(exchange) => exchange.poll_end(cx),
+        }
     }
 
     /// Lets the connection rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&mut self) -> bool {
-        self.http1.is_free() && self.http1.rest()
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.is_free() && http1.rest(),
+            // The stream is over; its connection is in the pool anyway.
+            Carrier::Http2(_) => false,
+        }
     }
 
     /// Can a resting connection still be used?
     pub(super) fn is_usable(&mut self) -> bool {
-        self.http1.is_silent()
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.is_silent(),
+            Carrier::Http2(exchange) => exchange.is_usable(),
+        }
     }
 
-    /// The stream of a fresh connection, for another protocol.
-    pub(super) fn into_stream(self) -> (ServerStream, Descriptor) {
-        (self.http1.into_stream(), self.descriptor)
+    /// The stream of a fresh connection of HTTP/1.1, for another protocol.
+    pub(super) fn into_stream(self) -> Option<(ServerStream, Descriptor)> {
+        match self.carrier {
+            Carrier::Http1(http1, descriptor) => Some((http1.into_stream(), descriptor)),
+            Carrier::Http2(_) => None,
+        }
     }
 }
 
