@@ -22,6 +22,7 @@ mod server_tls;
 mod server_url;
 pub mod shared_connection;
 mod stream;
+pub mod survey;
 pub mod tunnel;
 pub mod upstream_state;
 

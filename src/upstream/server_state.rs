@@ -33,7 +33,7 @@ impl ServerState {
         }
     }
 
-    /// Requests that are in flight, where somebody counts them.
+    /// Requests that are in flight, where they are counted.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.0.load(Ordering::Relaxed)
