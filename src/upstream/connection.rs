@@ -45,7 +45,7 @@ pub struct UnsentRequest<B>(Unsent<B>);
 
 #[derive(Debug)]
 enum Unsent<B> {
-    Written(http1::UnsentRequest<B>),
+    Written(http1::WrittenRequest<B>),
     Whole(WholeRequest<B>),
 }
 
