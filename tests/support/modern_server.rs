@@ -257,6 +257,9 @@ async fn answer(
     let mut after = HeaderMap::new();
     after.insert("x-check", HeaderValue::from_static("done"));
     let frames = [Frame::data(text), Frame::trailers(after)];
+    if head.method == "HEAD" {
+        return Ok(Response::new(Body::default()));
+    }
     Ok(Response::new(Body::of(frames)))
 }
 
@@ -288,5 +291,9 @@ impl hyper::body::Body for Body {
         _: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         std::task::Poll::Ready(self.0.pop_front().map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
     }
 }
