@@ -8,7 +8,7 @@ use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::{Compiled, Report};
-use crate::key::Sameness;
+use crate::key::{KeyTemplate, MissingKey, Sameness};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::Rule;
@@ -16,6 +16,9 @@ use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
+use crate::upstream::UpstreamRules;
+use crate::upstream::ejection::EjectionRule;
+use crate::upstream::retry_rule::RetryRule;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -72,6 +75,7 @@ impl Compilation<'_> {
                 table,
                 unrouted: (services.len() > routed).then_some(routed),
                 services,
+                hash_keys: document.upstreams.iter().map(hash_key).collect(),
                 upstreams,
                 trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
                 tokens: self.jwt.map(|jwt| jwt.verifier),
@@ -160,6 +164,7 @@ fn upstream_outlines(
     both.map(|(upstream, written)| UpstreamOutline {
         upstream: Arc::clone(upstream),
         limits: each(&written.limits),
+        hash: written.balance().key,
     })
     .collect()
 }
@@ -191,6 +196,30 @@ fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
         name: written.name.value.as_str().into(),
         servers: written.servers.values(),
         connect_timeout: written.connect_timeout(),
+        rules: rules(written),
+    })
+}
+
+/// The rules of an upstream.
+fn rules(written: &Upstream) -> UpstreamRules {
+    UpstreamRules {
+        balance: written.balance().rule,
+        health: written.health.get().cloned(),
+        eject: written.eject.get().cloned().unwrap_or_else(|| Some(EjectionRule::default())),
+        retry: written.retry.get().cloned().unwrap_or_else(|| Some(RetryRule::default())),
+        queue: written.queue.get().copied().unwrap_or_default(),
+        ramp: written.ramp.get().copied(),
+        none_left: written.none_left(),
+    }
+}
+
+/// The key that the server of an upstream is chosen by. A request without it is no mistake.
+fn hash_key(written: &Upstream) -> Option<KeyTemplate> {
+    let part = written.balance().key?;
+    Some(KeyTemplate {
+        parts: vec![part],
+        missing: MissingKey::Skip,
+        unknown: None,
     })
 }
 

@@ -3,6 +3,7 @@
 //! The tree is walked by hand rather than deserialized, so that one run finds every mistake, each with its place.
 
 mod acme;
+mod balance;
 mod fields;
 mod form;
 mod group;
@@ -14,6 +15,7 @@ mod listen;
 mod route;
 mod secrets;
 mod server;
+mod server_health;
 mod set_values;
 mod static_reply;
 mod store;

@@ -14,6 +14,7 @@ mod routes;
 mod store;
 mod stripped_fields;
 mod unreachable;
+mod upstreams;
 
 pub(super) use rewrites::{redirected, template};
 pub(super) use stripped_fields::looks_at_method;
@@ -79,6 +80,7 @@ pub(super) fn check(
     names::public(document, found);
     names::parameters(document, found);
     rewrites::check(document, found);
+    upstreams::check(document, found);
     lints::note(document, found);
     stripped_fields::note(document, found);
     redis::note(document, &compiled, found);

@@ -1,22 +1,36 @@
 //! Upstreams: named sets of servers to forward to.
 
 pub mod balance;
+pub mod balance_rule;
 pub mod connection;
+pub mod connection_bound;
 pub mod demo;
+pub mod ejection;
 pub mod endpoint;
 pub mod failure;
 pub mod http1;
 mod keep_alive;
+mod least_requests;
 pub mod pool;
+pub mod probe_rule;
 mod reachability;
+pub mod rendezvous;
+pub mod retry_budget;
+pub mod retry_rule;
+mod rotation;
+pub mod server_queue;
 pub mod shared_connection;
 mod stream;
 pub mod tunnel;
 
 pub use stream::ConnectError;
 
+use balance_rule::{BalanceRule, NoneLeft, QueueRule};
 use bytes::Bytes;
+use ejection::EjectionRule;
 use hyper::body::Body;
+use probe_rule::ProbeRule;
+use retry_rule::RetryRule;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +56,27 @@ pub struct Upstream {
     pub servers: Vec<Server>,
     /// Longest time to wait for a connection.
     pub connect_timeout: Duration,
+    /// Which server gets a request, and what becomes of it when the server fails.
+    pub rules: UpstreamRules,
+}
+
+/// The rules of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpstreamRules {
+    /// How a server is chosen.
+    pub balance: BalanceRule,
+    /// The probes of its servers.
+    pub health: Option<ProbeRule>,
+    /// When a server that fails requests gets none.
+    pub eject: Option<EjectionRule>,
+    /// Which requests are sent once more.
+    pub retry: Option<RetryRule>,
+    /// The requests that wait for a server with a bound.
+    pub queue: QueueRule,
+    /// The time in which the share of a server that is back grows to the whole.
+    pub ramp: Option<Duration>,
+    /// What becomes of requests while no server is available.
+    pub none_left: NoneLeft,
 }
 
 /// The place where one server listens.
