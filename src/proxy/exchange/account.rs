@@ -14,7 +14,7 @@ use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
-use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
+use crate::telemetry::access_log::{AccessRecord, CallRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Version};
@@ -448,6 +448,7 @@ impl Exchange {
             duration: took,
             upstream: self.server(),
             upstream_time: self.upstream_time,
+            call: CallRecord::default(),
             bytes_in: self.received_bytes(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
