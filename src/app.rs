@@ -25,7 +25,9 @@ use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream;
-use crate::upstream::{Server, demo};
+use crate::upstream::keeper::{self, Kept};
+use crate::upstream::resolution::{self, Resolutions};
+use crate::upstream::{Registry, ServerUrl, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
 use sockets::{BoundSockets, KeptSockets};
@@ -77,8 +79,7 @@ struct GatewayState {
 }
 
 impl GatewayState {
-    fn new(boot: &Boot, snapshot: Snapshot, drain: Drain) -> Self {
-        let metrics = Metrics::new();
+    fn new(boot: &Boot, snapshot: Snapshot, metrics: Arc<Metrics>, drain: Drain) -> Self {
         metrics.started(snapshot.generation);
         let clock = Clock::system();
         let memory = Arc::new(MemoryStore::new(clock.clone(), boot.store.max_keys));
@@ -108,12 +109,15 @@ pub fn run(
     let control = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    control.block_on(async {
+    let ended = control.block_on(async {
         Gateway::start(compiled, file, handed)
             .await?
             .until_stopped()
             .await
-    })
+    });
+    // A question for a name's addresses may still hold a thread.
+    control.shutdown_background();
+    ended
 }
 
 struct Gateway {
@@ -153,8 +157,12 @@ impl Gateway {
         let admin = sockets.open_admin(&mut kept)?;
         start_demo(&snapshot).await?;
 
+        let metrics = Metrics::new();
+        let mut servers = ServerFollower::new(&metrics);
+        servers.prepare(&mut snapshot).await;
+        tokio::spawn(keeper::keep(Arc::clone(&servers.kept), Arc::clone(&metrics)));
         let (switch, drain) = drain();
-        let shared = GatewayState::new(&boot, snapshot, drain);
+        let shared = GatewayState::new(&boot, snapshot, metrics, drain);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
         let (peek_sender, peeks) = admin::peek_channel();
         let (store_ready_sender, store_ready) = mpsc::channel(1);
@@ -165,7 +173,7 @@ impl Gateway {
         let (dispatcher, workers) = start_workers(&boot, &shared, &log, worker_channels)?;
 
         let readiness = Readiness::default();
-        let admin = start_admin(&boot, admin, &shared.metrics, &readiness, &peek_sender)?;
+        let admin = start_admin(&boot, admin, &shared, &readiness, &peek_sender)?;
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
@@ -174,6 +182,7 @@ impl Gateway {
             outline,
             shared: shared.clone(),
             tls: Arc::clone(&tls),
+            servers,
         };
         let reload = start_reload(file, files, identities, installer);
         let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
@@ -355,7 +364,7 @@ fn start_accepting(
 fn start_admin(
     boot: &Boot,
     sockets: Vec<AcceptSocket>,
-    metrics: &Arc<Metrics>,
+    shared: &GatewayState,
     readiness: &Readiness,
     peeks: &admin::PeekSender,
 ) -> io::Result<Vec<ListenAddress>> {
@@ -366,7 +375,8 @@ fn start_admin(
         let address = shown(&socket, &settings.listen)?;
         let socket = socket.register()?;
         let state = AdminState {
-            metrics: Arc::clone(metrics),
+            metrics: Arc::clone(&shared.metrics),
+            snapshots: Some(Arc::clone(&shared.snapshots)),
             readiness: readiness.clone(),
             peeks: Some(peeks.clone()),
         };
@@ -403,6 +413,7 @@ struct SnapshotInstaller {
     outline: Arc<Outline>,
     shared: GatewayState,
     tls: Arc<TlsListeners>,
+    servers: ServerFollower,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
@@ -420,6 +431,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         if let Err(error) = start_demo(&snapshot).await {
             tracing::warn!("the demo upstream cannot start: {error}");
         }
+        self.servers.prepare(&mut snapshot).await;
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
@@ -438,8 +450,38 @@ impl reload::ReloadTarget for SnapshotInstaller {
     }
 }
 
+/// Keeps the servers of all upstreams up to date: their states over reloads, and the addresses of their names.
+struct ServerFollower {
+    registry: Registry,
+    kept: Arc<Kept>,
+    resolutions: Resolutions,
+}
+
+impl ServerFollower {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        Self {
+            registry: Registry::default(),
+            kept: Arc::default(),
+            resolutions: Resolutions::new(resolution::by_system(), Arc::clone(metrics)),
+        }
+    }
+
+    /// Gives the upstreams of a snapshot that comes into force their states, and waits a moment for addresses of new
+    /// names.
+    async fn prepare(&mut self, snapshot: &mut Snapshot) {
+        let names = self.registry.unresolved(&snapshot.upstreams);
+        let found = self.resolutions.first(names).await;
+        self.registry.adopt(&mut snapshot.upstreams, &found);
+        self.resolutions.follow(&snapshot.upstreams);
+        self.kept.install(&snapshot.upstreams);
+    }
+}
+
 async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
-    let asked_for = |upstream: &Arc<upstream::Upstream>| upstream.servers.contains(&Server::Demo);
+    let asked_for = |upstream: &Arc<upstream::Upstream>| {
+        let mut servers = upstream.servers.iter();
+        servers.any(|server| server.url == ServerUrl::Demo)
+    };
     if snapshot.upstreams.iter().any(asked_for) {
         demo::start().await?;
     }

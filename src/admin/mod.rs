@@ -5,6 +5,7 @@ mod health;
 mod host_check;
 mod peek;
 mod server;
+mod upstreams;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,8 @@ pub use server::serve;
 
 use crate::listen::listener::ListenAddress;
 use crate::telemetry::metrics::Metrics;
+use crate::snapshot::Snapshot;
+use arc_swap::ArcSwap;
 use std::sync::Arc;
 
 /// The place of the admin listener, absent without `[admin]`.
@@ -30,6 +33,8 @@ pub struct AdminSettings {
 pub struct AdminState {
     /// The metrics that `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// The snapshot in force, whose upstreams are shown.
+    pub snapshots: Option<Arc<ArcSwap<Snapshot>>>,
     /// The phase that `/readyz` shows.
     pub readiness: Readiness,
     /// The way of peeks at counters to a worker.

@@ -1,6 +1,6 @@
 //! A document without errors → Boot and Snapshot. Every possible error has been found before.
 
-use super::document::{self, CounterStore, Document, List, ServerTable, Upstream};
+use super::document::{self, CounterStore, Document, List, ServerTable};
 use super::groups::Groups;
 use super::identities::ReadIdentities;
 use super::jwt::TokenRules;
@@ -16,9 +16,6 @@ use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream;
-use crate::upstream::UpstreamRules;
-use crate::upstream::ejection::EjectionRule;
-use crate::upstream::retry_rule::RetryRule;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -31,6 +28,7 @@ pub(super) struct Compilation<'a> {
     pub(super) groups: Groups,
     pub(super) jwt: Option<TokenRules>,
     pub(super) identities: ReadIdentities,
+    pub(super) upstreams: Vec<Arc<upstream::Upstream>>,
     /// The report, which has no errors.
     pub(super) report: Report,
 }
@@ -46,7 +44,7 @@ impl Compilation<'_> {
             table,
         } = self.checked;
         let by_name = by_name(&limits);
-        let upstreams: Vec<_> = document.upstreams.iter().map(upstream).collect();
+        let upstreams = self.upstreams;
         let mut services = services(document, &rules, &by_name);
         let server = &document.server;
         let outline = Outline {
@@ -191,30 +189,8 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
         .collect()
 }
 
-fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
-    Arc::new(upstream::Upstream {
-        name: written.name.value.as_str().into(),
-        servers: written.servers.values(),
-        connect_timeout: written.connect_timeout(),
-        rules: rules(written),
-    })
-}
-
-/// The rules of an upstream.
-fn rules(written: &Upstream) -> UpstreamRules {
-    UpstreamRules {
-        balance: written.balance().rule,
-        health: written.health.get().cloned(),
-        eject: written.eject.get().cloned().unwrap_or_else(|| Some(EjectionRule::default())),
-        retry: written.retry.get().cloned().unwrap_or_else(|| Some(RetryRule::default())),
-        queue: written.queue.get().copied().unwrap_or_default(),
-        ramp: written.ramp.get().copied(),
-        none_left: written.none_left(),
-    }
-}
-
 /// The key that the server of an upstream is chosen by. A request without it is no mistake.
-fn hash_key(written: &Upstream) -> Option<KeyTemplate> {
+fn hash_key(written: &document::Upstream) -> Option<KeyTemplate> {
     let part = written.balance().key?;
     Some(KeyTemplate {
         parts: vec![part],

@@ -61,7 +61,7 @@ codes! {
     BadPattern "bad-pattern" "A pattern of files to include cannot be read.";
     BadPath "bad-path" "A path pattern is one that no request can match, or that cannot be read.";
     BadRate "bad-rate" "A rate is not written as N/TIME.";
-    BadServer "bad-server" "A server is not written as http://host:port.";
+    BadServer "bad-server" "A server is not written as http://host:port or in another form that servers have.";
     BadStore "bad-store" "The address of the store has no form that Tollgate can connect to.";
     BadUrl "bad-url" "The URL of an authority's directory, or the address that it may write to, cannot be used.";
     BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
@@ -83,6 +83,7 @@ codes! {
     HostClaimedTwice "host-claimed-twice" "Two identities of one listener are for the same host.";
     IgnoredEject "ignored-eject" "`eject` is written for an upstream with one server, which is never ejected.";
     IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that does not occur.";
+    InsecureUpstream "insecure-upstream" "An upstream believes any certificate of its servers.";
     KeyReadable "key-readable" "Every user of the machine can read a private key.";
     MatchesNothing "matches-nothing" "A pattern of files to include finds no file.";
     MissingChoice "missing-choice" "A limit without `missing` counts by a part that a request may lack.";

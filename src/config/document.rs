@@ -40,7 +40,7 @@ pub(super) use route::{ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
 pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use tls::{ClientTable, TLS, TlsTable};
-pub(super) use upstream::{UPSTREAMS, Upstream};
+pub(super) use upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
 pub(super) use words::Words;

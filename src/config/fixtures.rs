@@ -200,15 +200,17 @@ fn every_example_and_every_default_of_a_key_can_be_read() {
             for inner in key.shape().tables() {
                 let (open, group) = match key.shape() {
                     ValueShape::Tiers(_) => (format!("{} = {{ g = {{ ", key.name), "} "),
-                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) | ValueShape::Listeners(_) => {
-                        (format!("{} = [{{ ", key.name), "")
-                    }
+                    ValueShape::Rate(_)
+                    | ValueShape::KeyFiles(_)
+                    | ValueShape::Servers(_)
+                    | ValueShape::Listeners(_) => (format!("{} = [{{ ", key.name), ""),
                     _ => (format!("{} = {{ ", key.name), ""),
                 };
                 let close = match key.shape() {
-                    ValueShape::Rate(_) | ValueShape::KeyFiles(_) | ValueShape::Listeners(_) => {
-                        "}]"
-                    }
+                    ValueShape::Rate(_)
+                    | ValueShape::KeyFiles(_)
+                    | ValueShape::Servers(_)
+                    | ValueShape::Listeners(_) => "}]",
                     _ => "}",
                 };
                 let open = format!("{}\n{open}", table.title("x"));

@@ -41,6 +41,7 @@ pub mod source;
 mod span;
 mod store;
 pub mod suggest;
+mod upstreams;
 mod validate;
 mod value;
 pub mod vocabulary;
@@ -257,6 +258,7 @@ fn compile(
     let authorities = authorities::read(&document, beside);
     let boot = boot::read(&document, &authorities, beside);
     let errors = error_bodies::read(&document, beside);
+    let upstreams = upstreams::read(&document, beside);
     let identities = identities::read(&document, &authorities, before, beside);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &boot.secrets, &mut found);
@@ -278,6 +280,7 @@ fn compile(
         groups,
         jwt,
         identities,
+        upstreams,
         report,
     };
     let compiled = compilation.compile();

@@ -212,6 +212,7 @@ impl Printer<'_> {
             (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
             (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
             (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
+            (Some(ValueShape::Servers(inner)), value) => self.servers(inner, value),
             (Some(ValueShape::Listeners(inner)), value) => self.listeners(inner, value, offset),
             (Some(ValueShape::ListenAddress), value) => self.listening(value, offset),
             (
@@ -233,6 +234,19 @@ impl Printer<'_> {
                 toml::text(&self.without_password(text))
             }
             (_, value) => toml::value(value),
+        }
+    }
+
+    /// Servers, each a text or a table.
+    fn servers(&mut self, table: &Table, value: &DeValue<'_>) -> String {
+        match value {
+            DeValue::Table(inner) => self.inside(table, inner),
+            DeValue::Array(items) => {
+                let items = items.iter();
+                let items = items.map(|item| self.servers(table, item.get_ref()));
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            place => toml::value(place),
         }
     }
 

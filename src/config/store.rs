@@ -82,6 +82,7 @@ fn tls(
         ca: ca.as_deref(),
         identity: cert.as_deref().zip(key.as_deref()),
         server_name: written.server_name.get().map(String::as_str),
+        insecure: false,
     });
     match made {
         Ok(tls) => (beside.found.len() == before).then_some(tls),

@@ -14,6 +14,7 @@ mod routes;
 mod store;
 mod stripped_fields;
 mod unreachable;
+mod upstream_rules;
 mod upstreams;
 
 pub(super) use rewrites::{redirected, template};
@@ -29,7 +30,6 @@ use super::value::quoted;
 use crate::limit::Limit;
 use crate::listen::listener::ListenAddress;
 use crate::route::{Rule, Table};
-use crate::upstream::Server;
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -66,9 +66,7 @@ pub(super) fn check(
         .flat_map(|limit| limits::compile(&limit, groups, found))
         .collect();
     for upstream in &document.upstreams {
-        let message = |server: &Server| format!("{upstream} has {server} twice");
-        repeated(&upstream.servers, message, found);
-        repeated_limit(&upstream.limits, upstream, found);
+        upstreams::check(upstream, found);
     }
     let file = names::WholeFile { document, source };
     names::check(file, found);
@@ -80,7 +78,7 @@ pub(super) fn check(
     names::public(document, found);
     names::parameters(document, found);
     rewrites::check(document, found);
-    upstreams::check(document, found);
+    upstream_rules::check(document, found);
     lints::note(document, found);
     stripped_fields::note(document, found);
     redis::note(document, &compiled, found);

@@ -125,6 +125,8 @@ pub enum ValueShape {
     ListenAddress,
     /// An address to listen on, such a table, or a list of them.
     Listeners(&'static Table),
+    /// The place of a server, such a table, or a list of them.
+    Servers(&'static Table),
     /// A file of authorities, a list of files, or such a table.
     Authorities(&'static Table),
     /// `true`, a name, a list of names, or such a table.
@@ -256,6 +258,7 @@ impl ValueShape {
             | Self::Rate(table)
             | Self::KeyFiles(table)
             | Self::Listeners(table)
+            | Self::Servers(table)
             | Self::Authorities(table)
             | Self::ListenerTls(table)
             | Self::Include(table) => vec![table],
@@ -280,6 +283,9 @@ impl ValueShape {
             }
             Self::Authorities(table) | Self::TextOrInner(table) | Self::OffOrInner(table) => {
                 table.takes.unwrap_or_default().into()
+            }
+            Self::Servers(_) => {
+                "a text, a table as `{ url = \"http://10.1.0.5:3000\", weight = 2 }`, or a list of them".into()
             }
             Self::ListenerTls(_) => {
                 "`true`, the name of an identity, a list of names, or `{ cert = \"api.pem\", key = \"api.key\" }`".into()

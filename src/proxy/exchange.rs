@@ -5,6 +5,7 @@ mod account;
 use super::Worker;
 use super::body_failure::UploadFailure;
 use super::body_prefix::BodyPrefix;
+use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
@@ -24,7 +25,6 @@ use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,9 +43,6 @@ pub enum ExchangeEnd {
     /// The client took no byte of the answer for too long.
     ClientStalled,
 }
-
-/// The position of no server.
-const NOBODY: usize = usize::MAX;
 
 /// One request and its response.
 #[derive(Debug)]
@@ -92,8 +89,8 @@ pub struct Exchange {
     pub(super) prefix: Option<Box<BodyPrefix>>,
     /// The state of the request's body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
-    /// The position of the server that was asked last, noted before it is asked: the client may leave at any time.
-    pub(super) tried: Cell<usize>,
+    /// The way to a server, noted while it is gone: the client may leave at any time.
+    pub(super) call: CallNotes,
     /// The time that this server took to answer.
     upstream_time: Option<Duration>,
     status: u16,
@@ -174,7 +171,7 @@ impl Exchange {
                 outlasts: request_body::outlasts(request),
                 prefix: None,
                 upload: None,
-                tried: Cell::new(NOBODY),
+                call: CallNotes::default(),
                 upstream_time: None,
                 status: 0,
                 source: AnswerSource::Gateway,

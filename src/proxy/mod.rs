@@ -1,8 +1,10 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
+mod attempts;
 pub mod body;
 mod body_failure;
 mod body_prefix;
+pub mod call_notes;
 mod descriptor_reserve;
 pub mod error;
 pub mod exchange;
@@ -23,6 +25,7 @@ mod reservation;
 mod response_body;
 mod response_cost;
 pub mod route_request;
+mod server_key;
 pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
@@ -367,6 +370,10 @@ impl Worker {
             return Err(ProxyError::NoRoute);
         };
         let balancer = local.balancer(upstream, &self.pools);
+        let key = match &local.snapshot.hash_keys[upstream] {
+            None => None,
+            Some(template) => server_key::of(template, service, target, parts, exchange),
+        };
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
@@ -392,7 +399,8 @@ impl Worker {
             },
             at: started,
             reservation: exchange.reservation.clone(),
-            tried: &exchange.tried,
+            key,
+            notes: &exchange.call,
         };
         let sent = {
             let sending = pin!(upstream_call::send(balancer, call));
@@ -407,6 +415,7 @@ impl Worker {
         let took = now.saturating_duration_since(started);
         let status = answer.response.status().as_u16();
         balancer.metrics.answered(status, took);
+        exchange.call.answered(balancer, status);
         exchange.seen = now;
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
@@ -519,7 +528,7 @@ fn turned_away(
     refused
 }
 
-/// No server has answered: the cause is found, and counted against the upstream where it is the upstream's.
+/// No server has answered: the cause is found, and counted against the upstream and the server where it is theirs.
 #[cold]
 #[inline(never)]
 fn unanswered(
@@ -528,7 +537,20 @@ fn unanswered(
     exchange: &mut Exchange,
 ) -> ProxyError {
     exchange.seen = clock::now();
-    let error = upstream_call::blame(error, exchange.upload.as_deref());
+    let upload = exchange.upload.as_deref();
+    let mut error = upstream_call::blame(error, upload);
+    if let ProxyError::Upstream(UpstreamError::Timeout(after)) = error {
+        // A client that is slow with its body may have taken all of the time.
+        let is_sent = upload.is_none_or(|upload| upload.done.get());
+        match (exchange.call.endpoint(), exchange.call.asked()) {
+            (Some(endpoint), Some(asked)) if is_sent => {
+                balancer.failed(&endpoint, &format!("no answer within {after:?}"), asked);
+            }
+            (Some(_), _) => {}
+            // The time was spent in the queue.
+            (None, _) => error = UpstreamError::Busy.into(),
+        }
+    }
     upstream_call::count_failure(&balancer.metrics, &error);
     error
 }

@@ -1,5 +1,7 @@
-//! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
+//! Sends the request upstream: chooses a server, finds a connection, waits for the head of the answer.
 
+use super::attempts::Attempts;
+use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::hop;
 use super::request_body::{RequestBody, Upload};
@@ -9,20 +11,19 @@ use super::soft_timeout::QUICK;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::balance::Balancer;
+use crate::upstream::balance::{Balancer, Choice, Waiting};
 use crate::upstream::connection::Connection;
-use crate::upstream::endpoint::PooledConnection;
+use crate::upstream::endpoint::{Occupied, PooledConnection};
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::http1::{AnswerError, UnsentRequest};
+use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
 use crate::upstream::tunnel;
 use http::{HeaderValue, Request, Response};
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// A request on its way upstream.
 #[derive(Debug)]
@@ -39,8 +40,10 @@ pub struct UpstreamCall<'a> {
     pub at: Instant,
     /// The charges, which a drop no longer refunds once the request is on its way.
     pub(super) reservation: Option<Rc<Reservations>>,
-    /// The position of the server that is tried, written by the call.
-    pub tried: &'a Cell<usize>,
+    /// The hash of the request's key, where servers are chosen by one.
+    pub key: Option<u64>,
+    /// What is noted of the call.
+    pub notes: &'a CallNotes,
 }
 
 /// Fields of a request that are written as bytes behind the others.
@@ -127,15 +130,15 @@ pub async fn within<T>(
     .await
 }
 
-/// Sends the request and waits for the head of its answer.
+/// Chooses a server, sends the request and waits for the head of its answer.
 ///
 /// A pooled connection may turn out to be closed before any byte of an answer, because its server's keep-alive ended or
-/// the server itself did. The request is then sent once more on a fresh connection, to the next server if this one
-/// takes none, unless its body has been started. A request whose method is not idempotent is sent again only if none of
-/// it was written: its server may have acted on it (RFC 9110, section 9.2.2).
+/// the server itself did. The request is then sent once more on a fresh connection, unless its body has been started.
+/// Whatever else fails is sent again as the upstream's `retry` has it. A request whose method is not idempotent is sent
+/// again only if none of it was written: its server may have acted on it (RFC 9110, section 9.2.2).
 ///
 /// # Errors
-/// When no server can be reached, or the answer fails.
+/// When no server can be asked or reached, or the answer fails.
 pub async fn send(
     balancer: &Balancer<RequestBody>,
     outgoing: UpstreamCall<'_>,
@@ -147,10 +150,19 @@ pub async fn send(
         purpose,
         at,
         reservation,
-        tried,
+        key,
+        notes,
     } = outgoing;
-    tried.set(balancer.next());
-    let pool = &balancer.at(tried.get()).pool;
+    let server = match balancer.choose(key) {
+        Choice::Server(server) => server,
+        other => Box::pin(free_server(balancer, other, notes, at)).await?,
+    };
+    let endpoint = Rc::clone(&server.endpoint);
+    notes.asks(server, at);
+    if balancer.tries_all() {
+        notes.note_none_left();
+    }
+    let pool = &endpoint.pool;
     // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
     let idle = match purpose {
         Purpose::Exchange => pool.take(at),
@@ -160,7 +172,7 @@ pub async fn send(
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),
-        None => Box::pin(connect(balancer, tried)).await?,
+        None => Box::pin(connect(balancer, notes, key)).await?,
     };
     if let Some(reservation) = reservation {
         reservation.forwarded();
@@ -169,32 +181,69 @@ pub async fn send(
         return Box::pin(open_tunnel(connection, pool, request)).await;
     }
     match connection.send(request, &added.0).await {
-        Ok(response) => Ok(UpstreamAnswer {
+        Ok(response) if !balancer.repeats_after(response.status().as_u16()) => Ok(UpstreamAnswer {
             response,
             carrier: Carrier::Connection(connection),
             pool,
         }),
-        Err(error) => match connection.into_unsent() {
-            Some(unsent) => Box::pin(send_again(balancer, unsent, tried)).await,
-            None => Err(UpstreamError::Answer(error).into()),
-        },
+        Ok(response) => {
+            let attempts = Attempts::new(balancer, notes, key);
+            Box::pin(attempts.answered(response, connection, pool)).await
+        }
+        Err(error) => {
+            let attempts = Attempts::new(balancer, notes, key);
+            Box::pin(attempts.after(connection, error)).await
+        }
     }
 }
 
-#[cold]
-async fn send_again(
+/// A new connection; or an idle one of a server that takes no new ones.
+async fn connect(
     balancer: &Balancer<RequestBody>,
-    request: UnsentRequest<RequestBody>,
-    tried: &Cell<usize>,
-) -> Result<UpstreamAnswer, ProxyError> {
-    let (mut connection, pool) = connect(balancer, tried).await?;
-    match connection.send_again(request).await {
-        Ok(response) => Ok(UpstreamAnswer {
-            response,
-            carrier: Carrier::Connection(connection),
-            pool,
-        }),
-        Err(error) => Err(UpstreamError::Answer(error).into()),
+    notes: &CallNotes,
+    key: Option<u64>,
+) -> Result<PooledConnection<RequestBody>, ProxyError> {
+    let mut attempts = Attempts::new(balancer, notes, key);
+    let connected = attempts.connect().await?;
+    attempts.are_over();
+    Ok(connected)
+}
+
+/// The server of a request that found none that is free: it waits for one in the queue.
+async fn free_server(
+    balancer: &Balancer<RequestBody>,
+    choice: Choice<RequestBody>,
+    notes: &CallNotes,
+    at: Instant,
+) -> Result<Occupied<RequestBody>, ProxyError> {
+    match choice {
+        Choice::Server(server) => return Ok(server),
+        Choice::NoServer => return Err(UpstreamError::Connect(balancer.no_server()).into()),
+        Choice::NoneLeft => return Err(UpstreamError::NoneLeft.into()),
+        Choice::Full => {}
+    }
+    let deadline = at + balancer.upstream.rules.queue.wait;
+    loop {
+        let mut place = match balancer.wait() {
+            Waiting::Free(slot) => match balancer.occupy(slot) {
+                Some(server) => return Ok(server),
+                None => continue,
+            },
+            Waiting::Full => return Err(UpstreamError::Busy.into()),
+            Waiting::Waits(place) => place,
+        };
+        let slot = timeout_at(deadline, place.turn()).await;
+        let waited = at.elapsed();
+        notes.note_queued(waited);
+        balancer.metrics.queued(waited);
+        match slot {
+            Ok(Some(slot)) => {
+                if let Some(server) = balancer.occupy(slot) {
+                    return Ok(server);
+                }
+            }
+            Ok(None) | Err(_) => return Err(UpstreamError::Busy.into()),
+        }
     }
 }
 
@@ -219,19 +268,6 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
         (ProxyError::Upstream(UpstreamError::Answer(_)), Some(broken)) => broken.into(),
         _ => error,
     }
-}
-
-/// A new connection; or an idle one of a server that takes no new ones.
-async fn connect(
-    balancer: &Balancer<RequestBody>,
-    tried: &Cell<usize>,
-) -> Result<PooledConnection<RequestBody>, ProxyError> {
-    let connected = balancer.connect(tried).await;
-    connected.map_err(|error| {
-        error.map_or(ProxyError::NoRoute, |error| {
-            UpstreamError::Connect(error).into()
-        })
-    })
 }
 
 /// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.

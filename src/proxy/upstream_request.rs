@@ -110,7 +110,7 @@ fn add_fields(
             let upstream = service.and_then(|service| service.upstream);
             let upstream = upstream.map(|upstream| &exchange.local.snapshot.upstreams[upstream]);
             let own = upstream.and_then(|upstream| upstream.servers.first());
-            if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.authority())) {
+            if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.url.authority())) {
                 fields.insert(header::HOST, own);
             }
         }

@@ -20,7 +20,7 @@ pub struct WorkerSnapshot {
     /// Handles of routes, each made when its route is first used. A reload of ten thousand routes thus costs a worker
     /// nothing at once.
     routes: Vec<OnceCell<RouteHandles>>,
-    upstreams: Vec<OnceCell<UpstreamHandles>>,
+    upstreams: Vec<OnceCell<Balancer<RequestBody>>>,
     /// Counts the requests that no route matched.
     pub unrouted: RouteMetrics,
     metrics: WorkerMetrics,
@@ -37,14 +37,6 @@ pub struct RouteHandles {
     pub refusals: Vec<OnceCell<RefusalText>>,
     /// The `RateLimit-Policy` for the case that all limits apply.
     pub policy: Option<HeaderValue>,
-}
-
-/// An upstream's handles.
-#[derive(Debug)]
-struct UpstreamHandles {
-    balancer: Balancer<RequestBody>,
-    /// The servers as the log shows them.
-    servers: Vec<Box<str>>,
 }
 
 /// The mode in the metrics.
@@ -105,21 +97,7 @@ impl WorkerSnapshot {
     /// The endpoints of upstream `index`.
     #[must_use]
     pub fn balancer(&self, index: usize, pools: &Pools<RequestBody>) -> &Balancer<RequestBody> {
-        let handles = self.upstreams[index].get_or_init(|| {
-            let upstream = &self.snapshot.upstreams[index];
-            let servers = upstream.servers.iter();
-            UpstreamHandles {
-                balancer: Balancer::new(upstream, pools, &self.metrics),
-                servers: servers.map(|server| server.to_string().into()).collect(),
-            }
-        });
-        &handles.balancer
-    }
-
-    /// The server at `position` of upstream `index`, as the log shows it, once a request has been sent there.
-    #[must_use]
-    pub fn server(&self, index: usize, position: usize) -> Option<&str> {
-        let handles = self.upstreams[index].get()?;
-        handles.servers.get(position).map(|server| &**server)
+        self.upstreams[index]
+            .get_or_init(|| Balancer::new(&self.snapshot.upstreams[index], pools, &self.metrics))
     }
 }

@@ -23,7 +23,7 @@ mod worker_cells;
 
 pub use label::{
     AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake, Mode,
-    NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect, Rejection,
+    NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect, Rejection, Resolution,
     RetryResult,
 };
 pub use servers::ServerReading;
@@ -66,6 +66,8 @@ pub struct Metrics {
     orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
     /// What is known of the servers of upstreams.
     servers: servers::ServerTallies,
+    /// Answers to questions for the addresses of servers' names.
+    resolutions: [SharedCounter; Resolution::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +136,11 @@ impl Metrics {
     pub fn ordered(&self, identity: &str, result: OrderResult) {
         let mut orders = lock(&self.orders);
         orders.entry(identity.into()).or_default()[result as usize] += 1;
+    }
+
+    /// Notes the answer to a question for the addresses of a server's name.
+    pub fn resolved(&self, result: Resolution) {
+        self.resolutions[result as usize].add(1);
     }
 
     /// Sets the number of keys in the memory store.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub struct Advice {
     /// The table of the configuration file that has `ca`, `cert`, `key` and `server_name`.
     pub table: &'static str,
+    /// The key of that table with the name that the server's certificate must have.
+    pub name_key: &'static str,
     /// The instruction for a connection without TLS.
     pub plaintext: &'static str,
 }
@@ -41,7 +43,12 @@ pub(super) fn of_file(error: &rustls::Error) -> String {
     }
 }
 
-fn of_handshake(error: &rustls::Error, Advice { table, plaintext }: Advice) -> String {
+fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
+    let Advice {
+        table,
+        name_key,
+        plaintext,
+    } = advice;
     use CertificateError as Bad;
     match error {
         rustls::Error::InvalidCertificate(bad) => match bad {
@@ -53,7 +60,7 @@ fn of_handshake(error: &rustls::Error, Advice { table, plaintext }: Advice) -> S
             }
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 format!(
-                    "the certificate is for another name ({bad}): write the one it has as `server_name` in {table}"
+                    "the certificate is for another name ({bad}): write the one it has as `{name_key}` in {table}"
                 )
             }
             Bad::Expired | Bad::ExpiredContext { .. } => {

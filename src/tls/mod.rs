@@ -4,6 +4,7 @@
 //! A value is compared by a digest of the contents that it was read from, so a reload sees whether the files have
 //! changed.
 
+mod any_server;
 mod authority_challenges;
 mod certificate;
 mod client_check;
@@ -31,6 +32,7 @@ pub use served_name::ServedName;
 pub use server_identity::{Alpn, IdentityParts, ServerIdentity, TlsVersion};
 pub use session::{ClientCertificate, TlsSession, named_host};
 
+use any_server::AnyServer;
 use rustls::ClientConfig;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -54,6 +56,8 @@ struct Inner {
     roots: Option<Arc<rustls::RootCertStore>>,
     identity: Option<Arc<SingleCertAndKey>>,
     server_name: Option<ServerName<'static>>,
+    /// Any certificate is believed.
+    is_insecure: bool,
     /// A digest of all fields above, so that two values can be compared.
     digest: [u8; 32],
     config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
@@ -72,6 +76,8 @@ pub struct PemFiles<'a> {
     pub identity: Option<(&'a [u8], &'a [u8])>,
     /// The name that the server's certificate must have, if not the host name of the connection.
     pub server_name: Option<&'a str>,
+    /// Any certificate is believed, whoever signed it and whatever its name is.
+    pub insecure: bool,
 }
 
 /// The fault of one of the files, or of the name.
@@ -106,6 +112,7 @@ impl ClientTls {
         let mut note = |mistake| mistakes.push(mistake);
         let roots = match files.ca {
             Some(pem) => roots::read(pem).map_err(&mut note).ok().map(Arc::new),
+            None if files.insecure => None,
             None => {
                 if let Err(why) = roots::of_system() {
                     note(Mistake::System(why));
@@ -128,6 +135,7 @@ impl ClientTls {
             roots,
             identity,
             server_name: name,
+            is_insecure: files.insecure,
             digest: files.digest(),
             config: OnceLock::new(),
         })))
@@ -141,15 +149,29 @@ impl ClientTls {
         self.0.config.get_or_init(|| self.build()).clone()
     }
 
+    /// Is any certificate believed?
+    #[must_use]
+    pub fn is_insecure(&self) -> bool {
+        self.0.is_insecure
+    }
+
+    /// A digest of all that the value was made of.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest
+    }
+
     fn build(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
-        let roots = match &self.0.roots {
-            Some(roots) => roots.clone(),
-            None => roots::of_system()?,
-        };
         let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots);
+            .map_err(|error| error.to_string())?;
+        let builder = match &self.0.roots {
+            _ if self.0.is_insecure => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyServer(PROVIDER.clone()))),
+            Some(roots) => builder.with_root_certificates(roots.clone()),
+            None => builder.with_root_certificates(roots::of_system()?),
+        };
         Ok(Arc::new(match &self.0.identity {
             Some(identity) => {
                 builder.with_client_cert_resolver(identity.clone() as Arc<dyn ResolvesClientCert>)
@@ -197,6 +219,7 @@ impl PemFiles<'_> {
             digest.update(length.to_be_bytes());
             digest.update(part.unwrap_or_default());
         }
+        digest.update([u8::from(self.insecure)]);
         digest.finalize().into()
     }
 }

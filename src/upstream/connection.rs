@@ -1,10 +1,10 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
 use super::http1::{AnswerError, Http1, ReadBuffers, UnsentRequest};
+use super::open_socket::OpenSocket;
 use super::stream::{PeekEnd as _, ServerStream};
 use super::{OutgoingBody, keep_alive};
 use crate::clock;
-use crate::descriptors::Descriptor;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Bytes;
@@ -25,14 +25,14 @@ pub struct Connection<B: OutgoingBody> {
     /// The time until which its server will surely keep it, as far as that is known.
     rests_until: Instant,
     /// Counts the socket as long as it is open.
-    descriptor: Descriptor,
+    socket: OpenSocket,
 }
 
 impl<B: OutgoingBody> Connection<B> {
     /// A new connection of HTTP/1.
     pub(super) fn new(
         stream: ServerStream,
-        descriptor: Descriptor,
+        socket: OpenSocket,
         buffers: Rc<ReadBuffers>,
     ) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl<B: OutgoingBody> Connection<B> {
             reused: false,
             is_repeatable: false,
             rests_until: clock::now(),
-            descriptor,
+            socket,
         }
     }
 
@@ -77,19 +77,22 @@ impl<B: OutgoingBody> Connection<B> {
         &mut self,
         request: UnsentRequest<B>,
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
-        self.is_repeatable = false;
+        self.is_repeatable = request.is_repeatable;
         self.http1.begin_again(request);
         poll_fn(|cx| self.http1.poll_answer(cx))
     }
 
-    /// The request that was not answered, where it can be sent once more: the connection has carried another exchange
-    /// before, and either nothing of the request was written, or it may be repeated and no byte came back.
+    /// The request that was not answered, where it can be sent once more: nothing of the request was written, or it may
+    /// be repeated and no byte came back.
     #[must_use]
     pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
-        if !self.reused {
-            return None;
-        }
         self.http1.into_unsent(self.is_repeatable)
+    }
+
+    /// The request as it was sent, where it may be sent once more although it has been answered.
+    #[must_use]
+    pub fn repeated(&self) -> Option<UnsentRequest<B>> {
+        self.is_repeatable.then(|| self.http1.repeated()).flatten()
     }
 
     /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
@@ -161,8 +164,8 @@ impl<B: OutgoingBody> Connection<B> {
     }
 
     /// The stream of a fresh connection, for another protocol.
-    pub(super) fn into_stream(self) -> (ServerStream, Descriptor) {
-        (self.http1.into_stream(), self.descriptor)
+    pub(super) fn into_stream(self) -> (ServerStream, OpenSocket) {
+        (self.http1.into_stream(), self.socket)
     }
 }
 

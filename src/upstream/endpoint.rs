@@ -2,29 +2,53 @@
 
 use super::connection::Connection;
 use super::pool::{Pool, Pools};
-use super::{ConnectError, OutgoingBody, Server};
+use super::upstream_state::Member;
+use super::{ConnectError, Destination, OutgoingBody, Upstream};
 use crate::telemetry::metrics::ServerMetrics;
+use super::request_slot::RequestSlot;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A server, with this worker's connections to it.
+/// A server, with this worker's connections to it. A name is one for each of its addresses.
 #[derive(Debug)]
 pub struct Endpoint<B: OutgoingBody> {
+    /// The server, with its weight, its bounds and its state.
+    pub member: Member,
     /// This worker's connections to the server.
     pub pool: Rc<Pool<B>>,
-    metrics: ServerMetrics,
+    /// Counts the server's requests.
+    pub(super) metrics: ServerMetrics,
 }
 
 /// A connection, and the pool that it goes back to.
 pub type PooledConnection<B> = (Connection<B>, Rc<Pool<B>>);
 
 impl<B: OutgoingBody> Endpoint<B> {
-    /// The endpoint of `server`, with its pool among `pools`.
-    pub(super) fn new(server: &Server, pools: &Pools<B>, metrics: ServerMetrics) -> Self {
+    /// The endpoint of a member of `upstream`, with its pool among `pools`.
+    pub(super) fn new(
+        upstream: &Upstream,
+        member: &Member,
+        pools: &Pools<B>,
+        metrics: ServerMetrics,
+    ) -> Self {
         Self {
-            pool: pools.of(server),
+            pool: pools.of(&Destination::of(upstream, member), &member.state.connections),
+            member: member.clone(),
             metrics,
         }
+    }
+
+    /// Are both the same server, though one may have been made anew?
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.member.state, &other.member.state)
+    }
+
+    /// The server as the log shows it.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        &self.member.state.shown
     }
 
     /// A new connection. The attempt is counted where the server takes none.
@@ -34,5 +58,44 @@ impl<B: OutgoingBody> Endpoint<B> {
     pub(super) async fn connect(&self, within: Duration) -> Result<Connection<B>, ConnectError> {
         let connected = self.pool.connect(within).await;
         connected.inspect_err(|_| self.metrics.unreached())
+    }
+}
+
+/// A server with a request at it, which counts there until [`Self::leave`] or the drop.
+#[derive(Debug)]
+pub struct Occupied<B: OutgoingBody> {
+    /// The server.
+    pub endpoint: Rc<Endpoint<B>>,
+    /// The place, where requests are counted over all workers.
+    slot: Option<RequestSlot>,
+    is_over: bool,
+}
+
+impl<B: OutgoingBody> Occupied<B> {
+    /// A request is at `endpoint`.
+    #[inline]
+    pub(super) fn new(endpoint: Rc<Endpoint<B>>, slot: Option<RequestSlot>) -> Self {
+        endpoint.metrics.entered();
+        Self {
+            endpoint,
+            slot,
+            is_over: false,
+        }
+    }
+
+    /// The answer is over: the place is free for another request.
+    #[inline]
+    pub fn leave(&mut self) {
+        if !self.is_over {
+            self.is_over = true;
+            self.endpoint.metrics.left();
+            self.slot = None;
+        }
+    }
+}
+
+impl<B: OutgoingBody> Drop for Occupied<B> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

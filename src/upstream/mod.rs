@@ -1,38 +1,58 @@
 //! Upstreams: named sets of servers to forward to.
 
+mod availability;
 pub mod balance;
 pub mod balance_rule;
+mod choice;
+mod connect_error;
 pub mod connection;
 pub mod connection_bound;
 pub mod demo;
+pub mod destination;
+mod dial;
 pub mod ejection;
 pub mod endpoint;
 pub mod failure;
 pub mod http1;
 mod keep_alive;
+pub mod keeper;
 mod least_requests;
+mod open_socket;
 pub mod pool;
+mod probe;
 pub mod probe_rule;
 mod reachability;
+mod registry;
 pub mod rendezvous;
+pub mod request_slot;
+pub mod resolution;
 pub mod retry_budget;
 pub mod retry_rule;
 mod rotation;
+mod server;
+pub mod server_health;
 pub mod server_queue;
+pub mod server_state;
+mod server_tls;
+mod server_url;
 pub mod shared_connection;
 mod stream;
 pub mod tunnel;
+mod upstream_rules;
+pub mod upstream_state;
 
-pub use stream::ConnectError;
+pub use connect_error::ConnectError;
+pub use destination::{Destination, Protocol};
+pub use registry::Registry;
+pub use server::Server;
+pub use server_tls::{OfferedProtocols, ServerTls};
+pub use server_url::ServerUrl;
+pub use upstream_rules::UpstreamRules;
+pub use upstream_state::UpstreamState;
 
-use balance_rule::{BalanceRule, NoneLeft, QueueRule};
 use bytes::Bytes;
-use ejection::EjectionRule;
 use hyper::body::Body;
-use probe_rule::ProbeRule;
-use retry_rule::RetryRule;
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,68 +68,31 @@ impl<B> OutgoingBody for B where
 }
 
 /// A named set of servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Upstream {
     /// Its name in the file.
     pub name: Arc<str>,
-    /// Its servers, taken in turn. Never empty.
+    /// Its servers, in the order of the file. Never empty.
     pub servers: Vec<Server>,
-    /// Longest time to wait for a connection.
+    /// Longest time to wait for a connection, the handshake of TLS included.
     pub connect_timeout: Duration,
+    /// TLS towards its servers, where one of them has it.
+    pub tls: Option<ServerTls>,
+    /// The protocol that its servers are asked in.
+    pub protocol: Protocol,
+    /// The time between two resolutions of its servers' names.
+    pub resolve: Duration,
+    /// The age from which a connection takes no further request, where it is written.
+    pub max_age: Option<Duration>,
     /// Which server gets a request, and what becomes of it when the server fails.
     pub rules: UpstreamRules,
+    /// What is known of it. Kept over reloads by the [`Registry`].
+    pub state: Arc<UpstreamState>,
 }
 
-/// The rules of an upstream.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UpstreamRules {
-    /// How a server is chosen.
-    pub balance: BalanceRule,
-    /// The probes of its servers.
-    pub health: Option<ProbeRule>,
-    /// When a server that fails requests gets none.
-    pub eject: Option<EjectionRule>,
-    /// Which requests are sent once more.
-    pub retry: Option<RetryRule>,
-    /// The requests that wait for a server with a bound.
-    pub queue: QueueRule,
-    /// The time in which the share of a server that is back grows to the whole.
-    pub ramp: Option<Duration>,
-    /// What becomes of requests while no server is available.
-    pub none_left: NoneLeft,
-}
-
-/// The place where one server listens.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Server {
-    /// `http://host:port`; a name is resolved at each new connection.
-    Http {
-        /// Name or address, IPv6 without brackets.
-        host: Arc<str>,
-        /// TCP port.
-        port: u16,
-    },
-    /// `demo:`, the built-in server, started because the file asks for it.
-    Demo,
-}
-
-impl Server {
-    /// The host of a request to this server that names none.
-    #[must_use]
-    pub fn authority(&self) -> String {
-        let url = self.to_string();
-        url.strip_prefix("http://")
-            .unwrap_or("localhost")
-            .to_owned()
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Http { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
-            Self::Http { host, port } => write!(f, "http://{host}:{port}"),
-            Self::Demo => f.write_str("demo:"),
-        }
+impl Upstream {
+    /// The names among its servers that must be resolved, as often as they stand there.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.servers.iter().filter_map(|server| server.url.name())
     }
 }

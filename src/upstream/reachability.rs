@@ -1,8 +1,7 @@
 //! The reachability of a server, as all workers of this process see it together: one line in the log when the server
 //! takes no connections any more, and one when it takes them again.
 
-use super::Server;
-use super::stream::ConnectError;
+use super::{ConnectError, Destination};
 use crate::clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +28,7 @@ pub(super) struct Reachability {
 
 impl Reachability {
     /// The reachability that all pools of this process to `server` share.
-    pub(super) fn of(server: &Server) -> Arc<Self> {
+    pub(super) fn of(server: &Destination) -> Arc<Self> {
         let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
         // Servers without a pool are left over from an earlier file.
         servers.retain(|_, reach| reach.strong_count() > 0);
@@ -56,7 +55,7 @@ impl Reachability {
     }
 
     /// Logs that `server` is back, if it is. The call comes now and then.
-    pub(super) fn log_return(&self, server: &Server) {
+    pub(super) fn log_return(&self, server: &Destination) {
         if let Some(lost) = self.return_at(clock::uptime()) {
             let lost = lost.as_secs_f64();
             tracing::info!("{server} takes connections again, after {lost:.1} s");
@@ -123,9 +122,12 @@ mod tests {
 
     #[test]
     fn pools_of_one_server_share_its_reachability_and_forget_it_together() {
-        let server = Server::Http {
-            host: "192.0.2.1".into(),
-            port: 1,
+        let server = Destination {
+            url: crate::upstream::ServerUrl::Unix("/run/gone.sock".into()),
+            address: None,
+            tls: None,
+            protocol: crate::upstream::Protocol::Http1,
+            max_age: None,
         };
         let one = Reachability::of(&server);
         assert!(Arc::ptr_eq(&one, &Reachability::of(&server)));

@@ -1,18 +1,32 @@
-//! The bytes between the gateway and a server: opening a stream, and asking whether its server has ended it.
-//!
-//! [`ServerStream`] is the type that connections use. TLS to servers makes it an enum.
+//! The bytes between the gateway and a server: a socket, bare or under TLS, and whether its server has ended it.
 
-use super::{Server, demo};
+use rustls::ClientConnection;
 use socket2::SockRef;
-use std::error::Error as _;
-use std::io;
+use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::task::Poll;
-use std::time::Duration;
-use tokio::net::TcpStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+
+/// Most bytes that wait encrypted for a server to take them.
+const MOST_KEPT: usize = 16 * 1024;
 
 /// The carrier of the bytes of a connection to a server.
-pub(super) type ServerStream = TcpStream;
+#[derive(Debug)]
+pub(super) enum ServerStream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A socket of the file system.
+    Unix(UnixStream),
+    /// TLS over TCP.
+    Tls(EncryptedStream),
+}
+
+/// TLS over TCP, whose end is announced to the server (`close_notify`, RFC 8446 section 6.1).
+#[derive(Debug)]
+pub(super) struct EncryptedStream(Box<TlsStream<TcpStream>>);
 
 /// A stream whose end the system can be asked about, whatever the runtime knows of it.
 pub(super) trait PeekEnd {
@@ -21,55 +35,124 @@ pub(super) trait PeekEnd {
     fn peek_end(&self) -> Poll<io::Result<()>>;
 }
 
-impl PeekEnd for TcpStream {
+impl PeekEnd for ServerStream {
     fn peek_end(&self) -> Poll<io::Result<()>> {
-        match SockRef::from(self).peek(&mut [MaybeUninit::uninit()]) {
-            Ok(0) => Poll::Ready(Ok(())),
-            Ok(_) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
+        match self {
+            Self::Tcp(stream) => peek(&SockRef::from(stream)),
+            Self::Unix(stream) => peek(&SockRef::from(stream)),
+            // Between two exchanges a server sends nothing but the announcement of the end.
+            Self::Tls(stream) => peek(&SockRef::from(stream.0.get_ref().0)),
         }
     }
 }
 
-/// Opens a stream to `server`.
-pub(super) async fn open(server: &Server) -> io::Result<ServerStream> {
-    let stream = match server {
-        Server::Http { host, port } => TcpStream::connect((&**host, *port)).await?,
-        Server::Demo => TcpStream::connect(demo::address()?).await?,
-    };
-    stream.set_nodelay(true)?;
-    Ok(stream)
+fn peek(socket: &SockRef<'_>) -> Poll<io::Result<()>> {
+    match socket.peek(&mut [MaybeUninit::uninit()]) {
+        Ok(0) => Poll::Ready(Ok(())),
+        Ok(_) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        Err(error) => Poll::Ready(Err(error)),
+    }
 }
 
-/// The failure of a connection.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The address could not be found or reached.
-    #[error("cannot connect to {server}")]
-    Io {
-        /// The server that was tried.
-        server: Server,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The server has not answered in time.
-    #[error("no connection to {server} within {after:?}")]
-    Timeout {
-        /// The server that was tried.
-        server: Server,
-        /// The time for which the connection was tried.
-        after: Duration,
-    },
+impl EncryptedStream {
+    /// A stream whose handshake is over.
+    pub(super) fn new(mut stream: TlsStream<TcpStream>) -> Self {
+        stream.get_mut().1.set_buffer_limit(Some(MOST_KEPT));
+        Self(Box::new(stream))
+    }
+
+    /// The state of TLS.
+    pub(super) fn connection(&self) -> &ClientConnection {
+        self.0.get_ref().1
+    }
 }
 
-impl ConnectError {
-    /// The error and its source in one sentence.
-    #[must_use]
-    pub fn in_full(&self) -> String {
-        match self.source() {
-            Some(source) => format!("{self}: {source}"),
-            None => self.to_string(),
+impl Drop for EncryptedStream {
+    fn drop(&mut self) {
+        let (socket, connection) = self.0.get_mut();
+        connection.send_close_notify();
+        let mut writer = AtOnce(socket);
+        // What the socket does not take at once is not waited for.
+        while connection.wants_write()
+            && connection
+                .write_tls(&mut writer)
+                .is_ok_and(|count| count > 0)
+        {}
+    }
+}
+
+/// Writes what a socket takes without waiting.
+struct AtOnce<'a>(&'a TcpStream);
+
+impl Write for AtOnce<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsyncRead for ServerStream {
+    #[inline]
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for ServerStream {
+    #[inline]
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_flush(cx),
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_shutdown(cx),
         }
     }
 }
@@ -82,7 +165,7 @@ mod tests {
     async fn the_end_of_a_stream_is_seen_before_the_runtime_knows_of_it() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let stream = TcpStream::connect(address).await.unwrap();
+        let stream = ServerStream::Tcp(TcpStream::connect(address).await.unwrap());
         let (server, _) = listener.accept().await.unwrap();
         assert!(stream.peek_end().is_pending());
         drop(server);

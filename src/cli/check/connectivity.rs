@@ -6,11 +6,11 @@ use crate::clock;
 use crate::config::Compiled;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreSettings};
-use crate::upstream::Server;
+use crate::upstream::ServerUrl;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -94,7 +94,7 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
         let servers = upstream.servers.iter();
         servers.map(|server| {
             let name = upstream.name.to_string();
-            self::server(name, server.clone(), upstream.connect_timeout)
+            self::server(name, server.url.clone(), upstream.connect_timeout)
         })
     });
     let mut running = JoinSet::new();
@@ -144,11 +144,18 @@ fn too_far(found: &RedisReport, timeout: Duration) -> String {
     )
 }
 
-async fn server(name: String, server: Server, within: Duration) -> Probe {
+async fn server(name: String, server: ServerUrl, within: Duration) -> Probe {
     let place = server.to_string();
     let outcome = match server {
-        Server::Demo => Ok("answers inside the gateway".to_owned()),
-        Server::Http { host, port } => {
+        ServerUrl::Demo => Ok("answers inside the gateway".to_owned()),
+        ServerUrl::Unix(path) => match timeout(within, UnixStream::connect(&*path)).await {
+            Ok(Ok(_)) => Ok("connected".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no connection within {}", milliseconds(within))),
+        },
+        ServerUrl::Http { host, port }
+        | ServerUrl::Https { host, port }
+        | ServerUrl::H2c { host, port } => {
             let begun = clock::now();
             match timeout(within, TcpStream::connect((&*host, port))).await {
                 Ok(Ok(_)) => Ok(format!("connected in {}", milliseconds(begun.elapsed()))),

@@ -1,38 +1,48 @@
 //! `[upstreams.NAME]`.
 
-use super::super::describe::upstream::{ejection, probes, queue, retries};
-use super::super::outline::{UpstreamOutline, show, show_list, show_time};
-use super::super::value::{Balance, server};
+use super::super::describe::upstream::{choice, ejection, probes, queue, retries};
+use super::super::outline::{show, show_list, show_time};
+use super::super::source::At;
+use super::super::value::{Balance, pem_path, server, server_name};
+use super::super::vocabulary::ValueShape;
+use super::Items;
 use super::balance::{balance_form, queue_form};
 use super::fields::Zero;
-use super::form::{any, empty_list, filled_texts, texts, time, word};
+use super::form::{
+    Form, any, as_written, count, custom, empty_list, flag, inner_table, number, text, text_as,
+    texts, time, time_within, whole, word,
+};
 use super::server_health::{eject_form, health_form, retry_form};
-use super::table::table;
-use super::{Items, Words as _};
-use crate::upstream::Server;
+use super::table::{Section as _, table};
+use super::words::{Words as _, words};
 use crate::upstream::balance_rule::{NoneLeft, QueueRule};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::ProbeRule;
 use crate::upstream::retry_rule::RetryRule;
+use crate::upstream::{Protocol, Server, ServerUrl};
+use std::num::NonZeroU32;
 use std::time::Duration;
+use toml::de::DeValue;
 
 table! {
     /// A named set of servers to forward to.
-    Upstream { name, place } = UPSTREAMS, "upstreams", "an upstream", named true, later &["tls", "protocol"];
+    Upstream { name, place } = UPSTREAMS, "upstreams", "an upstream", named true, later &["protocol"];
 
-    /// Servers, each `http://host:port`, taken in turn; `demo:` is a server built into the gateway. A server may close
+    /// Servers, taken in turn: `http://host:port`, `https://host:port`, `h2c://host:port` (HTTP/2 without TLS) or
+    /// `unix:/path`, or a table with more about the server; `demo:` is a server built into the gateway. A name is all
+    /// its addresses, each a server of its own with a part of the name's weight. A server may close
     /// a kept connection while a request is on it. GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body then go out
     /// once more, on a fresh connection. Any other request goes out again only if nothing of it was sent; else the
     /// answer is 502. A connection is kept for a second less than the server announces in `Keep-Alive: timeout` (half a
     /// second of 1 s), 4 s at most. Without an announcement a connection is kept for 1.5 s.
-    servers: Items<Server> = filled_texts(server, empty_list("an upstream has at least one server")), Required, "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
+    servers: Items<ServerEntry> = servers(), Required, "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
         Upstream(|one| show_list(&one.upstream.servers));
 
     /// How a server is chosen: `round-robin`, in turn by weight; `least-requests`, the one with the fewest requests in
     /// flight for its weight; `random`, by chance and weight; `hash:KEY`, by a key of the request as in `by` of a limit,
     /// so that requests of one key go to one server. A request without the key is given a server in turn.
     balance: Balance = balance_form(), Value("\"round-robin\""), "\"least-requests\"",
-        Upstream(|one| show(describe_balance(one)));
+        Upstream(|one| show(choice(one.upstream.rules.balance, one.hash.as_ref())));
 
     /// Probes: the path that each server is asked for, or a table. A server that fails them gets no requests.
     health: ProbeRule = health_form(), Words("no server is probed"), "\"/healthz\"",
@@ -62,12 +72,105 @@ table! {
     /// limits.
     limits: Items<String> = texts(any), Words("none"), "[\"orders-total\"]", Upstream(|one| show_list(&one.limits));
 
-    /// The longest wait for a connection to a server.
+    /// The longest wait for a connection to a server, the handshake of TLS included.
     connect_timeout: Duration = time(Zero::Refused), Value("\"2s\""), "\"500ms\"",
         Upstream(|one| show_time(one.upstream.connect_timeout));
+
+    /// The protocol that servers are asked in. `auto`: over `https` what the handshake agrees on (ALPN), else HTTP/1.1,
+    /// and HTTP/2 over `h2c`. WebSockets go over HTTP/1.1 in any case.
+    http: Protocol = word(), Value("\"auto\""), "\"1.1\"", Upstream(|one| show(one.upstream.protocol.word()));
+
+    /// Whom to believe and what to show, where a server is `https`.
+    tls: UpstreamTls = inner_table(as_written), Words("with `https`: the system's authorities, and no certificate"), "{ ca = \"internal-ca.pem\" }",
+        Upstream(|one| super::super::upstreams::show_tls(&one.upstream));
+
+    /// The time between two resolutions of the names of servers, at least 1s. An answer that is empty, late or none
+    /// changes nothing. Requests never wait for it.
+    resolve: Duration = time_within("1s"..="1d", "names are asked for beside requests, never by one"), Value("\"30s\""), "\"5s\"",
+        Upstream(|one| show_time(one.upstream.resolve));
+
+    /// The age from which a connection takes no further request, up to a fifth sooner.
+    max_age: Duration = time(Zero::Refused), Words("`10m` with HTTP/2, none with HTTP/1.1"), "\"5m\"",
+        Upstream(|one| one.upstream.max_age.map_or_else(|| show("the usual"), show_time));
 }
 
-/// The choice of a server as the file writes it.
-fn describe_balance(one: &UpstreamOutline) -> String {
-    super::super::describe::upstream::choice(one.upstream.rules.balance, one.hash.as_ref())
+table! {
+    /// One server.
+    ServerEntry = SERVER, "upstreams", "a server";
+
+    /// Where the server listens, as in an entry that is a text.
+    url: ServerUrl = text(server), Required, "\"http://10.1.0.5:3000\"";
+
+    /// The server's share of the requests beside the others', 0 to 1000. 0: it gets no new requests.
+    weight: u32 = number(0, 1000), Value("1"), "2";
+
+    /// The most requests that the server has at once, from all workers of this gateway.
+    max_requests: u32 = count(), Words("no bound"), "100";
+
+    /// The most connections to the server, of all workers of this gateway.
+    max_connections: u32 = count(), Words("no bound"), "50";
+}
+
+table! {
+    /// Whom to believe and what to show in handshakes with servers. Files are PEM, and watched: connections that are made
+    /// after a change use the new ones.
+    UpstreamTls = UPSTREAM_TLS, "upstreams", "TLS to servers";
+
+    /// File with the certificates of the authorities to believe, instead of the system's.
+    ca: String = text_as(ValueShape::File, pem_path), Words("the system's authorities"), "\"internal-ca.pem\"";
+
+    /// Name that the server's certificate must have, which the handshake also asks for (SNI).
+    name: String = text(server_name), Words("the host of the server's URL"), "\"orders.internal\"";
+
+    /// File with the certificate to show, and the certificates between it and its authority.
+    cert: String = text_as(ValueShape::File, pem_path), Words("none"), "\"gateway.pem\"";
+
+    /// File with the key of `cert`, without a passphrase.
+    key: String = text_as(ValueShape::File, pem_path), Words("none"), "\"gateway.key\"";
+
+    /// Whether any certificate is believed, whoever signed it: then anybody on the way can read and change everything.
+    insecure: bool = flag(), Value("false"), "true";
+}
+
+words! { Protocol: Auto "auto", Http1 "1.1", Http2 "2" }
+
+/// The text of a server, such a table, or a list of them. An empty list is a mistake.
+fn servers() -> impl Form<Items<ServerEntry>> {
+    custom(ValueShape::Servers(&SERVER), |key, fields| {
+        let list = fields.items(key, |fields, item| match item.get_ref() {
+            DeValue::Table(table) => {
+                let name = At::new(key.to_owned(), item.span());
+                let read = fields.inner(&SERVER, key, name, table, ServerEntry::read);
+                whole(read, fields)
+            }
+            _ => {
+                let url = fields.text_item(key, item, server)?;
+                Some(ServerEntry {
+                    url: super::Setting::Valid(At::new(url, item.span())),
+                    ..ServerEntry::default()
+                })
+            }
+        });
+        fields.filled(
+            key,
+            list,
+            &empty_list("an upstream has at least one server"),
+        )
+    })
+}
+
+impl ServerEntry {
+    /// The server, which a good entry has.
+    pub(in crate::config) fn compiled(&self) -> Option<Server> {
+        Some(Server {
+            url: self.url.get()?.clone(),
+            weight: u16::try_from(self.weight()).unwrap_or(1),
+            max_requests: self.max_requests.get().copied().and_then(NonZeroU32::new),
+            max_connections: self
+                .max_connections
+                .get()
+                .copied()
+                .and_then(NonZeroU32::new),
+        })
+    }
 }

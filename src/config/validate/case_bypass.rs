@@ -28,7 +28,8 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
     // Two upstreams may have one server.
     let servers = |route: &Route| {
         let servers = document.upstream_of(route)?.servers.entries().iter();
-        let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
+        let urls = servers.filter_map(|entry| entry.value.url.get());
+        let mut servers: Vec<String> = urls.map(ToString::to_string).collect();
         servers.sort_unstable();
         Some(servers)
     };

@@ -1,127 +1,99 @@
-//! Rules of upstreams that have no effect, or another than they seem to have; keys that a route does not have.
+//! Rules within an upstream: no server twice, and settings of TLS that some server needs.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Upstream};
-use super::super::source::{At, Span};
-use super::super::value::{Balance, show_span};
-use super::names::has_instead;
-use crate::key::KeyPart;
-use std::time::Duration;
+use super::super::document::Upstream;
+use super::super::source::At;
+use crate::upstream::{Protocol, ServerUrl};
 
-/// Holds the rules of every upstream against its servers and routes.
-pub(super) fn check(document: &Document, found: &mut Findings) {
-    for upstream in &document.upstreams {
-        slow_probes(upstream, found);
-        needless_ejection(upstream, found);
-        queue_without_bound(upstream, found);
-        unsafe_retries(document, upstream, found);
-        if let Some(balance) = upstream.balance.at() {
-            hashed(document, upstream, balance, found);
-        }
+/// Holds an upstream against the rules.
+pub(super) fn check(upstream: &Upstream, found: &mut Findings) {
+    let servers = upstream.servers.entries().iter();
+    let urls: Vec<&At<ServerUrl>> = servers.filter_map(|entry| entry.value.url.at()).collect();
+    for (first, second) in super::pairs(urls.iter().copied()) {
+        found
+            .error(
+                Code::Duplicate,
+                format!("{upstream} has {} twice", second.value),
+            )
+            .at(&second.span, "the second time")
+            .and(&first.span, "the first time");
+    }
+    super::repeated_limit(&upstream.limits, upstream, found);
+    if !urls.is_empty() {
+        tls(upstream, &urls, found);
+        http(upstream, &urls, found);
     }
 }
 
-fn show(time: Duration) -> String {
-    show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
-}
-
-fn slow_probes(upstream: &Upstream, found: &mut Findings) {
-    let Some(health) = upstream.health.at() else {
+fn tls(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
+    let Some(At { value: tls, span }) = upstream.tls.at() else {
         return;
     };
-    let (timeout, interval) = (health.value.timeout, health.value.interval);
-    if timeout > interval {
-        let (timeout, interval) = (show(timeout), show(interval));
-        let message =
-            format!("a probe of {upstream} may take {timeout}, and the next is due after {interval}");
+    if !urls.iter().any(|url| url.value.is_encrypted()) {
         found
-            .warning(Code::ProbeLongerThanInterval, message)
-            .at(&health.span, "the next one waits for it")
-            .help(format!("write `timeout = \"{interval}\"` or less, or a longer `interval`"));
+            .error(
+                Code::Conflict,
+                format!("`tls` of {upstream} has no effect: no server is `https`"),
+            )
+            .at(span, "for servers with TLS")
+            .and(&urls[0].span, "without TLS")
+            .help("write `https://` where the server speaks TLS, or leave `tls` out");
     }
-}
-
-fn needless_ejection(upstream: &Upstream, found: &mut Findings) {
-    let Some(eject) = upstream.eject.at().filter(|at| at.value.is_some()) else {
-        return;
-    };
-    if is_alone(upstream) {
-        found
-            .warning(Code::IgnoredEject, format!("{upstream} has one server, which is never ejected"))
-            .at(&eject.span, "has no effect")
-            .help("leave it out, or add a server");
-    }
-}
-
-/// Has the upstream one server for certain? A name may have several addresses.
-fn is_alone(upstream: &Upstream) -> bool {
-    !upstream.servers.is_bad() && upstream.servers.entries().len() == 1
-}
-
-fn queue_without_bound(_upstream: &Upstream, _found: &mut Findings) {}
-
-/// A status after which requests are sent again, on routes whose methods are never safe to repeat.
-fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings) {
-    let Some(retry) = upstream.retry.at() else {
-        return;
-    };
-    let has_statuses = retry.value.as_ref().is_some_and(|retry| retry.on.has_statuses());
-    let leads_here = |name: &String| *name == upstream.name.value;
-    let mut routes = document
-        .routes
-        .iter()
-        .filter(|route| route.upstream.get().is_some_and(leads_here))
-        .peekable();
-    if !has_statuses || routes.peek().is_none() {
-        return;
-    }
-    let mut first: Option<&Span> = None;
-    let all_unsafe = routes.all(|route| {
-        first = first.or(route.methods.span());
-        let methods = route.methods.entries();
-        !methods.is_empty() && methods.iter().all(|at| !at.value.is_idempotent())
-    });
-    if all_unsafe {
-        let message = format!("{upstream} retries answers to requests that may not be sent twice");
-        found
-            .warning(Code::RetryUnsafe, message)
-            .at(&retry.span, "never done for these methods")
-            .and_if(first, "all methods that come here")
-            .help("leave the statuses out of `on`");
-    }
-}
-
-/// The key that servers are chosen by needs what limits by the same key need.
-fn hashed(document: &Document, upstream: &Upstream, balance: &At<Balance>, found: &mut Findings) {
-    match &balance.value.key {
-        Some(KeyPart::Path(name)) => {
-            let here = |route: &&super::super::document::Route| {
-                route.upstream.get() == Some(&upstream.name.value) && !route.path.is_bad()
-            };
-            for route in document.routes.iter().filter(here) {
-                let path = route.path.get();
-                if path.map_or(&**name == "rest", |path| path.has(name)) {
-                    continue;
-                }
-                let message = format!(
-                    "servers of {upstream} are chosen by `path:{name}`, but the path of {route} has no `{{{name}}}`"
-                );
-                found
-                    .error(Code::UnknownParameter, message)
-                    .at(route.path.span().unwrap_or(&route.place), format!("no `{{{name}}}`"))
-                    .and(&balance.span, "chosen by here")
-                    .help(has_instead(path));
-            }
-        }
-        Some(KeyPart::Jwt { claim, .. }) if document.jwt.is_none() => {
-            let message = format!(
-                "servers of {upstream} are chosen by the claim {claim}, and no `[jwt]` names the keys that verify tokens"
-            );
+    let pair = [
+        ("cert", &tls.cert, "key", &tls.key),
+        ("key", &tls.key, "cert", &tls.cert),
+    ];
+    for (name, written, other, absent) in pair {
+        if let (Some(written), true) = (written.at(), absent.is_absent()) {
             found
-                .error(Code::UnverifiedClaim, message)
-                .at(&balance.span, "no token is verified")
-                .help("add `[jwt]` with `keys`, or choose by another part of the request");
+                .error(
+                    Code::MissingKey,
+                    format!("`tls` of {upstream} has `{name}` without `{other}`"),
+                )
+                .at(&written.span, "one of the two alone")
+                .help("a certificate is shown with its key: write both, or none");
         }
-        _ => {}
+    }
+    let Some(insecure) = tls.insecure.at().filter(|insecure| insecure.value) else {
+        return;
+    };
+    found
+        .warning(
+            Code::InsecureUpstream,
+            format!("{upstream} believes any certificate"),
+        )
+        .at(
+            &insecure.span,
+            "anybody between the gateway and its servers can read and change everything",
+        )
+        .help("name the authority of the servers' certificates: `ca = \"internal-ca.pem\"`");
+    if let Some(ca) = tls.ca.at() {
+        found
+            .error(
+                Code::Conflict,
+                format!("`tls` of {upstream} names authorities and believes any certificate"),
+            )
+            .at(&ca.span, "the authorities to believe")
+            .and(&insecure.span, "and any other")
+            .help("leave `insecure` out: with `ca` certificates are verified");
+    }
+}
+
+fn http(upstream: &Upstream, urls: &[&At<ServerUrl>], found: &mut Findings) {
+    let Some(http) = upstream.http.at() else {
+        return;
+    };
+    let h2c = urls
+        .iter()
+        .find(|url| matches!(url.value, ServerUrl::H2c { .. }));
+    if let (Protocol::Http1, Some(h2c)) = (http.value, h2c) {
+        found
+            .error(
+                Code::Conflict,
+                format!("{upstream} asks a server of HTTP/2 in HTTP/1.1"),
+            )
+            .at(&http.span, "HTTP/1.1 alone")
+            .and(&h2c.span, "HTTP/2 alone")
+            .help("write `http://` for the server, or leave `http` out");
     }
 }

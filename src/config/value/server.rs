@@ -3,45 +3,45 @@
 //! The address may hold a password, so messages never repeat it.
 
 use super::{Code, ValueError, with_valid_offers};
-use crate::upstream::Server;
+use crate::upstream::ServerUrl;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Reads `http://host:port`, `host:port` or `demo:`.
-pub(in crate::config) fn server(text: &str) -> Result<Server, ValueError> {
+/// Reads `http://host:port`, `https://host:port`, `h2c://host:port`, `unix:/path`, `host:port` or `demo:`.
+pub(in crate::config) fn server(text: &str) -> Result<ServerUrl, ValueError> {
     with_valid_offers(text, read_server)
 }
 
-fn read_server(text: &str) -> Result<Server, ValueError> {
+fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(Code::BadServer, "this is not a server to forward to", label)
             .help("write it as `\"http://10.0.0.5:3000\"`")
     };
     if text == "demo:" {
-        return Ok(Server::Demo);
+        return Ok(ServerUrl::Demo);
     }
     if text == "demo" {
         return Err(wrong("the built-in server has a colon").help("write `\"demo:\"`"));
     }
-    let (rest, port) = match text.split_once("://") {
-        Some(("http", rest)) => (rest, Some(80)),
-        Some(("https" | "h2c" | "grpc" | "grpcs", _)) => {
-            return Err(ValueError::new(
-                Code::NotAvailable,
-                "TLS and HTTP/2 to an upstream are not available in this version",
-                "`http://` is",
-            ));
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix(path, wrong);
+    }
+    let scheme = text.split_once("://");
+    let (rest, port) = match scheme {
+        Some(("http" | "h2c", rest)) => (rest, Some(80)),
+        Some(("https", rest)) => (rest, Some(443)),
+        Some(("grpc" | "http2", rest)) => {
+            return Err(wrong("gRPC and HTTP/2 without TLS are written `h2c`")
+                .offer([format!("h2c://{rest}")]));
         }
-        Some(("unix", _)) => {
-            return Err(ValueError::new(
-                Code::NotAvailable,
-                "a Unix socket as a server is not available in this version",
-                "`http://host:port` is",
-            ));
+        Some(("grpcs" | "h2", rest)) => {
+            return Err(wrong("gRPC and HTTP/2 with TLS are written `https`")
+                .offer([format!("https://{rest}")]));
         }
-        Some(_) => return Err(wrong("the scheme must be `http`")),
+        Some(_) => return Err(wrong("the scheme must be `http`, `https`, `h2c` or `unix`")),
         None => (text, None),
     };
+    let scheme = scheme.map_or("http", |(scheme, _)| scheme);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.contains('@') {
         return Err(wrong("credentials are not sent to servers")
@@ -50,7 +50,7 @@ fn read_server(text: &str) -> Result<Server, ValueError> {
     if let Some(at) = rest.find(['/', '?', '#']) {
         return Err(
             wrong("a server has no path or query: those of the request are forwarded")
-                .offer([format!("http://{}", &rest[..at])]),
+                .offer([format!("{scheme}://{}", &rest[..at])]),
         );
     }
     let digits = text.strip_prefix(':').unwrap_or(text);
@@ -59,7 +59,28 @@ fn read_server(text: &str) -> Result<Server, ValueError> {
         let port = digits.parse::<u16>().ok();
         wrong(label).offer(port.map(|port| format!("http://127.0.0.1:{port}")))
     })?;
-    Ok(Server::Http { host, port })
+    Ok(match scheme {
+        "https" => ServerUrl::Https { host, port },
+        "h2c" => ServerUrl::H2c { host, port },
+        _ => ServerUrl::Http { host, port },
+    })
+}
+
+/// The longest path of a socket that the system takes.
+const MOST_PATH: usize = 107;
+
+/// Reads the path of a socket, `/run/app.sock` or `///run/app.sock`.
+fn unix(path: &str, wrong: impl Fn(&str) -> ValueError) -> Result<ServerUrl, ValueError> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if !path.starts_with('/') {
+        return Err(wrong("the path of a socket begins with `/`")
+            .help("write it as `\"unix:/run/app.sock\"`"));
+    }
+    if path.len() > MOST_PATH || path.ends_with('/') || path.contains('\0') {
+        return Err(wrong("no socket can have this path")
+            .help("write it as `\"unix:/run/app.sock\"`, with 107 bytes at most"));
+    }
+    Ok(ServerUrl::Unix(path.into()))
 }
 
 /// Splits `host:port` or `[address]:port`.
@@ -127,13 +148,22 @@ mod tests {
             ("http://[::1]:3000", "http://[::1]:3000"),
             ("[::1]:3000", "http://[::1]:3000"),
             ("demo:", "demo:"),
+            ("https://orders", "https://orders:443"),
+            ("https://10.1.0.5:8443/", "https://10.1.0.5:8443"),
+            ("h2c://orders:50051", "h2c://orders:50051"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
+            ("unix:///run/app.sock", "unix:/run/app.sock"),
         ] {
             assert_eq!(server(text).unwrap().to_string(), read);
         }
         for text in [
             "",
             "orders",
-            "https://orders",
+            "https://",
+            "grpc://orders:1",
+            "unix:app.sock",
+            "unix:",
+            "unix:/",
             "http://",
             "http://a/b",
             "http://a?b",

@@ -6,6 +6,7 @@ use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
+use crate::upstream::ConnectError;
 use crate::upstream::failure::UpstreamError;
 use bytes::{BufMut, Bytes};
 use http::StatusCode;
@@ -208,6 +209,18 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
+        (ProxyError::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })), _) => {
+            "The upstream has no server at the moment. Try again shortly.".to_owned()
+        }
+        (
+            ProxyError::Upstream(
+                UpstreamError::Busy | UpstreamError::Connect(ConnectError::Busy { .. }),
+            ),
+            _,
+        ) => "All servers of the upstream are busy. Try again shortly.".to_owned(),
+        (ProxyError::Upstream(UpstreamError::NoneLeft), _) => {
+            "No server of the upstream is available. Try again shortly.".to_owned()
+        }
         (ProxyError::Upstream(UpstreamError::Connect(_)), _) => {
             "The upstream cannot be reached.".to_owned()
         }

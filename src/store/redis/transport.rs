@@ -27,6 +27,7 @@ const SHAKEN: Duration = Duration::from_millis(900);
 /// The remedy for an operator when a handshake fails.
 pub(super) const ADVICE: Advice = Advice {
     table: "`[store] tls`",
+    name_key: "server_name",
     plaintext: "write `redis` in place of `rediss` in the address",
 };
 

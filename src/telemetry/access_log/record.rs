@@ -129,6 +129,8 @@ labels! {
         NoneLeft = "none_left",
         /// There was no connection to the upstream.
         ConnectFailed = "connect_failed",
+        /// The handshake of TLS with the upstream failed.
+        UpstreamTls = "upstream_tls",
         /// The upstream did not answer in time.
         UpstreamTimeout = "upstream_timeout",
         /// The upstream broke off.
@@ -161,6 +163,7 @@ impl From<Failure> for Reason {
             Failure::Timeout => Self::UpstreamTimeout,
             Failure::Reset => Self::UpstreamReset,
             Failure::Protocol => Self::UpstreamInvalid,
+            Failure::Tls => Self::UpstreamTls,
             Failure::NoServer => Self::NoServer,
             Failure::Busy => Self::ServerBusy,
             Failure::NoneLeft => Self::NoneLeft,
@@ -189,6 +192,7 @@ impl Reason {
             Self::ServerBusy => "all servers are busy",
             Self::NoneLeft => "no server was available",
             Self::ConnectFailed => "no connection to the upstream",
+            Self::UpstreamTls => "no TLS with the upstream",
             Self::UpstreamTimeout => "the upstream did not answer in time",
             Self::UpstreamReset => "the upstream broke off",
             Self::UpstreamInvalid => "the upstream did not answer in HTTP",
@@ -209,6 +213,7 @@ impl Reason {
             self,
             Self::ConnectFailed
                 | Self::NoneLeft
+                | Self::UpstreamTls
                 | Self::UpstreamTimeout
                 | Self::UpstreamReset
                 | Self::UpstreamInvalid

@@ -7,7 +7,8 @@ use super::family::{
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
     CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure,
-    Handshake, Label, Labels, Mode, Operation, OrderResult, Permits, Redirect, Rejection, pairs,
+    Handshake, Label, Labels, Mode, Operation, OrderResult, Permits, Redirect, Rejection,
+    Resolution, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -140,6 +141,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.upstreams, failures);
     Histogram SECONDS "tollgate_upstream_request_duration" "Time from forwarding a request to the head of the upstream's answer."
         => |all| all.sums(|worker| &worker.upstreams, times_of_answers);
+    Counter NONE "tollgate_upstream_resolutions" "Questions for the addresses of servers' names, by what was answered."
+        => |all| by_label("result", Resolution::ALL, |result| all.metrics.resolutions[result as usize].get());
     Counter NONE "tollgate_config_reloads" "Attempts to take over a changed configuration."
         => reloads;
     Gauge NONE "tollgate_config_last_reload_successful" "1 when the file as it was last read is in force."

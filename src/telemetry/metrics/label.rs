@@ -123,6 +123,18 @@ labels! {
         Failed = "failed",
     }
 
+    /// The answer to the question for the addresses of a server's name.
+    pub enum Resolution {
+        /// Addresses came.
+        Found = "ok",
+        /// The name has no address.
+        Empty = "empty",
+        /// The question failed.
+        Failed = "failed",
+        /// No answer came in time.
+        Late = "late",
+    }
+
     /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
     pub enum Mode {
         /// The limit counts by other numbers than the limit that decides.
@@ -261,6 +273,8 @@ labels! {
         Reset = "reset",
         /// The answer was not HTTP.
         Protocol = "protocol",
+        /// The handshake of TLS failed.
+        Tls = "tls",
         /// There was no server to ask.
         NoServer = "no_server",
         /// All servers had as many requests as they take.

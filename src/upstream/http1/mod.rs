@@ -18,6 +18,7 @@ pub use read_buffers::ReadBuffers;
 pub use response_head::HeadFault;
 
 use super::OutgoingBody;
+use super::retry_rule::RetryCause;
 use bytes::{Bytes, BytesMut};
 use chunk_decoder::{ChunkDecoder, Decoded};
 use http::{HeaderMap, Method, Request, Response};
@@ -56,6 +57,10 @@ pub struct Http1<B, S> {
 pub struct UnsentRequest<B> {
     writer: RequestWriter<B>,
     to_head: bool,
+    /// It may be sent again although a server may have acted on it.
+    pub(super) is_repeatable: bool,
+    /// The failure after which it can be.
+    pub cause: RetryCause,
 }
 
 /// The part of an answer that comes next.
@@ -145,9 +150,26 @@ impl<B, S> Http1<B, S> {
         if self.is_heard {
             return None;
         }
+        let cause = if self.writer.is_untouched() {
+            RetryCause::Connect
+        } else {
+            RetryCause::Reset
+        };
         Some(UnsentRequest {
             writer: self.writer.into_unsent(repeatable)?,
             to_head: self.to_head,
+            is_repeatable: repeatable,
+            cause,
+        })
+    }
+
+    /// A copy of a request that has no body and was sent, to be sent once more.
+    pub fn repeated(&self) -> Option<UnsentRequest<B>> {
+        Some(UnsentRequest {
+            writer: self.writer.repeated()?,
+            to_head: self.to_head,
+            is_repeatable: true,
+            cause: RetryCause::Reset,
         })
     }
 }
@@ -172,6 +194,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         self.to_head = request.to_head;
         self.keeps &= self.writer.keeps();
         self.reading = Reading::Before;
+        self.is_heard = false;
     }
 
     /// Writes the request, and waits for the head of its answer.

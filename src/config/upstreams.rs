@@ -1,0 +1,143 @@
+//! `[upstreams.NAME]` as written → upstreams: the files of their certificates are read.
+
+use super::diagnostic::{Code, Details as _};
+use super::document::{Document, Upstream, UpstreamTls};
+use super::outline::{ShownValue, show};
+use super::side_files::{Reference, SideFiles};
+use super::source::{At, Span};
+use super::value::quoted;
+use crate::tls::{ClientTls, Mistake, PemFiles};
+use crate::upstream::ejection::EjectionRule;
+use crate::upstream::retry_rule::RetryRule;
+use crate::upstream::{self, ServerTls, UpstreamRules, UpstreamState};
+use std::sync::Arc;
+
+/// The largest file of certificates.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Reads what every upstream needs. The upstreams are complete where no mistake is noted.
+pub(super) fn read(
+    document: &Document,
+    beside: &mut SideFiles<'_>,
+) -> Vec<Arc<upstream::Upstream>> {
+    let all = document.upstreams.iter();
+    all.map(|written| Arc::new(upstream(written, beside)))
+        .collect()
+}
+
+fn upstream(written: &Upstream, beside: &mut SideFiles<'_>) -> upstream::Upstream {
+    let entries = written.servers.entries().iter();
+    let servers: Vec<_> = entries.filter_map(|entry| entry.value.compiled()).collect();
+    upstream::Upstream {
+        name: written.name.value.as_str().into(),
+        state: Arc::new(UpstreamState::new(&servers)),
+        servers,
+        connect_timeout: written.connect_timeout(),
+        tls: tls(written, beside),
+        protocol: written.http(),
+        resolve: written.resolve(),
+        max_age: written.max_age.get().copied(),
+        rules: rules(written),
+    }
+}
+
+/// The rules of an upstream.
+fn rules(written: &Upstream) -> UpstreamRules {
+    UpstreamRules {
+        balance: written.balance().rule,
+        health: written.health.get().cloned(),
+        eject: written.eject.get().cloned().unwrap_or_else(|| Some(EjectionRule::default())),
+        retry: written.retry.get().cloned().unwrap_or_else(|| Some(RetryRule::default())),
+        queue: written.queue.get().copied().unwrap_or_default(),
+        ramp: written.ramp.get().copied(),
+        none_left: written.none_left(),
+    }
+}
+
+/// The TLS of connections, where a server has it. None where its settings have a mistake, which has been noted.
+fn tls(upstream: &Upstream, beside: &mut SideFiles<'_>) -> Option<ServerTls> {
+    let servers = upstream.servers.entries().iter();
+    let mut urls = servers.filter_map(|entry| entry.value.url.at());
+    let url = urls.find(|url| url.value.is_encrypted())?;
+    if upstream.tls.is_bad() {
+        return None;
+    }
+    let none = UpstreamTls::default();
+    let written = upstream.tls.get().unwrap_or(&none);
+    let before = beside.found.len();
+    let [ca, cert, key] =
+        [&written.ca, &written.cert, &written.key].map(|file| pem(file.at(), beside));
+    let made = ClientTls::new(PemFiles {
+        ca: ca.as_deref(),
+        identity: cert.as_deref().zip(key.as_deref()),
+        server_name: written.name.get().map(String::as_str),
+        insecure: written.insecure(),
+    });
+    match made {
+        Ok(tls) => (beside.found.len() == before).then(|| ServerTls::new(tls)),
+        Err(mistakes) => {
+            for mistake in mistakes {
+                note(mistake, written, &url.span, beside);
+            }
+            None
+        }
+    }
+}
+
+fn pem(file: Option<&At<String>>, beside: &mut SideFiles<'_>) -> Option<Vec<u8>> {
+    let file = file?;
+    let at = Reference {
+        span: &file.span,
+        failure: &format!("cannot read {}", quoted(&file.value)),
+        label: "a certificate or its key",
+    };
+    beside.bytes(&file.value, MOST_BYTES, at)
+}
+
+fn note(mistake: Mistake, written: &UpstreamTls, url: &Span, beside: &mut SideFiles<'_>) {
+    let (file, why) = match mistake {
+        Mistake::Ca(why) => (written.ca.at(), why),
+        Mistake::Cert(why) => (written.cert.at(), why),
+        Mistake::Key(why) => (written.key.at(), why),
+        // The name was checked when it was read.
+        Mistake::Name => return,
+        // `ca` names the authorities, or cannot be read, which has been noted.
+        Mistake::System(_) if !written.ca.is_absent() => return,
+        Mistake::System(why) => {
+            beside
+                .found
+                .error(
+                    Code::BadCertificate,
+                    format!("this system has no certificate authorities: {why}"),
+                )
+                .at(url, "a server with TLS")
+                .help(
+                    "name the authority of its certificate: `tls = { ca = \"internal-ca.pem\" }`",
+                );
+            return;
+        }
+    };
+    if let Some(file) = file {
+        let message = format!("{} is of no use for TLS: {why}", quoted(&file.value));
+        beside
+            .found
+            .error(Code::BadCertificate, message)
+            .at(&file.span, "in this file");
+    }
+}
+
+/// TLS to the servers, for a comparison: files that have changed are a change.
+pub(super) fn show_tls(upstream: &upstream::Upstream) -> Option<ShownValue> {
+    let Some(tls) = &upstream.tls else {
+        return show("none");
+    };
+    let text = if tls.is_insecure() {
+        "any certificate"
+    } else {
+        "verified"
+    };
+    Some(ShownValue {
+        text: text.to_owned(),
+        whole: Some(format!("{:?}", tls.client().digest())),
+    })
+}

@@ -1,0 +1,139 @@
+//! Opens a stream to a server: the socket, and the handshake of TLS where the server has it.
+
+use super::server_tls::OfferedProtocols;
+use super::stream::{EncryptedStream, ServerStream};
+use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl, demo};
+use crate::tls::{self, Advice};
+use std::io;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// The remedy for an operator when a handshake fails.
+const ADVICE: Advice = Advice {
+    table: "`tls` of the upstream",
+    name_key: "name",
+    plaintext: "write `http://` in place of `https://`",
+};
+
+/// A stream that has been opened.
+#[derive(Debug)]
+pub(super) struct OpenedStream {
+    /// The stream.
+    pub(super) stream: ServerStream,
+    /// HTTP/2 is spoken on it.
+    pub(super) is_http2: bool,
+}
+
+/// The protocols that a connection to `destination` may speak. A tunnel needs HTTP/1.1.
+pub(super) fn offered(destination: &Destination, for_tunnel: bool) -> OfferedProtocols {
+    match destination.protocol {
+        _ if for_tunnel => OfferedProtocols::Http1,
+        Protocol::Auto => OfferedProtocols::Both,
+        Protocol::Http1 => OfferedProtocols::Http1,
+        Protocol::Http2 => OfferedProtocols::Http2,
+    }
+}
+
+/// Opens a stream within `deadline`, the handshake included.
+///
+/// # Errors
+/// When the server cannot be reached, or the handshake fails.
+pub(super) async fn open(
+    destination: &Destination,
+    offer: OfferedProtocols,
+    deadline: Duration,
+) -> Result<OpenedStream, ConnectError> {
+    let opening = async {
+        let bare = reach(destination)
+            .await
+            .map_err(|error| unreached(destination, error))?;
+        match (&destination.tls, bare) {
+            (Some(tls), ServerStream::Tcp(socket)) => {
+                encrypt(destination, tls, socket, offer).await
+            }
+            (_, stream) => Ok(OpenedStream {
+                stream,
+                is_http2: offer == OfferedProtocols::Http2,
+            }),
+        }
+    };
+    match timeout(deadline, opening).await {
+        Ok(opened) => opened,
+        Err(_) => Err(ConnectError::Timeout {
+            server: destination.to_string().into(),
+            after: deadline,
+        }),
+    }
+}
+
+/// The socket of a destination.
+async fn reach(destination: &Destination) -> io::Result<ServerStream> {
+    let address = match (&destination.url, destination.address) {
+        (ServerUrl::Unix(path), _) => {
+            return Ok(ServerStream::Unix(UnixStream::connect(&**path).await?));
+        }
+        (ServerUrl::Demo, _) => demo::address()?,
+        (_, Some(address)) => address,
+        (_, None) => return Err(io::Error::other("it has no address")),
+    };
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(ServerStream::Tcp(stream))
+}
+
+fn unreached(destination: &Destination, error: io::Error) -> ConnectError {
+    ConnectError::Io {
+        server: destination.to_string().into(),
+        source: error.into(),
+    }
+}
+
+async fn encrypt(
+    destination: &Destination,
+    tls: &ServerTls,
+    socket: TcpStream,
+    offer: OfferedProtocols,
+) -> Result<OpenedStream, ConnectError> {
+    let failed = |why: String| ConnectError::Tls {
+        server: destination.to_string().into(),
+        why: why.into(),
+    };
+    let config = tls.config(offer).map_err(|why| {
+        failed(format!(
+            "this system has no authorities whose certificates to believe ({why})"
+        ))
+    })?;
+    let host = destination.url.host_and_port().map_or("", |(host, _)| host);
+    let name = tls.client().name_of(host);
+    let name = name.ok_or_else(|| failed("no certificate can have such a name".to_owned()))?;
+    let shaken = TlsConnector::from(config).connect(name, socket).await;
+    let stream = shaken.map_err(|error| {
+        let why = tls::explain(&error, ADVICE).unwrap_or_else(|| broken_off(&error));
+        failed(format!("TLS: {why}"))
+    })?;
+    let stream = EncryptedStream::new(stream);
+    let is_http2 = stream.connection().alpn_protocol() == Some(b"h2");
+    if offer == OfferedProtocols::Http2 && !is_http2 {
+        return Err(failed(
+            "the server does not offer HTTP/2 in the handshake: write `http = \"1.1\"`, or leave `http` out"
+                .to_owned(),
+        ));
+    }
+    Ok(OpenedStream {
+        stream: ServerStream::Tls(stream),
+        is_http2,
+    })
+}
+
+/// A handshake that ended without a word.
+fn broken_off(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection in the handshake; does it speak TLS on this port?"
+                .to_owned()
+        }
+        _ => format!("the handshake failed: {error}"),
+    }
+}

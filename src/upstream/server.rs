@@ -1,0 +1,48 @@
+//! A server of an upstream, as the file writes it.
+
+use super::ServerUrl;
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// An entry of `servers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The place where it listens.
+    pub url: ServerUrl,
+    /// Its share of the requests beside the other servers', 0 to 1,000. 0: it gets nothing new.
+    pub weight: u16,
+    /// The most requests that it has at once, from all workers of this gateway.
+    pub max_requests: Option<NonZeroU32>,
+    /// The most connections to it, of all workers of this gateway.
+    pub max_connections: Option<NonZeroU32>,
+}
+
+impl Server {
+    /// A server without a word about it.
+    #[must_use]
+    pub fn plain(url: ServerUrl) -> Self {
+        Self {
+            url,
+            weight: 1,
+            max_requests: None,
+            max_connections: None,
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    /// As the file writes it: the place alone, or a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.url)?;
+        if self.weight != 1 {
+            write!(f, " weight {}", self.weight)?;
+        }
+        if let Some(most) = self.max_requests {
+            write!(f, " max_requests {most}")?;
+        }
+        if let Some(most) = self.max_connections {
+            write!(f, " max_connections {most}")?;
+        }
+        Ok(())
+    }
+}

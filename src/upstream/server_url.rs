@@ -1,0 +1,133 @@
+//! The place where a server listens, and the protocol it is asked in.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// The place where one server listens. Its text in normal form is the server's identity in an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ServerUrl {
+    /// `http://host:port`, HTTP/1.1 over TCP.
+    Http {
+        /// Name or address, IPv6 without brackets.
+        host: Arc<str>,
+        /// TCP port.
+        port: u16,
+    },
+    /// `https://host:port`, with TLS; the protocol is agreed on in the handshake.
+    Https {
+        /// Name or address, IPv6 without brackets.
+        host: Arc<str>,
+        /// TCP port.
+        port: u16,
+    },
+    /// `h2c://host:port`, HTTP/2 over TCP without TLS (RFC 9113, section 3.3).
+    H2c {
+        /// Name or address, IPv6 without brackets.
+        host: Arc<str>,
+        /// TCP port.
+        port: u16,
+    },
+    /// `unix:/path`, HTTP/1.1 over a socket of the file system.
+    Unix(Arc<str>),
+    /// `demo:`, the built-in server, started because the file asks for it.
+    Demo,
+}
+
+impl ServerUrl {
+    /// The host and the port, where the server is reached by TCP.
+    #[must_use]
+    pub fn host_and_port(&self) -> Option<(&Arc<str>, u16)> {
+        match self {
+            Self::Http { host, port } | Self::Https { host, port } | Self::H2c { host, port } => {
+                Some((host, *port))
+            }
+            Self::Unix(_) | Self::Demo => None,
+        }
+    }
+
+    /// The name that must be resolved before the server can be reached; nothing where an address is written.
+    #[must_use]
+    pub fn name(&self) -> Option<&Arc<str>> {
+        let (host, _) = self.host_and_port()?;
+        host.parse::<IpAddr>().is_err().then_some(host)
+    }
+
+    /// The address that is written.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        let (host, port) = self.host_and_port()?;
+        Some(SocketAddr::new(host.parse().ok()?, port))
+    }
+
+    /// The part in front of the place: `https`, `http`, `h2c`, `unix` or `demo`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Self::Http { .. } => "http",
+            Self::Https { .. } => "https",
+            Self::H2c { .. } => "h2c",
+            Self::Unix(_) => "unix",
+            Self::Demo => "demo",
+        }
+    }
+
+    /// Is the connection encrypted?
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Https { .. })
+    }
+
+    /// Does a connection to the server carry several requests at once, as far as the address tells?
+    #[must_use]
+    pub fn shares_connections(&self) -> bool {
+        matches!(self, Self::H2c { .. } | Self::Https { .. })
+    }
+
+    /// The host of a request to this server that names none.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let url = self.to_string();
+        let place = url.split_once("://");
+        place.map_or("localhost", |(_, place)| place).to_owned()
+    }
+}
+
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{path}"),
+            Self::Demo => f.write_str("demo:"),
+            Self::Http { host, port } | Self::Https { host, port } | Self::H2c { host, port } => {
+                let scheme = self.scheme();
+                if host.contains(':') {
+                    write!(f, "{scheme}://[{host}]:{port}")
+                } else {
+                    write!(f, "{scheme}://{host}:{port}")
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_shown_as_it_is_written() {
+        let (host, port): (Arc<str>, u16) = ("orders".into(), 3000);
+        let https = ServerUrl::Https { host, port };
+        assert_eq!(https.to_string(), "https://orders:3000");
+        assert_eq!(https.authority(), "orders:3000");
+        assert_eq!(https.name().map(|name| &**name), Some("orders"));
+        let (host, port): (Arc<str>, u16) = ("::1".into(), 80);
+        let h2c = ServerUrl::H2c { host, port };
+        assert_eq!(h2c.to_string(), "h2c://[::1]:80");
+        assert_eq!(h2c.authority(), "[::1]:80");
+        assert_eq!((h2c.name(), h2c.address()), (None, "[::1]:80".parse().ok()));
+        let unix = ServerUrl::Unix("/run/app.sock".into());
+        assert_eq!(unix.to_string(), "unix:/run/app.sock");
+        assert_eq!(unix.authority(), "localhost");
+    }
+}
