@@ -1,7 +1,7 @@
 //! Limits in words and numbers: for `check`, for the start of `run`, and for the changes of a reload.
 
 mod amount;
-pub(super) mod upstream;
+pub mod upstream;
 
 pub use amount::{amount, rounded_up};
 

@@ -8,12 +8,13 @@ use super::response_body::Carrier;
 use super::upstream_call::UpstreamAnswer;
 use crate::clock;
 use crate::telemetry::metrics::{Failure, RetryResult};
-use crate::upstream::ConnectError;
+use crate::upstream::{ConnectError, Purpose};
 use crate::upstream::balance::{Balancer, TriedServers};
 use crate::upstream::connection::Connection;
 use crate::upstream::endpoint::{Endpoint, PooledConnection};
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::http1::{AnswerError, UnsentRequest};
+use crate::upstream::connection::UnsentRequest;
+use crate::upstream::http1::AnswerError;
 use crate::upstream::retry_rule::RetryCause;
 use http::Response;
 use std::rc::Rc;
@@ -34,6 +35,7 @@ pub(super) struct Attempts<'a> {
     balancer: &'a Balancer<RequestBody>,
     notes: &'a CallNotes,
     key: Option<u64>,
+    purpose: Purpose,
     tried: TriedServers<RequestBody>,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
@@ -53,11 +55,13 @@ impl<'a> Attempts<'a> {
         balancer: &'a Balancer<RequestBody>,
         notes: &'a CallNotes,
         key: Option<u64>,
+        purpose: Purpose,
     ) -> Self {
         Self {
             balancer,
             notes,
             key,
+            purpose,
             tried: TriedServers::new(),
             sent_again: 0,
             cause: None,
@@ -70,7 +74,7 @@ impl<'a> Attempts<'a> {
         loop {
             let endpoint = self.endpoint()?;
             let began = clock::now();
-            let error = match self.balancer.connect(&endpoint).await {
+            let error = match self.balancer.connect(&endpoint, self.purpose).await {
                 Ok(connection) => {
                     self.notes.note_connect(began.elapsed());
                     return Ok((connection, Rc::clone(&endpoint.pool)));
@@ -80,7 +84,9 @@ impl<'a> Attempts<'a> {
             };
             self.balancer.failed(&endpoint, &error.in_full(), began);
             // A server that takes no new connection may still answer on an idle one.
-            if let Some(connection) = endpoint.pool.take_open() {
+            if self.purpose == Purpose::Exchange
+                && let Some(connection) = endpoint.pool.take_open()
+            {
                 return Ok((connection, Rc::clone(&endpoint.pool)));
             }
             if !self.next(RetryCause::Connect).await {
@@ -106,7 +112,12 @@ impl<'a> Attempts<'a> {
         // one takes its place, once.
         let mut may_be_stale = true;
         loop {
-            let is_stale = std::mem::take(&mut may_be_stale) && connection.reused;
+            if let AnswerError::OtherProtocol(other) = &error
+                && let Some(endpoint) = self.notes.endpoint()
+            {
+                endpoint.pool.note_protocol(*other);
+            }
+            let is_stale = std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
             let unsent = connection.into_unsent();
             let endpoint = self.endpoint()?;
             let Some(unsent) = unsent else {
@@ -184,7 +195,8 @@ impl<'a> Attempts<'a> {
             return false;
         }
         let tries_all = self.balancer.tries_all();
-        let is_unsent = cause == RetryCause::Connect;
+        // A server that has refused a request has begun nothing.
+        let is_unsent = matches!(cause, RetryCause::Connect | RetryCause::Refused);
         let most = match is_unsent {
             true if tries_all => MOST_SERVERS,
             true => LEAST_SERVERS.max(rule.attempts + 1),
@@ -200,10 +212,11 @@ impl<'a> Attempts<'a> {
         }
         self.tried.extend(self.notes.endpoint());
         let other = self.balancer.another(self.key, &self.tried);
-        if other.is_none() && self.notes.attempts() > rule.attempts {
+        let is_refused = cause == RetryCause::Refused;
+        if other.is_none() && !is_refused && self.notes.attempts() > rule.attempts {
             return false;
         }
-        let is_free = is_unsent && tries_all;
+        let is_free = cause == RetryCause::Connect && tries_all;
         if !is_free && !self.balancer.may_repeat(rule.budget) {
             self.notes.note_retry("budget");
             let metrics = &self.balancer.metrics;
@@ -226,7 +239,10 @@ impl<'a> Attempts<'a> {
 
     /// Counts a failure against its server, if it is the server's.
     fn blame(&self, endpoint: &Endpoint<RequestBody>, error: &AnswerError) {
-        let is_upload = matches!(error, AnswerError::Upload(_) | AnswerError::UploadLength);
+        let is_upload = matches!(
+            error,
+            AnswerError::Upload(_) | AnswerError::UploadLength | AnswerError::Refused(_)
+        );
         if let (false, Failure::Reset, Some(asked)) = (is_upload, error.failure(), self.notes.asked())
         {
             self.balancer.failed(endpoint, &error.to_string(), asked);

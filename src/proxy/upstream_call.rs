@@ -17,7 +17,7 @@ use crate::upstream::endpoint::{Occupied, PooledConnection};
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
-use crate::upstream::tunnel;
+use crate::upstream::{Purpose, tunnel};
 use http::{HeaderValue, Request, Response};
 use std::future::Future;
 use std::pin::Pin;
@@ -58,15 +58,6 @@ impl<'a> AddedLines<'a> {
             [&beside.lines[..], id.as_bytes(), b"\r\n"]
         }))
     }
-}
-
-/// The purpose of a request's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// One exchange among others on its connection.
-    Exchange,
-    /// A tunnel, which takes its connection for good.
-    Tunnel,
 }
 
 /// An answer under way, with the connection that brings it.
@@ -172,7 +163,7 @@ pub async fn send(
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),
-        None => Box::pin(connect(balancer, notes, key)).await?,
+        None => Box::pin(connect(balancer, notes, key, purpose)).await?,
     };
     if let Some(reservation) = reservation {
         reservation.forwarded();
@@ -187,11 +178,11 @@ pub async fn send(
             pool,
         }),
         Ok(response) => {
-            let attempts = Attempts::new(balancer, notes, key);
+            let attempts = Attempts::new(balancer, notes, key, purpose);
             Box::pin(attempts.answered(response, connection, pool)).await
         }
         Err(error) => {
-            let attempts = Attempts::new(balancer, notes, key);
+            let attempts = Attempts::new(balancer, notes, key, purpose);
             Box::pin(attempts.after(connection, error)).await
         }
     }
@@ -202,8 +193,9 @@ async fn connect(
     balancer: &Balancer<RequestBody>,
     notes: &CallNotes,
     key: Option<u64>,
+    purpose: Purpose,
 ) -> Result<PooledConnection<RequestBody>, ProxyError> {
-    let mut attempts = Attempts::new(balancer, notes, key);
+    let mut attempts = Attempts::new(balancer, notes, key, purpose);
     let connected = attempts.connect().await?;
     attempts.are_over();
     Ok(connected)

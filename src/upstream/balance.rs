@@ -7,7 +7,7 @@ use super::pool::Pools;
 use super::request_slot::RequestSlot;
 use super::retry_budget::RequestCount;
 use super::server_queue::{Joined, Place};
-use super::{ConnectError, OutgoingBody, Upstream};
+use super::{ConnectError, OutgoingBody, Purpose, Upstream};
 use crate::clock;
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
 use smallvec::SmallVec;
@@ -210,9 +210,16 @@ impl<B: OutgoingBody> Balancer<B> {
     ///
     /// # Errors
     /// When the server takes none.
-    pub async fn connect(&self, endpoint: &Endpoint<B>) -> Result<Connection<B>, ConnectError> {
-        let connection = endpoint.connect(self.upstream.connect_timeout).await?;
-        self.metrics.opened();
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint<B>,
+        purpose: Purpose,
+    ) -> Result<Connection<B>, ConnectError> {
+        let within = self.upstream.connect_timeout;
+        let connection = endpoint.connect(purpose, within).await?;
+        if !connection.reused {
+            self.metrics.opened();
+        }
         Ok(connection)
     }
 

@@ -24,7 +24,15 @@ pub enum ConnectError {
         /// The time for which the connection was tried.
         after: Duration,
     },
-    /// The handshake of TLS failed, or the server does not speak the protocol that is asked for.
+    /// The server does not speak the protocol that it is asked in.
+    #[error("no connection to {server}: {why}")]
+    Protocol {
+        /// The server that was tried.
+        server: Arc<str>,
+        /// The cause, in words that tell an operator what to do.
+        why: Arc<str>,
+    },
+    /// The handshake of TLS failed.
     #[error("no connection to {server}: {why}")]
     Tls {
         /// The server that was tried.

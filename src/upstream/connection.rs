@@ -1,7 +1,10 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
-use super::http1::{AnswerError, Http1, ReadBuffers, UnsentRequest};
+use super::http1::{self, AnswerError, Http1, ReadBuffers, WholeRequest};
+use super::http2::Http2Exchange;
+use super::http2::connection::OpenStream;
 use super::open_socket::OpenSocket;
+use super::retry_rule::RetryCause;
 use super::stream::{PeekEnd as _, ServerStream};
 use super::{OutgoingBody, keep_alive};
 use crate::clock;
@@ -11,21 +14,46 @@ use hyper::body::Bytes;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection to send one request on, and then another.
+/// A connection to send one request on, and then another; over HTTP/2 a stream for one request.
 #[derive(Debug)]
 pub struct Connection<B: OutgoingBody> {
-    /// The bytes and what they mean. Boxed, because it is large and changes hands.
-    http1: Box<Http1<B, ServerStream>>,
+    carrier: Carrier<B>,
     /// The connection has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
     /// The request that was sent last may be sent again although a server may have acted on it.
     is_repeatable: bool,
     /// The time until which its server will surely keep it, as far as that is known.
     rests_until: Instant,
-    /// Counts the socket as long as it is open.
-    socket: OpenSocket,
+    /// The time from which it takes no further request.
+    retires: Option<Instant>,
+}
+
+/// The bytes and what they mean. Boxed, because it is large and changes hands.
+#[derive(Debug)]
+enum Carrier<B: OutgoingBody> {
+    /// HTTP/1.1; the second part counts the socket as long as it is open.
+    Http1(Box<Http1<B, ServerStream>>, OpenSocket),
+    /// A stream of HTTP/2.
+    Http2(Box<Http2Exchange<B>>),
+}
+
+/// A request that can be sent once more, on a connection of either protocol.
+#[derive(Debug)]
+pub struct UnsentRequest<B> {
+    request: Unsent<B>,
+    /// It may be sent again although a server may have acted on it.
+    is_repeatable: bool,
+    /// The failure after which it can be.
+    pub cause: RetryCause,
+}
+
+#[derive(Debug)]
+enum Unsent<B> {
+    Written(http1::UnsentRequest<B>),
+    Whole(WholeRequest<B>),
 }
 
 impl<B: OutgoingBody> Connection<B> {
@@ -34,13 +62,27 @@ impl<B: OutgoingBody> Connection<B> {
         stream: ServerStream,
         socket: OpenSocket,
         buffers: Rc<ReadBuffers>,
+        max_age: Option<Duration>,
     ) -> Self {
+        let now = clock::now();
         Self {
-            http1: Box::new(Http1::new(stream, buffers)),
+            carrier: Carrier::Http1(Box::new(Http1::new(stream, buffers)), socket),
             reused: false,
             is_repeatable: false,
+            rests_until: now,
+            // Connections that were opened together do not end together.
+            retires: max_age.map(|age| now + age.mul_f64(1.0 - fastrand::f64() / 5.0)),
+        }
+    }
+
+    /// A stream of HTTP/2, on a connection that may be in use.
+    pub(super) fn on_stream(stream: OpenStream) -> Self {
+        Self {
+            reused: stream.is_reused,
+            carrier: Carrier::Http2(Box::new(Http2Exchange::new(stream))),
+            is_repeatable: false,
             rests_until: clock::now(),
-            socket,
+            retires: None,
         }
     }
 
@@ -58,14 +100,23 @@ impl<B: OutgoingBody> Connection<B> {
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
         // The function is not async: its future would keep the request in its state, although the connection has it.
         self.is_repeatable = is_repeatable(&request);
-        let is_doubted = self.reused && !self.is_repeatable;
-        let is_over = is_doubted && self.http1.stream().peek_end().is_ready();
-        self.http1.begin(request, added);
+        let is_over = match &mut self.carrier {
+            Carrier::Http1(http1, _) => {
+                let is_doubted = self.reused && !self.is_repeatable;
+                let is_over = is_doubted && http1.stream().peek_end().is_ready();
+                http1.begin(request, added);
+                is_over
+            }
+            Carrier::Http2(exchange) => {
+                exchange.begin(WholeRequest::new(request), added);
+                false
+            }
+        };
         poll_fn(move |cx| {
             if is_over {
                 return Poll::Ready(Err(AnswerError::Incomplete));
             }
-            self.http1.poll_answer(cx)
+            self.poll_answer(cx)
         })
     }
 
@@ -78,21 +129,86 @@ impl<B: OutgoingBody> Connection<B> {
         request: UnsentRequest<B>,
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
         self.is_repeatable = request.is_repeatable;
-        self.http1.begin_again(request);
-        poll_fn(|cx| self.http1.poll_answer(cx))
+        let is_sent = match (&mut self.carrier, request.request) {
+            (Carrier::Http1(http1, _), Unsent::Written(request)) => {
+                http1.begin_again(request);
+                true
+            }
+            (Carrier::Http1(http1, _), Unsent::Whole(request)) => {
+                http1.begin_whole(request);
+                true
+            }
+            (Carrier::Http2(exchange), request) => {
+                let whole = match request {
+                    Unsent::Whole(request) => Some(request),
+                    Unsent::Written(request) => WholeRequest::of_unsent(request),
+                };
+                let is_whole = whole.is_some();
+                whole
+                    .into_iter()
+                    .for_each(|request| exchange.begin(request, &[]));
+                is_whole
+            }
+        };
+        poll_fn(move |cx| {
+            if !is_sent {
+                return Poll::Ready(Err(AnswerError::GivenUp));
+            }
+            self.poll_answer(cx)
+        })
     }
 
-    /// The request that was not answered, where it can be sent once more: nothing of the request was written, or it may
-    /// be repeated and no byte came back.
+    #[inline]
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, AnswerError>> {
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_answer(cx),
+            Carrier::Http2(exchange) => exchange.poll_answer(cx),
+        }
+    }
+
+    /// The request that was not answered, where it can be sent once more: nothing of it was written; over HTTP/2, the
+    /// server has not processed it, and none of its body was begun; or it may be repeated and no byte came back.
     #[must_use]
     pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
-        self.http1.into_unsent(self.is_repeatable)
+        let is_repeatable = self.is_repeatable;
+        let (cause, request) = match self.carrier {
+            Carrier::Http1(http1, _) => {
+                let cause = http1.retry_cause();
+                (cause, Unsent::Written(http1.into_unsent(is_repeatable)?))
+            }
+            Carrier::Http2(exchange) => {
+                let cause = exchange.retry_cause();
+                (cause, Unsent::Whole(exchange.into_unsent(is_repeatable)?))
+            }
+        };
+        Some(UnsentRequest {
+            request,
+            is_repeatable,
+            cause,
+        })
     }
 
     /// The request as it was sent, where it may be sent once more although it has been answered.
     #[must_use]
     pub fn repeated(&self) -> Option<UnsentRequest<B>> {
-        self.is_repeatable.then(|| self.http1.repeated()).flatten()
+        if !self.is_repeatable {
+            return None;
+        }
+        let request = match &self.carrier {
+            Carrier::Http1(http1, _) => Unsent::Written(http1.repeated()?),
+            Carrier::Http2(exchange) => Unsent::Whole(exchange.repeated()?),
+        };
+        Some(UnsentRequest {
+            request,
+            is_repeatable: true,
+            cause: RetryCause::Reset,
+        })
+    }
+
+    /// Is it a stream of HTTP/2?
+    #[must_use]
+    pub fn is_http2(&self) -> bool {
+        matches!(self.carrier, Carrier::Http2(_))
     }
 
     /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
@@ -103,7 +219,7 @@ impl<B: OutgoingBody> Connection<B> {
 
     /// Will the server still keep the connection at `now`?
     pub(super) fn is_kept(&self, now: Instant) -> bool {
-        now < self.rests_until
+        now < self.rests_until && self.retires.is_none_or(|retires| now < retires)
     }
 
     /// The next part of the answer's body.
@@ -114,30 +230,45 @@ impl<B: OutgoingBody> Connection<B> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
-        self.http1.poll_frame(cx)
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_frame(cx),
+            Carrier::Http2(exchange) => exchange.poll_frame(cx),
+        }
     }
 
     /// The bytes that are left of the answer's body, where its length is known.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        self.http1.length()
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.length(),
+            Carrier::Http2(exchange) => exchange.length(),
+        }
     }
 
     /// Has the answer been read to its end?
     #[must_use]
     pub fn is_read(&self) -> bool {
-        self.http1.is_read()
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.is_read(),
+            Carrier::Http2(exchange) => exchange.is_read(),
+        }
     }
 
     /// Is a part of the request still to be written?
     #[must_use]
     pub fn is_writing(&self) -> bool {
-        self.http1.is_writing()
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.is_writing(),
+            Carrier::Http2(exchange) => exchange.is_writing(),
+        }
     }
 
     /// Bytes that have been written so far, where others wait to be.
     pub(super) fn stalled_at(&self) -> Option<u64> {
-        self.http1.has_unwritten().then(|| self.http1.written())
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.has_unwritten().then(|| http1.written()),
+            Carrier::Http2(exchange) => exchange.stalled_at(),
+        }
     }
 
     /// Goes on writing the request. Ready when there is nothing left to write.
@@ -145,27 +276,43 @@ impl<B: OutgoingBody> Connection<B> {
     /// # Errors
     /// When the request's body fails.
     pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
-        self.http1.poll_upload(cx)
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_upload(cx),
+            Carrier::Http2(exchange) => exchange.poll_upload(cx),
+        }
     }
 
     /// Ready when the server ends a connection whose answer has been read, or sends more.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
-        self.http1.poll_silence(cx)
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.poll_silence(cx),
+            Carrier::Http2(exchange) => exchange.poll_end(cx),
+        }
     }
 
     /// Lets the connection rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&mut self) -> bool {
-        self.http1.is_free() && self.http1.rest()
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.is_free() && http1.rest(),
+            // The stream is over; its connection is in the pool anyway.
+            Carrier::Http2(_) => false,
+        }
     }
 
     /// Can a resting connection still be used?
     pub(super) fn is_usable(&mut self) -> bool {
-        self.http1.is_silent()
+        match &mut self.carrier {
+            Carrier::Http1(http1, _) => http1.is_silent(),
+            Carrier::Http2(exchange) => exchange.is_usable(),
+        }
     }
 
-    /// The stream of a fresh connection, for another protocol.
-    pub(super) fn into_stream(self) -> (ServerStream, OpenSocket) {
-        (self.http1.into_stream(), self.socket)
+    /// The stream of a fresh connection of HTTP/1.1, for another protocol.
+    pub(super) fn into_stream(self) -> Option<(ServerStream, OpenSocket)> {
+        match self.carrier {
+            Carrier::Http1(http1, socket) => Some((http1.into_stream(), socket)),
+            Carrier::Http2(_) => None,
+        }
     }
 }
 

@@ -26,10 +26,9 @@ pub(super) struct OpenedStream {
     pub(super) is_http2: bool,
 }
 
-/// The protocols that a connection to `destination` may speak. A tunnel needs HTTP/1.1.
-pub(super) fn offered(destination: &Destination, for_tunnel: bool) -> OfferedProtocols {
+/// The protocols that a connection to `destination` may speak.
+pub(super) fn offered(destination: &Destination) -> OfferedProtocols {
     match destination.protocol {
-        _ if for_tunnel => OfferedProtocols::Http1,
         Protocol::Auto => OfferedProtocols::Both,
         Protocol::Http1 => OfferedProtocols::Http1,
         Protocol::Http2 => OfferedProtocols::Http2,

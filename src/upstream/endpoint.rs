@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::pool::{Pool, Pools};
 use super::upstream_state::Member;
-use super::{ConnectError, Destination, OutgoingBody, Upstream};
+use super::{ConnectError, Destination, OutgoingBody, Purpose, Upstream};
 use crate::telemetry::metrics::ServerMetrics;
 use super::request_slot::RequestSlot;
 use std::rc::Rc;
@@ -55,8 +55,12 @@ impl<B: OutgoingBody> Endpoint<B> {
     ///
     /// # Errors
     /// When the server cannot be reached.
-    pub(super) async fn connect(&self, within: Duration) -> Result<Connection<B>, ConnectError> {
-        let connected = self.pool.connect(within).await;
+    pub(super) async fn connect(
+        &self,
+        purpose: Purpose,
+        within: Duration,
+    ) -> Result<Connection<B>, ConnectError> {
+        let connected = self.pool.connect(purpose, within).await;
         connected.inspect_err(|_| self.metrics.unreached())
     }
 }

@@ -53,6 +53,7 @@ impl UpstreamError {
             Self::Connect(ConnectError::Tls { .. }) => Failure::Tls,
             Self::Busy | Self::Connect(ConnectError::Busy { .. }) => Failure::Busy,
             Self::NoneLeft => Failure::NoneLeft,
+            Self::Connect(ConnectError::Protocol { .. }) => Failure::Protocol,
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,
@@ -66,7 +67,7 @@ impl AnswerError {
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
-            Self::Head(_) | Self::Chunks(_) => Failure::Protocol,
+            Self::Head(_) | Self::Chunks(_) | Self::OtherProtocol(_) => Failure::Protocol,
             Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
             _ => Failure::Reset,
         }

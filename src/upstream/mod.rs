@@ -14,10 +14,12 @@ pub mod ejection;
 pub mod endpoint;
 pub mod failure;
 pub mod http1;
+mod http2;
 mod keep_alive;
 pub mod keeper;
 mod least_requests;
 mod open_socket;
+pub mod other_protocol;
 pub mod pool;
 mod probe;
 pub mod probe_rule;
@@ -55,6 +57,15 @@ use hyper::body::Body;
 use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The purpose of a request's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// One exchange among others on its connection.
+    Exchange,
+    /// A tunnel, which takes its connection for good, and is opened over HTTP/1.1.
+    Tunnel,
+}
 
 /// The body of a request to a server.
 pub trait OutgoingBody:

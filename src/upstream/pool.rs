@@ -1,11 +1,16 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
 use super::connection::Connection;
-use super::http1::ReadBuffers;
-use super::reachability::Reachability;
 use super::connection_bound::{ConnectionBound, ConnectionPermit};
+use super::dial::{self, OpenedStream};
+use super::http1::ReadBuffers;
+use super::http2::connection::{Http2Connection, Origin};
+use super::http2::stream_pool::StreamPool;
 use super::open_socket::OpenSocket;
-use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, dial};
+use super::other_protocol::OtherProtocol;
+use super::reachability::Reachability;
+use super::stream::ServerStream;
+use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, Protocol, Purpose};
 use crate::clock;
 use crate::descriptors::DescriptorShare;
 use std::cell::RefCell;
@@ -14,7 +19,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// Idle connections kept for one server by one worker.
 const MOST_IDLE: usize = 512;
@@ -46,8 +51,16 @@ pub struct Pool<B: OutgoingBody> {
     /// The bound on the server's connections, where there is one.
     bound: Option<Arc<ConnectionBound>>,
     idle: RefCell<Vec<Connection<B>>>,
+    /// The connections of HTTP/2, where the server may speak it.
+    http2: Option<Box<StreamPool>>,
     share: DescriptorShare,
     buffers: Rc<ReadBuffers>,
+}
+
+/// A connection that has been opened, by the protocol that the server has chosen.
+enum Opened<B: OutgoingBody> {
+    Http1(Box<Connection<B>>),
+    Http2(Rc<Http2Connection>),
 }
 
 impl<B: OutgoingBody> Clone for Pools<B> {
@@ -73,7 +86,8 @@ impl<B: OutgoingBody> Pools<B> {
         let pools = self.0.pools.borrow();
         let mut idle = pools.values().map(|pool| pool.idle.borrow_mut());
         let closed = idle.find_map(|mut idle| (!idle.is_empty()).then(|| idle.remove(0)));
-        closed.is_some()
+        let mut http2 = pools.values().filter_map(|pool| pool.http2.as_ref());
+        closed.is_some() || http2.any(|http2| http2.close_idle())
     }
 
     /// The pool of `destination`, made if need be; one of its own where `bound` bounds the connections.
@@ -90,6 +104,7 @@ impl<B: OutgoingBody> Pools<B> {
                 reachability: Reachability::of(destination),
                 bound: bound.clone(),
                 idle: RefCell::new(Vec::new()),
+                http2: (destination.protocol != Protocol::Http1).then(Box::default),
                 share: self.0.share.clone(),
                 buffers: Rc::clone(&self.0.buffers),
             });
@@ -105,7 +120,9 @@ impl<B: OutgoingBody> Pools<B> {
     pub fn sweep(&self) {
         self.0.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
-            Rc::strong_count(pool) > 1 || !pool.idle.borrow().is_empty()
+            let rests = pool.http2.as_ref().is_some_and(|http2| !http2.is_empty());
+            // Nobody asks any more: connections of HTTP/2 end with their last stream.
+            Rc::strong_count(pool) > 1 || (!pool.idle.borrow().is_empty() && !rests)
         });
     }
 }
@@ -120,6 +137,11 @@ impl<B: OutgoingBody> Pool<B> {
     /// The idle connection that was put back last, among those that the server has promised to keep until after `now`.
     #[must_use]
     pub fn take(&self, now: Instant) -> Option<Connection<B>> {
+        if let Some(http2) = &self.http2
+            && let Some(stream) = http2.take(now)
+        {
+            return Some(Connection::on_stream(stream));
+        }
         // A connection that its server has closed in the meantime shows this when a request is sent: no byte goes out
         // on it, and the request comes back whole.
         loop {
@@ -147,8 +169,21 @@ impl<B: OutgoingBody> Pool<B> {
     ///
     /// # Errors
     /// When the server cannot be reached.
-    pub async fn connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
-        let made = self.try_connect(deadline).await;
+    pub async fn connect(
+        &self,
+        purpose: Purpose,
+        deadline: Duration,
+    ) -> Result<Connection<B>, ConnectError> {
+        let made = match &self.http2 {
+            Some(http2) if purpose == Purpose::Exchange && !http2.is_http1.get() => {
+                self.stream(http2, deadline).await
+            }
+            _ => {
+                let offer = OfferedProtocols::Http1;
+                let opened = self.open(offer, deadline).await;
+                opened.map(|(opened, socket)| self.http1(opened.stream, socket))
+            }
+        };
         match &made {
             Ok(_) => self.reachability.connected(),
             Err(error) => self.reachability.connect_failed(error),
@@ -156,15 +191,18 @@ impl<B: OutgoingBody> Pool<B> {
         made
     }
 
-    async fn try_connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
+    async fn open(
+        &self,
+        offer: OfferedProtocols,
+        deadline: Duration,
+    ) -> Result<(OpenedStream, OpenSocket), ConnectError> {
         let permit = match &self.bound {
             Some(bound) => Some(self.permit(bound, deadline).await?),
             None => None,
         };
         let socket = OpenSocket::new(self.share.take(), permit);
-        let opened = dial::open(&self.destination, OfferedProtocols::Http1, deadline).await?;
-        let buffers = Rc::clone(&self.buffers);
-        Ok(Connection::new(opened.stream, socket, buffers))
+        let opened = dial::open(&self.destination, offer, deadline).await?;
+        Ok((opened, socket))
     }
 
     /// The right to one more connection.
@@ -177,6 +215,120 @@ impl<B: OutgoingBody> Pool<B> {
         permit.map_err(|_| ConnectError::Busy {
             server: self.destination.to_string().into(),
         })
+    }
+
+    fn http1(&self, stream: ServerStream, socket: OpenSocket) -> Connection<B> {
+        let buffers = Rc::clone(&self.buffers);
+        Connection::new(stream, socket, buffers, self.destination.max_age)
+    }
+
+    /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time.
+    async fn stream(
+        &self,
+        http2: &StreamPool,
+        deadline: Duration,
+    ) -> Result<Connection<B>, ConnectError> {
+        let until = clock::now() + deadline;
+        loop {
+            // The wait begins before the look, so that no change is missed.
+            let changed = http2.changed.notified();
+            let failures = http2.failures();
+            if let Some(stream) = http2.take(clock::now()) {
+                return Ok(Connection::on_stream(stream));
+            }
+            if let Some(opening) = http2.open() {
+                match self.open_http2(http2, deadline).await {
+                    Ok(Opened::Http1(connection)) => return Ok(*connection),
+                    Ok(Opened::Http2(connection)) => match opening.opened(connection) {
+                        Some(stream) => return Ok(Connection::on_stream(stream)),
+                        None => continue,
+                    },
+                    Err(error) => {
+                        opening.failed(&error);
+                        return Err(error);
+                    }
+                }
+            }
+            if timeout_at(until, changed).await.is_err() {
+                return Err(self.late(deadline));
+            }
+            if http2.failures() != failures
+                && let Some(error) = http2.failure()
+            {
+                return Err(error);
+            }
+            if http2.is_http1.get() {
+                let (opened, socket) = self.open(OfferedProtocols::Http1, deadline).await?;
+                return Ok(self.http1(opened.stream, socket));
+            }
+        }
+    }
+
+    /// Opens a connection that may be one of HTTP/2.
+    async fn open_http2(
+        &self,
+        http2: &StreamPool,
+        deadline: Duration,
+    ) -> Result<Opened<B>, ConnectError> {
+        if let Some(until) = http2.calm_until() {
+            sleep_until(until).await;
+        }
+        let until = clock::now() + deadline;
+        let offer = dial::offered(&self.destination);
+        let (opened, socket) = self.open(offer, deadline).await?;
+        if !opened.is_http2 {
+            http2.is_http1.set(true);
+            let connection = self.http1(opened.stream, socket);
+            return Ok(Opened::Http1(Box::new(connection)));
+        }
+        let url = &self.destination.url;
+        let origin = Origin {
+            authority: url.authority().parse().ok(),
+            is_encrypted: url.is_encrypted(),
+        };
+        let beginning = Http2Connection::open(
+            opened.stream,
+            socket,
+            origin,
+            self.destination.max_age,
+            Rc::clone(&http2.changed),
+        );
+        match timeout_at(until, beginning).await {
+            Ok(Ok(connection)) => Ok(Opened::Http2(connection)),
+            Ok(Err(why)) => Err(ConnectError::Protocol {
+                server: self.destination.to_string().into(),
+                why: why.to_string().into(),
+            }),
+            Err(_) => Err(self.late(deadline)),
+        }
+    }
+
+    fn late(&self, after: Duration) -> ConnectError {
+        ConnectError::Timeout {
+            server: self.destination.to_string().into(),
+            after,
+        }
+    }
+
+    /// Does a connection rest?
+    fn is_resting(&self) -> bool {
+        let http2 = self.http2.as_ref();
+        !self.idle.borrow().is_empty() || http2.is_some_and(|http2| http2.has_idle())
+    }
+
+    /// Closes a connection that rests.
+    fn close_idle(&self) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.is_empty() {
+            drop(idle.remove(0));
+        } else if let Some(http2) = &self.http2 {
+            http2.close_idle();
+        }
+    }
+
+    /// Notes that the server answers in another protocol, and logs the first time.
+    pub fn note_protocol(&self, other: OtherProtocol) {
+        self.reachability.note_protocol(&self.destination, other);
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another and no other worker waits for its place.
@@ -193,6 +345,9 @@ impl<B: OutgoingBody> Pool<B> {
     fn sweep(&self) {
         self.reachability.log_return(&self.destination);
         let now = clock::now();
+        if let Some(http2) = &self.http2 {
+            http2.sweep(now);
+        }
         self.idle
             .borrow_mut()
             .retain_mut(|connection| connection.is_kept(now) && connection.is_usable());
@@ -208,8 +363,8 @@ async fn give_way<B: OutgoingBody>(pool: Weak<Pool<B>>, bound: Arc<ConnectionBou
         // Who waits from here on is heard of.
         wanted.as_mut().enable();
         let Some(pool) = pool.upgrade() else { return };
-        while !pool.idle.borrow().is_empty() && bound.gives_way() {
-            drop(pool.idle.borrow_mut().remove(0));
+        while pool.is_resting() && bound.gives_way() {
+            pool.close_idle();
         }
         drop(pool);
         let _ = timeout(LOOK, wanted).await;

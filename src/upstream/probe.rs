@@ -40,7 +40,7 @@ async fn question(upstream: &Upstream, member: &Member, rule: &ProbeRule) -> Res
     let destination = Destination::of(upstream, member);
     let offer = match rule.ask {
         ProbeQuestion::Grpc { .. } => OfferedProtocols::Http2,
-        _ => dial::offered(&destination, false),
+        _ => dial::offered(&destination),
     };
     let opened = dial::open(&destination, offer, rule.timeout).await;
     let opened = opened.map_err(|error| error.in_full())?;

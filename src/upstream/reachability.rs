@@ -1,10 +1,11 @@
 //! The reachability of a server, as all workers of this process see it together: one line in the log when the server
 //! takes no connections any more, and one when it takes them again.
 
+use super::other_protocol::OtherProtocol;
 use super::{ConnectError, Destination};
 use crate::clock;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(super) struct Reachability {
     failed: AtomicU64,
     /// The time of the first connection after that failure.
     taken: AtomicU64,
+    /// It was logged that the server answers in another protocol.
+    is_told: AtomicBool,
 }
 
 impl Reachability {
@@ -44,6 +47,13 @@ impl Reachability {
     pub(super) fn connect_failed(&self, error: &ConnectError) {
         if self.fail_at(clock::uptime()) {
             tracing::warn!("{}", error.in_full());
+        }
+    }
+
+    /// Notes that the server answers in another protocol, and logs the first time.
+    pub(super) fn note_protocol(&self, server: &Destination, other: OtherProtocol) {
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{server} does not answer in the protocol that it is asked in: {other}");
         }
     }
 

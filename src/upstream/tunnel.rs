@@ -29,7 +29,9 @@ pub async fn open<B: OutgoingBody>(
     connection: Connection<B>,
     request: Request<B>,
 ) -> Result<Response<Incoming>, AnswerError> {
-    let (stream, socket) = connection.into_stream();
+    let Some((stream, socket)) = connection.into_stream() else {
+        return Err(AnswerError::GivenUp);
+    };
     let stream = TunnelStream {
         stream,
         _socket: socket,

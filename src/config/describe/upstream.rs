@@ -91,6 +91,7 @@ pub fn upstream(one: &UpstreamOutline) -> String {
             };
             format!("{many}, of at most {} % of requests", retry.budget)
         }),
+        bounds(one),
         rules
             .ramp
             .map(|ramp| format!("a server that is back has its share again after {}", span(ramp))),
@@ -98,6 +99,43 @@ pub fn upstream(one: &UpstreamOutline) -> String {
     ];
     let clauses: Vec<String> = clauses.into_iter().flatten().collect();
     clauses.join("; ")
+}
+
+/// Is there one server, with no rule about it that is not the default?
+#[must_use]
+pub fn is_plain(one: &UpstreamOutline) -> bool {
+    let usual = UpstreamRules {
+        eject: Some(EjectionRule::default()),
+        retry: Some(RetryRule::default()),
+        ..UpstreamRules::default()
+    };
+    one.upstream.servers.len() == 1 && one.upstream.rules == usual && bounds(one).is_none()
+}
+
+/// The bounds of servers, and the wait for one: `at most 100 in flight each, then 100 wait up to 1s`.
+fn bounds(one: &UpstreamOutline) -> Option<String> {
+    let servers = one.upstream.servers.iter();
+    let bounds: Vec<Option<u32>> = servers
+        .map(|server| server.max_requests.or(server.max_connections).map(u32::from))
+        .collect();
+    let first = (*bounds.iter().flatten().next()?).to_string();
+    let each = if bounds.iter().all(|bound| *bound == bounds[0]) {
+        format!("at most {first} in flight each")
+    } else {
+        let all: Vec<String> = bounds
+            .iter()
+            .map(|bound| bound.map_or_else(|| "any number".into(), |bound| bound.to_string()))
+            .collect();
+        format!("at most {} in flight", all.join(", "))
+    };
+    if bounds.contains(&None) {
+        return Some(each);
+    }
+    let queue = one.upstream.rules.queue;
+    Some(match queue.max {
+        0 => format!("{each}, then 503"),
+        most => format!("{each}, then {most} wait up to {}", span(queue.wait)),
+    })
 }
 
 /// When a server gets no more requests.

@@ -2,6 +2,7 @@
 
 use super::chunk_decoder::ChunkFault;
 use super::response_head::HeadFault;
+use crate::upstream::other_protocol::OtherProtocol;
 use std::error::Error;
 use std::io;
 
@@ -20,6 +21,16 @@ pub enum AnswerError {
     /// The head of the answer is malformed.
     #[error("the answer's head is malformed")]
     Head(#[from] HeadFault),
+    /// The server speaks another protocol.
+    #[error("the answer is in another protocol: {0}")]
+    OtherProtocol(OtherProtocol),
+    /// The server has not processed the request: it has closed the connection for it, or has refused its stream (RFC
+    /// 9113, sections 6.8 and 8.7).
+    #[error("the server has refused the request's stream")]
+    Refused(#[source] h2::Error),
+    /// The stream failed, or its connection.
+    #[error("the stream failed")]
+    Http2(#[source] h2::Error),
     /// The body of the answer is malformed.
     #[error("the answer's body is malformed")]
     Chunks(#[from] ChunkFault),
@@ -35,4 +46,28 @@ pub enum AnswerError {
     /// The connection of a tunnel failed.
     #[error("the tunnel failed")]
     Tunnel(#[from] hyper::Error),
+}
+
+impl AnswerError {
+    /// Bytes that came before any request was sent.
+    pub(super) fn unasked(bytes: &[u8]) -> Self {
+        OtherProtocol::of(bytes)
+            .filter(|other| *other != OtherProtocol::Http1)
+            .map_or(Self::Unasked, Self::OtherProtocol)
+    }
+
+    /// A head that cannot be read; `first` are its first bytes, where there are as many.
+    #[cold]
+    pub(super) fn of_head(fault: HeadFault, first: Option<[u8; 9]>) -> Self {
+        let other = first.and_then(|first| OtherProtocol::of(&first));
+        other
+            .filter(|other| *other != OtherProtocol::Http1)
+            .map_or(Self::Head(fault), Self::OtherProtocol)
+    }
+
+    /// Has the server said that it has not processed the request?
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
 }

@@ -11,16 +11,20 @@ mod request_writer;
 mod response_head;
 #[cfg(test)]
 mod tests;
+mod whole_request;
 
 pub use answer_error::AnswerError;
 pub use chunk_decoder::ChunkFault;
 pub use read_buffers::ReadBuffers;
+pub(super) use request_head::may_trail;
 pub use response_head::HeadFault;
+pub(super) use whole_request::WholeRequest;
 
 use super::OutgoingBody;
 use super::retry_rule::RetryCause;
 use bytes::{Bytes, BytesMut};
 use chunk_decoder::{ChunkDecoder, Decoded};
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Frame;
 use read_buffers::ReadBuffer;
@@ -57,10 +61,6 @@ pub struct Http1<B, S> {
 pub struct UnsentRequest<B> {
     writer: RequestWriter<B>,
     to_head: bool,
-    /// It may be sent again although a server may have acted on it.
-    pub(super) is_repeatable: bool,
-    /// The failure after which it can be.
-    pub cause: RetryCause,
 }
 
 /// The part of an answer that comes next.
@@ -150,17 +150,19 @@ impl<B, S> Http1<B, S> {
         if self.is_heard {
             return None;
         }
-        let cause = if self.writer.is_untouched() {
-            RetryCause::Connect
-        } else {
-            RetryCause::Reset
-        };
         Some(UnsentRequest {
             writer: self.writer.into_unsent(repeatable)?,
             to_head: self.to_head,
-            is_repeatable: repeatable,
-            cause,
         })
+    }
+
+    /// The failure after which the request can be sent once more: nothing of it was written, or the connection ended.
+    pub fn retry_cause(&self) -> RetryCause {
+        if self.writer.is_untouched() {
+            RetryCause::Connect
+        } else {
+            RetryCause::Reset
+        }
     }
 
     /// A copy of a request that has no body and was sent, to be sent once more.
@@ -168,8 +170,6 @@ impl<B, S> Http1<B, S> {
         Some(UnsentRequest {
             writer: self.writer.repeated()?,
             to_head: self.to_head,
-            is_repeatable: true,
-            cause: RetryCause::Reset,
         })
     }
 }
@@ -178,7 +178,16 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
     /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]). Behind its fields come the
     /// lines of `added`, as they are: they are valid fields, none of which frames the body.
     pub fn begin(&mut self, request: Request<B>, added: &[&[u8]]) {
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
+        self.begin_parts(head, Some(body), added);
+    }
+
+    /// As [`Self::begin`], where a request without a body may have none to ask.
+    pub(in super::super) fn begin_whole(&mut self, request: WholeRequest<B>) {
+        self.begin_parts(request.head, request.body, &[]);
+    }
+
+    fn begin_parts(&mut self, mut head: Parts, body: Option<B>, added: &[&[u8]]) {
         self.to_head = head.method == Method::HEAD;
         self.writer.begin(&head, added, body);
         self.keeps &= self.writer.keeps();
@@ -260,13 +269,13 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
 
     /// Ready when the server ends the connection, or sends bytes that no request has asked for.
     pub fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
-        let mut byte = [0];
-        let mut byte = ReadBuf::new(&mut byte);
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut byte));
+        let mut bytes = [0; 16];
+        let mut bytes = ReadBuf::new(&mut bytes);
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes));
         self.keeps = false;
         Poll::Ready(match read {
-            Ok(()) if byte.filled().is_empty() => AnswerError::Incomplete,
-            Ok(()) => AnswerError::Unasked,
+            Ok(()) if bytes.filled().is_empty() => AnswerError::Incomplete,
+            Ok(()) => AnswerError::unasked(bytes.filled()),
             Err(error) => AnswerError::Io(error),
         })
     }
@@ -314,7 +323,9 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         }
-        let Some(head) = response_head::take(bytes, self.to_head, &mut self.spare)? else {
+        let first = bytes.first_chunk::<9>().copied();
+        let taken = response_head::take(bytes, self.to_head, &mut self.spare);
+        let Some(head) = taken.map_err(|fault| AnswerError::of_head(fault, first))? else {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         };

@@ -6,7 +6,7 @@ use super::request_head::{self, BodyEnd};
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http::request::Parts;
-use http_body::Frame;
+use http_body::{Body, Frame};
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -44,6 +44,8 @@ pub(super) struct RequestWriter<B> {
     failed: Option<io::Error>,
     /// The body ended before its end: what is written cannot be made whole.
     is_broken: bool,
+    /// The stream has taken bytes that it may still hold.
+    is_unflushed: bool,
 }
 
 impl<B> RequestWriter<B> {
@@ -61,6 +63,7 @@ impl<B> RequestWriter<B> {
             before: 0,
             failed: None,
             is_broken: false,
+            is_unflushed: false,
         }
     }
 
@@ -81,8 +84,12 @@ impl<B> RequestWriter<B> {
 
     /// Do bytes wait to be written?
     pub(super) fn has_unwritten(&self) -> bool {
-        self.failed.is_none()
-            && (self.at < self.line.len() || !self.piece.is_empty() || !self.tail.is_empty())
+        self.failed.is_none() && (self.has_bytes() || self.is_unflushed)
+    }
+
+    /// Are there bytes that the stream has not taken?
+    fn has_bytes(&self) -> bool {
+        self.at < self.line.len() || !self.piece.is_empty() || !self.tail.is_empty()
     }
 
     /// Bytes that are written, of this request and those before.
@@ -102,6 +109,7 @@ impl<B> RequestWriter<B> {
             return None;
         }
         (self.at, self.written, self.before) = (0, 0, 0);
+        self.is_unflushed = false;
         self.failed = None;
         Some(self)
     }
@@ -121,6 +129,11 @@ impl<B> RequestWriter<B> {
         })
     }
 
+    /// The head as it is written, and the body: those of a request that can be sent once more.
+    pub(super) fn into_parts(self) -> (Vec<u8>, Option<B>) {
+        (self.line, self.body)
+    }
+
     /// Lets go of memory that a resting connection does not need.
     pub(super) fn rest(&mut self) {
         if self.line.capacity() > KEPT {
@@ -131,15 +144,15 @@ impl<B> RequestWriter<B> {
 
 impl<B: OutgoingBody> RequestWriter<B> {
     /// Begins with a request; `added` is written behind its fields.
-    pub(super) fn begin(&mut self, head: &Parts, added: &[&[u8]], body: B) {
-        let is_bodiless = body.is_end_stream();
+    pub(super) fn begin(&mut self, head: &Parts, added: &[&[u8]], body: Option<B>) {
+        let is_bodiless = body.as_ref().is_none_or(Body::is_end_stream);
         self.line.clear();
         self.at = 0;
         self.before = self.written;
         let head = request_head::write(head, added, is_bodiless, &mut self.line);
         self.end = head.end;
         self.keeps = head.keeps;
-        self.body = Some(body).filter(|_| !is_bodiless);
+        self.body = body.filter(|_| !is_bodiless);
         if matches!(self.end, BodyEnd::After(0)) {
             self.body = None;
         }
@@ -158,7 +171,17 @@ impl<B: OutgoingBody> RequestWriter<B> {
     ) -> Poll<Result<(), AnswerError>> {
         while self.failed.is_none() {
             let filled = self.poll_fill(cx)?;
-            if !self.has_unwritten() {
+            if !self.has_bytes() {
+                if self.is_unflushed {
+                    // What is encrypted may wait behind a write.
+                    match ready!(Pin::new(&mut *stream).poll_flush(cx)) {
+                        Ok(()) => self.is_unflushed = false,
+                        Err(error) => {
+                            self.failed = Some(error);
+                            continue;
+                        }
+                    }
+                }
                 ready!(filled);
                 if self.is_over() {
                     return Poll::Ready(Ok(()));
@@ -190,14 +213,14 @@ impl<B: OutgoingBody> RequestWriter<B> {
 
     fn advance(&mut self, mut count: usize) {
         self.written += count as u64;
+        self.is_unflushed = true;
         let of_line = count.min(self.line.len() - self.at);
         self.at += of_line;
         count -= of_line;
         let of_piece = count.min(self.piece.len());
         self.piece.advance(of_piece);
         self.tail = &self.tail[count - of_piece..];
-        if self.piece.is_empty() && !matches!(self.end, BodyEnd::Bodiless) && !self.has_unwritten()
-        {
+        if self.piece.is_empty() && !matches!(self.end, BodyEnd::Bodiless) && !self.has_bytes() {
             self.piece = Bytes::new();
             self.line.clear();
             self.at = 0;

@@ -98,6 +98,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
         ca: Some(ca.as_bytes()),
         identity: presents(&own),
         server_name: Some(NAME),
+        insecure: false,
     });
     assert!(
         target
@@ -159,6 +160,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
         ca: Some(ca.as_bytes()),
         identity: presents(&own),
         server_name: Some(NAME),
+        insecure: false,
     };
     let at = all.sentinel.address().to_string();
     for (material, expected) in [
@@ -225,6 +227,7 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
                 ca: Some(ca.as_bytes()),
                 identity: None,
                 server_name: Some(NAME),
+                insecure: false,
             })
             .unwrap(),
         ),
@@ -328,6 +331,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
         ca: Some(ca.as_bytes()),
         identity: presents(&own),
         server_name: Some(NAME),
+        insecure: false,
     };
     let target = with(good);
     let settings = StoreSettings {

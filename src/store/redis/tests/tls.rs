@@ -54,6 +54,7 @@ async fn a_clients_certificate_and_another_name_are_presented() {
         ca: Some(ca.as_bytes()),
         identity: pem(&own),
         server_name: Some("redis.internal"),
+        insecure: false,
     });
     counts(&target).await;
 }
@@ -112,6 +113,7 @@ async fn what_a_server_thinks_of_our_certificate_is_said() {
                 ca: Some(ca.as_bytes()),
                 identity,
                 server_name: None,
+                insecure: false,
             })
             .await;
         assert!(said.contains(expected), "{said}");
@@ -148,6 +150,7 @@ async fn changed_certificates_are_presented_by_new_connections() {
             ca: Some(ca.as_bytes()),
             identity,
             server_name: None,
+            insecure: false,
         })),
         ..StoreSettings::default()
     };
@@ -170,6 +173,7 @@ fn files_that_are_of_no_use_are_told_apart() {
             ca: Some(ca.as_bytes()),
             identity: Some((cert.as_bytes(), key.as_bytes())),
             server_name: None,
+            insecure: false,
         });
         made.err().unwrap_or_default()
     };

@@ -1,0 +1,51 @@
+//! A request that was not answered, apart from any protocol: it can go out once more on a connection of another one.
+
+use super::UnsentRequest;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue, Method, Request};
+
+/// A request, with all fields that it is sent with.
+#[derive(Debug)]
+pub(in super::super) struct WholeRequest<B> {
+    /// Its head; the target is a path.
+    pub(in super::super) head: Parts,
+    /// Its body, if it has one.
+    pub(in super::super) body: Option<B>,
+}
+
+impl<B: http_body::Body> WholeRequest<B> {
+    /// A request that has not been sent.
+    pub(in super::super) fn new(request: Request<B>) -> Self {
+        let (head, body) = request.into_parts();
+        Self {
+            head,
+            body: Some(body).filter(|body| !body.is_end_stream()),
+        }
+    }
+}
+
+impl<B> WholeRequest<B> {
+    /// Reads back what was to be written. Nothing where that is not a head of ours.
+    pub(in super::super) fn of_unsent(unsent: UnsentRequest<B>) -> Option<Self> {
+        let (line, body) = unsent.writer.into_parts();
+        let mut lines = line.split(|byte| *byte == b'\n');
+        let first = lines.next()?;
+        let mut words = first.split(|byte| *byte == b' ');
+        let (method, target) = (words.next()?, words.next()?);
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = Method::from_bytes(method).ok()?;
+        head.uri = PathAndQuery::try_from(target).ok()?.into();
+        for line in lines {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() {
+                break;
+            }
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
+            head.headers.append(name, value);
+        }
+        Some(Self { head, body })
+    }
+}

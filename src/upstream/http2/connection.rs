@@ -1,0 +1,325 @@
+//! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
+
+use super::super::open_socket::OpenSocket;
+use super::super::stream::ServerStream;
+use super::first_bytes::{FirstBytes, NotedStream};
+use crate::clock;
+use bytes::Bytes;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, Reason, SendStream};
+use http::Request;
+use http::uri::Authority;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Streams that one connection carries at once, where its server allows as many.
+const MOST_STREAMS: usize = 100;
+/// The bytes of an answer that may wait here for a slow client. No stream takes another's share.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
+/// The largest head of an answer.
+const MOST_HEAD: u32 = 64 * 1024;
+/// The time between two questions whether the server is still there, while streams are open.
+const PING: Duration = Duration::from_secs(30);
+/// The longest wait for the answer.
+const PONG: Duration = Duration::from_secs(10);
+/// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would
+/// close it with everybody's streams on it.
+const MOST_RESETS: u32 = 100;
+/// The age from which a connection takes no further request, where none is written.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// The time after which a connection without streams is closed.
+const MOST_REST: Duration = Duration::from_secs(60);
+
+/// What is said with every request of a connection.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Origin {
+    /// The host, where a request names none.
+    pub(in super::super) authority: Option<Authority>,
+    /// The connection is encrypted.
+    pub(in super::super) is_encrypted: bool,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(in super::super) struct Http2Connection {
+    sender: RefCell<Option<SendRequest<Bytes>>>,
+    origin: Origin,
+    state: Rc<ConnectionState>,
+    /// The time from which it gets no further request.
+    retires: Instant,
+}
+
+/// What the connection's task and its streams share.
+#[derive(Debug, Default)]
+struct ConnectionState {
+    /// Streams that are open.
+    open: Cell<usize>,
+    /// Streams that we have reset.
+    resets: Cell<u32>,
+    /// Since when no stream is open.
+    rests: Cell<Option<Instant>>,
+    /// The connection has carried a stream.
+    is_used: Cell<bool>,
+    /// The connection has ended.
+    is_over: Cell<bool>,
+    /// The server asks for fewer requests.
+    is_calm: Cell<bool>,
+    /// Wakes the task, where no sender is left.
+    left: Notify,
+    /// Wakes whoever waits for a stream.
+    freed: Rc<Notify>,
+}
+
+/// A stream that counts as open.
+#[derive(Debug)]
+pub(in super::super) struct OpenStream {
+    connection: Rc<Http2Connection>,
+    /// The connection has carried another stream before.
+    pub(in super::super) is_reused: bool,
+    /// The stream has failed.
+    pub(super) is_broken: bool,
+    /// The stream is reset by us.
+    pub(super) is_cut: bool,
+}
+
+/// Causes for which a stream does not become a connection of HTTP/2.
+#[derive(Debug)]
+pub(in super::super) enum NoHttp2 {
+    /// The connection ended, or another protocol came.
+    Ended(Option<super::super::other_protocol::OtherProtocol>),
+    /// The server takes no streams at all.
+    NoStreams,
+}
+
+impl Http2Connection {
+    /// Begins HTTP/2 on a stream, and waits for the server's settings. `freed` is woken when a stream ends.
+    pub(in super::super) async fn open(
+        stream: ServerStream,
+        socket: OpenSocket,
+        origin: Origin,
+        max_age: Option<Duration>,
+        freed: Rc<Notify>,
+    ) -> Result<Rc<Self>, NoHttp2> {
+        let first = Rc::<FirstBytes>::default();
+        let noted = NotedStream {
+            stream,
+            first: Rc::clone(&first),
+        };
+        let made = Builder::new()
+            .enable_push(false)
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MOST_HEAD)
+            .handshake::<_, Bytes>(noted)
+            .await;
+        let (sender, connection) = made.map_err(|_| NoHttp2::Ended(first.other_protocol()))?;
+        let state = Rc::new(ConnectionState {
+            freed,
+            ..ConnectionState::default()
+        });
+        tokio::task::spawn_local(drive(
+            connection,
+            Rc::clone(&state),
+            Rc::clone(&first),
+            socket,
+        ));
+        while !first.is_settled() && !state.is_over.get() {
+            first.settled.notified().await;
+        }
+        if let Some(other) = first.other_protocol() {
+            return Err(NoHttp2::Ended(Some(other)));
+        }
+        if state.is_over.get() {
+            return Err(NoHttp2::Ended(None));
+        }
+        if sender.current_max_send_streams() == 0 {
+            return Err(NoHttp2::NoStreams);
+        }
+        let age = max_age.unwrap_or(MAX_AGE);
+        Ok(Rc::new(Self {
+            sender: RefCell::new(Some(sender)),
+            origin,
+            state,
+            // Connections that were opened together do not end together.
+            retires: clock::now() + age.mul_f64(1.0 - fastrand::f64() / 5.0),
+        }))
+    }
+
+    /// Is the connection open, and may it get another request?
+    pub(in super::super) fn is_usable(&self, now: Instant) -> bool {
+        let state = &*self.state;
+        !state.is_over.get()
+            && state.resets.get() < MOST_RESETS
+            && now < self.retires
+            && self.is_ready()
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut quiet = Context::from_waker(Waker::noop());
+        let mut sender = self.sender.borrow_mut();
+        let ready = sender.as_mut().map(|sender| sender.poll_ready(&mut quiet));
+        matches!(ready, Some(Poll::Ready(Ok(()))))
+    }
+
+    /// Has the server asked for fewer requests?
+    pub(in super::super) fn is_calm(&self) -> bool {
+        self.state.is_calm.get()
+    }
+
+    /// Has no stream been open for long?
+    pub(in super::super) fn has_rested(&self, now: Instant) -> bool {
+        let rests = self.state.rests.get();
+        self.state.open.get() == 0 && rests.is_some_and(|since| now >= since + MOST_REST)
+    }
+
+    /// Is no stream open?
+    pub(in super::super) fn is_idle(&self) -> bool {
+        self.state.open.get() == 0
+    }
+
+    /// A stream, where there is room for one.
+    pub(in super::super) fn take(self: &Rc<Self>) -> Option<OpenStream> {
+        let open = self.state.open.get();
+        let allowed = self.sender.borrow().as_ref()?.current_max_send_streams();
+        if open >= allowed.min(MOST_STREAMS) {
+            return None;
+        }
+        self.state.open.set(open + 1);
+        Some(OpenStream {
+            is_reused: self.state.is_used.replace(true),
+            connection: Rc::clone(self),
+            is_broken: false,
+            is_cut: false,
+        })
+    }
+}
+
+impl Drop for Http2Connection {
+    fn drop(&mut self) {
+        self.sender.replace(None);
+        // The connection does not notice by itself that no sender is left.
+        self.state.left.notify_one();
+    }
+}
+
+impl OpenStream {
+    /// Sends the head of a request.
+    ///
+    /// # Errors
+    /// When the connection takes no streams any more.
+    pub(super) fn send(
+        &self,
+        head: Request<()>,
+        is_all: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+        let mut sender = self.connection.sender.borrow_mut();
+        match sender.as_mut() {
+            Some(sender) => sender.send_request(head, is_all),
+            None => Err(Reason::CANCEL.into()),
+        }
+    }
+
+    /// Is the connection open?
+    pub(super) fn is_usable(&self) -> bool {
+        !self.connection.state.is_over.get() && self.connection.is_ready()
+    }
+
+    /// Is the connection encrypted?
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.connection.origin.is_encrypted
+    }
+
+    /// The host of the server.
+    pub(super) fn authority(&self) -> Option<Authority> {
+        self.connection.origin.authority.clone()
+    }
+
+    /// Notes that the server asks for fewer requests.
+    pub(super) fn note_calm(&self) {
+        self.connection.state.is_calm.set(true);
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let state = &self.connection.state;
+        let open = state.open.get().saturating_sub(1);
+        state.open.set(open);
+        if self.is_cut {
+            state.resets.set(state.resets.get() + 1);
+        }
+        if open == 0 {
+            state.rests.set(Some(clock::now()));
+        }
+        state.freed.notify_waiters();
+    }
+}
+
+/// Moves a connection on until it ends.
+async fn drive(
+    mut connection: Connection<NotedStream, Bytes>,
+    state: Rc<ConnectionState>,
+    first: Rc<FirstBytes>,
+    socket: OpenSocket,
+) {
+    let pings = connection.ping_pong();
+    let mut watching = pin!(watch(pings, &state));
+    let mut left = pin!(state.left.notified());
+    let mut has_left = false;
+    let ended = poll_fn(|cx| {
+        if !has_left && left.as_mut().poll(cx).is_ready() {
+            has_left = true;
+        }
+        if watching.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut connection).poll(cx)
+    })
+    .await;
+    let is_calm = |error: h2::Error| error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+    if ended.is_err_and(is_calm) {
+        state.is_calm.set(true);
+    }
+    state.is_over.set(true);
+    // Streams that are left learn it by this.
+    drop(connection);
+    drop(socket);
+    first.settled.notify_one();
+    state.freed.notify_waiters();
+}
+
+/// Resolves when a server with open streams does not answer a ping.
+async fn watch(pings: Option<PingPong>, state: &ConnectionState) {
+    let Some(mut pings) = pings else {
+        return std::future::pending().await;
+    };
+    loop {
+        sleep(PING).await;
+        if state.open.get() == 0 {
+            continue;
+        }
+        let answered = timeout(PONG, pings.ping(Ping::opaque())).await;
+        if !matches!(answered, Ok(Ok(_))) {
+            return;
+        }
+    }
+}
+
+impl std::fmt::Display for NoHttp2 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ended(Some(other)) => write!(f, "{other}"),
+            Self::Ended(None) => f.write_str(
+                "the server closed the connection where HTTP/2 begins: it may speak HTTP/1.1, write `http://`",
+            ),
+            Self::NoStreams => f.write_str("the server takes no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0)"),
+        }
+    }
+}

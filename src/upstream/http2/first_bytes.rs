@@ -1,0 +1,111 @@
+//! The first bytes that a server sends: settings of HTTP/2 (RFC 9113, section 3.4), or another protocol.
+
+use super::super::other_protocol::OtherProtocol;
+use super::super::stream::ServerStream;
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+
+/// The length of a frame's head.
+const HEAD: usize = 9;
+/// The type of a frame of settings.
+const SETTINGS: u8 = 4;
+
+/// What a server has begun with.
+#[derive(Debug, Default)]
+pub(super) struct FirstBytes {
+    /// The first frame's head, as far as it has come.
+    head: RefCell<Vec<u8>>,
+    /// Bytes that have come.
+    count: Cell<usize>,
+    /// The first frame has come, or what came is none.
+    is_settled: Cell<bool>,
+    /// Wakes whoever waits for that.
+    pub(super) settled: Notify,
+}
+
+impl FirstBytes {
+    /// Has the first frame come, or something else?
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled.get()
+    }
+
+    /// The other protocol that the server speaks, as far as it can be recognised.
+    pub(super) fn other_protocol(&self) -> Option<OtherProtocol> {
+        OtherProtocol::of(&self.head.borrow()).filter(|other| *other != OtherProtocol::Http2)
+    }
+
+    fn note(&self, bytes: &[u8]) {
+        let mut head = self.head.borrow_mut();
+        let missing = HEAD.saturating_sub(head.len()).min(bytes.len());
+        head.extend_from_slice(&bytes[..missing]);
+        self.count.set(self.count.get() + bytes.len());
+        let is_settled = match head[..] {
+            [a, b, c, SETTINGS, ..] if head.len() == HEAD => {
+                let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                self.count.get() >= HEAD + length
+            }
+            _ => head.len() == HEAD,
+        };
+        if is_settled {
+            self.is_settled.set(true);
+            self.settled.notify_one();
+        }
+    }
+}
+
+/// A stream whose first bytes are noted.
+#[derive(Debug)]
+pub(super) struct NotedStream {
+    pub(super) stream: ServerStream,
+    pub(super) first: Rc<FirstBytes>,
+}
+
+impl AsyncRead for NotedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if !self.first.is_settled() {
+            self.first.note(&buf.filled()[before..]);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for NotedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

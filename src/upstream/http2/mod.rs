@@ -1,0 +1,419 @@
+//! HTTP/2 as a client speaks it: connections that carry many requests, and one request on its stream.
+//!
+//! A connection is moved on by a task of its worker. The task that waits for an answer moves its own stream on, both
+//! ways, so that a body that has not been begun can still go elsewhere.
+
+pub(super) mod connection;
+mod first_bytes;
+mod request_head;
+pub(super) mod stream_pool;
+
+use super::OutgoingBody;
+use super::http1::{AnswerError, WholeRequest, may_trail};
+use super::retry_rule::RetryCause;
+use bytes::Bytes;
+use connection::OpenStream;
+use h2::client::ResponseFuture;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Method, Response, header};
+use http_body::Frame;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+/// One request on a stream of its own.
+#[derive(Debug)]
+pub(super) struct Http2Exchange<B> {
+    stream: OpenStream,
+    phase: Phase,
+    /// The request, for a second time on another stream. Its body is here until it is sent.
+    request: Option<WholeRequest<B>>,
+    /// The rest of the body of a request that is answered already.
+    rest: Option<B>,
+    /// The body goes up.
+    upload: Option<Upload>,
+    /// A part of the body has been taken.
+    is_begun: bool,
+    /// Bytes of the body that have been sent.
+    sent: u64,
+    /// The server has not processed the request, and says so.
+    is_refused: bool,
+    /// The answer's body comes with a length.
+    length: Option<u64>,
+    to_head: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The request has not been sent. `true`: what the server has said meanwhile has been read.
+    Before(bool),
+    /// The answer's head is awaited.
+    Head(ResponseFuture),
+    /// Data comes.
+    Data(RecvStream),
+    /// Trailers may come.
+    Trailers(RecvStream),
+    /// The answer is over.
+    Over,
+}
+
+/// The way up of a body.
+#[derive(Debug)]
+struct Upload {
+    stream: SendStream<Bytes>,
+    /// A piece that waits for room.
+    piece: Bytes,
+    /// The trailers that follow the piece.
+    trailers: Option<HeaderMap>,
+    /// The piece is the last one.
+    is_last: bool,
+}
+
+impl<B> Http2Exchange<B> {
+    /// A stream that has not been used.
+    pub(super) fn new(stream: OpenStream) -> Self {
+        Self {
+            stream,
+            phase: Phase::Before(false),
+            request: None,
+            rest: None,
+            upload: None,
+            is_begun: false,
+            sent: 0,
+            is_refused: false,
+            length: None,
+            to_head: false,
+        }
+    }
+
+    /// Is the connection beneath still of use?
+    pub(super) fn is_usable(&self) -> bool {
+        self.stream.is_usable()
+    }
+
+    /// Has the answer been read to its end?
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Is a part of the request still to be sent?
+    pub(super) fn is_writing(&self) -> bool {
+        self.upload.is_some()
+    }
+
+    /// Bytes that have been sent so far, where others wait for room.
+    pub(super) fn stalled_at(&self) -> Option<u64> {
+        let upload = self.upload.as_ref()?;
+        (!upload.piece.is_empty()).then_some(self.sent)
+    }
+
+    /// The bytes that are left of the answer's body, where its length is known.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// The failure after which the request can be sent once more.
+    pub(super) fn retry_cause(&self) -> RetryCause {
+        match self.phase {
+            _ if self.is_refused => RetryCause::Refused,
+            Phase::Before(_) => RetryCause::Connect,
+            _ => RetryCause::Reset,
+        }
+    }
+
+    /// A copy of a request that has no body and was sent, to be sent once more.
+    pub(super) fn repeated(&self) -> Option<WholeRequest<B>> {
+        let request = self.request.as_ref()?;
+        request.body.is_none().then(|| WholeRequest {
+            head: request.head.clone(),
+            body: None,
+        })
+    }
+
+    /// The request that was not answered, where it can be sent once more: the server has not processed it and none of
+    /// its body was begun; or it is `repeatable`.
+    pub(super) fn into_unsent(mut self, repeatable: bool) -> Option<WholeRequest<B>> {
+        let is_unsent = self.is_refused || matches!(self.phase, Phase::Before(_));
+        let request = self.request.take()?;
+        let is_whole = !self.is_begun && (is_unsent || (repeatable && request.body.is_none()));
+        is_whole.then_some(request)
+    }
+}
+
+impl<B: OutgoingBody> Http2Exchange<B> {
+    /// Takes a request, to be sent while its answer is waited for ([`Self::poll_answer`]). Behind its fields come the
+    /// lines of `added`.
+    pub(super) fn begin(&mut self, mut request: WholeRequest<B>, added: &[&[u8]]) {
+        request_head::add(&mut request.head.headers, added);
+        self.to_head = request.head.method == Method::HEAD;
+        self.request = Some(request);
+    }
+
+    /// Sends the request, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// When the stream or its connection ends before an answer, or the request's body fails.
+    pub(super) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<()>, AnswerError>> {
+        if let Phase::Before(is_read) = self.phase {
+            let has_body = self.request.as_ref().is_some_and(|one| one.body.is_some());
+            if has_body && !is_read && self.stream.is_reused {
+                // A body that has been begun cannot go elsewhere: what the server has sent meanwhile, such as the end
+                // of the connection, is read first.
+                self.phase = Phase::Before(true);
+                if pin!(tokio::task::yield_now()).poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            if let Err(error) = self.start() {
+                return Poll::Ready(Err(self.failed(error)));
+            }
+        }
+        if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let Phase::Head(answer) = &mut self.phase else {
+            return Poll::Ready(Err(AnswerError::Incomplete));
+        };
+        let answer = match ready!(Pin::new(answer).poll(cx)) {
+            Ok(answer) => answer,
+            Err(error) => return Poll::Ready(Err(self.failed(error))),
+        };
+        // The rest of the body still goes up; the request is answered.
+        self.rest = self.request.take().and_then(|request| request.body);
+        let (head, stream) = answer.into_parts();
+        let response = Response::from_parts(head, ());
+        let is_bodiless = self.to_head || matches!(response.status().as_u16(), 204 | 304);
+        self.length = if stream.is_end_stream() {
+            Some(0)
+        } else {
+            announced(response.headers()).filter(|_| !is_bodiless)
+        };
+        self.phase = Phase::Data(stream);
+        self.note_end();
+        Poll::Ready(Ok(response))
+    }
+
+    /// Opens the stream.
+    fn start(&mut self) -> Result<(), h2::Error> {
+        let Some(request) = &mut self.request else {
+            return Ok(());
+        };
+        let head = request_head::head(&request.head, request.body.is_some(), &self.stream);
+        let (answer, stream) = self.stream.send(head, request.body.is_none())?;
+        self.phase = Phase::Head(answer);
+        if request.body.is_some() {
+            self.upload = Some(Upload {
+                stream,
+                piece: Bytes::new(),
+                trailers: None,
+                is_last: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes the failure of the stream.
+    fn failed(&mut self, error: h2::Error) -> AnswerError {
+        if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+            self.stream.note_calm();
+        }
+        // The server has closed the connection for streams above its last one, or has refused this one.
+        let is_refused = error.is_remote()
+            && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM));
+        let is_answered = matches!(
+            self.phase,
+            Phase::Data(_) | Phase::Trailers(_) | Phase::Over
+        );
+        if !matches!(self.phase, Phase::Before(_)) {
+            self.phase = Phase::Over;
+        }
+        self.stream.is_broken = true;
+        if is_refused && !is_answered {
+            self.is_refused = true;
+            return AnswerError::Refused(error);
+        }
+        AnswerError::Http2(error)
+    }
+
+    /// Goes on sending the request's body. Ready when there is nothing left to send.
+    ///
+    /// # Errors
+    /// When the body fails.
+    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
+        while let Some(upload) = &mut self.upload {
+            if !upload.piece.is_empty() {
+                let room = match upload.stream.capacity() {
+                    0 => match ready!(upload.stream.poll_capacity(cx)) {
+                        Some(Ok(room)) => room,
+                        // The server takes no more; its answer says why.
+                        Some(Err(_)) | None => 0,
+                    },
+                    room => room,
+                };
+                let piece = upload.piece.split_to(room.min(upload.piece.len()));
+                let is_end = upload.is_last && upload.piece.is_empty() && upload.trailers.is_none();
+                self.sent += piece.len() as u64;
+                if piece.is_empty() || upload.stream.send_data(piece, is_end).is_err() || is_end {
+                    self.end_upload();
+                }
+                continue;
+            }
+            if upload.is_last {
+                let ended = match upload.trailers.take() {
+                    Some(trailers) => upload.stream.send_trailers(trailers),
+                    None => upload.stream.send_data(Bytes::new(), true),
+                };
+                // Where the stream takes no end, its answer says why.
+                drop(ended);
+                self.end_upload();
+                continue;
+            }
+            if let Poll::Ready(_reset) = upload.stream.poll_reset(cx) {
+                self.end_upload();
+                continue;
+            }
+            ready!(self.poll_body(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn end_upload(&mut self) {
+        self.upload = None;
+        self.rest = None;
+        if let Some(request) = &mut self.request {
+            request.body = None;
+        }
+    }
+
+    /// Takes the next piece of the body.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
+        let body = self.request.as_mut().and_then(|one| one.body.as_mut());
+        let (Some(upload), Some(body)) = (&mut self.upload, body.or(self.rest.as_mut())) else {
+            return Poll::Ready(Ok(()));
+        };
+        self.is_begun = true;
+        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        upload.is_last = body.is_end_stream();
+        match frame {
+            None => upload.is_last = true,
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => {
+                    upload.stream.reserve_capacity(data.len());
+                    upload.piece = data;
+                }
+                Err(frame) => {
+                    let mut trailers = frame.into_trailers().unwrap_or_default();
+                    keep_trailers(&mut trailers);
+                    upload.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
+                    upload.is_last = true;
+                }
+            },
+            Some(Err(error)) => {
+                upload.stream.send_reset(Reason::CANCEL);
+                self.stream.is_broken = true;
+                self.end_upload();
+                return Poll::Ready(Err(AnswerError::Upload(error.into())));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when the server takes no more of a request whose answer has been read.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
+        match &mut self.upload {
+            Some(upload) => upload
+                .stream
+                .poll_reset(cx)
+                .map(|_reset| AnswerError::GivenUp),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The next part of the answer's body; nothing after its end.
+    ///
+    /// # Errors
+    /// When the stream or its connection ends before the body.
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
+        loop {
+            let failure = match &mut self.phase {
+                Phase::Data(stream) => match ready!(stream.poll_data(cx)) {
+                    Some(Ok(data)) => {
+                        // Whoever asks for data passes it on before more is asked for.
+                        let _ = stream.flow_control().release_capacity(data.len());
+                        if let Some(left) = &mut self.length {
+                            *left = left.saturating_sub(data.len() as u64);
+                        }
+                        self.note_end();
+                        if data.is_empty() {
+                            continue;
+                        }
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                    Some(Err(error)) => error,
+                    None => {
+                        if let Phase::Data(stream) = std::mem::replace(&mut self.phase, Phase::Over)
+                        {
+                            self.phase = Phase::Trailers(stream);
+                        }
+                        continue;
+                    }
+                },
+                Phase::Trailers(stream) => match ready!(stream.poll_trailers(cx)) {
+                    Ok(trailers) => {
+                        self.phase = Phase::Over;
+                        return Poll::Ready(trailers.map(|all| Ok(Frame::trailers(all))));
+                    }
+                    Err(error) => error,
+                },
+                Phase::Over | Phase::Before(_) | Phase::Head(_) => return Poll::Ready(None),
+            };
+            return Poll::Ready(Some(Err(self.failed(failure))));
+        }
+    }
+
+    /// Notes the end of an answer whose last byte has been taken.
+    fn note_end(&mut self) {
+        if let Phase::Data(stream) = &self.phase
+            && stream.is_end_stream()
+        {
+            self.phase = Phase::Over;
+        }
+    }
+}
+
+impl<B> Drop for Http2Exchange<B> {
+    fn drop(&mut self) {
+        let is_complete = self.is_read() && self.upload.is_none();
+        let is_unused = matches!(self.phase, Phase::Before(_));
+        // Whatever is open now is reset by us.
+        self.stream.is_cut = !is_complete && !is_unused && !self.stream.is_broken;
+    }
+}
+
+/// Removes what may not stand in trailers.
+fn keep_trailers(trailers: &mut HeaderMap) {
+    let bad: Vec<_> = trailers
+        .keys()
+        .filter(|name| !may_trail(name))
+        .cloned()
+        .collect();
+    for name in bad {
+        trailers.remove(name);
+    }
+}
+
+/// The length that a head announces.
+fn announced(fields: &HeaderMap) -> Option<u64> {
+    fields
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}

@@ -1,0 +1,119 @@
+//! The connections of HTTP/2 that one worker has to one server. One is opened at a time, and whoever waits learns at once
+//! how that went.
+
+use super::super::ConnectError;
+use super::connection::{Http2Connection, OpenStream};
+use crate::clock;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The wait before a new connection to a server that asks for fewer requests.
+const CALM: Duration = Duration::from_secs(1);
+
+/// The connections.
+#[derive(Debug, Default)]
+pub(in super::super) struct StreamPool {
+    connections: RefCell<Vec<Rc<Http2Connection>>>,
+    /// A connection is being opened.
+    is_opening: Cell<bool>,
+    /// Wakes whoever waits: a connection was opened or not, or a stream has ended.
+    pub(in super::super) changed: Rc<Notify>,
+    /// The number of openings in vain, and the cause of the last one.
+    failure: RefCell<Option<ConnectError>>,
+    failures: Cell<u64>,
+    /// The time before which no connection is opened.
+    calm_until: Cell<Option<Instant>>,
+    /// The server has chosen HTTP/1.1.
+    pub(in super::super) is_http1: Cell<bool>,
+}
+
+/// The right to open a connection.
+#[derive(Debug)]
+pub(in super::super) struct Opening<'a>(&'a StreamPool);
+
+impl StreamPool {
+    /// A stream of a connection that has room.
+    pub(in super::super) fn take(&self, now: Instant) -> Option<OpenStream> {
+        let connections = self.connections.borrow();
+        let mut usable = connections.iter().filter(|one| one.is_usable(now));
+        usable.find_map(Http2Connection::take)
+    }
+
+    /// The right to open a connection; nothing while another one opens.
+    pub(in super::super) fn open(&self) -> Option<Opening<'_>> {
+        (!self.is_opening.replace(true)).then(|| Opening(self))
+    }
+
+    /// The number of openings in vain.
+    pub(in super::super) fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// The cause of the last opening in vain.
+    pub(in super::super) fn failure(&self) -> Option<ConnectError> {
+        self.failure.borrow().clone()
+    }
+
+    /// The time before which no connection is opened, where that is to come.
+    pub(in super::super) fn calm_until(&self) -> Option<Instant> {
+        self.note_calm();
+        self.calm_until.get().filter(|until| *until > clock::now())
+    }
+
+    fn note_calm(&self) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.iter().any(|one| one.is_calm()) {
+            self.calm_until.set(Some(clock::now() + CALM));
+            connections.retain(|one| !one.is_calm());
+        }
+    }
+
+    /// Lets go of connections that are over, or have rested for long.
+    pub(in super::super) fn sweep(&self, now: Instant) {
+        self.note_calm();
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|one| one.is_usable(now) && !one.has_rested(now));
+    }
+
+    /// Lets go of a connection without streams. False when there is none.
+    pub(in super::super) fn close_idle(&self) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        let idle = connections.iter().position(|one| one.is_idle());
+        idle.map(|at| connections.remove(at)).is_some()
+    }
+
+    /// Is there a connection without streams?
+    pub(in super::super) fn has_idle(&self) -> bool {
+        self.connections.borrow().iter().any(|one| one.is_idle())
+    }
+
+    /// Is there no connection?
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.connections.borrow().is_empty()
+    }
+}
+
+impl Opening<'_> {
+    /// A connection is open: its first stream.
+    pub(in super::super) fn opened(self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
+        let stream = connection.take();
+        self.0.connections.borrow_mut().push(connection);
+        stream
+    }
+
+    /// The opening was in vain.
+    pub(in super::super) fn failed(self, error: &ConnectError) {
+        self.0.failure.replace(Some(error.clone()));
+        self.0.failures.set(self.0.failures.get() + 1);
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.is_opening.set(false);
+        self.0.changed.notify_waiters();
+    }
+}
