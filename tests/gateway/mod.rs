@@ -37,6 +37,7 @@ mod reloading;
 mod routing;
 mod saturation;
 mod scopes;
+mod servers;
 mod shared_limits;
 mod shipped_files;
 mod slow_peers;

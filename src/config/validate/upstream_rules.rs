@@ -68,7 +68,7 @@ fn queue_without_bound(upstream: &Upstream, found: &mut Findings) {
         !at.value.max_requests.is_absent() || !at.value.max_connections.is_absent()
     };
     let servers = upstream.servers.entries();
-    if !upstream.servers.is_bad() && !servers.iter().any(has_bound) {
+    if !upstream.servers.is_bad() && !servers.is_empty() && !servers.iter().any(has_bound) {
         let message = format!("no request ever waits for a server of {upstream}");
         found
             .warning(Code::QueueWithoutBound, message)

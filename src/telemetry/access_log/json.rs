@@ -273,7 +273,7 @@ mod tests {
             (record.path, record.host, record.user_agent) = (Some(&long[..]), short, short);
             (record.request_id, record.method, record.charges) = (&bytes, Some(name.as_str()), &charges);
             let line = parsed(&record);
-            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(27));
+            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(32));
             if more == 0 && bytes.len() <= super::super::escape::LONGEST {
                 let expected = String::from_utf8_lossy(&bytes);
                 prop_assert_eq!(line["path"].as_str(), Some(&*expected));
