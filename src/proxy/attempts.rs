@@ -197,10 +197,10 @@ impl<'a> Attempts<'a> {
         let tries_all = self.balancer.tries_all();
         // A server that has refused a request has begun nothing.
         let is_unsent = matches!(cause, RetryCause::Connect | RetryCause::Refused);
-        let most = match is_unsent {
-            true if tries_all => MOST_SERVERS,
-            true => LEAST_SERVERS.max(rule.attempts + 1),
-            false => u32::MAX,
+        let most = if tries_all {
+            MOST_SERVERS
+        } else {
+            LEAST_SERVERS.max(rule.attempts + 1)
         };
         let is_spent = if is_unsent {
             self.notes.attempts() >= most

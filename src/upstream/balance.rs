@@ -102,7 +102,7 @@ impl<B: OutgoingBody> Balancer<B> {
                 Choice::NoneLeft
             };
         }
-        // Those who wait come first.
+        // Requests that wait come first.
         if choices.is_bounded && !self.upstream.state.queue.is_empty() {
             return Choice::Full;
         }
@@ -128,7 +128,7 @@ impl<B: OutgoingBody> Balancer<B> {
     ) -> Option<Occupied<B>> {
         let mut full: SmallVec<[usize; 8]> = SmallVec::new();
         loop {
-            let chosen = choices.choose(key, |position, endpoint| {
+            let chosen = choices.choose(key, !tried.is_empty(), |position, endpoint| {
                 let is_it = |one: &Rc<Endpoint<B>>| one.is_same(endpoint);
                 !full.contains(&position) && !tried.iter().any(is_it)
             })?;

@@ -80,16 +80,18 @@ impl<B: OutgoingBody> Choices<B> {
         matches!(self.rule, BalanceRule::RoundRobin) && !self.is_bounded
     }
 
-    /// The position of the server for a request with this key, among those that `may` take it.
+    /// The position of the server for a request with this key, among those that `may` take it. A request that is sent
+    /// `once more` takes no turn: else each failure would give the server that fails another first try.
     pub(super) fn choose(
         &mut self,
         key: Option<u64>,
+        once_more: bool,
         may: impl Fn(usize, &Endpoint<B>) -> bool,
     ) -> Option<usize> {
         let endpoints = &self.endpoints;
         let may = |position: usize| may(position, &endpoints[position]);
         match (self.rule, key) {
-            (BalanceRule::RoundRobin, _) | (BalanceRule::Hash { .. }, None) => {
+            (BalanceRule::RoundRobin, _) | (BalanceRule::Hash { .. }, None) if !once_more => {
                 // A heavy server may have several turns in a row, but not more than its part of a round.
                 let next = (0..2 * endpoints.len()).find_map(|_| {
                     let next = self.rotation.next()?;
@@ -113,7 +115,7 @@ impl<B: OutgoingBody> Choices<B> {
                 rendezvous::owner(key, all.0, all.1, within)
                     .or_else(|| rendezvous::owner(key, all.0, all.1, may))
             }
-            (BalanceRule::LeastRequests | BalanceRule::Random, _) => self.choose_by_load(may),
+            _ => self.choose_by_load(may),
         }
     }
 

@@ -56,7 +56,7 @@ type Schedule = HashMap<usize, NextProbe>;
 #[derive(Debug)]
 struct NextProbe {
     /// Kept, so that no other state has its address.
-    state: Arc<ServerState>,
+    _state: Arc<ServerState>,
     due: Instant,
     is_first: bool,
     is_under_way: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ impl Keeper {
         for (number, member) in (0_u32..).zip(members.iter()) {
             let key = Arc::as_ptr(&member.state).addr();
             let next = self.schedule.entry(key).or_insert_with(|| NextProbe {
-                state: Arc::clone(&member.state),
+                _state: Arc::clone(&member.state),
                 due: now,
                 is_first: true,
                 is_under_way: Arc::default(),

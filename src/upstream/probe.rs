@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 /// The largest answer about health in gRPC.
 const MOST_BYTES: usize = 4 * 1024;
-/// The method that tells the health of a service (gRPC health checking protocol).
+/// The method that shows the health of a service (gRPC health checking protocol).
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 /// The status that is good.
 const SERVING: u8 = 1;

@@ -1,4 +1,4 @@
-//! Which failures let a request be sent once more, and to whom that is no harm.
+//! Which failures let a request be sent once more, and which requests may be.
 
 /// The retries of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Default for RetryRule {
 pub enum RetryCause {
     /// The server took no connection, or nothing of the request went out: any method.
     Connect,
-    /// The server said that it had not begun with the request: any method whose body has not been begun.
+    /// The server has not begun with the request, and says so: any method whose body has not been begun.
     Refused,
     /// The connection ended before any byte of an answer: idempotent methods without a body (RFC 9110, section 9.2.2).
     Reset,

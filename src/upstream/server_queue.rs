@@ -1,4 +1,4 @@
-//! Those who wait until something is free, in the order in which they came, whatever worker they belong to.
+//! Requests that wait until something is free, in the order in which they came, whatever worker they belong to.
 //!
 //! What is free goes from hand to hand: it is given to the first in line, and no newcomer can take it on the way.
 
@@ -44,7 +44,7 @@ pub enum Joined<T> {
 }
 
 impl<T> ServerQueue<T> {
-    /// Does nobody wait? A newcomer may then try by itself.
+    /// Is the line empty? A newcomer may then try by itself.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
@@ -55,8 +55,8 @@ impl<T> ServerQueue<T> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Stands in line, behind at most `most - 1` others. With nobody in front `free` is asked once more, since what
-    /// became free in between called nobody.
+    /// Stands in line, behind at most `most - 1` others. At the front `free` is asked once more, since what became
+    /// free in between has woken no waiter.
     pub fn join(self: &Arc<Self>, most: usize, free: impl FnOnce() -> Option<T>) -> Joined<T> {
         let mut line = self.lock();
         if line.len() >= most.max(1) && most > 0 {
@@ -82,7 +82,7 @@ impl<T> ServerQueue<T> {
         })
     }
 
-    /// Gives what `free` finds to those who wait, the first first, until it finds no more.
+    /// Gives what `free` finds to the waiters, the first first, until it finds no more.
     pub fn serve(&self, mut free: impl FnMut() -> Option<T>) {
         if self.is_empty() {
             return;

@@ -14,9 +14,12 @@ use crate::support::{Connection, File, Upstream};
 fn file(servers: &[String], lines: &str) -> File {
     let servers: Vec<String> = servers
         .iter()
-        .map(|server| match server.starts_with('{') {
-            true => server.clone(),
-            false => format!("\"{server}\""),
+        .map(|server| {
+            if server.starts_with('{') {
+                server.clone()
+            } else {
+                format!("\"{server}\"")
+            }
         })
         .collect();
     File::default()
