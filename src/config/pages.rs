@@ -136,6 +136,7 @@ mod tests {
             ("early.pem", "early.pem"),
             ("early.key", "early.key"),
             ("authority.pem", "partners-ca.pem"),
+            ("authority.pem", "internal-ca.pem"),
         ] {
             fs::copy(format!("tests/config/tls/{from}"), folder.path().join(to)).unwrap();
         }

@@ -17,12 +17,14 @@ pub enum ConnectError {
         source: Arc<io::Error>,
     },
     /// The server has not answered in time.
-    #[error("no connection to {server} within {after:?}")]
+    #[error("no connection to {server} within {after:?}{hint}")]
     Timeout {
         /// The server that was tried.
         server: Arc<str>,
         /// The time for which the connection was tried.
         after: Duration,
+        /// The step that was not over, with what to do; empty where that was the connection itself.
+        hint: &'static str,
     },
     /// The server does not speak the protocol that it is asked in.
     #[error("no connection to {server}: {why}")]

@@ -76,12 +76,12 @@ impl<B: OutgoingBody> Connection<B> {
     }
 
     /// A stream of HTTP/2, on a connection that may be in use.
-    pub(super) fn on_stream(stream: OpenStream) -> Self {
+    pub(super) fn on_stream(stream: OpenStream, now: Instant) -> Self {
         Self {
             reused: stream.is_reused,
             carrier: Carrier::Http2(Box::new(Http2Exchange::new(stream))),
             is_repeatable: false,
-            rests_until: clock::now(),
+            rests_until: now,
             retires: None,
         }
     }

@@ -5,6 +5,7 @@ use super::stream::{EncryptedStream, ServerStream};
 use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl, demo};
 use crate::tls::{self, Advice};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -16,6 +17,10 @@ const ADVICE: Advice = Advice {
     name_key: "name",
     plaintext: "write `http://` in place of `https://`",
 };
+
+/// What is added where a handshake is not answered.
+const SILENT_HANDSHAKE: &str =
+    ": the handshake of TLS is not answered, does the server speak TLS on this port?";
 
 /// A stream that has been opened.
 #[derive(Debug)]
@@ -44,10 +49,12 @@ pub(super) async fn open(
     offer: OfferedProtocols,
     deadline: Duration,
 ) -> Result<OpenedStream, ConnectError> {
+    let is_reached = AtomicBool::new(false);
     let opening = async {
         let bare = reach(destination)
             .await
             .map_err(|error| unreached(destination, error))?;
+        is_reached.store(true, Ordering::Relaxed);
         match (&destination.tls, bare) {
             (Some(tls), ServerStream::Tcp(socket)) => {
                 encrypt(destination, tls, socket, offer).await
@@ -63,6 +70,11 @@ pub(super) async fn open(
         Err(_) => Err(ConnectError::Timeout {
             server: destination.to_string().into(),
             after: deadline,
+            hint: if is_reached.load(Ordering::Relaxed) {
+                SILENT_HANDSHAKE
+            } else {
+                ""
+            },
         }),
     }
 }

@@ -69,6 +69,7 @@ impl AnswerError {
         match self {
             Self::Head(_) | Self::Chunks(_) | Self::OtherProtocol(_) => Failure::Protocol,
             Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
+            Self::Http2(error) if error.is_library() => Failure::Protocol,
             _ => Failure::Reset,
         }
     }

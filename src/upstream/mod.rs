@@ -39,6 +39,7 @@ mod server_tls;
 mod server_url;
 pub mod shared_connection;
 mod stream;
+pub mod survey;
 pub mod tunnel;
 mod upstream_rules;
 pub mod upstream_state;

@@ -120,9 +120,8 @@ impl<B: OutgoingBody> Pools<B> {
     pub fn sweep(&self) {
         self.0.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
-            let rests = pool.http2.as_ref().is_some_and(|http2| !http2.is_empty());
-            // Nobody asks any more: connections of HTTP/2 end with their last stream.
-            Rc::strong_count(pool) > 1 || (!pool.idle.borrow().is_empty() && !rests)
+            // Connections of HTTP/2 of a pool that is gone end with their last stream.
+            Rc::strong_count(pool) > 1 || !pool.idle.borrow().is_empty()
         });
     }
 }
@@ -140,7 +139,7 @@ impl<B: OutgoingBody> Pool<B> {
         if let Some(http2) = &self.http2
             && let Some(stream) = http2.take(now)
         {
-            return Some(Connection::on_stream(stream));
+            return Some(Connection::on_stream(stream, now));
         }
         // A connection that its server has closed in the meantime shows this when a request is sent: no byte goes out
         // on it, and the request comes back whole.
@@ -233,14 +232,15 @@ impl<B: OutgoingBody> Pool<B> {
             // The wait begins before the look, so that no change is missed.
             let changed = http2.changed.notified();
             let failures = http2.failures();
-            if let Some(stream) = http2.take(clock::now()) {
-                return Ok(Connection::on_stream(stream));
+            let now = clock::now();
+            if let Some(stream) = http2.take(now) {
+                return Ok(Connection::on_stream(stream, now));
             }
             if let Some(opening) = http2.open() {
                 match self.open_http2(http2, deadline).await {
                     Ok(Opened::Http1(connection)) => return Ok(*connection),
                     Ok(Opened::Http2(connection)) => match opening.opened(connection) {
-                        Some(stream) => return Ok(Connection::on_stream(stream)),
+                        Some(stream) => return Ok(Connection::on_stream(stream, now)),
                         None => continue,
                     },
                     Err(error) => {
@@ -307,6 +307,7 @@ impl<B: OutgoingBody> Pool<B> {
         ConnectError::Timeout {
             server: self.destination.to_string().into(),
             after,
+            hint: ": HTTP/2 is not begun, does the server speak it on this port?",
         }
     }
 

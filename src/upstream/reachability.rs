@@ -26,7 +26,7 @@ pub(super) struct Reachability {
     /// The time of the first connection after that failure.
     taken: AtomicU64,
     /// It was logged that the server answers in another protocol.
-    is_told: AtomicBool,
+    is_noted: AtomicBool,
 }
 
 impl Reachability {
@@ -52,7 +52,7 @@ impl Reachability {
 
     /// Notes that the server answers in another protocol, and logs the first time.
     pub(super) fn note_protocol(&self, server: &Destination, other: OtherProtocol) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+        if !self.is_noted.swap(true, Ordering::Relaxed) {
             tracing::warn!("{server} does not answer in the protocol that it is asked in: {other}");
         }
     }

@@ -1,7 +1,7 @@
 //! `tollgate check` with its options: the file as it is understood, the changes of a reload, the servers that can be
 //! reached.
 
-use crate::support::{Finished, Redis, Upstream, free_port, tollgate};
+use crate::support::{Finished, Manner, ModernServer, Redis, Upstream, free_port, tollgate};
 use std::path::Path;
 
 /// `tollgate check` in `folder`.
@@ -197,5 +197,45 @@ async fn a_redis_that_is_open_to_other_machines_is_a_warning_and_one_that_protec
             "{:?} {all}",
             told.code
         );
+    }
+}
+
+#[tokio::test]
+async fn connect_shakes_hands_and_names_the_protocol() {
+    let ca = crate::support::tls::Authority::new();
+    let (encrypted, bare, old) = (
+        ModernServer::start(Manner {
+            pair: Some(ca.server(&["127.0.0.1"])),
+            alpn: vec!["h2", "http/1.1"],
+            ..Manner::default()
+        })
+        .await,
+        ModernServer::start(Manner::default()).await,
+        Upstream::echo().await,
+    );
+    let text = format!(
+        "[upstreams.good]\nservers = [\"https://{0}\", \"h2c://{1}\", \"{2}\"]\ntls = {{ ca = {3:?} }}\n\
+         [upstreams.bad]\nservers = [\"http://{0}\", \"http://{1}\", \"h2c://127.0.0.1:{4}\"]\n\
+         [upstreams.named]\nservers = \"http://localhost:{4}\"\n\
+         [routes.good]\npath = \"/good\"\nupstream = \"good\"\n[routes.bad]\npath = \"/bad\"\nupstream = \"bad\"\n\
+         [routes.named]\npath = \"/named\"\nupstream = \"named\"\n",
+        encrypted.address,
+        bare.address,
+        old.url(),
+        ca.path("ca.pem"),
+        old.port(),
+    );
+    let folder = folder(&[("gateway.toml", &text)]);
+    let told = check(folder.path(), &["--connect"]).await.stdout;
+    for words in [
+        "TLS 1.3, HTTP/2; its certificate ends ",
+        "ms, HTTP/2\n",
+        "ms, HTTP/1.1\n",
+        "the server speaks TLS on this port, write `https://`",
+        "the server speaks HTTP/2, write `h2c://`",
+        "the server speaks HTTP/1.1, write `http://`",
+        "(127.0.0.1)  connected in",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
     }
 }

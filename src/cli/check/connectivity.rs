@@ -2,15 +2,16 @@
 
 use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
-use crate::clock;
 use crate::config::Compiled;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreSettings};
-use crate::upstream::ServerUrl;
+use crate::upstream::survey::{self, Reached};
+use crate::upstream::{Server, ServerUrl, Upstream, resolution};
+use jiff::Timestamp;
 use serde_json::json;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -92,10 +93,7 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
     let upstreams = compiled.outline.upstreams.iter().map(|one| &one.upstream);
     let mut servers = upstreams.flat_map(|upstream| {
         let servers = upstream.servers.iter();
-        servers.map(|server| {
-            let name = upstream.name.to_string();
-            self::server(name, server.url.clone(), upstream.connect_timeout)
-        })
+        servers.map(|server| self::server(Arc::clone(upstream), server.clone()))
     });
     let mut running = JoinSet::new();
     let mut answers = Vec::new();
@@ -109,8 +107,8 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
     while let Some(answer) = running.join_next().await {
         answers.extend(answer.ok());
     }
-    answers.sort_by_key(|(number, _): &(usize, Probe)| *number);
-    probes.extend(answers.into_iter().map(|(_, probe)| probe));
+    answers.sort_by_key(|(number, _): &(usize, Vec<Probe>)| *number);
+    probes.extend(answers.into_iter().flat_map(|(_, probes)| probes));
     probes
 }
 
@@ -144,33 +142,36 @@ fn too_far(found: &RedisReport, timeout: Duration) -> String {
     )
 }
 
-async fn server(name: String, server: ServerUrl, within: Duration) -> Probe {
-    let place = server.to_string();
-    let outcome = match server {
-        ServerUrl::Demo => Ok("answers inside the gateway".to_owned()),
-        ServerUrl::Unix(path) => match timeout(within, UnixStream::connect(&*path)).await {
-            Ok(Ok(_)) => Ok("connected".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no connection within {}", milliseconds(within))),
-        },
-        ServerUrl::Http { host, port }
-        | ServerUrl::Https { host, port }
-        | ServerUrl::H2c { host, port } => {
-            let begun = clock::now();
-            match timeout(within, TcpStream::connect((&*host, port))).await {
-                Ok(Ok(_)) => Ok(format!("connected in {}", milliseconds(begun.elapsed()))),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!("no connection within {}", milliseconds(within))),
-            }
-        }
-    };
-    Probe {
+/// Looks at a server, at each of its addresses.
+async fn server(upstream: Arc<Upstream>, server: Server) -> Vec<Probe> {
+    let name = upstream.name.to_string();
+    let probe = |place: String, outcome| Probe {
         what: "upstream",
-        name,
+        name: name.clone(),
         place,
         outcome,
         open: false,
+    };
+    if server.url == ServerUrl::Demo {
+        let says = "answers inside the gateway".to_owned();
+        return vec![probe(server.url.to_string(), Ok(says))];
     }
+    let found = survey::look(&upstream, &server, &resolution::by_system()).await;
+    let probes = found.into_iter().map(|one| {
+        let outcome = one.outcome.map(|reached| report(&reached));
+        probe(one.server, outcome)
+    });
+    probes.collect()
+}
+
+/// `connected in 0.4 ms, TLS 1.3, HTTP/2; its certificate ends 2027-01-31T00:00:00Z`.
+fn report(reached: &Reached) -> String {
+    let took = milliseconds(reached.took);
+    let ends = reached
+        .not_after
+        .and_then(|end| Timestamp::from_second(end).ok());
+    let ends = ends.map_or_else(String::new, |end| format!("; its certificate ends {end}"));
+    format!("connected in {took}, {}{ends}", reached.speaks)
 }
 
 fn milliseconds(time: Duration) -> String {

@@ -51,18 +51,24 @@ pub enum AnswerError {
 impl AnswerError {
     /// Bytes that came before any request was sent.
     pub(super) fn unasked(bytes: &[u8]) -> Self {
-        OtherProtocol::of(bytes)
-            .filter(|other| *other != OtherProtocol::Http1)
-            .map_or(Self::Unasked, Self::OtherProtocol)
+        Self::by_first_bytes(bytes).unwrap_or(Self::Unasked)
     }
 
-    /// A head that cannot be read; `first` are its first bytes, where there are as many.
+    /// A head that cannot be read, and the bytes of it.
     #[cold]
-    pub(super) fn of_head(fault: HeadFault, first: Option<[u8; 9]>) -> Self {
-        let other = first.and_then(|first| OtherProtocol::of(&first));
-        other
-            .filter(|other| *other != OtherProtocol::Http1)
-            .map_or(Self::Head(fault), Self::OtherProtocol)
+    pub(super) fn of_head(fault: HeadFault, bytes: &[u8]) -> Self {
+        Self::by_first_bytes(bytes).unwrap_or(Self::Head(fault))
+    }
+
+    /// The end of a connection on which these bytes of a head came.
+    #[cold]
+    pub(super) fn of_part(bytes: &[u8]) -> Self {
+        Self::by_first_bytes(bytes).unwrap_or(Self::Incomplete)
+    }
+
+    fn by_first_bytes(bytes: &[u8]) -> Option<Self> {
+        let other = OtherProtocol::of(bytes)?;
+        (other != OtherProtocol::Http1).then_some(Self::OtherProtocol(other))
     }
 
     /// Has the server said that it has not processed the request?

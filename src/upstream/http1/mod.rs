@@ -183,7 +183,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
     }
 
     /// As [`Self::begin`], where a request without a body may have none to ask.
-    pub(in super::super) fn begin_whole(&mut self, request: WholeRequest<B>) {
+    pub(super) fn begin_whole(&mut self, request: WholeRequest<B>) {
         self.begin_parts(request.head, request.body, &[]);
     }
 
@@ -299,7 +299,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         loop {
             let read = ready!(self.poll_read(cx));
             let failure = match read {
-                Ok(0) => AnswerError::Incomplete,
+                Ok(0) => AnswerError::of_part(&self.buffer.bytes),
                 Ok(_) => match self.take_head() {
                     Ok(Some(response)) => return Poll::Ready(Ok(response)),
                     Ok(None) => continue,
@@ -323,9 +323,9 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         }
-        let first = bytes.first_chunk::<9>().copied();
         let taken = response_head::take(bytes, self.to_head, &mut self.spare);
-        let Some(head) = taken.map_err(|fault| AnswerError::of_head(fault, first))? else {
+        let taken = taken.map_err(|fault| AnswerError::of_head(fault, bytes))?;
+        let Some(head) = taken else {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         };

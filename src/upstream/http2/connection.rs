@@ -30,7 +30,7 @@ const PING: Duration = Duration::from_secs(30);
 /// The longest wait for the answer.
 const PONG: Duration = Duration::from_secs(10);
 /// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would
-/// close it with everybody's streams on it.
+/// close it with all streams on it.
 const MOST_RESETS: u32 = 100;
 /// The age from which a connection takes no further request, where none is written.
 const MAX_AGE: Duration = Duration::from_secs(600);
@@ -73,7 +73,7 @@ struct ConnectionState {
     is_calm: Cell<bool>,
     /// Wakes the task, where no sender is left.
     left: Notify,
-    /// Wakes whoever waits for a stream.
+    /// Wakes the tasks that wait for a stream.
     freed: Rc<Notify>,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct FirstBytes {
     count: Cell<usize>,
     /// The first frame has come, or what came is none.
     is_settled: Cell<bool>,
-    /// Wakes whoever waits for that.
+    /// Wakes the task that waits for that.
     pub(super) settled: Notify,
 }
 

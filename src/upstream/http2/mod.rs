@@ -186,11 +186,12 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let (head, stream) = answer.into_parts();
         let response = Response::from_parts(head, ());
         let is_bodiless = self.to_head || matches!(response.status().as_u16(), 204 | 304);
-        self.length = if stream.is_end_stream() {
+        let announced = if stream.is_end_stream() {
             Some(0)
         } else {
-            announced(response.headers()).filter(|_| !is_bodiless)
+            announced(response.headers())
         };
+        self.length = announced.filter(|_| !is_bodiless);
         self.phase = Phase::Data(stream);
         self.note_end();
         Poll::Ready(Ok(response))
@@ -344,7 +345,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             let failure = match &mut self.phase {
                 Phase::Data(stream) => match ready!(stream.poll_data(cx)) {
                     Some(Ok(data)) => {
-                        // Whoever asks for data passes it on before more is asked for.
+                        // Data that is taken is passed on before more is asked for.
                         let _ = stream.flow_control().release_capacity(data.len());
                         if let Some(left) = &mut self.length {
                             *left = left.saturating_sub(data.len() as u64);
@@ -391,7 +392,7 @@ impl<B> Drop for Http2Exchange<B> {
     fn drop(&mut self) {
         let is_complete = self.is_read() && self.upload.is_none();
         let is_unused = matches!(self.phase, Phase::Before(_));
-        // Whatever is open now is reset by us.
+        // A stream that is open now is reset by us.
         self.stream.is_cut = !is_complete && !is_unused && !self.stream.is_broken;
     }
 }

@@ -1,4 +1,4 @@
-//! The connections of HTTP/2 that one worker has to one server. One is opened at a time, and whoever waits learns at once
+//! The connections of HTTP/2 that one worker has to one server. One is opened at a time, and all that wait learn at once
 //! how that went.
 
 use super::super::ConnectError;
@@ -19,7 +19,7 @@ pub(in super::super) struct StreamPool {
     connections: RefCell<Vec<Rc<Http2Connection>>>,
     /// A connection is being opened.
     is_opening: Cell<bool>,
-    /// Wakes whoever waits: a connection was opened or not, or a stream has ended.
+    /// Wakes the tasks that wait: a connection was opened or not, or a stream has ended.
     pub(in super::super) changed: Rc<Notify>,
     /// The number of openings in vain, and the cause of the last one.
     failure: RefCell<Option<ConnectError>>,
@@ -88,11 +88,6 @@ impl StreamPool {
     /// Is there a connection without streams?
     pub(in super::super) fn has_idle(&self) -> bool {
         self.connections.borrow().iter().any(|one| one.is_idle())
-    }
-
-    /// Is there no connection?
-    pub(in super::super) fn is_empty(&self) -> bool {
-        self.connections.borrow().is_empty()
     }
 }
 

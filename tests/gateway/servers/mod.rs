@@ -1,63 +1,67 @@
-//! Several servers of one upstream: which one gets a request, and what becomes of it when servers fail.
+//! Servers with TLS, of HTTP/2, at sockets and behind names.
 
-mod bounds;
-mod chaos;
-mod choosing;
-mod ejection;
-mod probing;
-mod retrying;
-mod with_limits;
+mod http2;
+mod names;
+mod other_protocols;
+mod tls;
 
-use crate::support::{Connection, File, Upstream};
+use crate::support::{File, Gateway, Manner, ModernServer, Wire, get};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixListener;
 
-/// An upstream of these servers with these lines, and a route with `timeout = "500ms"`.
-fn file(servers: &[String], lines: &str) -> File {
-    let servers: Vec<String> = servers
-        .iter()
-        .map(|server| {
-            if server.starts_with('{') {
-                server.clone()
-            } else {
-                format!("\"{server}\"")
-            }
-        })
-        .collect();
+/// A file with one upstream, whose table has these lines.
+fn file(lines: &str) -> File {
     File::default()
-        .with(&format!(
-            "[upstreams.main]\nservers = [{}]\n{lines}",
-            servers.join(", ")
-        ))
+        .server("workers = 1")
+        .with(&format!("[upstreams.main]\n{lines}"))
         .route("all", "/{*rest}", "main", &[])
-        .with("timeout = \"500ms\"")
 }
 
-/// A server that answers every request with this status.
-async fn answering(status: u16) -> Upstream {
-    Upstream::playing(move |mut connection: Connection| async move {
-        while let Ok(head) = connection.request().await {
-            if connection.wire.request_body(&head).await.is_err() {
-                return;
-            }
-            let answer = format!("HTTP/1.1 {status} Answer\r\nContent-Length: 0\r\n\r\n");
-            if connection.wire.try_send(answer).await.is_err() {
-                return;
+async fn gateway(lines: &str) -> Gateway {
+    Gateway::start(&file(lines)).await
+}
+
+/// A gateway in front of a server of HTTP/2 without TLS.
+async fn h2c(manner: Manner) -> (ModernServer, Gateway) {
+    let server = ModernServer::start(manner).await;
+    let gateway = gateway(&format!("servers = \"h2c://{}\"", server.address)).await;
+    (server, gateway)
+}
+
+#[tokio::test]
+async fn a_socket_of_the_file_system_is_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = [0; 4096];
+            while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nunix";
+                stream.write_all(answer).await.unwrap();
             }
         }
-    })
-    .await
+    });
+    let gateway = gateway(&format!("servers = \"unix:{}\"", path.display())).await;
+    for _ in 0..3 {
+        let answer = gateway.get("/").await.expect(200);
+        assert_eq!(answer.text(), "unix");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["upstream"], format!("unix:{}", path.display()));
+    }
 }
 
-/// A server that reads a request and ends the connection.
-async fn breaking() -> Upstream {
-    Upstream::playing(async |mut connection: Connection| {
-        let _ = connection.request().await;
-    })
-    .await
-}
-
-/// The value of a series, by its name and labels as they stand in the text.
-fn metric(text: &str, series: &str) -> u64 {
-    let mut lines = text.lines();
-    let line = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    line.map_or(0, |value| value.parse().unwrap_or(0))
+#[tokio::test]
+async fn a_connection_of_age_takes_no_further_request() {
+    let server = crate::support::Upstream::echo().await;
+    let gateway = gateway(&format!(
+        "servers = \"{}\"\nmax_age = \"50ms\"",
+        server.url()
+    ))
+    .await;
+    let mut client = Wire::to(gateway.address()).await;
+    client.ask(get("/")).await.expect(200);
+    tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+    client.ask(get("/")).await.expect(200);
+    assert_eq!(server.connections(), 2);
 }

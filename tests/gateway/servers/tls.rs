@@ -1,0 +1,231 @@
+//! TLS towards servers: who is believed, what is shown, and how handshakes fail.
+
+use super::{file, gateway};
+use crate::support::tls::Authority;
+use crate::support::{
+    Connection, Gateway, Manner, ModernServer, PATIENCE, Upstream, eventually, get,
+};
+use serde_json::Value;
+
+/// A server with a certificate for these names.
+async fn server(ca: &Authority, names: &[&str], alpn: &[&'static str]) -> ModernServer {
+    ModernServer::start(Manner {
+        pair: Some(ca.server(names)),
+        alpn: alpn.to_vec(),
+        ..Manner::default()
+    })
+    .await
+}
+
+fn lines(server: &ModernServer, ca: &Authority, more: &str) -> String {
+    format!(
+        "servers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?}{more} }}",
+        server.port(),
+        ca.path("ca.pem")
+    )
+}
+
+/// The log's reason for a refused request, and the cause in words.
+async fn refused(gateway: &Gateway, words: &'static str) {
+    let answer = gateway.get("/").await.expect(502);
+    assert_eq!(gateway.line_of(&answer).await["reason"], "upstream_tls");
+    let line = gateway
+        .said
+        .line(0, words, move |line| line.contains(words));
+    line.await;
+}
+
+#[tokio::test]
+async fn a_server_of_the_authority_is_believed_and_asked_in_what_it_knows() {
+    let ca = Authority::new();
+    for (alpn, http, version) in [
+        (&["h2", "http/1.1"][..], "auto", "2"),
+        (&["http/1.1"], "auto", "1.1"),
+        (&[], "auto", "1.1"),
+        (&["h2", "http/1.1"], "1.1", "1.1"),
+        (&["h2"], "2", "2"),
+    ] {
+        let server = server(&ca, &["127.0.0.1"], alpn).await;
+        let lines = lines(&server, &ca, "");
+        let gateway = gateway(&format!("{lines}\nhttp = \"{http}\"")).await;
+        for _ in 0..3 {
+            let echo = gateway.get("/a?b=c").await.expect(200).json();
+            assert_eq!(echo["version"], version, "{alpn:?} {http}");
+            assert_eq!(echo["length"], 0);
+        }
+        let mut client = gateway.connect().await;
+        let posting = "POST /p HTTP/1.1\r\nHost: a.test\r\nContent-Length: 200000\r\n\r\n";
+        let echo = client
+            .ask(format!("{posting}{}", "x".repeat(200_000)))
+            .await;
+        assert_eq!(echo.expect(200).json()["length"], 200_000);
+        assert_eq!(server.connections(), 1, "{alpn:?} {http}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_believed_gets_nothing() {
+    let (ca, other) = (Authority::new(), Authority::new());
+    let stranger = server(&other, &["127.0.0.1"], &[]).await;
+    refused(
+        &gateway(&lines(&stranger, &ca, "")).await,
+        "the certificate's authority is not one that is believed",
+    )
+    .await;
+    let misnamed = server(&ca, &["orders.test"], &[]).await;
+    refused(
+        &gateway(&lines(&misnamed, &ca, "")).await,
+        "write the one it has as `name` in `tls` of the upstream",
+    )
+    .await;
+    assert_eq!(
+        stranger
+            .seen
+            .requests
+            .load(std::sync::atomic::Ordering::SeqCst),
+        0
+    );
+    // The name is also the one that the handshake asks for.
+    let named = gateway(&lines(&misnamed, &ca, ", name = \"orders.test\"")).await;
+    named.get("/").await.expect(200);
+    assert!(
+        misnamed
+            .seen
+            .names
+            .lock()
+            .unwrap()
+            .contains(&"orders.test".to_owned())
+    );
+    // Whoever says so believes anybody.
+    let insecure = format!(
+        "servers = \"https://{}\"\ntls = {{ insecure = true }}",
+        stranger.address
+    );
+    let insecure = gateway(&insecure).await;
+    insecure.get("/").await.expect(200);
+    let warned = insecure.said.line(0, "the warning", |line| {
+        line.contains("believes any certificate")
+    });
+    warned.await;
+    // Without `ca` the system's authorities count, and this one is none of them.
+    let system = gateway(&format!("servers = \"https://{}\"", stranger.address)).await;
+    refused(
+        &system,
+        "the certificate's authority is not one that is believed",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_may_ask_for_our_certificate() {
+    let ca = Authority::new();
+    let pem = std::fs::read_to_string(ca.path("ca.pem")).unwrap();
+    let server = ModernServer::start(Manner {
+        pair: Some(ca.server(&["127.0.0.1"])),
+        clients: Some(pem),
+        ..Manner::default()
+    })
+    .await;
+    ca.write("gateway", &ca.client("gateway"));
+    let own = format!(
+        ", cert = {:?}, key = {:?}",
+        ca.path("gateway.pem"),
+        ca.path("gateway.key")
+    );
+    let with = gateway(&lines(&server, &ca, &own)).await;
+    with.get("/").await.expect(200);
+    let without = gateway(&lines(&server, &ca, "")).await;
+    assert_eq!(without.get("/").await.status, 502);
+}
+
+#[tokio::test]
+async fn a_new_authority_is_taken_over() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let server = server(&new, &["127.0.0.1"], &["h2"]).await;
+    let path = old.path("ca.pem");
+    let gateway = gateway(&lines(&server, &old, "")).await;
+    assert_eq!(gateway.get("/").await.status, 502);
+    std::fs::copy(new.path("ca.pem"), path).unwrap();
+    eventually(PATIENCE, "the new authority is believed", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_websocket_goes_over_http1() {
+    let ca = Authority::new();
+    let server = server(&ca, &["127.0.0.1"], &["h2", "http/1.1"]).await;
+    let gateway = gateway(&lines(&server, &ca, "")).await;
+    let echo = gateway.get("/").await.expect(200).json();
+    assert_eq!(echo["version"], "2");
+    let mut client = gateway.connect().await;
+    client
+        .send(
+            "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .await;
+    assert_eq!(client.head().await.status(), 101);
+    client.send("hello\r\n").await;
+    assert_eq!(client.line().await.unwrap(), "hello");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_is_an_error() {
+    // A server without a word for the end of its answer but the end of the connection.
+    let ca = Authority::new();
+    let acceptor = crate::support::modern_acceptor(&ca.server(&["127.0.0.1"]));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        for is_whole in [true, false] {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut bytes = [0; 4096];
+            let _ = stream.read(&mut bytes).await;
+            let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhalf";
+            stream.write_all(answer).await.unwrap();
+            stream.flush().await.unwrap();
+            if is_whole {
+                let _ = stream.shutdown().await;
+            } else {
+                // The connection ends without the announcement of its end.
+                drop(stream.into_inner());
+            }
+        }
+    });
+    let file = file(&format!(
+        "servers = \"https://{address}\"\ntls = {{ ca = {:?} }}",
+        ca.path("ca.pem")
+    ));
+    let gateway = Gateway::start(&file).await;
+    assert_eq!(gateway.get("/").await.expect(200).text(), "half");
+    let mut client = gateway.connect().await;
+    client.send(get("/")).await;
+    assert!(client.try_answer().await.is_err(), "half an answer is none");
+}
+
+/// A bare server and one that ends handshakes do not keep a request longer than `connect_timeout`.
+#[tokio::test]
+async fn a_handshake_has_the_time_of_a_connection() {
+    let silent = Upstream::playing(async |mut connection: Connection| {
+        let _ = connection.wire.everything().await;
+    })
+    .await;
+    let ca = Authority::new();
+    let gateway = gateway(&format!(
+        "servers = \"https://127.0.0.1:{}\"\nconnect_timeout = \"200ms\"\ntls = {{ ca = {:?} }}",
+        silent.port(),
+        ca.path("ca.pem")
+    ))
+    .await;
+    let answer = gateway.get("/").await.expect(504);
+    let line: Value = gateway.line_of(&answer).await;
+    assert_eq!(line["reason"], "connect_failed");
+    let words = "does the server speak TLS on this port?";
+    let said = gateway.said.line(0, words, |line| line.contains(words));
+    said.await;
+}
