@@ -5,7 +5,7 @@ use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::request_body::RequestBody;
 use super::response_body::Carrier;
-use super::upstream_call::UpstreamAnswer;
+use super::upstream_answer::UpstreamAnswer;
 use crate::clock;
 use crate::telemetry::metrics::{Failure, RetryResult};
 use crate::upstream::{ConnectError, Purpose};
@@ -182,7 +182,7 @@ impl<'a> Attempts<'a> {
         if !self.next(RetryCause::Status(status)).await {
             return None;
         }
-        self.balancer.answered(&before, status, asked);
+        self.balancer.answered(&before, status, false, asked);
         Some(again)
     }
 

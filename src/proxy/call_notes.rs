@@ -60,11 +60,16 @@ impl CallNotes {
         self.attempts.get()
     }
 
-    /// The server that was asked last has answered with `status`.
+    /// The server that was asked last has answered with `status`; in gRPC perhaps that its service is unavailable.
     #[inline]
-    pub(super) fn answered(&self, balancer: &Balancer<RequestBody>, status: u16) {
+    pub(super) fn answered(
+        &self,
+        balancer: &Balancer<RequestBody>,
+        status: u16,
+        is_unavailable: bool,
+    ) {
         if let (Some(server), Some(asked)) = (&*self.server.borrow(), self.asked.get()) {
-            balancer.answered(&server.endpoint, status, asked);
+            balancer.answered(&server.endpoint, status, is_unavailable, asked);
         }
     }
 

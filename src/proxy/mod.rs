@@ -30,6 +30,7 @@ pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
 pub mod upgrade;
+pub mod upstream_answer;
 pub mod upstream_call;
 pub mod upstream_request;
 pub mod wait_queue;
@@ -76,7 +77,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream_call::{AddedLines, UpstreamAnswer, UpstreamCall};
+use upstream_answer::UpstreamAnswer;
+use upstream_call::{AddedLines, UpstreamCall};
 use upstream_request::OnwardHead;
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
@@ -416,7 +418,8 @@ impl Worker {
         let took = now.saturating_duration_since(started);
         let status = answer.response.status().as_u16();
         balancer.metrics.answered(status, took);
-        exchange.call.answered(balancer, status);
+        let is_unavailable = exchange.grpc && is_unavailable(answer.response.headers());
+        exchange.call.answered(balancer, status, is_unavailable);
         exchange.seen = now;
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
@@ -527,6 +530,12 @@ fn turned_away(
     request_body::discard(incoming, parts);
     exchange.leave(mem::take(&mut parts.headers));
     refused
+}
+
+/// Does an answer of gRPC without a body say that the service is unavailable?
+fn is_unavailable(fields: &HeaderMap) -> bool {
+    let status = fields.get("grpc-status");
+    status.is_some_and(|status| status.as_bytes() == b"14")
 }
 
 /// No server has answered: the cause is found, and counted against the upstream and the server where it is theirs.

@@ -3,11 +3,11 @@
 use super::attempts::Attempts;
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
-use super::hop;
 use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
-use super::response_body::{BodyStart, Carrier};
+use super::response_body::Carrier;
 use super::soft_timeout::QUICK;
+use super::upstream_answer::UpstreamAnswer;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -57,39 +57,6 @@ impl<'a> AddedLines<'a> {
         Self(beside.map_or([b""; 3], |beside| {
             [&beside.lines[..], id.as_bytes(), b"\r\n"]
         }))
-    }
-}
-
-/// An answer under way, with the connection that brings it.
-#[derive(Debug)]
-pub struct UpstreamAnswer {
-    /// The answer's head.
-    pub response: Response<()>,
-    /// The carrier of the answer's body.
-    pub carrier: Carrier,
-    /// The pool of the server that has answered.
-    pub pool: Rc<Pool<RequestBody>>,
-}
-
-impl UpstreamAnswer {
-    /// The head has come at `at`: the time that the connection may rest counts from there.
-    pub fn came(&mut self, at: Instant) {
-        if let Carrier::Connection(connection) = &mut self.carrier {
-            connection.answered(at, self.response.headers());
-        }
-    }
-
-    /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
-    ///
-    /// # Errors
-    /// 502 where the answer has a transfer coding that the gateway did not ask for, or its body has broken before any
-    /// of it came.
-    pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
-        if hop::is_coded(self.response.headers()) {
-            return Err(UpstreamError::UnaskedCoding.into());
-        }
-        let start = BodyStart::of(&mut self.carrier);
-        start.map_err(|error| UpstreamError::Answer(error).into())
     }
 }
 

@@ -5,8 +5,7 @@
 use super::Upstream;
 use super::balance_rule::NoneLeft;
 use super::probe_rule::ProbeChange;
-use super::request_slot::RequestSlot;
-use super::upstream_state::{Member, UpstreamState};
+use super::upstream_state::{Member, RequestSlot, UpstreamState};
 use crate::clock;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

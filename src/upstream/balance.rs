@@ -4,9 +4,9 @@ use super::choice::Choices;
 use super::connection::Connection;
 use super::endpoint::{Endpoint, Occupied};
 use super::pool::Pools;
-use super::request_slot::RequestSlot;
 use super::retry_budget::RequestCount;
 use super::server_queue::{Joined, Place};
+use super::upstream_state::RequestSlot;
 use super::{ConnectError, OutgoingBody, Purpose, Upstream};
 use crate::clock;
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
@@ -230,12 +230,22 @@ impl<B: OutgoingBody> Balancer<B> {
         self.upstream.failed(&endpoint.member, why, uptime_at(began));
     }
 
-    /// A request to `endpoint` that began at `began` has been answered with `status`.
+    /// A request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that the service
+    /// `is_unavailable`.
     #[inline]
-    pub fn answered(&self, endpoint: &Endpoint<B>, status: u16, began: Instant) {
+    pub fn answered(
+        &self,
+        endpoint: &Endpoint<B>,
+        status: u16,
+        is_unavailable: bool,
+        began: Instant,
+    ) {
         endpoint.metrics.answered(status);
         if matches!(status, 502..=504) {
             return self.failed(endpoint, &status.to_string(), began);
+        }
+        if is_unavailable {
+            return self.failed(endpoint, "grpc-status 14", began);
         }
         let ejection = &endpoint.member.state.health.ejection;
         ejection.succeeded(|| uptime_at(began));

@@ -2,10 +2,9 @@
 
 use super::connection::Connection;
 use super::pool::{Pool, Pools};
-use super::upstream_state::Member;
+use super::upstream_state::{Member, RequestSlot};
 use super::{ConnectError, Destination, OutgoingBody, Purpose, Upstream};
 use crate::telemetry::metrics::ServerMetrics;
-use super::request_slot::RequestSlot;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,7 +26,6 @@ pub mod probe_rule;
 mod reachability;
 mod registry;
 pub mod rendezvous;
-pub mod request_slot;
 pub mod resolution;
 pub mod retry_budget;
 pub mod retry_rule;
