@@ -160,7 +160,10 @@ impl Gateway {
         let metrics = Metrics::new();
         let mut servers = ServerFollower::new(&metrics);
         servers.prepare(&mut snapshot).await;
-        tokio::spawn(keeper::keep(Arc::clone(&servers.kept), Arc::clone(&metrics)));
+        tokio::spawn(keeper::keep(
+            Arc::clone(&servers.kept),
+            Arc::clone(&metrics),
+        ));
         let (switch, drain) = drain();
         let shared = GatewayState::new(&boot, snapshot, metrics, drain);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;

@@ -16,8 +16,12 @@ const PROBLEM: &str = "application/problem+json";
 /// Answers one request; its body, if there is one, is left unread.
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
     let path = request.uri().path();
-    if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store" | "/v1/upstreams") {
-        let detail = "this listener has /metrics, /healthz, /readyz, /v1/store, /v1/upstreams and /v1/peek";
+    if !matches!(
+        path,
+        "/metrics" | "/healthz" | "/readyz" | "/v1/store" | "/v1/upstreams"
+    ) {
+        let detail =
+            "this listener has /metrics, /healthz, /readyz, /v1/store, /v1/upstreams and /v1/peek";
         return problem(StatusCode::NOT_FOUND, detail);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -33,7 +37,11 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminRe
         "/metrics" => metrics(&state, request.headers()).await,
         "/readyz" => {
             let without = upstreams::without_server(state.snapshots.as_ref());
-            readiness(state.readiness.phase(), state.metrics.shared_store(), &without)
+            readiness(
+                state.readiness.phase(),
+                state.metrics.shared_store(),
+                &without,
+            )
         }
         "/v1/upstreams" => json(&upstreams::all(state.snapshots.as_ref())),
         "/v1/store" => store(state.metrics.shared_store()),

@@ -5,17 +5,17 @@ mod health;
 mod host_check;
 mod peek;
 mod server;
-mod upstreams;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 
 pub use health::{Phase, Readiness};
 pub use peek::{PATH as PEEK, PeekRequest, PeekSender, answer_peeks, peek_channel};
 pub use server::serve;
 
 use crate::listen::listener::ListenAddress;
-use crate::telemetry::metrics::Metrics;
 use crate::snapshot::Snapshot;
+use crate::telemetry::metrics::Metrics;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 

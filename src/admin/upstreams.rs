@@ -14,7 +14,9 @@ pub(super) fn all(snapshots: Option<&Arc<ArcSwap<Snapshot>>>) -> Value {
     let now = clock::uptime();
     let upstreams = snapshot.upstreams.iter().map(|upstream| {
         let members = upstream.state.members();
-        let is_bounded = members.iter().any(|member| member.most_requests().is_some());
+        let is_bounded = members
+            .iter()
+            .any(|member| member.most_requests().is_some());
         let counts = is_bounded || upstream.rules.balance.counts_in_flight();
         let servers = members.iter().map(|member| {
             let (state, health) = (&member.state, &member.state.health);
@@ -52,6 +54,7 @@ pub(super) fn without_server(snapshots: Option<&Arc<ArcSwap<Snapshot>>>) -> Stri
         let members = upstream.state.members();
         !members.iter().any(|member| member.is_available())
     });
-    let lines = without.map(|upstream| format!("upstream {}: no server is available\n", upstream.name));
+    let lines =
+        without.map(|upstream| format!("upstream {}: no server is available\n", upstream.name));
     lines.collect()
 }

@@ -261,7 +261,12 @@ fn meaning(compiled: &Compiled) -> String {
     for one in &outline.upstreams {
         let means = describe::upstream::upstream(one);
         if !describe::upstream::is_plain(one) {
-            let _ = writeln!(text, "  upstream {}: {}", one.upstream.name, compiled.hide(&means));
+            let _ = writeln!(
+                text,
+                "  upstream {}: {}",
+                one.upstream.name,
+                compiled.hide(&means)
+            );
         }
     }
     for line in identities::lines(compiled) {

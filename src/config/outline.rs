@@ -2,8 +2,8 @@
 
 use super::masking::Secrets;
 use super::value::show_span;
-use crate::key::{Group, KeyPart};
 use crate::key::client_ip::Field;
+use crate::key::{Group, KeyPart};
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;

@@ -46,8 +46,16 @@ fn rules(written: &Upstream) -> UpstreamRules {
     UpstreamRules {
         balance: written.balance().rule,
         health: written.health.get().cloned(),
-        eject: written.eject.get().cloned().unwrap_or_else(|| Some(EjectionRule::default())),
-        retry: written.retry.get().cloned().unwrap_or_else(|| Some(RetryRule::default())),
+        eject: written
+            .eject
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Some(EjectionRule::default())),
+        retry: written
+            .retry
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Some(RetryRule::default())),
         queue: written.queue.get().copied().unwrap_or_default(),
         ramp: written.ramp.get().copied(),
         none_left: written.none_left(),

@@ -8,14 +8,14 @@ use super::response_body::Carrier;
 use super::upstream_answer::UpstreamAnswer;
 use crate::clock;
 use crate::telemetry::metrics::{Failure, RetryResult};
-use crate::upstream::{ConnectError, Purpose};
 use crate::upstream::balance::{Balancer, TriedServers};
 use crate::upstream::connection::Connection;
+use crate::upstream::connection::UnsentRequest;
 use crate::upstream::endpoint::{Endpoint, PooledConnection};
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::connection::UnsentRequest;
 use crate::upstream::http1::AnswerError;
 use crate::upstream::retry_rule::RetryCause;
+use crate::upstream::{ConnectError, Purpose};
 use http::Response;
 use std::rc::Rc;
 use std::task::{Context, Waker};
@@ -117,7 +117,8 @@ impl<'a> Attempts<'a> {
             {
                 endpoint.pool.note_protocol(*other);
             }
-            let is_stale = std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
+            let is_stale =
+                std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
             let unsent = connection.into_unsent();
             let endpoint = self.endpoint()?;
             let Some(unsent) = unsent else {
@@ -243,7 +244,8 @@ impl<'a> Attempts<'a> {
             error,
             AnswerError::Upload(_) | AnswerError::UploadLength | AnswerError::Refused(_)
         );
-        if let (false, Failure::Reset, Some(asked)) = (is_upload, error.failure(), self.notes.asked())
+        if let (false, Failure::Reset, Some(asked)) =
+            (is_upload, error.failure(), self.notes.asked())
         {
             self.balancer.failed(endpoint, &error.to_string(), asked);
         }

@@ -26,7 +26,10 @@ impl Member {
     pub fn most_requests(&self) -> Option<u32> {
         let requests = self.server.max_requests.map(u32::from);
         let connections = self.server.max_connections.map(u32::from);
-        match (requests, connections.filter(|_| !self.server.url.shares_connections())) {
+        match (
+            requests,
+            connections.filter(|_| !self.server.url.shares_connections()),
+        ) {
             (Some(requests), Some(connections)) => Some(requests.min(connections)),
             (requests, connections) => requests.or(connections),
         }
@@ -65,7 +68,10 @@ impl Upstream {
             return;
         }
         let state = &self.state;
-        let one_after_another = state.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_after_another = state
+            .changing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let members = state.members();
         let weighty = || members.iter().filter(|one| one.share > 0);
         let ejected = weighty().filter(|one| one.state.health.ejection.is_ejected());
@@ -97,7 +103,9 @@ impl Upstream {
         match (health.probed(rule, outcome.is_ok()), outcome) {
             (Some(ProbeChange::Falls), Err(why)) => {
                 self.state.changed();
-                tracing::warn!("upstream {name}: {server} gets no requests: its probes failed, the last with: {why}");
+                tracing::warn!(
+                    "upstream {name}: {server} gets no requests: its probes failed, the last with: {why}"
+                );
                 self.note_none_left();
             }
             (Some(ProbeChange::Rises), _) => {
@@ -107,7 +115,9 @@ impl Upstream {
                 health.is_back(now);
                 self.state.changed();
                 let rise = counted(rule.rise, "probe");
-                tracing::info!("upstream {name}: {server} gets requests again: {rise} in a row good");
+                tracing::info!(
+                    "upstream {name}: {server} gets requests again: {rise} in a row good"
+                );
                 self.note_none_left();
             }
             (Some(ProbeChange::Steady), _) if health.ejection.is_ejected() => {
@@ -134,7 +144,10 @@ impl Upstream {
             let ramp = self.rules.ramp;
             is_ramping |= ramp.is_some_and(|ramp| health.ramped(ramp, now).is_some());
         }
-        let step = self.rules.ramp.map_or(Duration::ZERO, |ramp| ramp / RAMP_STEPS);
+        let step = self
+            .rules
+            .ramp
+            .map_or(Duration::ZERO, |ramp| ramp / RAMP_STEPS);
         let step = u64::try_from(step.as_micros()).unwrap_or(u64::MAX);
         let ramped = state.ramped.load(Ordering::Relaxed);
         if ramped != 0 && (!is_ramping || now >= ramped.saturating_add(step)) {
@@ -171,7 +184,9 @@ impl Upstream {
         let name = &self.name;
         match (is_none, self.rules.none_left) {
             (true, NoneLeft::TryAll) => {
-                tracing::warn!("upstream {name}: no server is available; all are tried as if all were");
+                tracing::warn!(
+                    "upstream {name}: no server is available; all are tried as if all were"
+                );
             }
             (true, NoneLeft::Refuse) => {
                 tracing::warn!("upstream {name}: no server is available; requests get 503");

@@ -190,7 +190,9 @@ impl<B: OutgoingBody> Balancer<B> {
         self.generation.set(state.generation());
         let members = state.members();
         let now = clock::uptime();
-        let tries_all = !members.iter().any(super::upstream_state::Member::is_available);
+        let tries_all = !members
+            .iter()
+            .any(super::upstream_state::Member::is_available);
         let mut endpoints = Vec::new();
         let mut shares = Vec::new();
         for member in state.usable(&members) {
@@ -199,7 +201,12 @@ impl<B: OutgoingBody> Balancer<B> {
             let share = u64::from(member.share) * part.unwrap_or(1_000) / 1_000;
             shares.push(u32::try_from(share).unwrap_or(u32::MAX).max(1));
             let metrics = self.worker.server(&upstream.name, &member.state.shown);
-            endpoints.push(Rc::new(Endpoint::new(upstream, member, &self.pools, metrics)));
+            endpoints.push(Rc::new(Endpoint::new(
+                upstream,
+                member,
+                &self.pools,
+                metrics,
+            )));
         }
         let rule = upstream.rules.balance;
         self.choices
@@ -227,7 +234,8 @@ impl<B: OutgoingBody> Balancer<B> {
     #[cold]
     #[inline(never)]
     pub fn failed(&self, endpoint: &Endpoint<B>, why: &str, began: Instant) {
-        self.upstream.failed(&endpoint.member, why, uptime_at(began));
+        self.upstream
+            .failed(&endpoint.member, why, uptime_at(began));
     }
 
     /// A request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that the service

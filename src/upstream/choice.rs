@@ -100,7 +100,11 @@ impl<B: OutgoingBody> Choices<B> {
                 next.or_else(|| (0..endpoints.len()).find(|position| may(*position)))
             }
             (BalanceRule::Hash { bounded }, Some(key)) => {
-                let loads = || endpoints.iter().map(|one| u64::from(one.member.state.in_flight()));
+                let loads = || {
+                    endpoints
+                        .iter()
+                        .map(|one| u64::from(one.member.state.in_flight()))
+                };
                 let in_flight: u64 = bounded.map_or(0, |_| loads().sum());
                 let is_within = |position: usize| {
                     bounded.is_none_or(|percent| {

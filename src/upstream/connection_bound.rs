@@ -158,7 +158,11 @@ mod tests {
         bound.set(Some(2));
         assert!(timeout(SOON, bound.permit()).await.is_ok());
         bound.set(None);
-        let many = [bound.permit().await, bound.permit().await, bound.permit().await];
+        let many = [
+            bound.permit().await,
+            bound.permit().await,
+            bound.permit().await,
+        ];
         assert_eq!((bound.open(), bound.is_set()), (4, false));
         drop(many);
     }

@@ -91,7 +91,10 @@ impl EjectionState {
             return false;
         }
         self.failed_at.fetch_max(now, Ordering::Relaxed);
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let failures = self
+            .failures
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1);
         failures.is_multiple_of(rule.after)
     }
 

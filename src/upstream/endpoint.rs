@@ -32,7 +32,10 @@ impl<B: OutgoingBody> Endpoint<B> {
         metrics: ServerMetrics,
     ) -> Self {
         Self {
-            pool: pools.of(&Destination::of(upstream, member), &member.state.connections),
+            pool: pools.of(
+                &Destination::of(upstream, member),
+                &member.state.connections,
+            ),
             member: member.clone(),
             metrics,
         }

@@ -1,11 +1,11 @@
 //! What is done for upstreams beside requests, on the control runtime: servers are probed, ejections end, shares grow,
 //! states are shown. There is one of it for each gateway; results reach workers by the states.
 
+use super::Upstream;
 use super::probe;
 use super::probe_rule::ProbeRule;
 use super::server_state::ServerState;
 use super::upstream_state::Member;
-use super::Upstream;
 use crate::clock;
 use crate::telemetry::metrics::{Metrics, ProbeResult, ServerReading};
 use std::collections::HashMap;
@@ -31,7 +31,10 @@ impl Kept {
     }
 
     fn all(&self) -> Vec<Arc<Upstream>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -113,13 +116,15 @@ impl Keeper {
                 rule.interval
             };
             next.due = now + jittered(pause);
-            tokio::spawn(Probing {
-                upstream: Arc::clone(upstream),
-                member: member.clone(),
-                metrics: Arc::clone(&self.metrics),
-                is_under_way: Arc::clone(&next.is_under_way),
-            }
-            .run());
+            tokio::spawn(
+                Probing {
+                    upstream: Arc::clone(upstream),
+                    member: member.clone(),
+                    metrics: Arc::clone(&self.metrics),
+                    is_under_way: Arc::clone(&next.is_under_way),
+                }
+                .run(),
+            );
         }
     }
 
@@ -176,8 +181,10 @@ impl Probing {
         };
         let (upstream, server) = (&self.upstream.name, &self.member.state.shown);
         self.metrics.probed(upstream, server, result);
-        self.upstream
-            .probed(&self.member, outcome.as_ref().map(|()| ()).map_err(|why| &**why));
+        self.upstream.probed(
+            &self.member,
+            outcome.as_ref().map(|()| ()).map_err(|why| &**why),
+        );
         self.is_under_way.store(false, Ordering::Relaxed);
     }
 }

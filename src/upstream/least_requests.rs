@@ -5,7 +5,11 @@ const ALL: usize = 8;
 
 /// The position of the server that has the fewest (in flight + 1) / weight; ties are broken by chance. Nothing where
 /// there is no server. Of more than [`ALL`] servers two are picked at random, by weight, and compared.
-pub(super) fn least(weights: &[u32], total: u64, in_flight: impl Fn(usize) -> u32) -> Option<usize> {
+pub(super) fn least(
+    weights: &[u32],
+    total: u64,
+    in_flight: impl Fn(usize) -> u32,
+) -> Option<usize> {
     let load = |position: usize| u64::from(in_flight(position)) + 1;
     if weights.len() > ALL {
         let one = by_weight(weights, total)?;
@@ -77,13 +81,18 @@ mod tests {
         for _ in 0..40_000 {
             chosen[least(&[5, 5, 5, 5], 20, |_| 3).unwrap()] += 1;
         }
-        assert!(chosen.iter().all(|times| (9_500..10_500).contains(times)), "{chosen:?}");
+        assert!(
+            chosen.iter().all(|times| (9_500..10_500).contains(times)),
+            "{chosen:?}"
+        );
     }
 
     #[test]
     fn requests_that_last_share_out_by_weight() {
         for many in [2, 8, 20] {
-            let weights: Vec<u32> = (0..many).map(|at| if at % 2 == 0 { 1 } else { 4 }).collect();
+            let weights: Vec<u32> = (0..many)
+                .map(|at| if at % 2 == 0 { 1 } else { 4 })
+                .collect();
             let mut loads = vec![0_u32; many];
             for _ in 0..many * 500 {
                 let chosen = least(&weights, total(&weights), |at| loads[at]).unwrap();
@@ -105,7 +114,10 @@ mod tests {
         }
         for (times, weight) in chosen.iter().zip(weights) {
             let share = f64::from(*times) / 100_000.0;
-            assert!((share - f64::from(weight) / 10.0).abs() < 0.01, "{chosen:?}");
+            assert!(
+                (share - f64::from(weight) / 10.0).abs() < 0.01,
+                "{chosen:?}"
+            );
         }
         assert_eq!(by_weight(&[], 0), None);
         assert_eq!(least(&[], 0, |_| 0), None);

@@ -119,7 +119,10 @@ fn request(
         fields.insert(header::HOST, host);
         fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    fields.insert(header::USER_AGENT, HeaderValue::from_static("tollgate-probe"));
+    fields.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static("tollgate-probe"),
+    );
     Ok(request)
 }
 
@@ -127,7 +130,10 @@ fn request(
 async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
     let mut request = request(Method::POST, CHECK, host, true, question_of(service))?;
     let fields = request.headers_mut();
-    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    fields.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/grpc"),
+    );
     fields.insert(header::TE, HeaderValue::from_static("trailers"));
     let io = TokioIo::new(stream);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io)

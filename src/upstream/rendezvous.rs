@@ -66,7 +66,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn servers(many: usize) -> Vec<u64> {
-        (0..many).map(|at| hash(format!("http://10.0.0.{at}:80").as_bytes())).collect()
+        (0..many)
+            .map(|at| hash(format!("http://10.0.0.{at}:80").as_bytes()))
+            .collect()
     }
 
     fn key(number: usize) -> u64 {

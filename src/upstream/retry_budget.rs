@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn a_quiet_upstream_has_one_a_second() {
         let budget = RetryBudget::default();
-        let taken = |from: u64, to: u64| (from..to).filter(|at| budget.take(20, at * 10_000)).count();
+        let taken =
+            |from: u64, to: u64| (from..to).filter(|at| budget.take(20, at * 10_000)).count();
         assert_eq!(taken(0, 100), 10);
         assert_eq!(taken(100, 900), 0);
         assert_eq!(taken(1_100, 2_000), 10);

@@ -116,11 +116,17 @@ mod tests {
 
     #[test]
     fn a_set_holds_what_was_put_in() {
-        let causes = RetryCauses::NONE.with(RetryCause::Connect).with(RetryCause::Status(503));
+        let causes = RetryCauses::NONE
+            .with(RetryCause::Connect)
+            .with(RetryCause::Status(503));
         assert!(causes.has_status(503) && !causes.has_status(502) && !causes.has_status(500));
         let words: Vec<_> = causes.iter().map(RetryCause::as_str).collect();
         assert_eq!(words, ["connect", "503"]);
         assert!(!RetryCauses::DEFAULT.has_statuses());
-        assert!(!RetryCauses::DEFAULT.with(RetryCause::Status(500)).has_statuses());
+        assert!(
+            !RetryCauses::DEFAULT
+                .with(RetryCause::Status(500))
+                .has_statuses()
+        );
     }
 }

@@ -131,7 +131,13 @@ mod tests {
         let ramp = Duration::from_secs(10);
         assert_eq!(health.ramped(ramp, 5_000_000), None, "it was never away");
         health.is_back(1_000_000);
-        for (seconds, share) in [(1, Some(100)), (2, Some(100)), (6, Some(500)), (10, Some(900)), (11, None)] {
+        for (seconds, share) in [
+            (1, Some(100)),
+            (2, Some(100)),
+            (6, Some(500)),
+            (10, Some(900)),
+            (11, None),
+        ] {
             assert_eq!(health.ramped(ramp, seconds * 1_000_000), share, "{seconds}");
         }
     }

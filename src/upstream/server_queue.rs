@@ -153,7 +153,9 @@ mod tests {
 
     fn take(shop: &Arc<Shop>) -> Option<Thing> {
         let more = |out| (out < shop.most).then_some(out + 1);
-        let taken = shop.out.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        let taken = shop
+            .out
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         taken.is_ok().then(|| Thing(Arc::clone(shop)))
     }
 
@@ -208,7 +210,10 @@ mod tests {
     #[test]
     fn the_line_has_an_end_and_may_have_no_place_at_all() {
         let shop = shop(1);
-        assert!(matches!(shop.queue.join(0, || take(&shop)), Joined::Free(_)));
+        assert!(matches!(
+            shop.queue.join(0, || take(&shop)),
+            Joined::Free(_)
+        ));
         let _taken = take(&shop).unwrap();
         assert!(matches!(shop.queue.join(0, || take(&shop)), Joined::Full));
         let _place = place(&shop);
@@ -223,7 +228,9 @@ mod tests {
             .map(|_| {
                 let (shop, most) = (Arc::clone(&shop), Arc::clone(&most));
                 std::thread::spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .build()
+                        .unwrap();
                     runtime.block_on(async {
                         for _ in 0..2_000 {
                             let thing = match shop.queue.is_empty().then(|| take(&shop)).flatten() {
@@ -242,7 +249,9 @@ mod tests {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert!(most.load(Ordering::SeqCst) <= 3);
         assert!(shop.out.load(Ordering::SeqCst) == 0 && shop.queue.is_empty());
     }

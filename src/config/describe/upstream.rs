@@ -43,7 +43,9 @@ pub fn probes(rule: &ProbeRule) -> String {
                 .collect();
             format!("GET {path} for {}", ranges.join("+"))
         }
-        ProbeQuestion::Grpc { service } if service.is_empty() => "the health service of gRPC".into(),
+        ProbeQuestion::Grpc { service } if service.is_empty() => {
+            "the health service of gRPC".into()
+        }
         ProbeQuestion::Grpc { service } => format!("the health service of gRPC for {service}"),
         ProbeQuestion::Connect => "a connection".into(),
     };
@@ -63,7 +65,12 @@ pub fn ejection(rule: &EjectionRule) -> String {
 #[must_use]
 pub fn retries(rule: &RetryRule) -> String {
     let causes: Vec<&str> = rule.on.iter().map(RetryCause::as_str).collect();
-    format!("{} after {}, of {}%", rule.attempts, causes.join("+"), rule.budget)
+    format!(
+        "{} after {}, of {}%",
+        rule.attempts,
+        causes.join("+"),
+        rule.budget
+    )
 }
 
 /// `100, 1s`.
@@ -79,22 +86,32 @@ pub fn upstream(one: &UpstreamOutline) -> String {
     let (upstream, rules) = (&one.upstream, &one.upstream.rules);
     let servers = match upstream.servers.len() {
         1 => "1 server".to_owned(),
-        many => format!("{many} servers, {}", choice(rules.balance, one.hash.as_ref())),
+        many => format!(
+            "{many} servers, {}",
+            choice(rules.balance, one.hash.as_ref())
+        ),
     };
     let clauses = [
         Some(servers),
         leaves(one),
-        rules.retry.as_ref().filter(|retry| retry.attempts > 0).map(|retry| {
-            let many = match retry.attempts {
-                1 => "one retry".to_owned(),
-                many => format!("{many} retries"),
-            };
-            format!("{many}, of at most {} % of requests", retry.budget)
-        }),
-        bounds(one),
         rules
-            .ramp
-            .map(|ramp| format!("a server that is back has its share again after {}", span(ramp))),
+            .retry
+            .as_ref()
+            .filter(|retry| retry.attempts > 0)
+            .map(|retry| {
+                let many = match retry.attempts {
+                    1 => "one retry".to_owned(),
+                    many => format!("{many} retries"),
+                };
+                format!("{many}, of at most {} % of requests", retry.budget)
+            }),
+        bounds(one),
+        rules.ramp.map(|ramp| {
+            format!(
+                "a server that is back has its share again after {}",
+                span(ramp)
+            )
+        }),
         (rules.none_left == NoneLeft::Refuse).then(|| "503 while none is available".into()),
     ];
     let clauses: Vec<String> = clauses.into_iter().flatten().collect();
@@ -116,7 +133,12 @@ pub fn is_plain(one: &UpstreamOutline) -> bool {
 fn bounds(one: &UpstreamOutline) -> Option<String> {
     let servers = one.upstream.servers.iter();
     let bounds: Vec<Option<u32>> = servers
-        .map(|server| server.max_requests.or(server.max_connections).map(u32::from))
+        .map(|server| {
+            server
+                .max_requests
+                .or(server.max_connections)
+                .map(u32::from)
+        })
         .collect();
     let first = (*bounds.iter().flatten().next()?).to_string();
     let each = if bounds.iter().all(|bound| *bound == bounds[0]) {
@@ -149,14 +171,18 @@ fn leaves(one: &UpstreamOutline) -> Option<String> {
         format!("{probed}, at most {}", span(probes.leaves_within()))
     });
     let is_alone = one.upstream.servers.len() < 2;
-    let failures = rules.eject.as_ref().filter(|_| !is_alone).map(|eject| match eject.after {
-        1 => "a failure".to_owned(),
-        many => format!("{many} failures in a row"),
-    });
+    let failures = rules
+        .eject
+        .as_ref()
+        .filter(|_| !is_alone)
+        .map(|eject| match eject.after {
+            1 => "a failure".to_owned(),
+            many => format!("{many} failures in a row"),
+        });
     match (probes, failures) {
-        (Some(probes), Some(failures)) => {
-            Some(format!("a server leaves after {probes}, or after {failures}"))
-        }
+        (Some(probes), Some(failures)) => Some(format!(
+            "a server leaves after {probes}, or after {failures}"
+        )),
         (Some(one), None) | (None, Some(one)) => Some(format!("a server leaves after {one}")),
         (None, None) => None,
     }

@@ -50,7 +50,9 @@ pub(super) fn balance_form() -> impl Form<Balance> {
 
 /// Is the value of `key` a table?
 pub(super) fn is_table(key: &str, fields: &Fields<'_>) -> bool {
-    fields.value(key).is_some_and(|value| value.get_ref().is_table())
+    fields
+        .value(key)
+        .is_some_and(|value| value.get_ref().is_table())
 }
 
 /// The table of `key`, and the value that `finish` makes of it.

@@ -118,11 +118,13 @@ pub(super) fn health_form() -> impl Form<ProbeRule> {
             return inner(key, fields, probes);
         }
         let path = fields.text(key, probe_path);
-        path.map(|path| HealthTable::default().rule(ProbeQuestion::Http {
-            path,
-            host: None,
-            status: vec![200..=399],
-        }))
+        path.map(|path| {
+            HealthTable::default().rule(ProbeQuestion::Http {
+                path,
+                host: None,
+                status: vec![200..=399],
+            })
+        })
     })
 }
 

@@ -32,12 +32,15 @@ fn slow_probes(upstream: &Upstream, found: &mut Findings) {
     let (timeout, interval) = (health.value.timeout, health.value.interval);
     if timeout > interval {
         let (timeout, interval) = (show(timeout), show(interval));
-        let message =
-            format!("a probe of {upstream} may take {timeout}, and the next is due after {interval}");
+        let message = format!(
+            "a probe of {upstream} may take {timeout}, and the next is due after {interval}"
+        );
         found
             .warning(Code::ProbeLongerThanInterval, message)
             .at(&health.span, "the next one waits for it")
-            .help(format!("write `timeout = \"{interval}\"` or less, or a longer `interval`"));
+            .help(format!(
+                "write `timeout = \"{interval}\"` or less, or a longer `interval`"
+            ));
     }
 }
 
@@ -47,7 +50,10 @@ fn needless_ejection(upstream: &Upstream, found: &mut Findings) {
     };
     if is_alone(upstream) {
         found
-            .warning(Code::IgnoredEject, format!("{upstream} has one server, which is never ejected"))
+            .warning(
+                Code::IgnoredEject,
+                format!("{upstream} has one server, which is never ejected"),
+            )
             .at(&eject.span, "has no effect")
             .help("leave it out, or add a server");
     }
@@ -82,7 +88,10 @@ fn unsafe_retries(document: &Document, upstream: &Upstream, found: &mut Findings
     let Some(retry) = upstream.retry.at() else {
         return;
     };
-    let has_statuses = retry.value.as_ref().is_some_and(|retry| retry.on.has_statuses());
+    let has_statuses = retry
+        .value
+        .as_ref()
+        .is_some_and(|retry| retry.on.has_statuses());
     let leads_here = |name: &String| *name == upstream.name.value;
     let mut routes = document
         .routes
@@ -125,7 +134,10 @@ fn hashed(document: &Document, upstream: &Upstream, balance: &At<Balance>, found
                 );
                 found
                     .error(Code::UnknownParameter, message)
-                    .at(route.path.span().unwrap_or(&route.place), format!("no `{{{name}}}`"))
+                    .at(
+                        route.path.span().unwrap_or(&route.place),
+                        format!("no `{{{name}}}`"),
+                    )
                     .and(&balance.span, "chosen by here")
                     .help(has_instead(path));
             }

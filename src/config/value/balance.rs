@@ -44,7 +44,9 @@ fn read_balance(text: &str) -> Result<Balance, ValueError> {
         .offer_more(is_key.then(|| format!("hash:{text}"))));
     };
     match part(key)? {
-        None => Err(without_key("`everyone` is one key: it would send all requests to one server")),
+        None => Err(without_key(
+            "`everyone` is one key: it would send all requests to one server",
+        )),
         key => Ok(Balance {
             rule: BalanceRule::Hash { bounded: None },
             key,
@@ -62,14 +64,16 @@ fn without_key(label: &str) -> ValueError {
 }
 
 /// Reads a percentage from `least` to `most`.
-pub(in crate::config) fn share(
-    text: &str,
-    within: RangeInclusive<u32>,
-) -> Result<u32, ValueError> {
+pub(in crate::config) fn share(text: &str, within: RangeInclusive<u32>) -> Result<u32, ValueError> {
     let (least, most) = (within.start(), within.end());
     with_valid_offers(text, |text| {
         let wrong = |label: String| {
-            ValueError::of(Code::BadNumber, text, "is not a percentage that fits here", label)
+            ValueError::of(
+                Code::BadNumber,
+                text,
+                "is not a percentage that fits here",
+                label,
+            )
         };
         let Some(digits) = text.strip_suffix('%') else {
             let meant = text.parse::<u32>().ok().map(|number| format!("{number}%"));
@@ -148,7 +152,15 @@ mod tests {
         ] {
             assert_eq!(balance(text).unwrap().rule, rule, "{text}");
         }
-        for text in ["", "hash", "hash:", "hash:everyone", "hash:x", "least", "header:x-user"] {
+        for text in [
+            "",
+            "hash",
+            "hash:",
+            "hash:everyone",
+            "hash:x",
+            "least",
+            "header:x-user",
+        ] {
             assert!(balance(text).is_err(), "{text}");
         }
     }

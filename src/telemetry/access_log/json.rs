@@ -77,9 +77,7 @@ fn call(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     };
     member(out, br#","server":"#, record.upstream);
     if record.call == USUAL {
-        out.extend_from_slice(
-            br#","attempts":1,"retry":null,"connect_ms":null,"queued_ms":null"#,
-        );
+        out.extend_from_slice(br#","attempts":1,"retry":null,"connect_ms":null,"queued_ms":null"#);
         return;
     }
     member(out, br#","attempts":"#, u64::from(record.call.attempts));

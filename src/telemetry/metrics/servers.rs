@@ -58,8 +58,13 @@ impl Metrics {
     pub(super) fn server_states(&self) -> Vec<Sample> {
         let states = lock(&self.servers.states);
         let all = states.iter();
-        all.map(|one| sample(labels(&one.upstream, &one.server), SampleValue::Signed(one.state)))
-            .collect()
+        all.map(|one| {
+            sample(
+                labels(&one.upstream, &one.server),
+                SampleValue::Signed(one.state),
+            )
+        })
+        .collect()
     }
 
     pub(super) fn ejections(&self) -> Vec<Sample> {

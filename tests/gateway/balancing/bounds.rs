@@ -27,7 +27,11 @@ async fn gated() -> Gated {
                     open.acquire().await.unwrap().forget();
                     now.fetch_sub(1, Ordering::SeqCst);
                     let nothing = Default::default();
-                    if connection.send_echo(&head, &Default::default(), &nothing).await.is_err() {
+                    if connection
+                        .send_echo(&head, &Default::default(), &nothing)
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -35,7 +39,11 @@ async fn gated() -> Gated {
         }
     })
     .await;
-    Gated { upstream, open, most }
+    Gated {
+        upstream,
+        open,
+        most,
+    }
 }
 
 fn bounded(server: &Gated, bound: &str) -> String {
@@ -54,8 +62,12 @@ async fn waiting(gateway: &Gateway, count: u64) {
 async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_refused() {
     let server = gated().await;
     let lines = "queue = { max = 2, wait = \"10s\" }";
-    let file = file(&[bounded(&server, "max_requests = 2")], lines).with("").server("workers = 2");
-    let text = file.text().replace("timeout = \"500ms\"", "timeout = \"20s\"");
+    let file = file(&[bounded(&server, "max_requests = 2")], lines)
+        .with("")
+        .server("workers = 2");
+    let text = file
+        .text()
+        .replace("timeout = \"500ms\"", "timeout = \"20s\"");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
     std::fs::write(&path, text).unwrap();
@@ -66,13 +78,20 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
         wire.send(get(&format!("/{number}"))).await;
         wires.push(wire);
         let upstream = u64::try_from(number.min(1)).unwrap() + 1;
-        server.upstream.sees(usize::try_from(upstream).unwrap()).await;
+        server
+            .upstream
+            .sees(usize::try_from(upstream).unwrap())
+            .await;
         waiting(&gateway, u64::try_from(number).unwrap().saturating_sub(1)).await;
     }
     let refused = gateway.get("/beyond").await.expect(503);
     assert_eq!(refused.field("retry-after"), "1");
     let line = gateway.line_of(&refused).await;
-    assert_eq!((&line["reason"], &line["attempts"]), (&"server_busy".into(), &0.into()), "{line}");
+    assert_eq!(
+        (&line["reason"], &line["attempts"]),
+        (&"server_busy".into(), &0.into()),
+        "{line}"
+    );
     // One that leaves frees its place, and those behind move up.
     wires.remove(2).reset();
     waiting(&gateway, 1).await;
@@ -86,15 +105,28 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
     }
     assert_eq!(server.most.load(Ordering::SeqCst), 2);
     let line = gateway.line_where("path", "/3").await;
-    assert!(line["queued_ms"].as_f64().is_some_and(|waited| waited > 0.0), "{line}");
-    assert!(gateway.metrics().await.contains("tollgate_upstream_queue_seconds_count{upstream=\"main\"} 1"));
+    assert!(
+        line["queued_ms"]
+            .as_f64()
+            .is_some_and(|waited| waited > 0.0),
+        "{line}"
+    );
+    assert!(
+        gateway
+            .metrics()
+            .await
+            .contains("tollgate_upstream_queue_seconds_count{upstream=\"main\"} 1")
+    );
 }
 
 #[tokio::test]
 async fn the_bound_is_exact_over_all_workers() {
     let servers = [gated().await, gated().await];
-    let entries = servers.each_ref().map(|server| bounded(server, "max_requests = 3"));
-    let gateway = Gateway::start(&file(&entries, "balance = \"random\"").server("workers = 4")).await;
+    let entries = servers
+        .each_ref()
+        .map(|server| bounded(server, "max_requests = 3"));
+    let gateway =
+        Gateway::start(&file(&entries, "balance = \"random\"").server("workers = 4")).await;
     let opening = servers.each_ref().map(|server| Arc::clone(&server.open));
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -124,7 +156,10 @@ async fn the_bound_is_exact_over_all_workers() {
 async fn without_a_queue_the_answer_is_503_at_once_and_waiting_has_an_end() {
     let server = gated().await;
     let entries = [bounded(&server, "max_requests = 1")];
-    for (lines, least) in [("queue = { max = 0 }", 0), ("queue = { max = 5, wait = \"100ms\" }", 100)] {
+    for (lines, least) in [
+        ("queue = { max = 0 }", 0),
+        ("queue = { max = 5, wait = \"100ms\" }", 100),
+    ] {
         let gateway = Gateway::start(&file(&entries, lines)).await;
         let seen = server.upstream.seen();
         let mut first = gateway.connect().await;
@@ -163,5 +198,8 @@ async fn a_resting_connection_of_one_worker_gives_way_to_a_request_of_another() 
         }
     }
     let shown = gateway.admin_get("/v1/upstreams").await.json();
-    assert_eq!(shown["upstreams"][0]["servers"][0]["connections"], 1, "{shown}");
+    assert_eq!(
+        shown["upstreams"][0]["servers"][0]["connections"], 1,
+        "{shown}"
+    );
 }

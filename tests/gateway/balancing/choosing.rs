@@ -40,7 +40,10 @@ async fn a_key_stays_with_its_server_and_one_that_leaves_moves_only_its_own() {
         for user in 0..60 {
             for _ in 0..2 {
                 let user = user.to_string();
-                let answer = gateway.get_with("/", &[("x-user", &user)]).await.expect(200);
+                let answer = gateway
+                    .get_with("/", &[("x-user", &user)])
+                    .await
+                    .expect(200);
                 let port = answer.echoed().port;
                 assert_eq!(*owners.entry(user).or_insert(port), port);
             }
@@ -77,7 +80,11 @@ async fn slow() -> Upstream {
         while let Ok(head) = connection.request().await {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let nothing = Default::default();
-            if connection.send_echo(&head, &Default::default(), &nothing).await.is_err() {
+            if connection
+                .send_echo(&head, &Default::default(), &nothing)
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -89,7 +96,8 @@ async fn slow() -> Upstream {
 async fn requests_go_where_the_fewest_are_in_flight() {
     let (slow, quick) = (slow().await, Upstream::echo().await);
     let urls = [slow.url(), quick.url()];
-    let gateway = Gateway::start(&file(&urls, "balance = \"least-requests\"").server("workers = 2")).await;
+    let gateway =
+        Gateway::start(&file(&urls, "balance = \"least-requests\"").server("workers = 2")).await;
     let mut held = Vec::new();
     while slow.seen() == 0 {
         let mut wire = gateway.connect().await;

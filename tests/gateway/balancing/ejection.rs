@@ -9,14 +9,21 @@ async fn it_leaves_after_failures_in_a_row_and_is_back_when_the_time_is_over() {
     let good = Upstream::echo().await;
     let bad = answering(503).await;
     let lines = "eject = { after = 3, for = \"600ms\" }";
-    let gateway = Gateway::start(&file(&[good.url(), bad.url()], lines).server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&[good.url(), bad.url()], lines).server("workers = 1")).await;
     for _ in 0..20 {
         gateway.get("/").await;
     }
     assert_eq!(bad.seen(), 3, "three in a row, then none");
     let said = format!("upstream main: {} gets no requests", bad.url());
-    let line = gateway.said.line(0, "the ejection", |line| line.contains(&said)).await;
-    assert!(line.contains("3 requests in a row failed") && line.contains("503"), "{line}");
+    let line = gateway
+        .said
+        .line(0, "the ejection", |line| line.contains(&said))
+        .await;
+    assert!(
+        line.contains("3 requests in a row failed") && line.contains("503"),
+        "{line}"
+    );
     let shown = gateway.admin_get("/v1/upstreams").await.expect(200).json();
     let servers = &shown["upstreams"][0]["servers"];
     assert_eq!(servers[0]["state"], "up", "{shown}");
@@ -29,7 +36,10 @@ async fn it_leaves_after_failures_in_a_row_and_is_back_when_the_time_is_over() {
             && metric(&text, &format!("tollgate_upstream_ejections_total{labels}")) == 1
     })
     .await;
-    gateway.said.line(0, "the return", |line| line.contains("gets requests again")).await;
+    gateway
+        .said
+        .line(0, "the return", |line| line.contains("gets requests again"))
+        .await;
     for _ in 0..20 {
         gateway.get("/").await;
     }
@@ -53,7 +63,8 @@ async fn half_may_go_and_the_last_never() {
     let good = Upstream::echo().await;
     let mut urls = dead.to_vec();
     urls.push(good.url());
-    let lines = "eject = { after = 1, for = \"1m\", at_most = \"100%\" }\nretry = { budget = \"100%\" }";
+    let lines =
+        "eject = { after = 1, for = \"1m\", at_most = \"100%\" }\nretry = { budget = \"100%\" }";
     let gateway = Gateway::start(&file(&urls, lines).server("workers = 2")).await;
     for _ in 0..30 {
         gateway.get("/").await.expect(200);
@@ -80,7 +91,8 @@ async fn a_client_that_leaves_or_is_slow_with_its_body_ejects_nobody() {
         let wire = gateway.connect().await;
         wire.send_and_leave(request("GET", "/", &[])).await;
         let mut wire = gateway.connect().await;
-        wire.send(request("POST", "/", &[("Content-Length", "10")])).await;
+        wire.send(request("POST", "/", &[("Content-Length", "10")]))
+            .await;
         wire.answer().await.expect(504);
     }
     let shown = gateway.admin_get("/v1/upstreams").await.json();
@@ -96,22 +108,40 @@ async fn without_a_server_all_are_tried_and_the_log_says_so() {
     let urls = ports.map(|port| format!("http://127.0.0.1:{port}"));
     let lines = "health = { connect = true, interval = \"200ms\", rise = 1 }";
     let gateway = Gateway::start(&file(&urls, lines)).await;
-    gateway.said.line(0, "none is left", |line| line.contains("no server is available")).await;
+    gateway
+        .said
+        .line(0, "none is left", |line| {
+            line.contains("no server is available")
+        })
+        .await;
     let answer = gateway.get("/").await.expect(502);
     assert_eq!(gateway.line_of(&answer).await["reason"], "none_left");
     let ready = gateway.admin_get("/readyz").await.expect(200).text();
-    assert!(ready.contains("upstream main: no server is available"), "{ready}");
+    assert!(
+        ready.contains("upstream main: no server is available"),
+        "{ready}"
+    );
     let back = Upstream::echo_on(ports[1]).await;
-    eventually(PATIENCE, "one is back", async || gateway.get("/").await.status == 200).await;
+    eventually(PATIENCE, "one is back", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
     drop(back);
 
     let file = file(&urls, &format!("{lines}\nnone_left = \"503\""));
     let gateway = Gateway::start(&file).await;
-    gateway.said.line(0, "none is left", |line| line.contains("requests get 503")).await;
+    gateway
+        .said
+        .line(0, "none is left", |line| line.contains("requests get 503"))
+        .await;
     let answer = gateway.get("/").await.expect(503);
     assert_eq!(answer.field("retry-after"), "1");
     let line = gateway.line_of(&answer).await;
-    assert_eq!((&line["reason"], &line["attempts"]), (&"none_left".into(), &0.into()), "{line}");
+    assert_eq!(
+        (&line["reason"], &line["attempts"]),
+        (&"none_left".into(), &0.into()),
+        "{line}"
+    );
 }
 
 /// What is known of a server stays when the file changes.
@@ -119,14 +149,25 @@ async fn without_a_server_all_are_tried_and_the_log_says_so() {
 async fn a_reload_forgets_no_ejection() {
     let good = Upstream::echo().await;
     let bad = Upstream::playing(async |connection: Connection| drop(connection)).await;
-    let file = file(&[good.url(), bad.url()], "eject = { after = 2, for = \"1m\" }");
+    let file = file(
+        &[good.url(), bad.url()],
+        "eject = { after = 2, for = \"1m\" }",
+    );
     let gateway = Gateway::start(&file).await;
     for _ in 0..10 {
         gateway.get("/").await.expect(200);
     }
     let before = bad.connections();
-    gateway.rename_over(&file.clone().with("[routes.two]\npath = \"/two\"\nupstream = \"main\"").text());
-    gateway.said.line(0, "the reload", |line| line.contains("generation 2")).await;
+    gateway.rename_over(
+        &file
+            .clone()
+            .with("[routes.two]\npath = \"/two\"\nupstream = \"main\"")
+            .text(),
+    );
+    gateway
+        .said
+        .line(0, "the reload", |line| line.contains("generation 2"))
+        .await;
     for _ in 0..20 {
         gateway.get("/two").await.expect(200);
     }

@@ -18,7 +18,9 @@ async fn probed(status: &Arc<AtomicU16>) -> Upstream {
                     connection.wire.try_send(answer).await
                 } else {
                     let nothing = Default::default();
-                    connection.send_echo(&head, &Default::default(), &nothing).await
+                    connection
+                        .send_echo(&head, &Default::default(), &nothing)
+                        .await
                 };
                 if sent.is_err() {
                     return;
@@ -31,22 +33,34 @@ async fn probed(status: &Arc<AtomicU16>) -> Upstream {
 
 fn asked(server: &Upstream) -> usize {
     let seen = server.requests();
-    seen.iter().filter(|seen| seen.head.target() != "/healthz").count()
+    seen.iter()
+        .filter(|seen| seen.head.target() != "/healthz")
+        .count()
 }
 
 #[tokio::test]
 async fn a_server_falls_and_rises_by_its_probes() {
     let status = Arc::new(AtomicU16::new(200));
-    let (good, other) = (probed(&Arc::new(AtomicU16::new(204))).await, probed(&status).await);
+    let (good, other) = (
+        probed(&Arc::new(AtomicU16::new(204))).await,
+        probed(&status).await,
+    );
     let lines = "health = { path = \"/healthz\", interval = \"100ms\", timeout = \"100ms\", fall = 2, rise = 2 }";
-    let gateway = Gateway::start(&file(&[good.url(), other.url()], lines).server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&[good.url(), other.url()], lines).server("workers = 1")).await;
     for _ in 0..4 {
         gateway.get("/").await.expect(200);
     }
     assert_eq!((asked(&good), asked(&other)), (2, 2));
     status.store(503, Ordering::SeqCst);
-    let line = gateway.said.line(0, "the fall", |line| line.contains("its probes failed")).await;
-    assert!(line.contains(&other.url()) && line.contains("status 503"), "{line}");
+    let line = gateway
+        .said
+        .line(0, "the fall", |line| line.contains("its probes failed"))
+        .await;
+    assert!(
+        line.contains(&other.url()) && line.contains("status 503"),
+        "{line}"
+    );
     for _ in 0..6 {
         gateway.get("/").await.expect(200);
     }
@@ -55,20 +69,37 @@ async fn a_server_falls_and_rises_by_its_probes() {
     eventually(PATIENCE, "the metrics say so", async || {
         let text = gateway.metrics().await;
         text.contains(&format!("tollgate_upstream_server_state{labels}}} 0"))
-            && metric(&text, &format!("tollgate_upstream_probes_total{labels},result=\"bad\"}}")) >= 2
+            && metric(
+                &text,
+                &format!("tollgate_upstream_probes_total{labels},result=\"bad\"}}"),
+            ) >= 2
     })
     .await;
     status.store(200, Ordering::SeqCst);
-    gateway.said.line(0, "the rise", |line| line.contains("2 probes in a row good")).await;
+    gateway
+        .said
+        .line(0, "the rise", |line| {
+            line.contains("2 probes in a row good")
+        })
+        .await;
     for _ in 0..4 {
         gateway.get("/").await.expect(200);
     }
     assert_eq!(asked(&other), 4);
-    let probe = other.requests().into_iter().find(|seen| seen.head.target() == "/healthz");
+    let probe = other
+        .requests()
+        .into_iter()
+        .find(|seen| seen.head.target() == "/healthz");
     let host = other.url().replace("http://", "");
     assert_eq!(probe.unwrap().head.fields.get("host"), Some(&*host));
     // Probes are no requests of clients.
-    assert!(gateway.access.lines().iter().all(|line| !line.contains("healthz")));
+    assert!(
+        gateway
+            .access
+            .lines()
+            .iter()
+            .all(|line| !line.contains("healthz"))
+    );
 }
 
 #[tokio::test]
@@ -77,7 +108,10 @@ async fn the_first_failure_of_a_new_server_counts_as_all() {
     let (good, other) = (Upstream::echo().await, probed(&status).await);
     let lines = "health = { path = \"/healthz\", interval = \"30s\", fall = 3 }";
     let gateway = Gateway::start(&file(&[good.url(), other.url()], lines)).await;
-    gateway.said.line(0, "the fall", |line| line.contains("its probes failed")).await;
+    gateway
+        .said
+        .line(0, "the fall", |line| line.contains("its probes failed"))
+        .await;
     for _ in 0..4 {
         gateway.get("/").await.expect(200);
     }
@@ -89,7 +123,8 @@ async fn good_probes_end_an_ejection_early() {
     let status = Arc::new(AtomicU16::new(200));
     let (good, other) = (probed(&status).await, probed(&status).await);
     let lines = "health = { path = \"/healthz\", interval = \"100ms\", rise = 2 }\neject = { after = 1, for = \"1m\" }\nretry = false";
-    let gateway = Gateway::start(&file(&[good.url(), other.url()], lines).server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&[good.url(), other.url()], lines).server("workers = 1")).await;
     // A silent path of the server: the request times out, and ejects it.
     let silent = Upstream::silent().await;
     drop(silent);
@@ -101,14 +136,24 @@ async fn good_probes_end_an_ejection_early() {
             if head.target() != "/healthz" {
                 return;
             }
-            let _ = connection.wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+            let _ = connection
+                .wire
+                .try_send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                .await;
         }
     })
     .await;
-    let gateway = Gateway::start(&file(&[good.url(), flaky.url()], lines).server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&[good.url(), flaky.url()], lines).server("workers = 1")).await;
     for _ in 0..2 {
         gateway.get("/").await;
     }
-    gateway.said.line(0, "the ejection", |line| line.contains("gets no requests")).await;
-    gateway.said.line(0, "the return", |line| line.contains("its probes are good")).await;
+    gateway
+        .said
+        .line(0, "the ejection", |line| line.contains("gets no requests"))
+        .await;
+    gateway
+        .said
+        .line(0, "the return", |line| line.contains("its probes are good"))
+        .await;
 }

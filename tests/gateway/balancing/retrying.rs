@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 async fn any_method_goes_on_to_the_next_server_when_one_takes_no_connection() {
     let good = Upstream::echo().await;
     let dead = format!("http://127.0.0.1:{}", free_port());
-    let gateway = Gateway::start(&file(&[dead, good.url()], "eject = false").server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&[dead, good.url()], "eject = false").server("workers = 1")).await;
     let mut retried = 0;
     for _ in 0..8 {
         let fields = [("Content-Length", "5")];
@@ -23,14 +24,17 @@ async fn any_method_goes_on_to_the_next_server_when_one_takes_no_connection() {
         }
     }
     assert_eq!(retried, 4);
-    let series = "tollgate_upstream_retries_total{upstream=\"main\",reason=\"connect\",result=\"answered\"}";
+    let series =
+        "tollgate_upstream_retries_total{upstream=\"main\",reason=\"connect\",result=\"answered\"}";
     assert_eq!(metric(&gateway.metrics().await, series), 4);
 }
 
 #[tokio::test]
 async fn after_a_reset_only_what_may_be_done_twice_goes_out_again() {
     let (good, bad) = (Upstream::echo().await, breaking().await);
-    let gateway = Gateway::start(&file(&[bad.url(), good.url()], "eject = false").server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&[bad.url(), good.url()], "eject = false").server("workers = 1"))
+            .await;
     for method in ["GET", "PUT", "DELETE"] {
         for _ in 0..2 {
             let answer = gateway.connect().await.ask(request(method, "/", &[])).await;
@@ -57,9 +61,13 @@ async fn after_a_reset_only_what_may_be_done_twice_goes_out_again() {
 #[tokio::test]
 async fn the_only_server_is_asked_again_after_a_moment_and_once() {
     let upstream = Upstream::playing(async |mut connection: Connection| {
-        let Ok(head) = connection.request().await else { return };
+        let Ok(head) = connection.request().await else {
+            return;
+        };
         if connection.nth == 2 {
-            let _ = connection.send_echo(&head, &Default::default(), &Default::default()).await;
+            let _ = connection
+                .send_echo(&head, &Default::default(), &Default::default())
+                .await;
         }
     })
     .await;
@@ -68,7 +76,11 @@ async fn the_only_server_is_asked_again_after_a_moment_and_once() {
     let answer = gateway.get("/").await.expect(200);
     assert!(began.elapsed() >= Duration::from_millis(25));
     let line = gateway.line_of(&answer).await;
-    assert_eq!((&line["attempts"], &line["retry"]), (&2.into(), &"reset".into()), "{line}");
+    assert_eq!(
+        (&line["attempts"], &line["retry"]),
+        (&2.into(), &"reset".into()),
+        "{line}"
+    );
     let answer = gateway.get("/").await.expect(502);
     assert_eq!(gateway.line_of(&answer).await["attempts"], 2);
     assert_eq!(upstream.seen(), 4);
@@ -91,7 +103,8 @@ async fn a_status_is_retried_where_it_is_written() {
     }
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 503]);
-    let gateway = Gateway::start(&file(&urls, "eject = false\nretry = false").server("workers = 1")).await;
+    let gateway =
+        Gateway::start(&file(&urls, "eject = false\nretry = false").server("workers = 1")).await;
     let first = gateway.get("/").await.status;
     let second = gateway.get("/").await.status;
     assert_eq!(first + second, 703, "neither is retried");
@@ -117,7 +130,12 @@ async fn when_all_servers_fail_there_are_few_more_attempts_than_requests() {
     assert!((1_000..=1_210).contains(&attempts), "{attempts} attempts");
     let text = gateway.metrics().await;
     let series = |result: &str| {
-        metric(&text, &format!("tollgate_upstream_retries_total{{upstream=\"main\",reason=\"reset\",result=\"{result}\"}}"))
+        metric(
+            &text,
+            &format!(
+                "tollgate_upstream_retries_total{{upstream=\"main\",reason=\"reset\",result=\"{result}\"}}"
+            ),
+        )
     };
     assert_eq!(series("failed") as usize, attempts - 1_000);
     assert_eq!(series("budget") + series("failed"), 1_000);

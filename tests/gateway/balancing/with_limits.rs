@@ -42,13 +42,20 @@ async fn refunds_look_at_the_final_answer() {
     let gateway = Gateway::start(&limited(file(&urls, lines), limit)).await;
     for asked in 1..=4 {
         let answer = gateway.get("/limited/x").await.expect(200);
-        assert_eq!(answer.remaining("calls"), 100 - asked, "the second answer is good");
+        assert_eq!(
+            answer.remaining("calls"),
+            100 - asked,
+            "the second answer is good"
+        );
     }
     // The gateway's own answers for want of a server count as server errors too.
     let dead = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
     let lines = "none_left = \"503\"\nhealth = { connect = true, interval = \"30s\" }";
     let gateway = Gateway::start(&limited(file(&dead, lines), limit)).await;
-    gateway.said.line(0, "none is left", |line| line.contains("requests get 503")).await;
+    gateway
+        .said
+        .line(0, "none is left", |line| line.contains("requests get 503"))
+        .await;
     for _ in 0..3 {
         let answer = gateway.get("/limited/x").await.expect(503);
         assert_eq!(answer.remaining("calls"), 99, "given back each time");
@@ -93,7 +100,11 @@ async fn who_leaves_the_queue_pays_nothing() {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
             let nothing = Default::default();
-            if connection.send_echo(&head, &Default::default(), &nothing).await.is_err() {
+            if connection
+                .send_echo(&head, &Default::default(), &nothing)
+                .await
+                .is_err()
+            {
                 return;
             }
         }
