@@ -52,7 +52,7 @@ pub struct UnsentRequest<B> {
 
 #[derive(Debug)]
 enum Unsent<B> {
-    Written(http1::UnsentRequest<B>),
+    Written(http1::WrittenRequest<B>),
     Whole(WholeRequest<B>),
 }
 

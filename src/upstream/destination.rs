@@ -42,6 +42,7 @@ impl Destination {
         let protocol = match (&url, upstream.protocol) {
             (ServerUrl::H2c { .. }, _) => Protocol::Http2,
             (ServerUrl::Https { .. }, protocol) => protocol,
+            (ServerUrl::Demo, _) => Protocol::Http1,
             (_, Protocol::Http2) => Protocol::Http2,
             _ => Protocol::Http1,
         };

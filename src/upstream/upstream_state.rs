@@ -51,12 +51,12 @@ pub struct UpstreamState {
     /// The time at which a share has grown last; 0 where none grows.
     pub(super) ramped: AtomicU64,
     /// Locked when the file or an address changes, never by a request.
-    known: Mutex<Known>,
+    known: Mutex<KnownServers>,
 }
 
 /// What the members are made of.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownServers {
     servers: Vec<Server>,
     addresses: Addresses,
 }
@@ -153,7 +153,7 @@ impl UpstreamState {
     }
 
     /// Makes the members anew. Those that stay keep their state.
-    fn rebuild(&self, known: &Known) {
+    fn rebuild(&self, known: &KnownServers) {
         let before = self.members.load_full();
         let kept: HashMap<(&ServerUrl, Option<SocketAddr>), &Arc<ServerState>> = before
             .iter()
@@ -184,7 +184,7 @@ impl UpstreamState {
     }
 }
 
-impl Known {
+impl KnownServers {
     /// The addresses of a server: one `None` where it has none and needs none.
     fn addresses_of(&self, url: &ServerUrl) -> Vec<Option<SocketAddr>> {
         let Some((host, port)) = url.host_and_port() else {

@@ -21,7 +21,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("route", &[]),
     (
         "upstream",
-        &["clock", "descriptors", "shutdown", "telemetry"],
+        &["clock", "descriptors", "shutdown", "telemetry", "tls"],
     ),
     (
         "listen",

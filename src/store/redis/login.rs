@@ -3,7 +3,7 @@
 
 use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
 use super::signals::Signals;
-use super::transport::{ADVICE, Destination, dial};
+use super::transport::{ADVICE, RedisDestination, dial};
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::secret::Secret;
@@ -50,7 +50,7 @@ fn greeting() -> RedisConnectionInfo {
 
 /// A connection to a destination, on which only the login with the credentials of `peer` is sent.
 pub(super) async fn connect(
-    destination: Destination<'_>,
+    destination: RedisDestination<'_>,
     peer: Peer,
     signals: &Arc<Signals>,
 ) -> Result<Connection, StoreError> {
@@ -125,7 +125,7 @@ impl Connection {
     pub(super) async fn explain(
         &mut self,
         error: StoreError,
-        destination: Destination<'_>,
+        destination: RedisDestination<'_>,
     ) -> StoreError {
         let reason = match &error {
             StoreError::Refused(reason) => reason,
@@ -170,7 +170,7 @@ const LISTENED: Duration = Duration::from_millis(120);
 /// The words of a server that ends connections as soon as they are made: protected mode, too many clients. A server may
 /// have ended the first connection before its words were read. So they are read from another connection, on which
 /// nothing is sent.
-async fn turned_away(destination: Destination<'_>) -> Option<StoreError> {
+async fn turned_away(destination: RedisDestination<'_>) -> Option<StoreError> {
     let listening = async {
         let mut stream = dial(destination).await.ok()?;
         let mut words = Vec::new();

@@ -5,7 +5,7 @@ use super::login::{self, Peer, connect};
 use super::reply;
 use super::sentinel::{MasterWatch, Sentinels};
 use super::signals::{KNOCK_EVERY, Signals, locked};
-use super::transport::Destination;
+use super::transport::RedisDestination;
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
@@ -52,7 +52,7 @@ impl Manager {
         asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<(Connection, T), StoreError> {
         let target = self.target.latest();
-        let destination = Destination {
+        let destination = RedisDestination {
             target: &target,
             node: self.node.as_ref(),
         };

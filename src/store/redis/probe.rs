@@ -6,7 +6,7 @@ use super::login::{self, Peer, connect};
 use super::pool::Manager;
 use super::slot::SLOTS;
 use super::slot_map::SlotRange;
-use super::transport::Destination;
+use super::transport::RedisDestination;
 use super::trial;
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
@@ -62,7 +62,7 @@ impl fmt::Display for RedisReport {
 /// The error of a Redis that cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
     let RedisEndpoint::Cluster { seeds } = &target.place else {
-        let found = look(Destination::of(target), prefix, None).await?;
+        let found = look(RedisDestination::of(target), prefix, None).await?;
         return Ok(vec![(None, Ok(found))]);
     };
     let mut trouble = StoreError::Down;
@@ -78,8 +78,8 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
 /// A master of a cluster, and its properties.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
-async fn open(destination: Destination<'_>) -> Result<Connection, StoreError> {
-    let Destination { target, node } = destination;
+async fn open(destination: RedisDestination<'_>) -> Result<Connection, StoreError> {
+    let RedisDestination { target, node } = destination;
     let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
     within(CONNECT_WITHIN, manager.open()).await
 }
@@ -102,7 +102,7 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
             continue;
         }
         let tag = range.tag().unwrap_or_default();
-        let destination = Destination {
+        let destination = RedisDestination {
             target,
             node: Some(&range.master),
         };
@@ -119,11 +119,11 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
 }
 
 async fn look(
-    destination: Destination<'_>,
+    destination: RedisDestination<'_>,
     prefix: &str,
     tag: Option<&[u8]>,
 ) -> Result<RedisReport, StoreError> {
-    let Destination { target, node } = destination;
+    let RedisDestination { target, node } = destination;
     let mut connection = open(destination).await?;
     let tried = trial::decide(&mut connection, prefix, tag).await;
     tried.map_err(|error| match node {
@@ -183,7 +183,7 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
         password: None,
         ..target.clone()
     };
-    let destination = Destination {
+    let destination = RedisDestination {
         target: &stranger,
         node: Some(at),
     };

@@ -12,7 +12,7 @@
 use super::connection::{CONNECT_WITHIN, Connection, first_word};
 use super::login::{self, Peer, connect, text};
 use super::signals::Signals;
-use super::transport::Destination;
+use super::transport::RedisDestination;
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
@@ -169,7 +169,7 @@ impl Sentinels {
             let why = format!("it names {master}, and {}", plain(&error));
             StoreError::Unreachable(why.into())
         };
-        let destination = Destination {
+        let destination = RedisDestination {
             target,
             node: Some(&master),
         };
@@ -207,7 +207,7 @@ impl Sentinels {
             ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.clone()))
         };
         let mut connection =
-            connect(Destination::of(&asker), Peer::Sentinels, &self.signals).await?;
+            connect(RedisDestination::of(&asker), Peer::Sentinels, &self.signals).await?;
         let answer = named_master(&mut connection, target).await;
         let answer = answer.map_err(|error| match &error {
             StoreError::Refused(reason) if login::is_unknown_command(reason) => {

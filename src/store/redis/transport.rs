@@ -41,13 +41,13 @@ pub(super) type RedisStream = Box<dyn Duplex>;
 
 /// The destination of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Destination<'a> {
+pub(super) struct RedisDestination<'a> {
     pub(super) target: &'a RedisTarget,
     /// The node of the target, where the target has several.
     pub(super) node: Option<&'a Address>,
 }
 
-impl<'a> Destination<'a> {
+impl<'a> RedisDestination<'a> {
     /// The destination of a target that is one Redis.
     pub(super) fn of(target: &'a RedisTarget) -> Self {
         Self { target, node: None }
@@ -63,7 +63,7 @@ impl<'a> Destination<'a> {
 }
 
 /// A stream to a destination.
-pub(super) async fn dial(destination: Destination<'_>) -> Result<RedisStream, StoreError> {
+pub(super) async fn dial(destination: RedisDestination<'_>) -> Result<RedisStream, StoreError> {
     let target = destination.target;
     let made = match (destination.address(), &target.place) {
         (Some(address), _) => tcp(address, target.tls.as_ref()).await,

@@ -58,7 +58,7 @@ pub struct Http1<B, S> {
 
 /// A request that can be sent once more.
 #[derive(Debug)]
-pub struct UnsentRequest<B> {
+pub struct WrittenRequest<B> {
     writer: RequestWriter<B>,
     to_head: bool,
 }
@@ -146,11 +146,11 @@ impl<B, S> Http1<B, S> {
 
     /// The request that was not answered, where it can be sent once more: nothing of it was written, or it is
     /// `repeatable` and no byte came back.
-    pub fn into_unsent(self, repeatable: bool) -> Option<UnsentRequest<B>> {
+    pub fn into_unsent(self, repeatable: bool) -> Option<WrittenRequest<B>> {
         if self.is_heard {
             return None;
         }
-        Some(UnsentRequest {
+        Some(WrittenRequest {
             writer: self.writer.into_unsent(repeatable)?,
             to_head: self.to_head,
         })
@@ -198,7 +198,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
     }
 
     /// Takes a request that could not be sent on another connection.
-    pub fn begin_again(&mut self, request: UnsentRequest<B>) {
+    pub fn begin_again(&mut self, request: WrittenRequest<B>) {
         self.writer = request.writer;
         self.to_head = request.to_head;
         self.keeps &= self.writer.keeps();

@@ -1,6 +1,6 @@
 //! A request that was not answered, apart from any protocol: it can go out once more on a connection of another one.
 
-use super::UnsentRequest;
+use super::WrittenRequest;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request};
@@ -26,8 +26,13 @@ impl<B: http_body::Body> WholeRequest<B> {
 }
 
 impl<B> WholeRequest<B> {
+    /// May the request not be repeated once it is sent: it has a body, or a method that is not idempotent?
+    pub(in super::super) fn is_once(&self) -> bool {
+        self.body.is_some() || !self.head.method.is_idempotent()
+    }
+
     /// Reads back what was to be written. Nothing where that is not a head of ours.
-    pub(in super::super) fn of_unsent(unsent: UnsentRequest<B>) -> Option<Self> {
+    pub(in super::super) fn of_unsent(unsent: WrittenRequest<B>) -> Option<Self> {
         let (line, body) = unsent.writer.into_parts();
         let mut lines = line.split(|byte| *byte == b'\n');
         let first = lines.next()?;

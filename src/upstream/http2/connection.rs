@@ -124,6 +124,15 @@ impl Http2Connection {
             freed,
             ..ConnectionState::default()
         });
+        let age = max_age.unwrap_or(MAX_AGE);
+        // Dropped before it is returned, it ends the task.
+        let opened = Rc::new(Self {
+            sender: RefCell::new(Some(sender)),
+            origin,
+            state: Rc::clone(&state),
+            // Connections that were opened together do not end together.
+            retires: clock::now() + age.mul_f64(1.0 - fastrand::f64() / 5.0),
+        });
         tokio::task::spawn_local(drive(
             connection,
             Rc::clone(&state),
@@ -139,17 +148,18 @@ impl Http2Connection {
         if state.is_over.get() {
             return Err(NoHttp2::Ended(None));
         }
-        if sender.current_max_send_streams() == 0 {
+        if opened.most_streams() == 0 {
             return Err(NoHttp2::NoStreams);
         }
-        let age = max_age.unwrap_or(MAX_AGE);
-        Ok(Rc::new(Self {
-            sender: RefCell::new(Some(sender)),
-            origin,
-            state,
-            // Connections that were opened together do not end together.
-            retires: clock::now() + age.mul_f64(1.0 - fastrand::f64() / 5.0),
-        }))
+        Ok(opened)
+    }
+
+    /// The most streams that the server takes at once.
+    fn most_streams(&self) -> usize {
+        let sender = self.sender.borrow();
+        sender
+            .as_ref()
+            .map_or(0, SendRequest::current_max_send_streams)
     }
 
     /// Is the connection open, and may it get another request?
@@ -187,8 +197,7 @@ impl Http2Connection {
     /// A stream, where there is room for one.
     pub(in super::super) fn take(self: &Rc<Self>) -> Option<OpenStream> {
         let open = self.state.open.get();
-        let allowed = self.sender.borrow().as_ref()?.current_max_send_streams();
-        if open >= allowed.min(MOST_STREAMS) {
+        if open >= self.most_streams().min(MOST_STREAMS) {
             return None;
         }
         self.state.open.set(open + 1);
@@ -271,13 +280,10 @@ async fn drive(
 ) {
     let pings = connection.ping_pong();
     let mut watching = pin!(watch(pings, &state));
-    let mut left = pin!(state.left.notified());
-    let mut has_left = false;
+    let mut leaving = pin!(leave(&state));
     let ended = poll_fn(|cx| {
-        if !has_left && left.as_mut().poll(cx).is_ready() {
-            has_left = true;
-        }
-        if watching.as_mut().poll(cx).is_ready() {
+        // Both are polled each time, so that the connection is moved on after either wakes.
+        if watching.as_mut().poll(cx).is_ready() || leaving.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut connection).poll(cx)
@@ -293,6 +299,12 @@ async fn drive(
     drop(socket);
     first.settled.notify_one();
     state.freed.notify_waiters();
+}
+
+/// Resolves some time after no sender is left: by then the connection should have ended by itself.
+async fn leave(state: &ConnectionState) {
+    state.left.notified().await;
+    sleep(PONG).await;
 }
 
 /// Resolves when a server with open streams does not answer a ping.

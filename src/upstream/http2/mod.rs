@@ -158,10 +158,10 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, AnswerError>> {
         if let Phase::Before(is_read) = self.phase {
-            let has_body = self.request.as_ref().is_some_and(|one| one.body.is_some());
-            if has_body && !is_read && self.stream.is_reused {
-                // A body that has been begun cannot go elsewhere: what the server has sent meanwhile, such as the end
-                // of the connection, is read first.
+            let is_once = self.request.as_ref().is_some_and(WholeRequest::is_once);
+            if is_once && !is_read && self.stream.is_reused {
+                // The request may go out once only: what the server has sent meanwhile, such as the end of the
+                // connection, is read first.
                 self.phase = Phase::Before(true);
                 if pin!(tokio::task::yield_now()).poll(cx).is_pending() {
                     return Poll::Pending;

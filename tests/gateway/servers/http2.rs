@@ -63,7 +63,8 @@ async fn requests_and_answers_pass_whole() {
         (&echo["version"], &echo["length"]),
         (&"2".into(), &0.into())
     );
-    old.ask(request("HEAD", "/head", &[])).await;
+    old.send(request("HEAD", "/head", &[])).await;
+    old.answer_to_head().await.expect(200);
     assert_eq!(server.connections(), 1);
 }
 
@@ -135,6 +136,8 @@ enum Reply {
     /// Nothing: the server has said that it takes no such stream.
     Ignore,
     Refuse,
+    /// The end of the connection, since there were too many requests.
+    Calm,
 }
 
 const ANSWER: [u8; 21] = [
@@ -193,7 +196,13 @@ async fn play(mut connection: Connection, rule: Rule, answered: &AtomicUsize) ->
                     bytes.extend_from_slice(id);
                     bytes.extend_from_slice(&[0, 0, 0, 7]);
                 }
+                if reply == Reply::Calm {
+                    bytes.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11]);
+                }
                 wire.send(bytes).await;
+                if reply == Reply::Calm {
+                    return Ok(());
+                }
             }
             _ => {}
         }
@@ -277,6 +286,28 @@ async fn a_refused_stream_is_repeated_whatever_its_method() {
         (server.connections(), answered.load(Ordering::SeqCst)),
         (1, 3)
     );
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_calm_gets_no_connection_for_a_second() {
+    fn third_is_too_much(stream: usize) -> Reply {
+        if stream < 3 {
+            Reply::Answer
+        } else {
+            Reply::Calm
+        }
+    }
+    let (server, _) = by_hand(third_is_too_much).await;
+    let gateway = before(&server).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..2 {
+        client.ask(get("/")).await.expect(200);
+    }
+    let begun = std::time::Instant::now();
+    client.ask(get("/")).await.expect(200);
+    let took = begun.elapsed();
+    assert!(took.as_millis() >= 900, "it waits: {took:?}");
+    assert_eq!(server.connections(), 2);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::watched::{FAILOVER, Sentinel, by};
 use crate::store::check::Check;
 use crate::store::redis::login::{Peer, connect};
 use crate::store::redis::signals::Signals;
-use crate::store::redis::transport::Destination;
+use crate::store::redis::transport::RedisDestination;
 use crate::store::redis::{RedisStore, probe, slot_of};
 use crate::store::{Address, RedisEndpoint, RedisTarget, StoreSettings};
 use crate::tls::{ClientTls, PemFiles};
@@ -78,7 +78,7 @@ async fn knows_a_replica(sentinel: &Sentinel, target: &RedisTarget) -> bool {
         tls: target.tls.clone(),
         ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.address()))
     };
-    let destination = Destination::of(&alone);
+    let destination = RedisDestination::of(&alone);
     let connected = connect(destination, Peer::Sentinels, &Arc::<Signals>::default()).await;
     let mut connection = connected.unwrap();
     let mut ask = Cmd::new();
