@@ -160,10 +160,6 @@ impl Gateway {
         let metrics = Metrics::new();
         let mut servers = ServerFollower::new(&metrics);
         servers.prepare(&mut snapshot).await;
-        tokio::spawn(keeper::keep(
-            Arc::clone(&servers.kept),
-            Arc::clone(&metrics),
-        ));
         let (switch, drain) = drain();
         let shared = GatewayState::new(&boot, snapshot, metrics, drain);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
@@ -462,9 +458,11 @@ struct ServerFollower {
 
 impl ServerFollower {
     fn new(metrics: &Arc<Metrics>) -> Self {
+        let kept = Arc::<Kept>::default();
+        tokio::spawn(keeper::keep(Arc::clone(&kept), Arc::clone(metrics)));
         Self {
             registry: Registry::default(),
-            kept: Arc::default(),
+            kept,
             resolutions: Resolutions::new(resolution::by_system(), Arc::clone(metrics)),
         }
     }

@@ -36,8 +36,7 @@ pub(super) struct Compilation<'a> {
 impl Compilation<'_> {
     /// Puts everything together.
     pub(super) fn compile(self) -> Compiled {
-        let document = self.document;
-        let shared = self.may_ask_redis();
+        let (document, shared) = (self.document, self.may_ask_redis());
         let Validation {
             limits,
             rules,

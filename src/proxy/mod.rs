@@ -77,6 +77,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use upstream_answer::UpstreamAnswer;
 use upstream_call::{AddedLines, UpstreamCall};
 use upstream_request::OnwardHead;
@@ -373,10 +374,8 @@ impl Worker {
             return Err(ProxyError::NoRoute);
         };
         let balancer = local.balancer(upstream, &self.pools);
-        let key = match &local.snapshot.hash_keys[upstream] {
-            None => None,
-            Some(template) => server_key::of(template, service, target, parts, exchange),
-        };
+        let key = local.snapshot.hash_keys[upstream].as_ref();
+        let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
@@ -413,14 +412,7 @@ impl Worker {
             Ok(answer) => answer,
             Err(error) => return Err(unanswered(error, balancer, exchange)),
         };
-        let now = clock::now();
-        answer.came(now);
-        let took = now.saturating_duration_since(started);
-        let status = answer.response.status().as_u16();
-        balancer.metrics.answered(status, took);
-        let is_unavailable = exchange.grpc && is_unavailable(answer.response.headers());
-        exchange.call.answered(balancer, status, is_unavailable);
-        exchange.seen = now;
+        let took = came(&mut answer, started, balancer, exchange);
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
     }
@@ -530,6 +522,25 @@ fn turned_away(
     request_body::discard(incoming, parts);
     exchange.leave(mem::take(&mut parts.headers));
     refused
+}
+
+/// The head of an answer has come: counts it, and returns the time since the request was `started`.
+#[inline]
+fn came(
+    answer: &mut UpstreamAnswer,
+    started: Instant,
+    balancer: &Balancer<RequestBody>,
+    exchange: &mut Exchange,
+) -> Duration {
+    let now = clock::now();
+    answer.came(now);
+    let took = now.saturating_duration_since(started);
+    let status = answer.response.status().as_u16();
+    balancer.metrics.answered(status, took);
+    let is_unavailable = exchange.grpc && is_unavailable(answer.response.headers());
+    exchange.call.answered(balancer, status, is_unavailable);
+    exchange.seen = now;
+    took
 }
 
 /// Does an answer of gRPC without a body say that the service is unavailable?

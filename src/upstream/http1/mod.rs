@@ -166,8 +166,8 @@ impl<B, S> Http1<B, S> {
     }
 
     /// A copy of a request that has no body and was sent, to be sent once more.
-    pub fn repeated(&self) -> Option<UnsentRequest<B>> {
-        Some(UnsentRequest {
+    pub fn repeated(&self) -> Option<WrittenRequest<B>> {
+        Some(WrittenRequest {
             writer: self.writer.repeated()?,
             to_head: self.to_head,
         })
