@@ -25,6 +25,7 @@ use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream;
+use crate::upstream::keeper::{self, Kept};
 use crate::upstream::resolution::{self, Resolutions};
 use crate::upstream::{Registry, ServerUrl, demo};
 use arc_swap::ArcSwap;
@@ -171,7 +172,7 @@ impl Gateway {
         let (dispatcher, workers) = start_workers(&boot, &shared, &log, worker_channels)?;
 
         let readiness = Readiness::default();
-        let admin = start_admin(&boot, admin, &shared.metrics, &readiness, &peek_sender)?;
+        let admin = start_admin(&boot, admin, &shared, &readiness, &peek_sender)?;
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
@@ -362,7 +363,7 @@ fn start_accepting(
 fn start_admin(
     boot: &Boot,
     sockets: Vec<AcceptSocket>,
-    metrics: &Arc<Metrics>,
+    shared: &GatewayState,
     readiness: &Readiness,
     peeks: &admin::PeekSender,
 ) -> io::Result<Vec<ListenAddress>> {
@@ -373,7 +374,8 @@ fn start_admin(
         let address = shown(&socket, &settings.listen)?;
         let socket = socket.register()?;
         let state = AdminState {
-            metrics: Arc::clone(metrics),
+            metrics: Arc::clone(&shared.metrics),
+            snapshots: Some(Arc::clone(&shared.snapshots)),
             readiness: readiness.clone(),
             peeks: Some(peeks.clone()),
         };
@@ -450,13 +452,17 @@ impl reload::ReloadTarget for SnapshotInstaller {
 /// Keeps the servers of all upstreams up to date: their states over reloads, and the addresses of their names.
 struct ServerFollower {
     registry: Registry,
+    kept: Arc<Kept>,
     resolutions: Resolutions,
 }
 
 impl ServerFollower {
     fn new(metrics: &Arc<Metrics>) -> Self {
+        let kept = Arc::<Kept>::default();
+        tokio::spawn(keeper::keep(Arc::clone(&kept), Arc::clone(metrics)));
         Self {
             registry: Registry::default(),
+            kept,
             resolutions: Resolutions::new(resolution::by_system(), Arc::clone(metrics)),
         }
     }
@@ -468,6 +474,7 @@ impl ServerFollower {
         let found = self.resolutions.first(names).await;
         self.registry.adopt(&mut snapshot.upstreams, &found);
         self.resolutions.follow(&snapshot.upstreams);
+        self.kept.install(&snapshot.upstreams);
     }
 }
 

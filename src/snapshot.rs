@@ -3,6 +3,7 @@
 pub mod changes;
 pub mod errors;
 
+use crate::key::KeyTemplate;
 use crate::key::client_ip::Trust;
 use crate::key::token::Verifier;
 use crate::limit::Limit;
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub unrouted: Option<usize>,
     /// All upstreams; `Service::upstream` is a position here.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// The key that the server of each upstream is chosen by, where one is.
+    pub hash_keys: Vec<Option<KeyTemplate>>,
     /// The peers that are believed about the client's address.
     pub trust: Trust,
     /// The check of tokens, if any are believed.

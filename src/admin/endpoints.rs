@@ -1,6 +1,6 @@
 //! The endpoints of the admin listener: metrics, health, readiness, the store's state.
 
-use super::{AdminState, Phase};
+use super::{AdminState, Phase, upstreams};
 use crate::telemetry::metrics::{StoreStatus, TextFormat};
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
@@ -16,8 +16,12 @@ const PROBLEM: &str = "application/problem+json";
 /// Answers one request; its body, if there is one, is left unread.
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
     let path = request.uri().path();
-    if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store") {
-        let detail = "this listener has /metrics, /healthz, /readyz, /v1/store and /v1/peek";
+    if !matches!(
+        path,
+        "/metrics" | "/healthz" | "/readyz" | "/v1/store" | "/v1/upstreams"
+    ) {
+        let detail =
+            "this listener has /metrics, /healthz, /readyz, /v1/store, /v1/upstreams and /v1/peek";
         return problem(StatusCode::NOT_FOUND, detail);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -31,7 +35,15 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminRe
     }
     match path {
         "/metrics" => metrics(&state, request.headers()).await,
-        "/readyz" => readiness(state.readiness.phase(), state.metrics.shared_store()),
+        "/readyz" => {
+            let without = upstreams::without_server(state.snapshots.as_ref());
+            readiness(
+                state.readiness.phase(),
+                state.metrics.shared_store(),
+                &without,
+            )
+        }
+        "/v1/upstreams" => json(&upstreams::all(state.snapshots.as_ref())),
         "/v1/store" => store(state.metrics.shared_store()),
         // A gateway that answers is alive.
         _ => text(StatusCode::OK, "ok\n"),
@@ -55,20 +67,20 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
     shown
 }
 
-/// Readiness by the phase alone; the store's state is shown beside it.
-fn readiness(phase: Phase, store: Option<StoreStatus>) -> AdminResponse {
+/// Readiness by the phase alone; the store's state is shown beside it, and upstreams without an available server.
+fn readiness(phase: Phase, store: Option<StoreStatus>, without: &str) -> AdminResponse {
     match phase {
-        Phase::Ready => text(
-            StatusCode::OK,
-            match store {
+        Phase::Ready => {
+            let words = match store {
                 None => "ready\n",
                 Some(store) if store.is_up() => "ready\nstore: up\n",
                 Some(store) if store.is_partly_up() => {
                     "ready\nstore: partly away, limits counted there do as their on_down says\n"
                 }
                 Some(_) => "ready\nstore: away, limits do as their on_down says\n",
-            },
-        ),
+            };
+            text(StatusCode::OK, format!("{words}{without}"))
+        }
         Phase::Starting => text(
             StatusCode::SERVICE_UNAVAILABLE,
             "starting: no configuration is in force yet\n",
@@ -100,7 +112,7 @@ pub(super) fn json(object: &serde_json::Value) -> AdminResponse {
     response(StatusCode::OK, "application/json", object.to_string())
 }
 
-fn text(status: StatusCode, body: &'static str) -> AdminResponse {
+fn text(status: StatusCode, body: impl Into<Bytes>) -> AdminResponse {
     response(status, TEXT, body)
 }
 

@@ -7,13 +7,16 @@ mod peek;
 mod server;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 
 pub use health::{Phase, Readiness};
 pub use peek::{PATH as PEEK, PeekRequest, PeekSender, answer_peeks, peek_channel};
 pub use server::serve;
 
 use crate::listen::listener::ListenAddress;
+use crate::snapshot::Snapshot;
 use crate::telemetry::metrics::Metrics;
+use arc_swap::ArcSwap;
 use std::sync::Arc;
 
 /// The place of the admin listener, absent without `[admin]`.
@@ -30,6 +33,8 @@ pub struct AdminSettings {
 pub struct AdminState {
     /// The metrics that `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// The snapshot in force, whose upstreams are shown.
+    pub snapshots: Option<Arc<ArcSwap<Snapshot>>>,
     /// The phase that `/readyz` shows.
     pub readiness: Readiness,
     /// The way of peeks at counters to a worker.

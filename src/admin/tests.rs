@@ -32,6 +32,7 @@ impl Admin {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = AdminState {
+            snapshots: None,
             peeks: None,
             metrics: Metrics::new(),
             readiness: Readiness::default(),

@@ -258,6 +258,17 @@ fn meaning(compiled: &Compiled) -> String {
         let by = compiled.hide(&group.by.to_string());
         let _ = writeln!(text, "  group {}: {members} by {by}", group.name);
     }
+    for one in &outline.upstreams {
+        let means = describe::upstream::upstream(one);
+        if !describe::upstream::is_plain(one) {
+            let _ = writeln!(
+                text,
+                "  upstream {}: {}",
+                one.upstream.name,
+                compiled.hide(&means)
+            );
+        }
+    }
     for line in identities::lines(compiled) {
         let _ = writeln!(text, "  {}", compiled.hide(&line));
     }
@@ -319,6 +330,11 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         summary["listeners"] = identities::listeners_json(compiled);
         summary["routes"] = compiled.outline.routes.len().into();
         summary["upstreams"] = compiled.outline.upstreams.len().into();
+        let servers = compiled.outline.upstreams.iter().map(|one| {
+            let means = compiled.hide(&describe::upstream::upstream(one));
+            json!({ "name": &*one.upstream.name, "means": means })
+        });
+        summary["servers"] = servers.collect();
         summary["limits"] = limits.collect();
         summary["note"] = notes::store(compiled).into();
         summary["cluster"] = SlotSpread::of(compiled).map(|spread| spread.json()).into();

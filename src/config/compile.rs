@@ -8,8 +8,8 @@ use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::{Compiled, Report};
-use crate::key::Sameness;
 use crate::key::client_ip::Trust;
+use crate::key::{KeyTemplate, MissingKey, Sameness};
 use crate::limit::Limit;
 use crate::route::Rule;
 use crate::snapshot::errors::ErrorFormats;
@@ -36,8 +36,7 @@ pub(super) struct Compilation<'a> {
 impl Compilation<'_> {
     /// Puts everything together.
     pub(super) fn compile(self) -> Compiled {
-        let document = self.document;
-        let shared = self.may_ask_redis();
+        let (document, shared) = (self.document, self.may_ask_redis());
         let Validation {
             limits,
             rules,
@@ -73,6 +72,7 @@ impl Compilation<'_> {
                 table,
                 unrouted: (services.len() > routed).then_some(routed),
                 services,
+                hash_keys: document.upstreams.iter().map(hash_key).collect(),
                 upstreams,
                 trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
                 tokens: self.jwt.map(|jwt| jwt.verifier),
@@ -161,6 +161,7 @@ fn upstream_outlines(
     both.map(|(upstream, written)| UpstreamOutline {
         upstream: Arc::clone(upstream),
         limits: each(&written.limits),
+        hash: written.balance().key,
     })
     .collect()
 }
@@ -185,6 +186,16 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
         .chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
         .collect()
+}
+
+/// The key that the server of an upstream is chosen by. A request without it is no mistake.
+fn hash_key(written: &document::Upstream) -> Option<KeyTemplate> {
+    let part = written.balance().key?;
+    Some(KeyTemplate {
+        parts: vec![part],
+        missing: MissingKey::Skip,
+        unknown: None,
+    })
 }
 
 /// The limits of these names, each once, in their order. A limit with a list of rates gives one limit for each rate.

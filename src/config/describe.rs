@@ -1,6 +1,7 @@
 //! Limits in words and numbers: for `check`, for the start of `run`, and for the changes of a reload.
 
 mod amount;
+pub mod upstream;
 
 pub use amount::{amount, rounded_up};
 

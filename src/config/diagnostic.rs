@@ -78,8 +78,10 @@ codes! {
     EmptyGroup "empty-group" "A group has no members.";
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit exempts every request.";
+    HashWithoutKey "hash-without-key" "`balance` is to go by a key, and names none that tells requests apart.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
     HostClaimedTwice "host-claimed-twice" "Two identities of one listener are for the same host.";
+    IgnoredEject "ignored-eject" "`eject` is written for an upstream with one server, which is never ejected.";
     IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that does not occur.";
     InsecureUpstream "insecure-upstream" "An upstream believes any certificate of its servers.";
     KeyReadable "key-readable" "Every user of the machine can read a private key.";
@@ -100,7 +102,10 @@ codes! {
     OutOfRange "out-of-range" "The numbers are too large for exact computation.";
     OtherCase "other-case" "A path in another case evades the limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
+    ProbeLongerThanInterval "probe-longer-than-interval" "A probe may take longer than the time between two probes.";
+    QueueWithoutBound "queue-without-bound" "A queue is written in front of servers that take any number of requests.";
     RedirectWithoutTls "redirect-without-tls" "A listener sends requests on to `https`, and no listener has TLS.";
+    RetryUnsafe "retry-unsafe" "Answers are to be retried whose requests are never safe to send again.";
     SaySo "say-so" "Membership of a group depends on a value that any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";

@@ -3,6 +3,7 @@
 //! The tree is walked by hand rather than deserialized, so that one run finds every mistake, each with its place.
 
 mod acme;
+mod balance;
 mod fields;
 mod form;
 mod group;
@@ -14,6 +15,7 @@ mod listen;
 mod route;
 mod secrets;
 mod server;
+mod server_health;
 mod set_values;
 mod static_reply;
 mod store;
@@ -38,7 +40,7 @@ pub(super) use route::{ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
 pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use tls::{ClientTable, TLS, TlsTable};
-pub(super) use upstream::{UPSTREAMS, Upstream, UpstreamTls};
+pub(super) use upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
 pub(super) use words::Words;

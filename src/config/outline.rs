@@ -2,8 +2,8 @@
 
 use super::masking::Secrets;
 use super::value::show_span;
-use crate::key::Group;
 use crate::key::client_ip::Field;
+use crate::key::{Group, KeyPart};
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;
@@ -119,6 +119,8 @@ pub struct UpstreamOutline {
     pub upstream: Arc<Upstream>,
     /// The limits in front of it.
     pub limits: Vec<Arc<str>>,
+    /// The part of a request that its server is chosen by.
+    pub hash: Option<KeyPart>,
 }
 
 /// A route, with names in place of its upstream and limits.

@@ -216,7 +216,12 @@ impl Printer<'_> {
             (Some(ValueShape::Listeners(inner)), value) => self.listeners(inner, value, offset),
             (Some(ValueShape::ListenAddress), value) => self.listening(value, offset),
             (
-                Some(ValueShape::Authorities(inner) | ValueShape::ListenerTls(inner)),
+                Some(
+                    ValueShape::Authorities(inner)
+                    | ValueShape::ListenerTls(inner)
+                    | ValueShape::TextOrInner(inner)
+                    | ValueShape::OffOrInner(inner),
+                ),
                 DeValue::Table(table),
             ) => self.inside(inner, table),
             (Some(ValueShape::Authorities(_)), value) => self.paths(value, offset),

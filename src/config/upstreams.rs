@@ -7,7 +7,9 @@ use super::side_files::{Reference, SideFiles};
 use super::source::{At, Span};
 use super::value::quoted;
 use crate::tls::{ClientTls, Mistake, PemFiles};
-use crate::upstream::{self, ServerTls, UpstreamState};
+use crate::upstream::ejection::EjectionRule;
+use crate::upstream::retry_rule::RetryRule;
+use crate::upstream::{self, ServerTls, UpstreamRules, UpstreamState};
 use std::sync::Arc;
 
 /// The largest file of certificates.
@@ -35,6 +37,28 @@ fn upstream(written: &Upstream, beside: &mut SideFiles<'_>) -> upstream::Upstrea
         protocol: written.http(),
         resolve: written.resolve(),
         max_age: written.max_age.get().copied(),
+        rules: rules(written),
+    }
+}
+
+/// The rules of an upstream.
+fn rules(written: &Upstream) -> UpstreamRules {
+    UpstreamRules {
+        balance: written.balance().rule,
+        health: written.health.get().cloned(),
+        eject: written
+            .eject
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Some(EjectionRule::default())),
+        retry: written
+            .retry
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Some(RetryRule::default())),
+        queue: written.queue.get().copied().unwrap_or_default(),
+        ramp: written.ramp.get().copied(),
+        none_left: written.none_left(),
     }
 }
 

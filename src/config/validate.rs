@@ -14,6 +14,7 @@ mod routes;
 mod store;
 mod stripped_fields;
 mod unreachable;
+mod upstream_rules;
 mod upstreams;
 
 pub(super) use rewrites::{redirected, template};
@@ -77,6 +78,7 @@ pub(super) fn check(
     names::public(document, found);
     names::parameters(document, found);
     rewrites::check(document, found);
+    upstream_rules::check(document, found);
     lints::note(document, found);
     stripped_fields::note(document, found);
     redis::note(document, &compiled, found);

@@ -2,6 +2,7 @@
 //! text and returns the value, or an error with a text to write instead.
 
 mod acme;
+mod balance;
 mod byte_rate;
 mod condition;
 mod field_change;
@@ -18,6 +19,7 @@ mod tls;
 mod zone;
 
 pub(super) use acme::{directory, mail_address};
+pub(super) use balance::{Balance, balance, probe_host, probe_path, share, statuses};
 pub(super) use byte_rate::byte_rate;
 pub(super) use condition::{condition_field, condition_parameter, condition_value};
 pub(super) use field_change::{Direction, editable_field, field_value};
@@ -83,6 +85,12 @@ impl ValueError {
     /// help is shown.
     fn offer<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.offers = texts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Further texts to write instead.
+    fn offer_more<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
+        self.offers.extend(texts.into_iter().map(Into::into));
         self
     }
 

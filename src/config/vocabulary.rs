@@ -172,6 +172,10 @@ pub enum ValueShape {
     Include(&'static Table),
     /// A table with keys of its own.
     Inner(&'static Table),
+    /// A text, or such a table.
+    TextOrInner(&'static Table),
+    /// `false`, or such a table.
+    OffOrInner(&'static Table),
 }
 
 impl Table {
@@ -248,6 +252,8 @@ impl ValueShape {
     pub fn tables(self) -> Vec<&'static Table> {
         match self {
             Self::Inner(table)
+            | Self::TextOrInner(table)
+            | Self::OffOrInner(table)
             | Self::Tiers(table)
             | Self::Rate(table)
             | Self::KeyFiles(table)
@@ -275,10 +281,12 @@ impl ValueShape {
             Self::Listeners(_) => {
                 "an address, a table as `{ address = \":8080\" }`, or a list of them".into()
             }
+            Self::Authorities(table) | Self::TextOrInner(table) | Self::OffOrInner(table) => {
+                table.takes.unwrap_or_default().into()
+            }
             Self::Servers(_) => {
                 "a text, a table as `{ url = \"http://10.1.0.5:3000\", weight = 2 }`, or a list of them".into()
             }
-            Self::Authorities(table) => table.takes.unwrap_or_default().into(),
             Self::ListenerTls(_) => {
                 "`true`, the name of an identity, a list of names, or `{ cert = \"api.pem\", key = \"api.key\" }`".into()
             }

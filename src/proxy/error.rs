@@ -70,9 +70,7 @@ impl ProxyError {
             Self::Upstream(
                 UpstreamError::Connect(ConnectError::Timeout { .. }) | UpstreamError::Timeout(_),
             ) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Upstream(error) if error.is_untried() => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -129,6 +127,7 @@ impl ProxyError {
             | Self::TooManyHeld
             | Self::Busy
             | Self::Draining => Some(LATER),
+            Self::Upstream(error) if error.is_untried() => Some(LATER),
             _ => None,
         }
     }

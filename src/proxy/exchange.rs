@@ -5,10 +5,11 @@ mod account;
 use super::Worker;
 use super::body_failure::UploadFailure;
 use super::body_prefix::BodyPrefix;
+use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
 use super::reply::{self, ProblemDetails, ReplyFormat};
-use super::request_body::{self, RequestBody, Upload};
+use super::request_body::{self, Upload};
 use super::request_id::X_REQUEST_ID;
 use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
@@ -21,7 +22,6 @@ use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
-use crate::upstream::balance::Tried;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -89,8 +89,8 @@ pub struct Exchange {
     pub(super) prefix: Option<Box<BodyPrefix>>,
     /// The state of the request's body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
-    /// The position of the server that was asked last, noted before it is asked: the client may leave at any time.
-    pub(super) tried: Tried<RequestBody>,
+    /// The way to a server, noted while it is gone: the client may leave at any time.
+    pub(super) call: CallNotes,
     /// The time that this server took to answer.
     upstream_time: Option<Duration>,
     status: u16,
@@ -171,7 +171,7 @@ impl Exchange {
                 outlasts: request_body::outlasts(request),
                 prefix: None,
                 upload: None,
-                tried: Tried::default(),
+                call: CallNotes::default(),
                 upstream_time: None,
                 status: 0,
                 source: AnswerSource::Gateway,

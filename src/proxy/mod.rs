@@ -1,8 +1,10 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
+mod attempts;
 pub mod body;
 mod body_failure;
 mod body_prefix;
+pub mod call_notes;
 mod descriptor_reserve;
 pub mod error;
 pub mod exchange;
@@ -23,10 +25,12 @@ mod reservation;
 mod response_body;
 mod response_cost;
 pub mod route_request;
+mod server_key;
 pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
 pub mod upgrade;
+pub mod upstream_answer;
 pub mod upstream_call;
 pub mod upstream_request;
 pub mod wait_queue;
@@ -73,7 +77,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use upstream_call::{AddedLines, UpstreamAnswer, UpstreamCall};
+use tokio::time::Instant;
+use upstream_answer::UpstreamAnswer;
+use upstream_call::{AddedLines, UpstreamCall};
 use upstream_request::OnwardHead;
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
@@ -368,6 +374,8 @@ impl Worker {
             return Err(ProxyError::NoRoute);
         };
         let balancer = local.balancer(upstream, &self.pools);
+        let key = local.snapshot.hash_keys[upstream].as_ref();
+        let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
@@ -393,7 +401,8 @@ impl Worker {
             },
             at: started,
             reservation: exchange.reservation.clone(),
-            tried: &exchange.tried,
+            key,
+            notes: &exchange.call,
         };
         let sent = {
             let sending = pin!(upstream_call::send(balancer, call));
@@ -403,12 +412,7 @@ impl Worker {
             Ok(answer) => answer,
             Err(error) => return Err(unanswered(error, balancer, exchange)),
         };
-        let now = clock::now();
-        answer.came(now);
-        let took = now.saturating_duration_since(started);
-        let status = answer.response.status().as_u16();
-        balancer.metrics.answered(status, took);
-        exchange.seen = now;
+        let took = came(&mut answer, started, balancer, exchange);
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
     }
@@ -520,7 +524,32 @@ fn turned_away(
     refused
 }
 
-/// No server has answered: the cause is found, and counted against the upstream where it is the upstream's.
+/// The head of an answer has come: counts it, and returns the time since the request was `started`.
+#[inline]
+fn came(
+    answer: &mut UpstreamAnswer,
+    started: Instant,
+    balancer: &Balancer<RequestBody>,
+    exchange: &mut Exchange,
+) -> Duration {
+    let now = clock::now();
+    answer.came(now);
+    let took = now.saturating_duration_since(started);
+    let status = answer.response.status().as_u16();
+    balancer.metrics.answered(status, took);
+    let is_unavailable = exchange.grpc && is_unavailable(answer.response.headers());
+    exchange.call.answered(balancer, status, is_unavailable);
+    exchange.seen = now;
+    took
+}
+
+/// Does an answer of gRPC without a body say that the service is unavailable?
+fn is_unavailable(fields: &HeaderMap) -> bool {
+    let status = fields.get("grpc-status");
+    status.is_some_and(|status| status.as_bytes() == b"14")
+}
+
+/// No server has answered: the cause is found, and counted against the upstream and the server where it is theirs.
 #[cold]
 #[inline(never)]
 fn unanswered(
@@ -529,7 +558,20 @@ fn unanswered(
     exchange: &mut Exchange,
 ) -> ProxyError {
     exchange.seen = clock::now();
-    let error = upstream_call::blame(error, exchange.upload.as_deref());
+    let upload = exchange.upload.as_deref();
+    let mut error = upstream_call::blame(error, upload);
+    if let ProxyError::Upstream(UpstreamError::Timeout(after)) = error {
+        // A client that is slow with its body may have taken all of the time.
+        let is_sent = upload.is_none_or(|upload| upload.done.get());
+        match (exchange.call.endpoint(), exchange.call.asked()) {
+            (Some(endpoint), Some(asked)) if is_sent => {
+                balancer.failed(&endpoint, &format!("no answer within {after:?}"), asked);
+            }
+            (Some(_), _) => {}
+            // The time was spent in the queue.
+            (None, _) => error = UpstreamError::Busy.into(),
+        }
+    }
     upstream_call::count_failure(&balancer.metrics, &error);
     error
 }

@@ -151,6 +151,8 @@ impl Reservations {
             // Such a request counts as answered, whatever status the file names: no server was asked, and guesses
             // count.
             ProxyError::Refused(_) => RequestEnd::Answered,
+            // No server could be asked.
+            ProxyError::Upstream(_) => RequestEnd::ServerError,
             _ => match error.status() {
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => RequestEnd::ServerError,
                 _ => RequestEnd::Answered,

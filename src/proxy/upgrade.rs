@@ -3,7 +3,7 @@
 use super::body::Body;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::hop;
-use super::upstream_call::UpstreamAnswer;
+use super::upstream_answer::UpstreamAnswer;
 use crate::clock;
 use crate::listen::Peer;
 use http::Response;

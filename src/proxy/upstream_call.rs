@@ -1,17 +1,19 @@
-//! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
+//! Sends the request upstream: chooses a server, finds a connection, waits for the head of the answer.
 
+use super::attempts::Attempts;
+use super::call_notes::CallNotes;
 use super::error::ProxyError;
-use super::hop;
 use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
-use super::response_body::{BodyStart, Carrier};
+use super::response_body::Carrier;
 use super::soft_timeout::QUICK;
+use super::upstream_answer::UpstreamAnswer;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::balance::{Balancer, Tried};
+use crate::upstream::balance::{Balancer, Choice, Waiting};
 use crate::upstream::connection::Connection;
-use crate::upstream::endpoint::PooledConnection;
+use crate::upstream::endpoint::{Occupied, PooledConnection};
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
@@ -21,10 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
-
-/// Times that a request is sent again which its server has refused before it processed anything.
-const MOST_REFUSALS: usize = 3;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// A request on its way upstream.
 #[derive(Debug)]
@@ -41,8 +40,10 @@ pub struct UpstreamCall<'a> {
     pub at: Instant,
     /// The charges, which a drop no longer refunds once the request is on its way.
     pub(super) reservation: Option<Rc<Reservations>>,
-    /// The server that is tried, written by the call.
-    pub tried: &'a Tried<RequestBody>,
+    /// The hash of the request's key, where servers are chosen by one.
+    pub key: Option<u64>,
+    /// What is noted of the call.
+    pub notes: &'a CallNotes,
 }
 
 /// Fields of a request that are written as bytes behind the others.
@@ -56,39 +57,6 @@ impl<'a> AddedLines<'a> {
         Self(beside.map_or([b""; 3], |beside| {
             [&beside.lines[..], id.as_bytes(), b"\r\n"]
         }))
-    }
-}
-
-/// An answer under way, with the connection that brings it.
-#[derive(Debug)]
-pub struct UpstreamAnswer {
-    /// The answer's head.
-    pub response: Response<()>,
-    /// The carrier of the answer's body.
-    pub carrier: Carrier,
-    /// The pool of the server that has answered.
-    pub pool: Rc<Pool<RequestBody>>,
-}
-
-impl UpstreamAnswer {
-    /// The head has come at `at`: the time that the connection may rest counts from there.
-    pub fn came(&mut self, at: Instant) {
-        if let Carrier::Connection(connection) = &mut self.carrier {
-            connection.answered(at, self.response.headers());
-        }
-    }
-
-    /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
-    ///
-    /// # Errors
-    /// 502 where the answer has a transfer coding that the gateway did not ask for, or its body has broken before any
-    /// of it came.
-    pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
-        if hop::is_coded(self.response.headers()) {
-            return Err(UpstreamError::UnaskedCoding.into());
-        }
-        let start = BodyStart::of(&mut self.carrier);
-        start.map_err(|error| UpstreamError::Answer(error).into())
     }
 }
 
@@ -120,15 +88,15 @@ pub async fn within<T>(
     .await
 }
 
-/// Sends the request and waits for the head of its answer.
+/// Chooses a server, sends the request and waits for the head of its answer.
 ///
 /// A pooled connection may turn out to be closed before any byte of an answer, because its server's keep-alive ended or
-/// the server itself did. The request is then sent once more on a fresh connection, to the next server if this one
-/// takes none, unless its body has been started. A request whose method is not idempotent is sent again only if none of
-/// it was written: its server may have acted on it (RFC 9110, section 9.2.2).
+/// the server itself did. The request is then sent once more on a fresh connection, unless its body has been started.
+/// Whatever else fails is sent again as the upstream's `retry` has it. A request whose method is not idempotent is sent
+/// again only if none of it was written: its server may have acted on it (RFC 9110, section 9.2.2).
 ///
 /// # Errors
-/// When no server can be reached, or the answer fails.
+/// When no server can be asked or reached, or the answer fails.
 pub async fn send(
     balancer: &Balancer<RequestBody>,
     outgoing: UpstreamCall<'_>,
@@ -140,12 +108,18 @@ pub async fn send(
         purpose,
         at,
         reservation,
-        tried,
+        key,
+        notes,
     } = outgoing;
-    let Some(endpoint) = balancer.next() else {
-        return Err(UpstreamError::Connect(balancer.no_server()).into());
+    let server = match balancer.choose(key) {
+        Choice::Server(server) => server,
+        other => Box::pin(free_server(balancer, other, notes, at)).await?,
     };
-    tried.replace(Some(Rc::clone(&endpoint)));
+    let endpoint = Rc::clone(&server.endpoint);
+    notes.asks(server, at);
+    if balancer.tries_all() {
+        notes.note_none_left();
+    }
     let pool = &endpoint.pool;
     // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
     let idle = match purpose {
@@ -156,7 +130,7 @@ pub async fn send(
     drop(descriptor);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(pool)),
-        None => Box::pin(connect(balancer, tried, purpose)).await?,
+        None => Box::pin(connect(balancer, notes, key, purpose)).await?,
     };
     if let Some(reservation) = reservation {
         reservation.forwarded();
@@ -165,46 +139,71 @@ pub async fn send(
         return Box::pin(open_tunnel(connection, pool, request)).await;
     }
     match connection.send(request, &added.0).await {
-        Ok(response) => Ok(UpstreamAnswer {
+        Ok(response) if !balancer.repeats_after(response.status().as_u16()) => Ok(UpstreamAnswer {
             response,
             carrier: Carrier::Connection(connection),
             pool,
         }),
-        Err(error) => Box::pin(send_again(balancer, connection, pool, error, tried)).await,
+        Ok(response) => {
+            let attempts = Attempts::new(balancer, notes, key, purpose);
+            Box::pin(attempts.answered(response, connection, pool)).await
+        }
+        Err(error) => {
+            let attempts = Attempts::new(balancer, notes, key, purpose);
+            Box::pin(attempts.after(connection, error)).await
+        }
     }
 }
 
-/// Sends a request again that failed with `error`, where that can be done.
-#[cold]
-async fn send_again(
+/// A new connection; or an idle one of a server that takes no new ones.
+async fn connect(
     balancer: &Balancer<RequestBody>,
-    mut connection: Connection<RequestBody>,
-    mut pool: Rc<Pool<RequestBody>>,
-    mut error: AnswerError,
-    tried: &Tried<RequestBody>,
-) -> Result<UpstreamAnswer, ProxyError> {
-    for sent in 1.. {
-        if let AnswerError::OtherProtocol(other) = &error {
-            pool.note_protocol(*other);
-        }
-        // What a server has not processed can be refused more than once.
-        let again = sent == 1 || (error.is_refused() && sent <= MOST_REFUSALS);
-        let Some(request) = connection.into_unsent().filter(|_| again) else {
-            break;
+    notes: &CallNotes,
+    key: Option<u64>,
+    purpose: Purpose,
+) -> Result<PooledConnection<RequestBody>, ProxyError> {
+    let mut attempts = Attempts::new(balancer, notes, key, purpose);
+    let connected = attempts.connect().await?;
+    attempts.are_over();
+    Ok(connected)
+}
+
+/// The server of a request that found none that is free: it waits for one in the queue.
+async fn free_server(
+    balancer: &Balancer<RequestBody>,
+    choice: Choice<RequestBody>,
+    notes: &CallNotes,
+    at: Instant,
+) -> Result<Occupied<RequestBody>, ProxyError> {
+    match choice {
+        Choice::Server(server) => return Ok(server),
+        Choice::NoServer => return Err(UpstreamError::Connect(balancer.no_server()).into()),
+        Choice::NoneLeft => return Err(UpstreamError::NoneLeft.into()),
+        Choice::Full => {}
+    }
+    let deadline = at + balancer.upstream.rules.queue.wait;
+    loop {
+        let mut place = match balancer.wait() {
+            Waiting::Free(slot) => match balancer.occupy(slot) {
+                Some(server) => return Ok(server),
+                None => continue,
+            },
+            Waiting::Full => return Err(UpstreamError::Busy.into()),
+            Waiting::Waits(place) => place,
         };
-        (connection, pool) = connect(balancer, tried, Purpose::Exchange).await?;
-        match connection.send_again(request).await {
-            Ok(response) => {
-                return Ok(UpstreamAnswer {
-                    response,
-                    carrier: Carrier::Connection(connection),
-                    pool,
-                });
+        let slot = timeout_at(deadline, place.turn()).await;
+        let waited = at.elapsed();
+        notes.note_queued(waited);
+        balancer.metrics.queued(waited);
+        match slot {
+            Ok(Some(slot)) => {
+                if let Some(server) = balancer.occupy(slot) {
+                    return Ok(server);
+                }
             }
-            Err(next) => error = next,
+            Ok(None) | Err(_) => return Err(UpstreamError::Busy.into()),
         }
     }
-    Err(UpstreamError::Answer(error).into())
 }
 
 /// Sends a request for a tunnel on a connection that is its own for good.
@@ -228,16 +227,6 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
         (ProxyError::Upstream(UpstreamError::Answer(_)), Some(broken)) => broken.into(),
         _ => error,
     }
-}
-
-/// A new connection; or an idle one of a server that takes no new ones.
-async fn connect(
-    balancer: &Balancer<RequestBody>,
-    tried: &Tried<RequestBody>,
-    purpose: Purpose,
-) -> Result<PooledConnection<RequestBody>, ProxyError> {
-    let connected = balancer.connect(tried, purpose).await;
-    connected.map_err(|error| UpstreamError::Connect(error).into())
 }
 
 /// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.

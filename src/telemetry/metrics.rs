@@ -13,6 +13,7 @@ mod family;
 mod instrument;
 pub(super) mod label;
 mod process;
+mod servers;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,10 @@ mod worker_cells;
 
 pub use label::{
     AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake, Mode,
-    NO_ROUTE, Operation, OrderResult, Permits, Redirect, Rejection, Resolution,
+    NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect, Rejection, Resolution,
+    RetryResult,
 };
+pub use servers::ServerReading;
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
 pub use text_format::TextFormat;
 pub use worker::{
@@ -61,6 +64,8 @@ pub struct Metrics {
     tls_files: Mutex<BTreeMap<String, bool>>,
     /// Orders for certificates, by identity.
     orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
+    /// What is known of the servers of upstreams.
+    servers: servers::ServerTallies,
     /// Answers to questions for the addresses of servers' names.
     resolutions: [SharedCounter; Resolution::ALL.len()],
 }

@@ -1,83 +1,270 @@
-//! The choice of an upstream's server for a request: in turn, and the next one while a server takes no connection.
+//! The servers of an upstream as one worker uses them: one is chosen for each request, and counted as asked.
 
-use super::endpoint::{Endpoint, PooledConnection};
+use super::choice::Choices;
+use super::connection::Connection;
+use super::endpoint::{Endpoint, Occupied};
 use super::pool::Pools;
+use super::retry_budget::RequestCount;
+use super::server_queue::{Joined, Place};
+use super::upstream_state::RequestSlot;
 use super::{ConnectError, OutgoingBody, Purpose, Upstream};
+use crate::clock;
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use tokio::time::Instant;
 
-/// Endpoints that are tried for one request while none takes a connection.
-const MOST_ENDPOINTS: usize = 3;
-
-/// The endpoints of an upstream, as one worker uses them.
+/// The servers of an upstream, as one worker uses them.
 #[derive(Debug)]
 pub struct Balancer<B: OutgoingBody> {
-    upstream: Arc<Upstream>,
-    endpoints: RefCell<Vec<Rc<Endpoint<B>>>>,
-    /// The generation of the upstream's members that the endpoints are of.
+    /// The upstream, with its rules and its state.
+    pub upstream: Arc<Upstream>,
+    choices: RefCell<Choices<B>>,
+    /// The generation of the upstream's state that the choices are of.
     generation: Cell<u64>,
     pools: Pools<B>,
     worker: WorkerMetrics,
-    /// The position of the endpoint that was chosen last.
-    last: Cell<usize>,
-    connect_timeout: Duration,
+    /// Counts requests for the budget of retries.
+    requests: Arc<RequestCount>,
     /// Counts the upstream's connections, answers and failures.
     pub metrics: UpstreamMetrics,
 }
 
-/// The endpoint that a request was sent to last, written while it is under way.
-pub type Tried<B> = RefCell<Option<Rc<Endpoint<B>>>>;
+/// The choice of a server.
+#[derive(Debug)]
+pub enum Choice<B: OutgoingBody> {
+    /// The server, at which the request counts from now on.
+    Server(Occupied<B>),
+    /// All servers that may be asked have as many requests as they take.
+    Full,
+    /// No server is available, and the file lets none be tried.
+    NoneLeft,
+    /// The upstream has no server at the moment.
+    NoServer,
+}
+
+/// A request that waits for a server to be free.
+#[derive(Debug)]
+pub enum Waiting {
+    /// A server is free.
+    Free(RequestSlot),
+    /// A place in the queue.
+    Waits(Place<RequestSlot>),
+    /// The queue is full.
+    Full,
+}
+
+/// Servers that have been tried for a request.
+pub type TriedServers<B> = SmallVec<[Rc<Endpoint<B>>; 2]>;
 
 impl<B: OutgoingBody> Balancer<B> {
-    /// The endpoints of `upstream`, with their pools among `pools`.
+    /// The servers of `upstream`, with their pools among `pools`.
     #[must_use]
     pub fn new(upstream: &Arc<Upstream>, pools: &Pools<B>, metrics: &WorkerMetrics) -> Self {
+        let none = Choices::new(upstream.rules.balance, Vec::new(), Vec::new(), false);
         let balancer = Self {
             upstream: Arc::clone(upstream),
-            endpoints: RefCell::default(),
+            choices: RefCell::new(none),
             generation: Cell::new(0),
             pools: pools.clone(),
             worker: metrics.clone(),
-            last: Cell::new(0),
-            connect_timeout: upstream.connect_timeout,
+            requests: upstream.state.retries.worker(),
             metrics: metrics.upstream(&upstream.name),
         };
         balancer.refresh();
         balancer
     }
 
-    /// Chooses the next endpoint; nothing where no server has an address.
-    #[must_use]
+    /// Counts a request, and chooses its server by `key`, where the upstream's rule goes by keys.
     #[inline]
-    pub fn next(&self) -> Option<Rc<Endpoint<B>>> {
+    pub fn choose(&self, key: Option<u64>) -> Choice<B> {
+        self.requests.add();
         if self.upstream.state.generation() != self.generation.get() {
             self.refresh();
         }
-        let endpoints = self.endpoints.borrow();
-        let next = self.last.get() + 1;
-        self.last.set(if next < endpoints.len() { next } else { 0 });
-        endpoints.get(self.last.get()).map(Rc::clone)
+        let mut choices = self.choices.borrow_mut();
+        if choices.are_in_turn()
+            && let Some(endpoint) = choices.in_turn()
+        {
+            return Choice::Server(Occupied::new(Rc::clone(endpoint), None));
+        }
+        self.choose_of(&mut choices, key)
     }
 
-    /// Makes the endpoints of the members as they are now. Those of members that stay keep their pools.
+    #[inline(never)]
+    fn choose_of(&self, choices: &mut Choices<B>, key: Option<u64>) -> Choice<B> {
+        if choices.len() == 0 {
+            return if self.upstream.state.members().is_empty() {
+                Choice::NoServer
+            } else {
+                Choice::NoneLeft
+            };
+        }
+        // Requests that wait come first.
+        if choices.is_bounded && !self.upstream.state.queue.is_empty() {
+            return Choice::Full;
+        }
+        self.choose_except(choices, key, &[])
+            .map_or(Choice::Full, Choice::Server)
+    }
+
+    /// Another server than those that have been `tried`; nothing where there is none, or none that is free.
+    #[cold]
+    #[inline(never)]
+    pub fn another(&self, key: Option<u64>, tried: &TriedServers<B>) -> Option<Occupied<B>> {
+        if self.upstream.state.generation() != self.generation.get() {
+            self.refresh();
+        }
+        self.choose_except(&mut self.choices.borrow_mut(), key, tried)
+    }
+
+    fn choose_except(
+        &self,
+        choices: &mut Choices<B>,
+        key: Option<u64>,
+        tried: &[Rc<Endpoint<B>>],
+    ) -> Option<Occupied<B>> {
+        let mut full: SmallVec<[usize; 8]> = SmallVec::new();
+        loop {
+            let chosen = choices.choose(key, !tried.is_empty(), |position, endpoint| {
+                let is_it = |one: &Rc<Endpoint<B>>| one.is_same(endpoint);
+                !full.contains(&position) && !tried.iter().any(is_it)
+            })?;
+            let endpoint = Rc::clone(&choices.endpoints()[chosen]);
+            if !choices.counts() {
+                return Some(Occupied::new(endpoint, None));
+            }
+            match RequestSlot::take(&self.upstream.state, &endpoint.member) {
+                Some(slot) => return Some(Occupied::new(endpoint, Some(slot))),
+                None => full.push(chosen),
+            }
+        }
+    }
+
+    /// Stands in the queue.
+    #[cold]
+    #[inline(never)]
+    pub fn wait(&self) -> Waiting {
+        let state = &self.upstream.state;
+        let most = self.upstream.rules.queue.max as usize;
+        match state.queue.join(most, || RequestSlot::any(state)) {
+            Joined::Free(slot) => Waiting::Free(slot),
+            Joined::Waits(place) => Waiting::Waits(place),
+            Joined::Full => Waiting::Full,
+        }
+    }
+
+    /// The server of a place that came free; nothing where the upstream no longer has the server.
+    #[must_use]
+    pub fn occupy(&self, slot: RequestSlot) -> Option<Occupied<B>> {
+        if self.upstream.state.generation() != self.generation.get() {
+            self.refresh();
+        }
+        let choices = self.choices.borrow();
+        let mut all = choices.endpoints().iter();
+        let endpoint = all.find(|one| Arc::ptr_eq(&one.member.state, slot.server()))?;
+        Some(Occupied::new(Rc::clone(endpoint), Some(slot)))
+    }
+
+    /// Is no server available, so that all are tried?
+    #[must_use]
+    #[inline]
+    pub fn tries_all(&self) -> bool {
+        self.choices.borrow().tries_all
+    }
+
+    /// The number of servers that may be asked.
+    #[must_use]
+    pub fn many(&self) -> usize {
+        self.choices.borrow().len()
+    }
+
+    /// Makes the choices among the members as they are now. Those of members that stay keep their pools.
     #[cold]
     #[inline(never)]
     fn refresh(&self) {
-        let state = &self.upstream.state;
+        let (upstream, state) = (&self.upstream, &self.upstream.state);
         // The number is read first: a change in between is seen the next time.
         self.generation.set(state.generation());
         let members = state.members();
-        let endpoints = members.iter().map(|member| {
-            let metrics = self.worker.server(&self.upstream.name, &member.state.shown);
-            Rc::new(Endpoint::new(&self.upstream, member, &self.pools, metrics))
-        });
-        let endpoints: Vec<_> = endpoints.collect();
-        // Workers begin at different servers, or a quiet gateway would favour the first.
-        self.last.set(fastrand::usize(..endpoints.len().max(1)));
-        self.endpoints.replace(endpoints);
+        let now = clock::uptime();
+        let tries_all = !members
+            .iter()
+            .any(super::upstream_state::Member::is_available);
+        let mut endpoints = Vec::new();
+        let mut shares = Vec::new();
+        for member in state.usable(&members) {
+            let ramp = upstream.rules.ramp.filter(|_| !tries_all);
+            let part = ramp.and_then(|ramp| member.state.health.ramped(ramp, now));
+            let share = u64::from(member.share) * part.unwrap_or(1_000) / 1_000;
+            shares.push(u32::try_from(share).unwrap_or(u32::MAX).max(1));
+            let metrics = self.worker.server(&upstream.name, &member.state.shown);
+            endpoints.push(Rc::new(Endpoint::new(
+                upstream,
+                member,
+                &self.pools,
+                metrics,
+            )));
+        }
+        let rule = upstream.rules.balance;
+        self.choices
+            .replace(Choices::new(rule, endpoints, shares, tries_all));
+    }
+
+    /// A new connection to `endpoint`. No byte has been sent yet.
+    ///
+    /// # Errors
+    /// When the server takes none.
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint<B>,
+        purpose: Purpose,
+    ) -> Result<Connection<B>, ConnectError> {
+        let within = self.upstream.connect_timeout;
+        let connection = endpoint.connect(purpose, within).await?;
+        if !connection.reused {
+            self.metrics.opened();
+        }
+        Ok(connection)
+    }
+
+    /// A request to `endpoint` that began at `began` has failed for `why`, by the server's doing.
+    #[cold]
+    #[inline(never)]
+    pub fn failed(&self, endpoint: &Endpoint<B>, why: &str, began: Instant) {
+        self.upstream
+            .failed(&endpoint.member, why, uptime_at(began));
+    }
+
+    /// A request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that the service
+    /// `is_unavailable`.
+    #[inline]
+    pub fn answered(
+        &self,
+        endpoint: &Endpoint<B>,
+        status: u16,
+        is_unavailable: bool,
+        began: Instant,
+    ) {
+        endpoint.metrics.answered(status);
+        if matches!(status, 502..=504) {
+            return self.failed(endpoint, &status.to_string(), began);
+        }
+        if is_unavailable {
+            return self.failed(endpoint, "grpc-status 14", began);
+        }
+        let ejection = &endpoint.member.state.health.ejection;
+        ejection.succeeded(|| uptime_at(began));
+    }
+
+    /// Is a request sent once more after an answer with this status, if it may be?
+    #[inline]
+    #[must_use]
+    pub fn repeats_after(&self, status: u16) -> bool {
+        let rule = self.upstream.rules.retry.as_ref();
+        rule.is_some_and(|rule| rule.on.has_status(status))
     }
 
     /// The failure of an upstream none of whose servers has an address.
@@ -88,40 +275,16 @@ impl<B: OutgoingBody> Balancer<B> {
         }
     }
 
-    /// A new connection to the endpoint that was chosen last, or to the next one that takes a connection. No byte has
-    /// been sent yet. Each endpoint is noted in `tried` before it is tried.
-    ///
-    /// # Errors
-    /// The last failure.
-    pub async fn connect(
-        &self,
-        tried: &Tried<B>,
-        purpose: Purpose,
-    ) -> Result<PooledConnection<B>, ConnectError> {
-        let all = self.endpoints.borrow().clone();
-        let first = tried.borrow().clone();
-        let at = |one: &Rc<Endpoint<B>>| all.iter().position(|other| Rc::ptr_eq(one, other));
-        let last = first.as_ref().and_then(at).unwrap_or_default();
-        let mut failure = None;
-        for position in (last..all.len()).chain(0..last).take(MOST_ENDPOINTS) {
-            let endpoint = &all[position];
-            tried.replace(Some(Rc::clone(endpoint)));
-            match endpoint.connect(purpose, self.connect_timeout).await {
-                Ok(connection) => {
-                    if !connection.reused {
-                        self.metrics.opened();
-                    }
-                    return Ok((connection, Rc::clone(&endpoint.pool)));
-                }
-                Err(error) => failure = Some(error),
-            }
-            // A server that takes no new connection may still answer on an idle one.
-            if purpose == Purpose::Exchange
-                && let Some(connection) = endpoint.pool.take_open()
-            {
-                return Ok((connection, Rc::clone(&endpoint.pool)));
-            }
-        }
-        Err(failure.unwrap_or_else(|| self.no_server()))
+    /// May a request be sent once more within the budget? If so it is counted.
+    #[must_use]
+    pub fn may_repeat(&self, percent: u32) -> bool {
+        self.upstream.state.retries.take(percent, clock::uptime())
     }
+}
+
+/// An instant in microseconds of this process.
+fn uptime_at(at: Instant) -> u64 {
+    let since = clock::now().saturating_duration_since(at);
+    let since = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+    clock::uptime().saturating_sub(since)
 }

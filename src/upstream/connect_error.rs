@@ -42,6 +42,12 @@ pub enum ConnectError {
         /// The cause, in words that tell an operator what to do.
         why: Arc<str>,
     },
+    /// The server has as many connections as it takes.
+    #[error("no connection to {server} came free")]
+    Busy {
+        /// The server.
+        server: Arc<str>,
+    },
     /// No server of the upstream has an address yet.
     #[error("no server of upstream {upstream} has an address yet")]
     NoServer {

@@ -3,10 +3,11 @@
 use super::http1::{self, AnswerError, Http1, ReadBuffers, WholeRequest};
 use super::http2::Http2Exchange;
 use super::http2::connection::OpenStream;
+use super::open_socket::OpenSocket;
+use super::retry_rule::RetryCause;
 use super::stream::{PeekEnd as _, ServerStream};
 use super::{OutgoingBody, keep_alive};
 use crate::clock;
-use crate::descriptors::Descriptor;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Bytes;
@@ -33,15 +34,21 @@ pub struct Connection<B: OutgoingBody> {
 /// The bytes and what they mean. Boxed, because it is large and changes hands.
 #[derive(Debug)]
 enum Carrier<B: OutgoingBody> {
-    /// HTTP/1.1; the descriptor counts the socket as long as it is open.
-    Http1(Box<Http1<B, ServerStream>>, Descriptor),
+    /// HTTP/1.1; the second part counts the socket as long as it is open.
+    Http1(Box<Http1<B, ServerStream>>, OpenSocket),
     /// A stream of HTTP/2.
     Http2(Box<Http2Exchange<B>>),
 }
 
 /// A request that can be sent once more, on a connection of either protocol.
 #[derive(Debug)]
-pub struct UnsentRequest<B>(Unsent<B>);
+pub struct UnsentRequest<B> {
+    request: Unsent<B>,
+    /// It may be sent again although a server may have acted on it.
+    is_repeatable: bool,
+    /// The failure after which it can be.
+    pub cause: RetryCause,
+}
 
 #[derive(Debug)]
 enum Unsent<B> {
@@ -53,13 +60,13 @@ impl<B: OutgoingBody> Connection<B> {
     /// A new connection of HTTP/1.
     pub(super) fn new(
         stream: ServerStream,
-        descriptor: Descriptor,
+        socket: OpenSocket,
         buffers: Rc<ReadBuffers>,
         max_age: Option<Duration>,
     ) -> Self {
         let now = clock::now();
         Self {
-            carrier: Carrier::Http1(Box::new(Http1::new(stream, buffers)), descriptor),
+            carrier: Carrier::Http1(Box::new(Http1::new(stream, buffers)), socket),
             reused: false,
             is_repeatable: false,
             rests_until: now,
@@ -121,8 +128,8 @@ impl<B: OutgoingBody> Connection<B> {
         &mut self,
         request: UnsentRequest<B>,
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
-        self.is_repeatable = false;
-        let is_sent = match (&mut self.carrier, request.0) {
+        self.is_repeatable = request.is_repeatable;
+        let is_sent = match (&mut self.carrier, request.request) {
             (Carrier::Http1(http1, _), Unsent::Written(request)) => {
                 http1.begin_again(request);
                 true
@@ -159,23 +166,43 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// The request that was not answered, where it can be sent once more. Over HTTP/1.1 the connection has carried
-    /// another exchange before, and either nothing of the request was written, or it may be repeated and no byte came
-    /// back. Over HTTP/2 the server has not processed the request, and none of its body was begun; or the connection was
-    /// used before, and the request may be repeated.
+    /// The request that was not answered, where it can be sent once more: nothing of it was written; over HTTP/2, the
+    /// server has not processed it, and none of its body was begun; or it may be repeated and no byte came back.
     #[must_use]
     pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
-        match self.carrier {
-            Carrier::Http1(http1, _) if self.reused => {
-                let unsent = http1.into_unsent(self.is_repeatable)?;
-                Some(UnsentRequest(Unsent::Written(unsent)))
+        let is_repeatable = self.is_repeatable;
+        let (cause, request) = match self.carrier {
+            Carrier::Http1(http1, _) => {
+                let cause = http1.retry_cause();
+                (cause, Unsent::Written(http1.into_unsent(is_repeatable)?))
             }
-            Carrier::Http1(..) => None,
             Carrier::Http2(exchange) => {
-                let whole = exchange.into_unsent(self.is_repeatable && self.reused)?;
-                Some(UnsentRequest(Unsent::Whole(whole)))
+                let cause = exchange.retry_cause();
+                (cause, Unsent::Whole(exchange.into_unsent(is_repeatable)?))
             }
+        };
+        Some(UnsentRequest {
+            request,
+            is_repeatable,
+            cause,
+        })
+    }
+
+    /// The request as it was sent, where it may be sent once more although it has been answered.
+    #[must_use]
+    pub fn repeated(&self) -> Option<UnsentRequest<B>> {
+        if !self.is_repeatable {
+            return None;
         }
+        let request = match &self.carrier {
+            Carrier::Http1(http1, _) => Unsent::Written(http1.repeated()?),
+            Carrier::Http2(exchange) => Unsent::Whole(exchange.repeated()?),
+        };
+        Some(UnsentRequest {
+            request,
+            is_repeatable: true,
+            cause: RetryCause::Reset,
+        })
     }
 
     /// Is it a stream of HTTP/2?
@@ -281,9 +308,9 @@ impl<B: OutgoingBody> Connection<B> {
     }
 
     /// The stream of a fresh connection of HTTP/1.1, for another protocol.
-    pub(super) fn into_stream(self) -> Option<(ServerStream, Descriptor)> {
+    pub(super) fn into_stream(self) -> Option<(ServerStream, OpenSocket)> {
         match self.carrier {
-            Carrier::Http1(http1, descriptor) => Some((http1.into_stream(), descriptor)),
+            Carrier::Http1(http1, socket) => Some((http1.into_stream(), socket)),
             Carrier::Http2(_) => None,
         }
     }

@@ -2,10 +2,11 @@
 
 use super::connection::Connection;
 use super::pool::{Pool, Pools};
-use super::upstream_state::Member;
+use super::upstream_state::{Member, RequestSlot};
 use super::{ConnectError, Destination, OutgoingBody, Purpose, Upstream};
 use crate::telemetry::metrics::ServerMetrics;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A server, with this worker's connections to it. A name is one for each of its addresses.
@@ -15,7 +16,8 @@ pub struct Endpoint<B: OutgoingBody> {
     pub member: Member,
     /// This worker's connections to the server.
     pub pool: Rc<Pool<B>>,
-    metrics: ServerMetrics,
+    /// Counts the server's requests.
+    pub(super) metrics: ServerMetrics,
 }
 
 /// A connection, and the pool that it goes back to.
@@ -30,10 +32,19 @@ impl<B: OutgoingBody> Endpoint<B> {
         metrics: ServerMetrics,
     ) -> Self {
         Self {
-            pool: pools.of(&Destination::of(upstream, member)),
+            pool: pools.of(
+                &Destination::of(upstream, member),
+                &member.state.connections,
+            ),
             member: member.clone(),
             metrics,
         }
+    }
+
+    /// Are both the same server, though one may have been made anew?
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.member.state, &other.member.state)
     }
 
     /// The server as the log shows it.
@@ -53,5 +64,44 @@ impl<B: OutgoingBody> Endpoint<B> {
     ) -> Result<Connection<B>, ConnectError> {
         let connected = self.pool.connect(purpose, within).await;
         connected.inspect_err(|_| self.metrics.unreached())
+    }
+}
+
+/// A server with a request at it, which counts there until [`Self::leave`] or the drop.
+#[derive(Debug)]
+pub struct Occupied<B: OutgoingBody> {
+    /// The server.
+    pub endpoint: Rc<Endpoint<B>>,
+    /// The place, where requests are counted over all workers.
+    slot: Option<RequestSlot>,
+    is_over: bool,
+}
+
+impl<B: OutgoingBody> Occupied<B> {
+    /// A request is at `endpoint`.
+    #[inline]
+    pub(super) fn new(endpoint: Rc<Endpoint<B>>, slot: Option<RequestSlot>) -> Self {
+        endpoint.metrics.entered();
+        Self {
+            endpoint,
+            slot,
+            is_over: false,
+        }
+    }
+
+    /// The answer is over: the place is free for another request.
+    #[inline]
+    pub fn leave(&mut self) {
+        if !self.is_over {
+            self.is_over = true;
+            self.endpoint.metrics.left();
+            self.slot = None;
+        }
+    }
+}
+
+impl<B: OutgoingBody> Drop for Occupied<B> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

@@ -16,6 +16,12 @@ pub enum UpstreamError {
     /// The connection ended before an answer, or the answer was not HTTP.
     #[error("the upstream's answer failed")]
     Answer(#[source] AnswerError),
+    /// All servers have as many requests as they take, and the queue is full or too slow.
+    #[error("all servers of the upstream are busy")]
+    Busy,
+    /// No server is available, and the file lets none be tried.
+    #[error("no server of the upstream is available")]
+    NoneLeft,
     /// No answer in time.
     #[error("no answer from the upstream within {0:?}")]
     Timeout(Duration),
@@ -28,12 +34,25 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    /// Could no server be asked at all?
+    #[must_use]
+    pub fn is_untried(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy
+                | Self::NoneLeft
+                | Self::Connect(ConnectError::NoServer { .. } | ConnectError::Busy { .. })
+        )
+    }
+
     /// The failure's class in the metrics.
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
             Self::Connect(ConnectError::NoServer { .. }) => Failure::NoServer,
             Self::Connect(ConnectError::Tls { .. }) => Failure::Tls,
+            Self::Busy | Self::Connect(ConnectError::Busy { .. }) => Failure::Busy,
+            Self::NoneLeft => Failure::NoneLeft,
             Self::Connect(ConnectError::Protocol { .. }) => Failure::Protocol,
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),

@@ -1,22 +1,38 @@
 //! Upstreams: named sets of servers to forward to.
 
+mod availability;
 pub mod balance;
+pub mod balance_rule;
+mod choice;
 mod connect_error;
 pub mod connection;
+pub mod connection_bound;
 pub mod demo;
 pub mod destination;
 mod dial;
+pub mod ejection;
 pub mod endpoint;
 pub mod failure;
 pub mod http1;
 mod http2;
 mod keep_alive;
+pub mod keeper;
+mod least_requests;
+mod open_socket;
 pub mod other_protocol;
 pub mod pool;
+mod probe;
+pub mod probe_rule;
 mod reachability;
 mod registry;
+pub mod rendezvous;
 pub mod resolution;
+pub mod retry_budget;
+pub mod retry_rule;
+mod rotation;
 mod server;
+pub mod server_health;
+pub mod server_queue;
 pub mod server_state;
 mod server_tls;
 mod server_url;
@@ -24,6 +40,7 @@ pub mod shared_connection;
 mod stream;
 pub mod survey;
 pub mod tunnel;
+mod upstream_rules;
 pub mod upstream_state;
 
 pub use connect_error::ConnectError;
@@ -32,6 +49,7 @@ pub use registry::Registry;
 pub use server::Server;
 pub use server_tls::{OfferedProtocols, ServerTls};
 pub use server_url::ServerUrl;
+pub use upstream_rules::UpstreamRules;
 pub use upstream_state::UpstreamState;
 
 use bytes::Bytes;
@@ -77,6 +95,8 @@ pub struct Upstream {
     pub resolve: Duration,
     /// The age from which a connection takes no further request, where it is written.
     pub max_age: Option<Duration>,
+    /// Which server gets a request, and what becomes of it when the server fails.
+    pub rules: UpstreamRules,
     /// What is known of it. Kept over reloads by the [`Registry`].
     pub state: Arc<UpstreamState>,
 }

@@ -1,22 +1,25 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
 use super::connection::Connection;
+use super::connection_bound::{ConnectionBound, ConnectionPermit};
 use super::dial::{self, OpenedStream};
 use super::http1::ReadBuffers;
 use super::http2::connection::{Http2Connection, Origin};
 use super::http2::stream_pool::StreamPool;
+use super::open_socket::OpenSocket;
 use super::other_protocol::OtherProtocol;
 use super::reachability::Reachability;
 use super::stream::ServerStream;
 use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, Protocol, Purpose};
 use crate::clock;
-use crate::descriptors::{Descriptor, DescriptorShare};
+use crate::descriptors::DescriptorShare;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// Idle connections kept for one server by one worker.
 const MOST_IDLE: usize = 512;
@@ -28,9 +31,16 @@ pub struct Pools<B: OutgoingBody>(Rc<AllPools<B>>);
 
 #[derive(Debug)]
 struct AllPools<B: OutgoingBody> {
-    pools: RefCell<HashMap<Destination, Rc<Pool<B>>>>,
+    pools: RefCell<HashMap<PoolKey, Rc<Pool<B>>>>,
     share: DescriptorShare,
     buffers: Rc<ReadBuffers>,
+}
+
+/// What tells pools apart: the destination, and where its connections have a bound, the bound.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PoolKey {
+    destination: Destination,
+    bound: Option<usize>,
 }
 
 /// Connections of one worker to one server.
@@ -38,6 +48,8 @@ struct AllPools<B: OutgoingBody> {
 pub struct Pool<B: OutgoingBody> {
     destination: Destination,
     reachability: Arc<Reachability>,
+    /// The bound on the server's connections, where there is one.
+    bound: Option<Arc<ConnectionBound>>,
     idle: RefCell<Vec<Connection<B>>>,
     /// The connections of HTTP/2, where the server may speak it.
     http2: Option<Box<StreamPool>>,
@@ -78,18 +90,28 @@ impl<B: OutgoingBody> Pools<B> {
         closed.is_some() || http2.any(|http2| http2.close_idle())
     }
 
-    /// The pool of `destination`, made if need be.
-    pub fn of(&self, destination: &Destination) -> Rc<Pool<B>> {
+    /// The pool of `destination`, made if need be; one of its own where `bound` bounds the connections.
+    pub fn of(&self, destination: &Destination, bound: &Arc<ConnectionBound>) -> Rc<Pool<B>> {
+        let bound = bound.is_set().then(|| Arc::clone(bound));
+        let key = PoolKey {
+            destination: destination.clone(),
+            bound: bound.as_ref().map(|bound| Arc::as_ptr(bound).addr()),
+        };
         let mut pools = self.0.pools.borrow_mut();
-        let pool = pools.entry(destination.clone()).or_insert_with(|| {
-            Rc::new(Pool {
+        let pool = pools.entry(key).or_insert_with(|| {
+            let pool = Rc::new(Pool {
                 destination: destination.clone(),
                 reachability: Reachability::of(destination),
+                bound: bound.clone(),
                 idle: RefCell::new(Vec::new()),
                 http2: (destination.protocol != Protocol::Http1).then(Box::default),
                 share: self.0.share.clone(),
                 buffers: Rc::clone(&self.0.buffers),
-            })
+            });
+            if let Some(bound) = bound {
+                tokio::task::spawn_local(give_way(Rc::downgrade(&pool), bound));
+            }
+            pool
         });
         Rc::clone(pool)
     }
@@ -158,7 +180,7 @@ impl<B: OutgoingBody> Pool<B> {
             _ => {
                 let offer = OfferedProtocols::Http1;
                 let opened = self.open(offer, deadline).await;
-                opened.map(|(opened, descriptor)| self.http1(opened.stream, descriptor))
+                opened.map(|(opened, socket)| self.http1(opened.stream, socket))
             }
         };
         match &made {
@@ -172,15 +194,31 @@ impl<B: OutgoingBody> Pool<B> {
         &self,
         offer: OfferedProtocols,
         deadline: Duration,
-    ) -> Result<(OpenedStream, Descriptor), ConnectError> {
-        let descriptor = self.share.take();
+    ) -> Result<(OpenedStream, OpenSocket), ConnectError> {
+        let permit = match &self.bound {
+            Some(bound) => Some(self.permit(bound, deadline).await?),
+            None => None,
+        };
+        let socket = OpenSocket::new(self.share.take(), permit);
         let opened = dial::open(&self.destination, offer, deadline).await?;
-        Ok((opened, descriptor))
+        Ok((opened, socket))
     }
 
-    fn http1(&self, stream: ServerStream, descriptor: Descriptor) -> Connection<B> {
+    /// The right to one more connection.
+    async fn permit(
+        &self,
+        bound: &Arc<ConnectionBound>,
+        deadline: Duration,
+    ) -> Result<ConnectionPermit, ConnectError> {
+        let permit = timeout(deadline, bound.permit()).await;
+        permit.map_err(|_| ConnectError::Busy {
+            server: self.destination.to_string().into(),
+        })
+    }
+
+    fn http1(&self, stream: ServerStream, socket: OpenSocket) -> Connection<B> {
         let buffers = Rc::clone(&self.buffers);
-        Connection::new(stream, descriptor, buffers, self.destination.max_age)
+        Connection::new(stream, socket, buffers, self.destination.max_age)
     }
 
     /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time.
@@ -220,8 +258,8 @@ impl<B: OutgoingBody> Pool<B> {
                 return Err(error);
             }
             if http2.is_http1.get() {
-                let (opened, descriptor) = self.open(OfferedProtocols::Http1, deadline).await?;
-                return Ok(self.http1(opened.stream, descriptor));
+                let (opened, socket) = self.open(OfferedProtocols::Http1, deadline).await?;
+                return Ok(self.http1(opened.stream, socket));
             }
         }
     }
@@ -237,10 +275,10 @@ impl<B: OutgoingBody> Pool<B> {
         }
         let until = clock::now() + deadline;
         let offer = dial::offered(&self.destination);
-        let (opened, descriptor) = self.open(offer, deadline).await?;
+        let (opened, socket) = self.open(offer, deadline).await?;
         if !opened.is_http2 {
             http2.is_http1.set(true);
-            let connection = self.http1(opened.stream, descriptor);
+            let connection = self.http1(opened.stream, socket);
             return Ok(Opened::Http1(Box::new(connection)));
         }
         let url = &self.destination.url;
@@ -250,7 +288,7 @@ impl<B: OutgoingBody> Pool<B> {
         };
         let beginning = Http2Connection::open(
             opened.stream,
-            descriptor,
+            socket,
             origin,
             self.destination.max_age,
             Rc::clone(&http2.changed),
@@ -273,14 +311,30 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
+    /// Does a connection rest?
+    fn is_resting(&self) -> bool {
+        let http2 = self.http2.as_ref();
+        !self.idle.borrow().is_empty() || http2.is_some_and(|http2| http2.has_idle())
+    }
+
+    /// Closes a connection that rests.
+    fn close_idle(&self) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.is_empty() {
+            drop(idle.remove(0));
+        } else if let Some(http2) = &self.http2 {
+            http2.close_idle();
+        }
+    }
+
     /// Notes that the server answers in another protocol, and logs the first time.
     pub fn note_protocol(&self, other: OtherProtocol) {
         self.reachability.note_protocol(&self.destination, other);
     }
 
-    /// Puts a connection back whose exchange is over, if it can carry another.
+    /// Puts a connection back whose exchange is over, if it can carry another and no other worker waits for its place.
     pub fn put(&self, mut connection: Connection<B>) {
-        if !connection.rest() {
+        if !connection.rest() || self.bound.as_ref().is_some_and(|bound| bound.gives_way()) {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -298,5 +352,22 @@ impl<B: OutgoingBody> Pool<B> {
         self.idle
             .borrow_mut()
             .retain_mut(|connection| connection.is_kept(now) && connection.is_usable());
+    }
+}
+
+/// Closes resting connections of a pool while other workers wait for their places, as long as the pool is there.
+async fn give_way<B: OutgoingBody>(pool: Weak<Pool<B>>, bound: Arc<ConnectionBound>) {
+    /// The time after which it is looked whether the pool is still there.
+    const LOOK: Duration = Duration::from_secs(10);
+    loop {
+        let mut wanted = pin!(bound.wanted().notified());
+        // Who waits from here on is heard of.
+        wanted.as_mut().enable();
+        let Some(pool) = pool.upgrade() else { return };
+        while pool.is_resting() && bound.gives_way() {
+            pool.close_idle();
+        }
+        drop(pool);
+        let _ = timeout(LOOK, wanted).await;
     }
 }

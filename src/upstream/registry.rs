@@ -43,6 +43,7 @@ impl Registry {
                 None => Arc::clone(&upstream.state),
             };
             state.install(&upstream.servers, found);
+            state.refuse_when_none_left(upstream.rules.none_left);
             self.states.insert(Arc::clone(&upstream.name), state);
         }
     }

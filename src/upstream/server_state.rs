@@ -1,6 +1,8 @@
 //! What all workers of this process know of one server of an upstream. It is kept over reloads.
 
 use super::ServerUrl;
+use super::connection_bound::ConnectionBound;
+use super::server_health::ServerHealth;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct ServerState {
     /// The server as it is shown: its place, and behind it the address of a name.
     pub shown: Arc<str>,
+    /// How well it is.
+    pub health: ServerHealth,
+    /// The connections to it.
+    pub connections: Arc<ConnectionBound>,
     /// Requests that are in flight to it, from all workers.
     in_flight: InFlight,
 }
@@ -29,6 +35,8 @@ impl ServerState {
         };
         Self {
             shown: shown.into(),
+            health: ServerHealth::default(),
+            connections: Arc::default(),
             in_flight: InFlight::default(),
         }
     }
@@ -39,20 +47,22 @@ impl ServerState {
         self.in_flight.0.load(Ordering::Relaxed)
     }
 
-    /// Counts a request as in flight until the guard is dropped.
+    /// Counts a request as in flight, unless there are `most` already.
     #[must_use]
-    pub fn enter(self: &Arc<Self>) -> RequestInFlight {
-        self.in_flight.0.fetch_add(1, Ordering::Relaxed);
-        RequestInFlight(Arc::clone(self))
+    pub(super) fn enter(&self, most: Option<u32>) -> bool {
+        let Some(most) = most else {
+            self.in_flight.0.fetch_add(1, Ordering::SeqCst);
+            return true;
+        };
+        let more = |count: u32| (count < most).then(|| count + 1);
+        self.in_flight
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+            .is_ok()
     }
-}
 
-/// A request in flight to a server.
-#[derive(Debug)]
-pub struct RequestInFlight(Arc<ServerState>);
-
-impl Drop for RequestInFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.0.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a request as over.
+    pub(super) fn leave(&self) {
+        self.in_flight.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -78,6 +78,12 @@ impl ServerUrl {
         matches!(self, Self::Https { .. })
     }
 
+    /// Does a connection to the server carry several requests at once, as far as the address tells?
+    #[must_use]
+    pub fn shares_connections(&self) -> bool {
+        matches!(self, Self::H2c { .. } | Self::Https { .. })
+    }
+
     /// The host of a request to this server that names none.
     #[must_use]
     pub fn authority(&self) -> String {

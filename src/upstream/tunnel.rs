@@ -3,8 +3,8 @@
 use super::OutgoingBody;
 use super::connection::Connection;
 use super::http1::AnswerError;
+use super::open_socket::OpenSocket;
 use super::stream::ServerStream;
-use crate::descriptors::Descriptor;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 struct TunnelStream {
     stream: ServerStream,
     /// Counts the socket as long as it is open.
-    _descriptor: Descriptor,
+    _socket: OpenSocket,
 }
 
 /// Sends `request` on a fresh connection, which a task of its own moves on from here on. It is not used again.
@@ -29,12 +29,12 @@ pub async fn open<B: OutgoingBody>(
     connection: Connection<B>,
     request: Request<B>,
 ) -> Result<Response<Incoming>, AnswerError> {
-    let Some((stream, descriptor)) = connection.into_stream() else {
+    let Some((stream, socket)) = connection.into_stream() else {
         return Err(AnswerError::GivenUp);
     };
     let stream = TunnelStream {
         stream,
-        _descriptor: descriptor,
+        _socket: socket,
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(async move {

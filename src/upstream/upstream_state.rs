@@ -1,11 +1,13 @@
 //! What all workers of this process know of one upstream: its servers as they are now. It is kept over reloads.
 
+use super::retry_budget::RetryBudget;
+use super::server_queue::ServerQueue;
 use super::server_state::ServerState;
 use super::{Server, ServerUrl};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A weight of 1 as a share. It can be divided by all numbers up to 16 without a remainder.
@@ -34,8 +36,20 @@ pub type Addresses = HashMap<Arc<str>, Vec<IpAddr>>;
 #[derive(Debug)]
 pub struct UpstreamState {
     members: ArcSwap<Vec<Member>>,
-    /// Counts the changes of `members`.
+    /// Counts the changes of `members`, and of which of them are available.
     generation: AtomicU64,
+    /// Requests that wait while all servers have as many as they take.
+    pub(super) queue: Arc<ServerQueue<RequestSlot>>,
+    /// The budget of retries.
+    pub(super) retries: RetryBudget,
+    /// Held while it is decided whether a server may be ejected.
+    pub(super) changing: Mutex<()>,
+    /// While no server is available, none is asked.
+    pub(super) refuses: AtomicBool,
+    /// No server is available, and the log says so.
+    pub(super) none_left: AtomicBool,
+    /// The time at which a share has grown last; 0 where none grows.
+    pub(super) ramped: AtomicU64,
     /// Locked when the file or an address changes, never by a request.
     known: Mutex<KnownServers>,
 }
@@ -54,6 +68,12 @@ impl UpstreamState {
         let state = Self {
             members: ArcSwap::default(),
             generation: AtomicU64::new(0),
+            queue: Arc::default(),
+            retries: RetryBudget::default(),
+            changing: Mutex::default(),
+            refuses: AtomicBool::new(false),
+            none_left: AtomicBool::new(false),
+            ramped: AtomicU64::new(0),
             known: Mutex::default(),
         };
         state.install(servers, &Addresses::new());
@@ -65,6 +85,17 @@ impl UpstreamState {
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Notes that other members are available than before.
+    pub(super) fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// How many requests wait for a server to be free.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
     }
 
     /// The places that requests can go to, in the order of the file.
@@ -137,12 +168,14 @@ impl UpstreamState {
                     .get(&(&server.url, address))
                     .map(|state| Arc::clone(state));
                 let share = u32::from(server.weight) * WHOLE / many.max(1);
+                let state =
+                    state.unwrap_or_else(|| Arc::new(ServerState::new(&server.url, address)));
+                state.connections.set(server.max_connections.map(u32::from));
                 members.push(Member {
                     server: server.clone(),
                     address,
                     share,
-                    state: state
-                        .unwrap_or_else(|| Arc::new(ServerState::new(&server.url, address))),
+                    state,
                 });
             }
         }
@@ -164,6 +197,52 @@ impl KnownServers {
                 all.map(|ip| Some(SocketAddr::new(*ip, port))).collect()
             }
         }
+    }
+}
+
+/// The place of a request at a server. Dropped, it goes to the first that waits.
+#[derive(Debug)]
+pub struct RequestSlot {
+    server: Arc<ServerState>,
+    upstream: Arc<UpstreamState>,
+}
+
+impl RequestSlot {
+    /// A place at `member`, unless it has as many requests as it takes.
+    #[must_use]
+    pub fn take(upstream: &Arc<UpstreamState>, member: &Member) -> Option<Self> {
+        let most = member.most_requests();
+        member.state.enter(most).then(|| Self {
+            server: Arc::clone(&member.state),
+            upstream: Arc::clone(upstream),
+        })
+    }
+
+    /// A place at any server of the upstream that may be asked, the one with the most free places first.
+    #[must_use]
+    pub fn any(upstream: &Arc<UpstreamState>) -> Option<Self> {
+        let members = upstream.members();
+        let mut free: Vec<&Member> = upstream.usable(&members).collect();
+        free.sort_by_key(|member| {
+            let most = member.most_requests().unwrap_or(u32::MAX);
+            std::cmp::Reverse(most.saturating_sub(member.state.in_flight()))
+        });
+        free.into_iter()
+            .find_map(|member| Self::take(upstream, member))
+    }
+
+    /// The server of the place.
+    #[must_use]
+    pub fn server(&self) -> &Arc<ServerState> {
+        &self.server
+    }
+}
+
+impl Drop for RequestSlot {
+    fn drop(&mut self) {
+        self.server.leave();
+        let upstream = &self.upstream;
+        upstream.queue.serve(|| Self::any(upstream));
     }
 }
 

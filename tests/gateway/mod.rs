@@ -2,6 +2,7 @@
 
 mod abandonment;
 mod admin;
+mod balancing;
 mod check;
 mod cli;
 mod cluster_failover;

@@ -22,6 +22,17 @@ use super::fields::Fields;
 use super::form::Form;
 use toml::de::DeTable;
 
+/// The name of a key whose identifier may be a raw one: `for` is a word of the language.
+pub(in crate::config) const fn key_name(identifier: &'static str) -> &'static str {
+    match identifier.as_bytes() {
+        [b'r', b'#', name @ ..] => match std::str::from_utf8(name) {
+            Ok(name) => name,
+            Err(_) => identifier,
+        },
+        _ => identifier,
+    }
+}
+
 /// The value that holds where `key` is not written, read from its declaration. A test reads every default.
 pub(super) fn default_of<T>(table: &'static Table, key: &'static str, form: &impl Form<T>) -> T {
     let value = match table.key(key).map(|key| key.default) {
@@ -68,7 +79,7 @@ macro_rules! table {
                 noun: $noun,
                 about: concat!($($about),+).trim_ascii(),
                 keys: &[$(Key {
-                    name: stringify!($key),
+                    name: $crate::config::document::table::key_name(stringify!($key)),
                     shape: || $crate::config::document::form::Form::<$type>::shape(&$form),
                     default: $default $(($($argument)+))?,
                     about: concat!($($key_about),+).trim_ascii(),
@@ -88,7 +99,7 @@ macro_rules! table {
                     $($($extra: fields.$extra(),)+)?
                     $($key: $crate::config::document::form::Form::<$type>::read(
                         &$form,
-                        stringify!($key),
+                        $crate::config::document::table::key_name(stringify!($key)),
                         fields,
                     ),)*
                 }
@@ -118,7 +129,7 @@ macro_rules! value {
         pub(in crate::config) fn $key(&self) -> $type {
             static DEFAULT: std::sync::OnceLock<$type> = std::sync::OnceLock::new();
             let default = || {
-                let key = stringify!($key);
+                let key = $crate::config::document::table::key_name(stringify!($key));
                 $crate::config::document::table::default_of(&$static, key, &$form)
             };
             match self.$key.get() {

@@ -1,17 +1,24 @@
 //! `[upstreams.NAME]`.
 
+use super::super::describe::upstream::{choice, ejection, probes, queue, retries};
 use super::super::outline::{show, show_list, show_time};
 use super::super::source::At;
-use super::super::value::{pem_path, server, server_name};
+use super::super::value::{Balance, pem_path, server, server_name};
 use super::super::vocabulary::ValueShape;
 use super::Items;
+use super::balance::{balance_form, queue_form};
 use super::fields::Zero;
 use super::form::{
     Form, any, as_written, count, custom, empty_list, flag, inner_table, number, text, text_as,
     texts, time, time_within, whole, word,
 };
+use super::server_health::{eject_form, health_form, retry_form};
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
+use crate::upstream::balance_rule::{NoneLeft, QueueRule};
+use crate::upstream::ejection::EjectionRule;
+use crate::upstream::probe_rule::ProbeRule;
+use crate::upstream::retry_rule::RetryRule;
 use crate::upstream::{Protocol, Server, ServerUrl};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -19,7 +26,7 @@ use toml::de::DeValue;
 
 table! {
     /// A named set of servers to forward to.
-    Upstream { name, place } = UPSTREAMS, "upstreams", "an upstream", named true, later &["health", "retry", "protocol"];
+    Upstream { name, place } = UPSTREAMS, "upstreams", "an upstream", named true, later &["protocol"];
 
     /// Servers, taken in turn: `http://host:port`, `https://host:port`, `h2c://host:port` (HTTP/2 without TLS) or
     /// `unix:/path`, or a table with more about the server; `demo:` is a server built into the gateway. A name is all
@@ -31,8 +38,35 @@ table! {
     servers: Items<ServerEntry> = servers(), Required, "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
         Upstream(|one| show_list(&one.upstream.servers));
 
-    /// How a server is chosen.
-    balance: Balance = word(), Value("\"round-robin\""), "\"round-robin\"";
+    /// How a server is chosen: `round-robin`, in turn by weight; `least-requests`, the one with the fewest requests in
+    /// flight for its weight; `random`, by chance and weight; `hash:KEY`, by a key of the request as in `by` of a limit,
+    /// so that requests of one key go to one server. A request without the key is given a server in turn.
+    balance: Balance = balance_form(), Value("\"round-robin\""), "\"least-requests\"",
+        Upstream(|one| show(choice(one.upstream.rules.balance, one.hash.as_ref())));
+
+    /// Probes: the path that each server is asked for, or a table. A server that fails them gets no requests.
+    health: ProbeRule = health_form(), Words("no server is probed"), "\"/healthz\"",
+        Upstream(|one| show(one.upstream.rules.health.as_ref().map_or_else(|| "none".into(), probes)));
+
+    /// Ejection of servers that fail requests in a row, on unless it is `false`.
+    eject: Option<EjectionRule> = eject_form(), Words("5 in a row, 10 s, at most half"), "{ after = 3 }",
+        Upstream(|one| show(one.upstream.rules.eject.as_ref().map_or_else(|| "never".into(), ejection)));
+
+    /// What of the upstream's requests is sent once more after a failure, on unless it is `false`.
+    retry: Option<RetryRule> = retry_form(), Words("1 attempt after `connect`, `refused`, `reset`, of 20 % of requests"), "{ attempts = 2 }",
+        Upstream(|one| show(one.upstream.rules.retry.as_ref().map_or_else(|| "none".into(), retries)));
+
+    /// Where requests wait while all servers have their `max_requests`.
+    queue: QueueRule = queue_form(), Words("100, for 1 s each, where servers have a bound"), "{ max = 50, wait = \"500ms\" }",
+        Upstream(|one| show(queue(&one.upstream.rules)));
+
+    /// The time in which the share of a server that is back grows from a tenth to the whole.
+    ramp: Duration = time(Zero::Refused), Words("none: it has its whole share at once"), "\"30s\"",
+        Upstream(|one| one.upstream.rules.ramp.map_or_else(|| show("none"), show_time));
+
+    /// What becomes of requests while no server is available: all are tried as if all were, or the answer is 503.
+    none_left: NoneLeft = word(), Value("\"try-all\""), "\"503\"",
+        Upstream(|one| show(one.upstream.rules.none_left.word()));
 
     /// Limits in front of this upstream, on every route that leads to it. They form one decision with the route's own
     /// limits.
@@ -98,13 +132,6 @@ table! {
     insecure: bool = flag(), Value("false"), "true";
 }
 
-/// The choice of a server. There is one way so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Balance {
-    RoundRobin,
-}
-
-words! { Balance: RoundRobin "round-robin"; later "least-requests", "random", "hash" }
 words! { Protocol: Auto "auto", Http1 "1.1", Http2 "2" }
 
 /// The text of a server, such a table, or a list of them. An empty list is a mistake.

@@ -249,6 +249,8 @@ fn takes(title: &str, key: &Key) -> String {
         ValueShape::Conditions | ValueShape::Lines => "table of names".into(),
         ValueShape::Tiers(_) => link("[table of groups]"),
         ValueShape::Inner(_) => link("[table]"),
+        ValueShape::TextOrInner(_) => link("text or [table]"),
+        ValueShape::OffOrInner(_) => link("`false` or [table]"),
         ValueShape::Cost(_) => link("whole number from 1, or [table]"),
         ValueShape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
         shape => shape.describe(),

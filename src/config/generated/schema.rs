@@ -181,6 +181,12 @@ fn shape(shape: ValueShape) -> Value {
             json!({ "oneOf": [{ "type": "string" }, section(table, []), { "type": "array", "items": one }] })
         }
         ValueShape::Inner(table) => section(table, []),
+        ValueShape::TextOrInner(table) => {
+            json!({ "oneOf": [{ "type": "string" }, section(table, [])] })
+        }
+        ValueShape::OffOrInner(table) => {
+            json!({ "oneOf": [{ "const": false }, section(table, [])] })
+        }
         ValueShape::Secret | ValueShape::UserName => json!({
             "oneOf": [
                 { "type": "string" },

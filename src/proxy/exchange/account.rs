@@ -75,6 +75,7 @@ impl Exchange {
 
     /// All of the answer has been handed on, and the client takes it at its own pace: the limits do not wait for that.
     pub(in crate::proxy) fn handed_on(&mut self) {
+        self.call.leave();
         if let Some(reservation) = &self.reservation {
             reservation.free_slots();
             reservation.over(false);
@@ -115,6 +116,14 @@ impl Exchange {
     /// The reason in the log.
     pub(super) fn final_reason(&self) -> Reason {
         match self.ending {
+            ExchangeEnd::Complete if self.call.is_none_left() => match self.reason {
+                Reason::Ok
+                | Reason::ConnectFailed
+                | Reason::UpstreamTls
+                | Reason::UpstreamReset
+                | Reason::UpstreamTimeout => Reason::NoneLeft,
+                other => other,
+            },
             ExchangeEnd::Complete => self.reason,
             // The upload's end took the connection down, and with it the answer.
             ExchangeEnd::Upstream(failure @ Failure::Reset) => {
@@ -422,7 +431,7 @@ impl Exchange {
         let would_refuse = service.map(|service| self.would_refuse(service));
         let charges = service.map(|service| self.charges(service, costs));
         let groups = service.map(|service| self.groups(service));
-        let tried = self.tried.borrow();
+        let endpoint = self.call.endpoint();
         self.worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
@@ -447,8 +456,9 @@ impl Exchange {
             groups: &groups.unwrap_or_default(),
             delay: Duration::from_micros(self.delayed),
             duration: took,
-            upstream: tried.as_ref().map(|endpoint| endpoint.shown()),
+            upstream: endpoint.as_ref().map(|endpoint| endpoint.shown()),
             upstream_time: self.upstream_time,
+            call: self.call.record(),
             bytes_in: self.received_bytes(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),

@@ -212,6 +212,15 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         (ProxyError::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })), _) => {
             "The upstream has no server at the moment. Try again shortly.".to_owned()
         }
+        (
+            ProxyError::Upstream(
+                UpstreamError::Busy | UpstreamError::Connect(ConnectError::Busy { .. }),
+            ),
+            _,
+        ) => "All servers of the upstream are busy. Try again shortly.".to_owned(),
+        (ProxyError::Upstream(UpstreamError::NoneLeft), _) => {
+            "No server of the upstream is available. Try again shortly.".to_owned()
+        }
         (ProxyError::Upstream(UpstreamError::Connect(_)), _) => {
             "The upstream cannot be reached.".to_owned()
         }

@@ -5,7 +5,7 @@
 //! and the adapters are longer than the code that the derive would save.
 
 use super::escape::{self, millis, number, protocol};
-use super::record::AccessRecord;
+use super::record::{AccessRecord, CallRecord};
 use super::timestamp::TimestampText;
 use crate::client::UNIX;
 use std::net::IpAddr;
@@ -49,6 +49,7 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     );
     member(out, br#","upstream":"#, record.upstream);
     member(out, br#","upstream_ms":"#, record.upstream_time);
+    call(out, record);
     member(out, br#","bytes_in":"#, record.bytes_in);
     member(out, br#","bytes_out":"#, record.bytes_out);
     if record.peer == record.client {
@@ -64,6 +65,25 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
         record.proto.map(|proto| JsonWord(protocol(proto))),
     );
     member(out, br#","user_agent":"#, record.user_agent);
+}
+
+/// The server, and the way to it. Most requests go to one server, on a connection that is there.
+fn call(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    const USUAL: CallRecord = CallRecord {
+        attempts: 1,
+        retry: None,
+        connect: None,
+        queued: None,
+    };
+    member(out, br#","server":"#, record.upstream);
+    if record.call == USUAL {
+        out.extend_from_slice(br#","attempts":1,"retry":null,"connect_ms":null,"queued_ms":null"#);
+        return;
+    }
+    member(out, br#","attempts":"#, u64::from(record.call.attempts));
+    member(out, br#","retry":"#, record.call.retry.map(JsonWord));
+    member(out, br#","connect_ms":"#, record.call.connect);
+    member(out, br#","queued_ms":"#, record.call.queued);
 }
 
 fn member(out: &mut Vec<u8>, name: &[u8], value: impl JsonValue) {
@@ -196,7 +216,8 @@ mod tests {
             "status": 200, "reason": "ok", "route": "orders", "limit": "per-key", "window": null, "shadow": [], "delay_ms": 0,
             "duration_ms": 3.15, "keys": {"per-key": "abc"}, "costs": {"per-key": 2}, "groups": {"per-key": "gold"},
             "remaining": 19, "retry_after_ms": null, "decided_by": "store",
-            "upstream": "10.1.0.5:3000", "upstream_ms": 2.9, "bytes_in": 0, "bytes_out": 212,
+            "upstream": "10.1.0.5:3000", "upstream_ms": 2.9, "server": "10.1.0.5:3000",
+            "attempts": 1, "retry": null, "connect_ms": null, "queued_ms": null, "bytes_in": 0, "bytes_out": 212,
             "peer": "10.0.0.4", "proto": "HTTP/1.1", "user_agent": "curl/8.7",
         });
         let mut record = AccessRecord::sample();
@@ -250,7 +271,7 @@ mod tests {
             (record.path, record.host, record.user_agent) = (Some(&long[..]), short, short);
             (record.request_id, record.method, record.charges) = (&bytes, Some(name.as_str()), &charges);
             let line = parsed(&record);
-            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(27));
+            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(32));
             if more == 0 && bytes.len() <= super::super::escape::LONGEST {
                 let expected = String::from_utf8_lossy(&bytes);
                 prop_assert_eq!(line["path"].as_str(), Some(&*expected));

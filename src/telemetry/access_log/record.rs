@@ -49,6 +49,8 @@ pub struct AccessRecord<'a> {
     pub upstream: Option<&'a str>,
     /// The time from forwarding to the head of the server's answer.
     pub upstream_time: Option<Duration>,
+    /// How the request came to its server, and to how many of them.
+    pub call: CallRecord,
     /// Bytes of the request's body.
     pub bytes_in: u64,
     /// Bytes of the answer's body.
@@ -62,6 +64,19 @@ pub struct AccessRecord<'a> {
     pub retry_after: Option<Duration>,
     /// The units that the limit has left.
     pub remaining: Option<u64>,
+}
+
+/// A request's way to a server.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CallRecord {
+    /// How many times it was sent, or was to be sent, to a server.
+    pub attempts: u32,
+    /// The failure after which it was sent once more; `budget` where it would have been.
+    pub retry: Option<&'static str>,
+    /// The time of opening a connection, where one was opened.
+    pub connect: Option<Duration>,
+    /// The time for which it waited for a server to be free.
+    pub queued: Option<Duration>,
 }
 
 /// One limit's part of a request.
@@ -108,6 +123,10 @@ labels! {
         NoRoute = "no_route",
         /// The upstream has no server to ask.
         NoServer = "no_server",
+        /// All servers have as many requests as they take.
+        ServerBusy = "server_busy",
+        /// No server was available: all were tried as if all were, or none where the file says so.
+        NoneLeft = "none_left",
         /// There was no connection to the upstream.
         ConnectFailed = "connect_failed",
         /// The handshake of TLS with the upstream failed.
@@ -146,6 +165,8 @@ impl From<Failure> for Reason {
             Failure::Protocol => Self::UpstreamInvalid,
             Failure::Tls => Self::UpstreamTls,
             Failure::NoServer => Self::NoServer,
+            Failure::Busy => Self::ServerBusy,
+            Failure::NoneLeft => Self::NoneLeft,
         }
     }
 }
@@ -168,6 +189,8 @@ impl Reason {
             Self::BadToken => "the token is not believed",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
+            Self::ServerBusy => "all servers are busy",
+            Self::NoneLeft => "no server was available",
             Self::ConnectFailed => "no connection to the upstream",
             Self::UpstreamTls => "no TLS with the upstream",
             Self::UpstreamTimeout => "the upstream did not answer in time",
@@ -189,6 +212,7 @@ impl Reason {
         matches!(
             self,
             Self::ConnectFailed
+                | Self::NoneLeft
                 | Self::UpstreamTls
                 | Self::UpstreamTimeout
                 | Self::UpstreamReset
@@ -240,6 +264,10 @@ impl AccessRecord<'_> {
             duration: Duration::from_micros(3_150),
             upstream: Some("10.1.0.5:3000"),
             upstream_time: Some(Duration::from_micros(2_900)),
+            call: CallRecord {
+                attempts: 1,
+                ..CallRecord::default()
+            },
             bytes_in: 0,
             bytes_out: 212,
             user_agent: Some(b"curl/8.7"),

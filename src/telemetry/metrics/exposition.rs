@@ -12,7 +12,8 @@ use super::label::{
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
-    DecisionCells, DecisionKey, HandshakeCells, LimitCells, RouteCells, UpstreamCells, lock,
+    DecisionCells, DecisionKey, HandshakeCells, LimitCells, RouteCells, ServerCells, UpstreamCells,
+    lock,
 };
 use super::{Metrics, StoreReach, process};
 use prometheus_client::collector::Collector;
@@ -121,7 +122,21 @@ static METRICS: &[Descriptor] = descriptors! {
     Counter NONE "tollgate_upstream_connections_opened" "Connections opened to an upstream's servers."
         => |all| all.sums(|worker| &worker.upstreams, |upstream, cells| [(upstream, cells.opened.get())]);
     Counter NONE "tollgate_upstream_connect_failures" "Connections that a server did not take, whatever became of the requests."
-        => |all| all.sums(|worker| &worker.servers, |server, unreached| [(server, unreached.get())]);
+        => |all| all.sums(|worker| &worker.servers, |server, cells| [(server, cells.unreached.get())]);
+    Gauge NONE "tollgate_upstream_server_state" "1 while a server gets requests, 0 while it gets none by probes or its weight, -1 while it is ejected."
+        => |all| Some(all.metrics.server_states());
+    Gauge NONE "tollgate_upstream_server_requests_in_flight" "Requests that a server is answering."
+        => |all| all.sums(|worker| &worker.servers, |server, cells| [(server, cells.in_flight.get())]);
+    Counter NONE "tollgate_upstream_server_requests" "Answers of each server."
+        => |all| all.sums(|worker| &worker.servers, answers);
+    Counter NONE "tollgate_upstream_ejections" "Times that a server was ejected for failures in a row."
+        => |all| Some(all.metrics.ejections());
+    Counter NONE "tollgate_upstream_probes" "Probes of a server, by what came of them."
+        => |all| Some(all.metrics.probes());
+    Counter NONE "tollgate_upstream_retries" "Requests that were sent once more, by the failure before and by what came of them; budget: they were not."
+        => |all| all.sums(|worker| &worker.retries, |labels, count| [(labels, count.get())]);
+    Histogram SECONDS "tollgate_upstream_queue" "Time that requests waited for a server to be free."
+        => |all| all.sums(|worker| &worker.queues, |upstream, times| observed(upstream, times.read()));
     Counter NONE "tollgate_upstream_failures" "Requests that an upstream failed to answer, or to answer to the end."
         => |all| all.sums(|worker| &worker.upstreams, failures);
     Histogram SECONDS "tollgate_upstream_request_duration" "Time from forwarding a request to the head of the upstream's answer."
@@ -220,6 +235,14 @@ fn costs(limit: Labels, cells: &LimitCells) -> Vec<(Labels, u64)> {
     rows(&limit, "outcome", CostReport::ALL, |report| {
         Some(cells.costs[report as usize].get()).filter(|count| *count > 0)
     })
+}
+
+/// A sample for each class of statuses that a server has answered with.
+fn answers(server: Labels, cells: &ServerCells) -> Vec<(Labels, u64)> {
+    let classes = CLASSES.into_iter().zip(&cells.answers);
+    let seen = classes.filter(|(_, count)| count.get() > 0);
+    seen.map(|(class, count)| (server.clone().and("code_class", class), count.get()))
+        .collect()
 }
 
 fn failures(upstream: Labels, cells: &UpstreamCells) -> Vec<(Labels, u64)> {

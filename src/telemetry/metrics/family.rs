@@ -50,6 +50,8 @@ pub(super) struct Sample {
 pub(super) enum SampleValue {
     /// A whole number.
     Integer(u64),
+    /// A whole number that may be below zero.
+    Signed(i64),
     /// A number with a fraction.
     Real(f64),
     /// Observations by bucket; each bucket has its own count under its upper end.
@@ -145,6 +147,7 @@ impl SampleValue {
                 out.encode_counter::<NoLabelSet, _, u64>(count, None)
             }
             (_, Self::Integer(value)) => out.encode_gauge(value),
+            (_, Self::Signed(value)) => out.encode_gauge(value),
             (_, Self::Real(value)) => out.encode_gauge(value),
             (
                 _,

@@ -245,6 +245,24 @@ labels! {
         Protocol = "protocol",
     }
 
+    /// The end of a request that was to be sent once more.
+    pub enum RetryResult {
+        /// The last server answered.
+        Answered = "answered",
+        /// The last server failed too.
+        Failed = "failed",
+        /// The budget was spent: it was not sent again.
+        Budget = "budget",
+    }
+
+    /// The end of a probe.
+    pub enum ProbeResult {
+        /// The server serves.
+        Good = "good",
+        /// It does not.
+        Bad = "bad",
+    }
+
     /// The failure of an upstream at a request.
     pub enum Failure {
         /// There was no connection.
@@ -259,6 +277,10 @@ labels! {
         Tls = "tls",
         /// There was no server to ask.
         NoServer = "no_server",
+        /// All servers had as many requests as they take.
+        Busy = "server_busy",
+        /// No server was available.
+        NoneLeft = "none_left",
     }
 }
 

@@ -1,13 +1,13 @@
 //! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
 
-use super::instrument::{Counter, WorkerCounter};
+use super::instrument::Counter;
 use super::label::{
     AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Handshake, Labels, Mode,
-    class_position,
+    RetryResult, class_position,
 };
 use super::worker_cells::{
-    CombinationTimes, DecisionCells, DecisionKey, LimitCells, RouteCells, UpstreamCells,
-    WorkerCells,
+    CombinationTimes, DecisionCells, DecisionKey, LimitCells, RouteCells, ServerCells,
+    UpstreamCells, WorkerCells,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -52,7 +52,11 @@ impl WorkerMetrics {
     #[must_use]
     pub fn upstream(&self, name: &str) -> UpstreamMetrics {
         let labels = Labels::of("upstream", name);
-        UpstreamMetrics(Rc::new(self.0.upstreams.resolve(labels)))
+        UpstreamMetrics {
+            cells: Rc::new(self.0.upstreams.resolve(labels)),
+            worker: Rc::clone(&self.0),
+            name: name.into(),
+        }
     }
 
     /// The handle of one of an upstream's servers.
@@ -202,32 +206,70 @@ impl Drop for HeldRequest {
 
 /// Counts the connections, answers and failures of one upstream.
 #[derive(Debug, Clone)]
-pub struct UpstreamMetrics(Handle<UpstreamCells>);
+pub struct UpstreamMetrics {
+    cells: Handle<UpstreamCells>,
+    /// What is rare is looked up when it happens.
+    worker: Handle<WorkerCells>,
+    name: Rc<str>,
+}
 
 impl UpstreamMetrics {
+    /// Notes that a request was sent once more after `cause`, or was to be, with this result.
+    #[cold]
+    pub fn retried(&self, cause: &'static str, result: RetryResult) {
+        let labels = Labels::of("upstream", &self.name);
+        let labels = labels.and("reason", cause).and("result", result.as_str());
+        self.worker.retries.resolve(labels).add(1);
+    }
+
+    /// Notes that a request has waited so long for a server to be free.
+    #[cold]
+    pub fn queued(&self, time: Duration) {
+        let labels = Labels::of("upstream", &self.name);
+        self.worker.queues.resolve(labels).observe(time);
+    }
+
     /// Notes that a connection to one of the upstream's servers was opened.
     pub fn opened(&self) {
-        self.0.opened.add(1);
+        self.cells.opened.add(1);
     }
 
     /// Notes that the head of an answer came `time` after the request was forwarded.
     pub fn answered(&self, status: u16, time: Duration) {
-        self.0.answers[class_position(status)].observe(time);
+        self.cells.answers[class_position(status)].observe(time);
     }
 
     /// Notes that a request could not be answered.
     pub fn failed(&self, reason: Failure) {
-        self.0.failures[reason as usize].add(1);
+        self.cells.failures[reason as usize].add(1);
     }
 }
 
-/// Counts the failures of one server of an upstream.
+/// Counts the requests of one server of an upstream.
 #[derive(Debug, Clone)]
-pub struct ServerMetrics(Handle<WorkerCounter>);
+pub struct ServerMetrics(Handle<ServerCells>);
 
 impl ServerMetrics {
     /// Notes that the server took no connection.
     pub fn unreached(&self) {
-        self.0.add(1);
+        self.0.unreached.add(1);
+    }
+
+    /// Notes that a request has gone to the server.
+    #[inline]
+    pub fn entered(&self) {
+        self.0.in_flight.add(1);
+    }
+
+    /// Notes that the answer of such a request is over.
+    #[inline]
+    pub fn left(&self) {
+        self.0.in_flight.add(-1);
+    }
+
+    /// Notes the status of an answer.
+    #[inline]
+    pub fn answered(&self, status: u16) {
+        self.0.answers[class_position(status)].add(1);
     }
 }

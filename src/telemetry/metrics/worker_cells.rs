@@ -23,7 +23,9 @@ pub(super) struct WorkerCells {
     pub(super) limits: Family<Labels, LimitCells>,
     pub(super) decisions: Family<DecisionKey, DecisionCells>,
     pub(super) upstreams: Family<Labels, UpstreamCells>,
-    pub(super) servers: Family<Labels, WorkerCounter>,
+    pub(super) servers: Family<Labels, ServerCells>,
+    pub(super) queues: Family<Labels, Histogram<WaitBuckets>>,
+    pub(super) retries: Family<Labels, WorkerCounter>,
     pub(super) handshakes: Family<Labels, HandshakeCells>,
 }
 
@@ -131,6 +133,15 @@ pub(super) struct UpstreamCells {
     pub(super) opened: WorkerCounter,
     pub(super) failures: [WorkerCounter; Failure::ALL.len()],
     pub(super) answers: [Histogram<WaitBuckets>; CLASSES.len()],
+}
+
+/// One server of an upstream.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct ServerCells {
+    pub(super) unreached: WorkerCounter,
+    pub(super) in_flight: WorkerGauge,
+    pub(super) answers: [WorkerCounter; CLASSES.len()],
 }
 
 /// Handshakes of one identity in one version of TLS.

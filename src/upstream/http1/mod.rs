@@ -21,6 +21,7 @@ pub use response_head::HeadFault;
 pub(super) use whole_request::WholeRequest;
 
 use super::OutgoingBody;
+use super::retry_rule::RetryCause;
 use bytes::{Bytes, BytesMut};
 use chunk_decoder::{ChunkDecoder, Decoded};
 use http::request::Parts;
@@ -154,6 +155,23 @@ impl<B, S> Http1<B, S> {
             to_head: self.to_head,
         })
     }
+
+    /// The failure after which the request can be sent once more: nothing of it was written, or the connection ended.
+    pub fn retry_cause(&self) -> RetryCause {
+        if self.writer.is_untouched() {
+            RetryCause::Connect
+        } else {
+            RetryCause::Reset
+        }
+    }
+
+    /// A copy of a request that has no body and was sent, to be sent once more.
+    pub fn repeated(&self) -> Option<WrittenRequest<B>> {
+        Some(WrittenRequest {
+            writer: self.writer.repeated()?,
+            to_head: self.to_head,
+        })
+    }
 }
 
 impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
@@ -185,6 +203,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         self.to_head = request.to_head;
         self.keeps &= self.writer.keeps();
         self.reading = Reading::Before;
+        self.is_heard = false;
     }
 
     /// Writes the request, and waits for the head of its answer.

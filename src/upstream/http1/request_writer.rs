@@ -114,6 +114,21 @@ impl<B> RequestWriter<B> {
         Some(self)
     }
 
+    /// Has nothing of the request been written?
+    pub(super) fn is_untouched(&self) -> bool {
+        self.written == self.before
+    }
+
+    /// A copy of a request whose head was all, to be written once more.
+    pub(super) fn repeated(&self) -> Option<Self> {
+        let is_whole = matches!(self.end, BodyEnd::Bodiless) && !self.line.is_empty();
+        is_whole.then(|| Self {
+            line: self.line.clone(),
+            keeps: self.keeps,
+            ..Self::new()
+        })
+    }
+
     /// The head as it is written, and the body: those of a request that can be sent once more.
     pub(super) fn into_parts(self) -> (Vec<u8>, Option<B>) {
         (self.line, self.body)

@@ -1,9 +1,9 @@
 //! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
 
+use super::super::open_socket::OpenSocket;
 use super::super::stream::ServerStream;
 use super::first_bytes::{FirstBytes, NotedStream};
 use crate::clock;
-use crate::descriptors::Descriptor;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -102,7 +102,7 @@ impl Http2Connection {
     /// Begins HTTP/2 on a stream, and waits for the server's settings. `freed` is woken when a stream ends.
     pub(in super::super) async fn open(
         stream: ServerStream,
-        descriptor: Descriptor,
+        socket: OpenSocket,
         origin: Origin,
         max_age: Option<Duration>,
         freed: Rc<Notify>,
@@ -137,7 +137,7 @@ impl Http2Connection {
             connection,
             Rc::clone(&state),
             Rc::clone(&first),
-            descriptor,
+            socket,
         ));
         while !first.is_settled() && !state.is_over.get() {
             first.settled.notified().await;
@@ -276,7 +276,7 @@ async fn drive(
     mut connection: Connection<NotedStream, Bytes>,
     state: Rc<ConnectionState>,
     first: Rc<FirstBytes>,
-    descriptor: Descriptor,
+    socket: OpenSocket,
 ) {
     let pings = connection.ping_pong();
     let mut watching = pin!(watch(pings, &state));
@@ -296,7 +296,7 @@ async fn drive(
     state.is_over.set(true);
     // Streams that are left learn it by this.
     drop(connection);
-    drop(descriptor);
+    drop(socket);
     first.settled.notify_one();
     state.freed.notify_waiters();
 }

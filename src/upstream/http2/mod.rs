@@ -10,6 +10,7 @@ pub(super) mod stream_pool;
 
 use super::OutgoingBody;
 use super::http1::{AnswerError, WholeRequest, may_trail};
+use super::retry_rule::RetryCause;
 use bytes::Bytes;
 use connection::OpenStream;
 use h2::client::ResponseFuture;
@@ -109,6 +110,24 @@ impl<B> Http2Exchange<B> {
     /// The bytes that are left of the answer's body, where its length is known.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// The failure after which the request can be sent once more.
+    pub(super) fn retry_cause(&self) -> RetryCause {
+        match self.phase {
+            _ if self.is_refused => RetryCause::Refused,
+            Phase::Before(_) => RetryCause::Connect,
+            _ => RetryCause::Reset,
+        }
+    }
+
+    /// A copy of a request that has no body and was sent, to be sent once more.
+    pub(super) fn repeated(&self) -> Option<WholeRequest<B>> {
+        let request = self.request.as_ref()?;
+        request.body.is_none().then(|| WholeRequest {
+            head: request.head.clone(),
+            body: None,
+        })
     }
 
     /// The request that was not answered, where it can be sent once more: the server has not processed it and none of

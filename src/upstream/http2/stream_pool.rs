@@ -84,6 +84,11 @@ impl StreamPool {
         let idle = connections.iter().position(|one| one.is_idle());
         idle.map(|at| connections.remove(at)).is_some()
     }
+
+    /// Is there a connection without streams?
+    pub(in super::super) fn has_idle(&self) -> bool {
+        self.connections.borrow().iter().any(|one| one.is_idle())
+    }
 }
 
 impl Opening<'_> {

@@ -41,7 +41,11 @@ async fn its_first_failure_and_its_return_are_said_once_by_all_workers() {
     for _ in 0..6 {
         gateway.get("/").await.expect(502);
     }
-    assert_eq!(unreached(&gateway, &url).await, Some(6));
+    assert_eq!(
+        unreached(&gateway, &url).await,
+        Some(12),
+        "each is tried twice"
+    );
     let upstream = Upstream::echo_on(port).await;
     for _ in 0..6 {
         gateway.get("/").await.expect(200);
@@ -50,7 +54,11 @@ async fn its_first_failure_and_its_return_are_said_once_by_all_workers() {
         .said
         .line(0, "the return", |line| line.contains("again"))
         .await;
-    assert_eq!(unreached(&gateway, &url).await, Some(6));
+    assert_eq!(
+        unreached(&gateway, &url).await,
+        Some(12),
+        "each is tried twice"
+    );
     let lines = said(&gateway, &url);
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(

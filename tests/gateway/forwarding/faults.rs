@@ -296,14 +296,14 @@ async fn a_request_whose_body_was_started_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_fresh_connection_that_closes_is_not_tried_for_ever() {
+async fn a_fresh_connection_that_closes_is_tried_once_more_and_not_for_ever() {
     let upstream = Upstream::playing(async |mut connection: Connection| {
         let _ = connection.request().await;
     })
     .await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     assert_problem(&gateway.get("/").await, 502);
-    assert_eq!(upstream.seen(), 1);
+    assert_eq!(upstream.seen(), 2);
 }
 
 /// The answer of a gateway that refuses all but the first request. The refused request is a POST whose body never

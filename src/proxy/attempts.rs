@@ -1,0 +1,277 @@
+//! The attempts of one request after the first has failed: which server comes next, whether it may, and on what
+//! connection.
+
+use super::call_notes::CallNotes;
+use super::error::ProxyError;
+use super::request_body::RequestBody;
+use super::response_body::Carrier;
+use super::upstream_answer::UpstreamAnswer;
+use crate::clock;
+use crate::telemetry::metrics::{Failure, RetryResult};
+use crate::upstream::balance::{Balancer, TriedServers};
+use crate::upstream::connection::Connection;
+use crate::upstream::connection::UnsentRequest;
+use crate::upstream::endpoint::{Endpoint, PooledConnection};
+use crate::upstream::failure::UpstreamError;
+use crate::upstream::http1::AnswerError;
+use crate::upstream::retry_rule::RetryCause;
+use crate::upstream::{ConnectError, Purpose};
+use http::Response;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Servers that are tried for one request while they take no connection, at least.
+const LEAST_SERVERS: u32 = 3;
+/// As many of them where no server is available and all are tried.
+const MOST_SERVERS: u32 = 16;
+/// The wait before the same server is asked once more.
+const AGAIN: Duration = Duration::from_millis(25);
+
+/// The attempts of one request.
+#[derive(Debug)]
+pub(super) struct Attempts<'a> {
+    balancer: &'a Balancer<RequestBody>,
+    notes: &'a CallNotes,
+    key: Option<u64>,
+    purpose: Purpose,
+    tried: TriedServers<RequestBody>,
+    /// How many times the request was sent again, after something of it was sent.
+    sent_again: u32,
+    /// The failure after which it was to be sent last, until its end is counted.
+    cause: Option<RetryCause>,
+}
+
+impl Drop for Attempts<'_> {
+    fn drop(&mut self) {
+        self.count(RetryResult::Failed);
+    }
+}
+
+impl<'a> Attempts<'a> {
+    /// The attempts of a request that is at its first server.
+    pub(super) fn new(
+        balancer: &'a Balancer<RequestBody>,
+        notes: &'a CallNotes,
+        key: Option<u64>,
+        purpose: Purpose,
+    ) -> Self {
+        Self {
+            balancer,
+            notes,
+            key,
+            purpose,
+            tried: TriedServers::new(),
+            sent_again: 0,
+            cause: None,
+        }
+    }
+
+    /// A new connection, to another server where this one takes none; or a resting one of a server that takes no new
+    /// ones. No byte has been sent.
+    pub(super) async fn connect(&mut self) -> Result<PooledConnection<RequestBody>, ProxyError> {
+        loop {
+            let endpoint = self.endpoint()?;
+            let began = clock::now();
+            let error = match self.balancer.connect(&endpoint, self.purpose).await {
+                Ok(connection) => {
+                    self.notes.note_connect(began.elapsed());
+                    return Ok((connection, Rc::clone(&endpoint.pool)));
+                }
+                Err(ConnectError::Busy { .. }) => return Err(UpstreamError::Busy.into()),
+                Err(error) => error,
+            };
+            self.balancer.failed(&endpoint, &error.in_full(), began);
+            // A server that takes no new connection may still answer on an idle one.
+            if self.purpose == Purpose::Exchange
+                && let Some(connection) = endpoint.pool.take_open()
+            {
+                return Ok((connection, Rc::clone(&endpoint.pool)));
+            }
+            if !self.next(RetryCause::Connect).await {
+                return Err(UpstreamError::Connect(error).into());
+            }
+        }
+    }
+
+    /// The request has a connection.
+    pub(super) fn are_over(mut self) {
+        self.count(RetryResult::Answered);
+    }
+
+    /// The request on `connection` has failed with `error` before any of an answer came: it is sent again as long as it
+    /// may be.
+    #[cold]
+    pub(super) async fn after(
+        mut self,
+        mut connection: Connection<RequestBody>,
+        mut error: AnswerError,
+    ) -> Result<UpstreamAnswer, ProxyError> {
+        // A connection that has rested may have been closed in the meantime, which is no failure of its server. A fresh
+        // one takes its place, once.
+        let mut may_be_stale = true;
+        loop {
+            if let AnswerError::OtherProtocol(other) = &error
+                && let Some(endpoint) = self.notes.endpoint()
+            {
+                endpoint.pool.note_protocol(*other);
+            }
+            let is_stale =
+                std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
+            let unsent = connection.into_unsent();
+            let endpoint = self.endpoint()?;
+            let Some(unsent) = unsent else {
+                self.blame(&endpoint, &error);
+                return Err(UpstreamError::Answer(error).into());
+            };
+            if !is_stale {
+                self.blame(&endpoint, &error);
+                if !self.next(unsent.cause).await {
+                    return Err(UpstreamError::Answer(error).into());
+                }
+            }
+            let (fresh, pool) = self.connect().await?;
+            connection = fresh;
+            match connection.send_again(unsent).await {
+                Ok(response) => return self.answered(response, connection, pool).await,
+                Err(failed) => error = failed,
+            }
+        }
+    }
+
+    /// A server has answered. The request is sent again where the file wants that for the status.
+    pub(super) async fn answered(
+        mut self,
+        mut response: Response<()>,
+        mut connection: Connection<RequestBody>,
+        mut pool: Rc<crate::upstream::pool::Pool<RequestBody>>,
+    ) -> Result<UpstreamAnswer, ProxyError> {
+        while let Some(again) = self.again_after(&response, &connection).await {
+            put_back(connection, &pool);
+            (connection, pool) = self.connect().await?;
+            response = match connection.send_again(again).await {
+                Ok(response) => response,
+                Err(error) => {
+                    let endpoint = self.endpoint()?;
+                    self.blame(&endpoint, &error);
+                    return Err(UpstreamError::Answer(error).into());
+                }
+            };
+        }
+        self.count(RetryResult::Answered);
+        Ok(UpstreamAnswer {
+            response,
+            carrier: Carrier::Connection(connection),
+            pool,
+        })
+    }
+
+    /// The request, where it is to be sent once more after this answer.
+    async fn again_after(
+        &mut self,
+        response: &Response<()>,
+        connection: &Connection<RequestBody>,
+    ) -> Option<UnsentRequest<RequestBody>> {
+        let status = response.status().as_u16();
+        let rule = self.balancer.upstream.rules.retry.as_ref()?;
+        if !rule.on.has_status(status) {
+            return None;
+        }
+        let again = connection.repeated()?;
+        let (before, asked) = (self.notes.endpoint()?, self.notes.asked()?);
+        if !self.next(RetryCause::Status(status)).await {
+            return None;
+        }
+        self.balancer.answered(&before, status, false, asked);
+        Some(again)
+    }
+
+    /// Chooses the next server after `cause`. False where the request goes out no more.
+    async fn next(&mut self, cause: RetryCause) -> bool {
+        let Some(rule) = &self.balancer.upstream.rules.retry else {
+            return false;
+        };
+        if rule.attempts == 0 || !rule.on.has(cause) {
+            return false;
+        }
+        let tries_all = self.balancer.tries_all();
+        // A server that has refused a request has begun nothing.
+        let is_unsent = matches!(cause, RetryCause::Connect | RetryCause::Refused);
+        let most = if tries_all {
+            MOST_SERVERS
+        } else {
+            LEAST_SERVERS.max(rule.attempts + 1)
+        };
+        let is_spent = if is_unsent {
+            self.notes.attempts() >= most
+        } else {
+            self.sent_again >= rule.attempts
+        };
+        if is_spent {
+            return false;
+        }
+        self.tried.extend(self.notes.endpoint());
+        let other = self.balancer.another(self.key, &self.tried);
+        let is_refused = cause == RetryCause::Refused;
+        if other.is_none() && !is_refused && self.notes.attempts() > rule.attempts {
+            return false;
+        }
+        let is_free = cause == RetryCause::Connect && tries_all;
+        if !is_free && !self.balancer.may_repeat(rule.budget) {
+            self.notes.note_retry("budget");
+            let metrics = &self.balancer.metrics;
+            metrics.retried(cause.as_str(), RetryResult::Budget);
+            return false;
+        }
+        self.count(RetryResult::Failed);
+        self.cause = Some(cause);
+        self.sent_again += u32::from(!is_unsent);
+        self.notes.note_retry(cause.as_str());
+        match other {
+            Some(server) => self.notes.asks(server, clock::now()),
+            None => {
+                sleep(AGAIN).await;
+                self.notes.asks_again(clock::now());
+            }
+        }
+        true
+    }
+
+    /// Counts a failure against its server, if it is the server's.
+    fn blame(&self, endpoint: &Endpoint<RequestBody>, error: &AnswerError) {
+        let is_upload = matches!(
+            error,
+            AnswerError::Upload(_) | AnswerError::UploadLength | AnswerError::Refused(_)
+        );
+        if let (false, Failure::Reset, Some(asked)) =
+            (is_upload, error.failure(), self.notes.asked())
+        {
+            self.balancer.failed(endpoint, &error.to_string(), asked);
+        }
+    }
+
+    fn endpoint(&self) -> Result<Rc<Endpoint<RequestBody>>, ProxyError> {
+        let endpoint = self.notes.endpoint();
+        endpoint.ok_or_else(|| UpstreamError::Connect(self.balancer.no_server()).into())
+    }
+
+    /// Counts the last time that the request was sent again.
+    fn count(&mut self, result: RetryResult) {
+        if let Some(cause) = self.cause.take() {
+            self.balancer.metrics.retried(cause.as_str(), result);
+        }
+    }
+}
+
+/// Puts a connection back whose answer is not wanted, where all of the answer is there.
+fn put_back(
+    mut connection: Connection<RequestBody>,
+    pool: &crate::upstream::pool::Pool<RequestBody>,
+) {
+    let mut quiet = Context::from_waker(Waker::noop());
+    while let std::task::Poll::Ready(Some(Ok(_))) = connection.poll_frame(&mut quiet) {}
+    if connection.is_read() {
+        pool.put(connection);
+    }
+}

@@ -1,0 +1,125 @@
+//! What is noted of a request's way to a server while it is under way: its client may leave at any time.
+
+use super::request_body::RequestBody;
+use crate::telemetry::access_log::CallRecord;
+use crate::upstream::balance::Balancer;
+use crate::upstream::endpoint::{Endpoint, Occupied};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The notes of one request.
+#[derive(Debug, Default)]
+pub struct CallNotes {
+    /// The server that was asked last.
+    server: RefCell<Option<Occupied<RequestBody>>>,
+    /// The time at which it was.
+    asked: Cell<Option<Instant>>,
+    attempts: Cell<u32>,
+    /// No server was available, and all were tried.
+    none_left: Cell<bool>,
+    /// What most requests do not have.
+    rare: RefCell<Option<Box<RareNotes>>>,
+}
+
+#[derive(Debug, Default)]
+struct RareNotes {
+    retry: Option<&'static str>,
+    connect: Option<Duration>,
+    queued: Option<Duration>,
+}
+
+impl CallNotes {
+    /// A server is asked at `now`.
+    pub(super) fn asks(&self, server: Occupied<RequestBody>, now: Instant) {
+        self.server.replace(Some(server));
+        self.asked.set(Some(now));
+        self.attempts.set(self.attempts.get() + 1);
+    }
+
+    /// The same server is asked once more.
+    pub(super) fn asks_again(&self, now: Instant) {
+        self.asked.set(Some(now));
+        self.attempts.set(self.attempts.get() + 1);
+    }
+
+    /// The server that was asked last.
+    pub(super) fn endpoint(&self) -> Option<Rc<Endpoint<RequestBody>>> {
+        let server = self.server.borrow();
+        server.as_ref().map(|server| Rc::clone(&server.endpoint))
+    }
+
+    /// The time at which it was asked.
+    pub(super) fn asked(&self) -> Option<Instant> {
+        self.asked.get()
+    }
+
+    /// How many times a server was asked.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts.get()
+    }
+
+    /// The server that was asked last has answered with `status`; in gRPC perhaps that its service is unavailable.
+    #[inline]
+    pub(super) fn answered(
+        &self,
+        balancer: &Balancer<RequestBody>,
+        status: u16,
+        is_unavailable: bool,
+    ) {
+        if let (Some(server), Some(asked)) = (&*self.server.borrow(), self.asked.get()) {
+            balancer.answered(&server.endpoint, status, is_unavailable, asked);
+        }
+    }
+
+    /// The answer is over: the server is free for another request.
+    #[inline]
+    pub(super) fn leave(&self) {
+        if let Some(server) = &mut *self.server.borrow_mut() {
+            server.leave();
+        }
+    }
+
+    /// All servers are tried, since none was available.
+    pub(super) fn note_none_left(&self) {
+        self.none_left.set(true);
+    }
+
+    /// Were all servers tried, since none was available?
+    pub(super) fn is_none_left(&self) -> bool {
+        self.none_left.get()
+    }
+
+    /// The request is sent once more after `cause`, or would be within the budget.
+    pub(super) fn note_retry(&self, cause: &'static str) {
+        self.rare(|rare| rare.retry = Some(cause));
+    }
+
+    /// A connection was opened within `time`.
+    pub(super) fn note_connect(&self, time: Duration) {
+        self.rare(|rare| rare.connect = Some(time));
+    }
+
+    /// The request has waited for a server.
+    pub(super) fn note_queued(&self, time: Duration) {
+        self.rare(|rare| rare.queued = Some(time));
+    }
+
+    #[cold]
+    fn rare(&self, note: impl FnOnce(&mut RareNotes)) {
+        note(self.rare.borrow_mut().get_or_insert_default());
+    }
+
+    /// The notes for the log.
+    pub(super) fn record(&self) -> CallRecord {
+        let rare = self.rare.borrow();
+        let rare = rare.as_ref();
+        CallRecord {
+            attempts: self.attempts.get(),
+            retry: rare.and_then(|rare| rare.retry),
+            connect: rare.and_then(|rare| rare.connect),
+            queued: rare.and_then(|rare| rare.queued),
+        }
+    }
+}

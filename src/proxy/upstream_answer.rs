@@ -1,0 +1,44 @@
+//! The answer of a server, as far as its head has come.
+
+use super::error::ProxyError;
+use super::hop;
+use super::request_body::RequestBody;
+use super::response_body::{BodyStart, Carrier};
+use crate::upstream::failure::UpstreamError;
+use crate::upstream::pool::Pool;
+use http::Response;
+use std::rc::Rc;
+use tokio::time::Instant;
+
+/// An answer under way, with the connection that brings it.
+#[derive(Debug)]
+pub struct UpstreamAnswer {
+    /// The answer's head.
+    pub response: Response<()>,
+    /// The carrier of the answer's body.
+    pub carrier: Carrier,
+    /// The pool of the server that has answered.
+    pub pool: Rc<Pool<RequestBody>>,
+}
+
+impl UpstreamAnswer {
+    /// The head has come at `at`: the time that the connection may rest counts from there.
+    pub fn came(&mut self, at: Instant) {
+        if let Carrier::Connection(connection) = &mut self.carrier {
+            connection.answered(at, self.response.headers());
+        }
+    }
+
+    /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
+    ///
+    /// # Errors
+    /// 502 where the answer has a transfer coding that the gateway did not ask for, or its body has broken before any
+    /// of it came.
+    pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
+        if hop::is_coded(self.response.headers()) {
+            return Err(UpstreamError::UnaskedCoding.into());
+        }
+        let start = BodyStart::of(&mut self.carrier);
+        start.map_err(|error| UpstreamError::Answer(error).into())
+    }
+}

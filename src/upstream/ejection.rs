@@ -1,0 +1,211 @@
+//! Ejection: a server that fails so many requests in a row gets none for a while.
+//!
+//! Failures are counted over all workers. A success begins anew, where it began after the last failure: an answer that
+//! was on its way before says nothing about the server now.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The longest ejection.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// When a server is ejected, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EjectionRule {
+    /// Failures in a row that eject a server; above zero.
+    pub after: u32,
+    /// The time of a first ejection; each further one in a row is as much longer, up to five minutes.
+    pub time: Duration,
+    /// The percentage of an upstream's servers that may be ejected at once.
+    pub at_most: u32,
+}
+
+impl Default for EjectionRule {
+    fn default() -> Self {
+        Self {
+            after: 5,
+            time: Duration::from_secs(10),
+            at_most: 50,
+        }
+    }
+}
+
+impl EjectionRule {
+    /// May one more server be ejected, where `ejected` of `all` are already, and `available` can serve, the one
+    /// included that would go? The percentage is rounded down, but one may always go; the last that serves never may.
+    #[must_use]
+    pub fn allows(&self, all: usize, ejected: usize, available: usize) -> bool {
+        let share = all as u64 * u64::from(self.at_most) / 100;
+        available > 1 && (ejected as u64) < share.max(1)
+    }
+
+    /// The time of the ejection that is the `number`th in a row.
+    #[must_use]
+    pub fn lasts(&self, number: u32) -> Duration {
+        let longest = LONGEST.max(self.time);
+        self.time.saturating_mul(number.max(1)).min(longest)
+    }
+}
+
+/// What requests have shown of one server. Times are microseconds of this process ([`crate::clock::uptime`]).
+#[derive(Debug, Default)]
+pub struct EjectionState {
+    /// Failures in a row.
+    failures: AtomicU32,
+    /// The time of the last failure.
+    failed_at: AtomicU64,
+    /// The end of the ejection; 0 while the server is in.
+    until: AtomicU64,
+    /// Ejections in a row.
+    ejections: AtomicU32,
+    /// Requests that began before this time count no more: the server has been ejected since.
+    counts_from: AtomicU64,
+}
+
+impl EjectionState {
+    /// A request that began at `began` has been answered properly. One load, while the server does not fail.
+    #[inline]
+    pub fn succeeded(&self, began: impl FnOnce() -> u64) {
+        if self.failures.load(Ordering::Relaxed) != 0 || self.ejections.load(Ordering::Relaxed) != 0
+        {
+            self.forgive(began());
+        }
+    }
+
+    #[cold]
+    fn forgive(&self, began: u64) {
+        let is_news = began > self.failed_at.load(Ordering::Relaxed)
+            && began >= self.counts_from.load(Ordering::Relaxed);
+        if is_news && !self.is_ejected() {
+            self.failures.store(0, Ordering::Relaxed);
+            self.ejections.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A request that began at `began` has failed at `now`. True where the server is to be ejected now: the failure is
+    /// the `after`th in a row, or a multiple of it, where the server could not be ejected before.
+    #[cold]
+    #[must_use]
+    pub fn failed(&self, rule: &EjectionRule, began: u64, now: u64) -> bool {
+        if self.is_ejected() || began < self.counts_from.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.failed_at.fetch_max(now, Ordering::Relaxed);
+        let failures = self
+            .failures
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1);
+        failures.is_multiple_of(rule.after)
+    }
+
+    /// Is the server ejected?
+    #[must_use]
+    pub fn is_ejected(&self) -> bool {
+        self.until.load(Ordering::Relaxed) != 0
+    }
+
+    /// The end of the ejection, where there is one.
+    #[must_use]
+    pub fn until(&self) -> Option<u64> {
+        Some(self.until.load(Ordering::Relaxed)).filter(|until| *until != 0)
+    }
+
+    /// Failures in a row.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Ejections in a row.
+    #[must_use]
+    pub fn ejections(&self) -> u32 {
+        self.ejections.load(Ordering::Relaxed)
+    }
+
+    /// Ejects the server, and returns for how long. Calls are made one after another.
+    pub fn eject(&self, rule: &EjectionRule, now: u64) -> Duration {
+        let number = self.ejections.load(Ordering::Relaxed).saturating_add(1);
+        self.ejections.store(number, Ordering::Relaxed);
+        let lasts = rule.lasts(number);
+        let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+        self.until
+            .store(now.saturating_add(micros).max(1), Ordering::Relaxed);
+        lasts
+    }
+
+    /// Lets the server in again. False where it was in.
+    pub fn readmit(&self, now: u64) -> bool {
+        if self.until.swap(0, Ordering::Relaxed) == 0 {
+            return false;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        self.counts_from.store(now, Ordering::Relaxed);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RULE: EjectionRule = EjectionRule {
+        after: 3,
+        time: Duration::from_secs(10),
+        at_most: 50,
+    };
+
+    proptest! {
+        #[test]
+        fn half_may_go_and_one_always_and_the_last_never(all in 1_usize..40, at_most in 0_u32..=100) {
+            let rule = EjectionRule { at_most, ..RULE };
+            let mut ejected = 0;
+            while rule.allows(all, ejected, all - ejected) {
+                ejected += 1;
+            }
+            let share = all * at_most as usize / 100;
+            prop_assert_eq!(ejected, share.max(1).min(all - 1));
+        }
+    }
+
+    #[test]
+    fn it_is_ejected_at_exactly_the_last_failure_in_a_row() {
+        let state = EjectionState::default();
+        assert!(!state.failed(&RULE, 1, 2));
+        assert!(!state.failed(&RULE, 1, 3));
+        state.succeeded(|| 4);
+        assert!(!state.failed(&RULE, 5, 6) && !state.failed(&RULE, 5, 7));
+        assert!(state.failed(&RULE, 5, 8));
+        assert_eq!(state.eject(&RULE, 8), Duration::from_secs(10));
+        assert!(!state.failed(&RULE, 5, 9), "it is out already");
+        assert_eq!(state.failures(), 3);
+    }
+
+    #[test]
+    fn an_answer_that_was_on_its_way_before_the_last_failure_forgives_nothing() {
+        let state = EjectionState::default();
+        assert!(!state.failed(&RULE, 1, 10) && !state.failed(&RULE, 1, 11));
+        state.succeeded(|| 11);
+        assert!(state.failed(&RULE, 1, 12));
+    }
+
+    #[test]
+    fn ejections_in_a_row_last_longer_until_a_success() {
+        let state = EjectionState::default();
+        for (number, lasts) in [(1, 10), (2, 20), (3, 30)] {
+            assert_eq!(state.eject(&RULE, number * 100), Duration::from_secs(lasts));
+            assert!(state.readmit(number * 100 + 50) && !state.readmit(number * 100 + 50));
+            assert!(!state.failed(&RULE, 1, 1_000), "it began before the return");
+        }
+        state.succeeded(|| 2_000);
+        assert_eq!(state.eject(&RULE, 3_000), Duration::from_secs(10));
+        assert_eq!(RULE.lasts(1_000), LONGEST);
+    }
+
+    #[test]
+    fn a_failure_that_cannot_eject_is_followed_by_another_chance() {
+        let state = EjectionState::default();
+        let chances = (0..9).filter(|at| state.failed(&RULE, *at, *at));
+        assert_eq!(chances.count(), 3);
+    }
+}

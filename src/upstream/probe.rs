@@ -1,0 +1,219 @@
+//! One probe: a question to a server on a connection of its own, within the time that the file gives it.
+
+use super::probe_rule::{ProbeQuestion, ProbeRule};
+use super::stream::ServerStream;
+use super::upstream_state::Member;
+use super::{Destination, OfferedProtocols, Upstream, dial};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderValue, Method, Request, Response, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::ops::RangeInclusive;
+use tokio::time::timeout;
+
+/// The largest answer about health in gRPC.
+const MOST_BYTES: usize = 4 * 1024;
+/// The method that shows the health of a service (gRPC health checking protocol).
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+/// The status that is good.
+const SERVING: u8 = 1;
+
+/// Asks `member`.
+///
+/// # Errors
+/// When it does not serve: why, in words.
+pub(super) async fn ask(
+    upstream: &Upstream,
+    member: &Member,
+    rule: &ProbeRule,
+) -> Result<(), String> {
+    let asking = question(upstream, member, rule);
+    match timeout(rule.timeout, asking).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("no answer within {:?}", rule.timeout)),
+    }
+}
+
+async fn question(upstream: &Upstream, member: &Member, rule: &ProbeRule) -> Result<(), String> {
+    let destination = Destination::of(upstream, member);
+    let offer = match rule.ask {
+        ProbeQuestion::Grpc { .. } => OfferedProtocols::Http2,
+        _ => dial::offered(&destination),
+    };
+    let opened = dial::open(&destination, offer, rule.timeout).await;
+    let opened = opened.map_err(|error| error.in_full())?;
+    let own = member.server.url.authority();
+    match &rule.ask {
+        ProbeQuestion::Connect => Ok(()),
+        ProbeQuestion::Http { path, host, status } => {
+            let host = host.as_deref().unwrap_or(&own);
+            let answer = get(opened.stream, opened.is_http2, path, host).await?;
+            good_status(answer.status().as_u16(), status)
+        }
+        ProbeQuestion::Grpc { service } => check(opened.stream, service, &own).await,
+    }
+}
+
+fn good_status(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), String> {
+    if good.iter().any(|range| range.contains(&status)) {
+        return Ok(());
+    }
+    Err(format!("status {status}"))
+}
+
+async fn get(
+    stream: ServerStream,
+    is_http2: bool,
+    path: &str,
+    host: &str,
+) -> Result<Response<Incoming>, String> {
+    let request = request(Method::GET, path, host, is_http2, Bytes::new())?;
+    let io = TokioIo::new(stream);
+    let answer = if is_http2 {
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io)
+            .await
+            .map_err(broken)?;
+        alongside(connection, sender.send_request(request)).await
+    } else {
+        let (mut sender, connection) = http1::handshake(io).await.map_err(broken)?;
+        alongside(connection, sender.send_request(request)).await
+    };
+    answer.map_err(broken)
+}
+
+/// The result of `asking`, for which `connection` must be moved on.
+async fn alongside<T>(
+    connection: impl Future<Output = Result<(), hyper::Error>>,
+    asking: impl Future<Output = Result<T, hyper::Error>>,
+) -> Result<T, hyper::Error> {
+    let mut asking = std::pin::pin!(asking);
+    tokio::select! {
+        biased;
+        answer = asking.as_mut() => return answer,
+        ended = connection => ended?,
+    }
+    asking.await
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    host: &str,
+    is_http2: bool,
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, String> {
+    let target = if is_http2 {
+        format!("http://{host}{path}")
+    } else {
+        path.to_owned()
+    };
+    let target = target.parse::<Uri>().map_err(|error| error.to_string())?;
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = target;
+    let fields = request.headers_mut();
+    if !is_http2 {
+        let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
+        fields.insert(header::HOST, host);
+        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    fields.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static("tollgate-probe"),
+    );
+    Ok(request)
+}
+
+/// Asks the health service of gRPC about `service`.
+async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
+    let mut request = request(Method::POST, CHECK, host, true, question_of(service))?;
+    let fields = request.headers_mut();
+    fields.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/grpc"),
+    );
+    fields.insert(header::TE, HeaderValue::from_static("trailers"));
+    let io = TokioIo::new(stream);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io)
+        .await
+        .map_err(broken)?;
+    let asking = async {
+        let answer = sender.send_request(request).await?;
+        let (head, body) = answer.into_parts();
+        let whole = Limited::new(body, MOST_BYTES).collect().await;
+        Ok((head, whole))
+    };
+    let (head, whole) = alongside(connection, asking).await.map_err(broken)?;
+    let whole = whole.map_err(|error| error.to_string())?;
+    let trailers = whole.trailers().cloned();
+    let status = trailers
+        .as_ref()
+        .and_then(|trailers| trailers.get("grpc-status"))
+        .or_else(|| head.headers.get("grpc-status"));
+    if let Some(status) = status.filter(|status| status.as_bytes() != b"0") {
+        return Err(format!("grpc-status {}", status.to_str().unwrap_or("?")));
+    }
+    match serving_status(&whole.to_bytes()) {
+        Some(SERVING) => Ok(()),
+        Some(2) => Err("NOT_SERVING".to_owned()),
+        Some(3) => Err("SERVICE_UNKNOWN".to_owned()),
+        _ => Err("no answer of the health service".to_owned()),
+    }
+}
+
+/// A `HealthCheckRequest` with its prefix: the service is the text of field 1.
+fn question_of(service: &str) -> Bytes {
+    let mut message = BytesMut::new();
+    if !service.is_empty() {
+        message.put_u8(0x0A);
+        let mut length = service.len();
+        while length >= 0x80 {
+            message.put_u8(u8::try_from(length & 0x7F).unwrap_or(0) | 0x80);
+            length >>= 7;
+        }
+        message.put_u8(u8::try_from(length).unwrap_or(0));
+        message.put_slice(service.as_bytes());
+    }
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(message.len()).unwrap_or(0));
+    framed.put_slice(&message);
+    framed.freeze()
+}
+
+/// The status in a `HealthCheckResponse` with its prefix: field 1, a small number; 0 where it is left out.
+fn serving_status(framed: &[u8]) -> Option<u8> {
+    let (prefix, message) = framed.split_at_checked(5)?;
+    match (prefix[0], message) {
+        (0, []) => Some(0),
+        (0, [0x08, status, ..]) => Some(*status),
+        _ => None,
+    }
+}
+
+fn broken(error: hyper::Error) -> String {
+    use std::error::Error as _;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_the_health_service() {
+        assert_eq!(&question_of("")[..], [0, 0, 0, 0, 0]);
+        assert_eq!(&question_of("a.B")[..], b"\0\0\0\0\x05\x0A\x03a.B");
+        let long = question_of(&"x".repeat(300));
+        assert_eq!(&long[..8], [0, 0, 0, 1, 47, 0x0A, 0xAC, 0x02]);
+        assert_eq!(serving_status(&[0, 0, 0, 0, 2, 8, 1]), Some(SERVING));
+        assert_eq!(serving_status(&[0, 0, 0, 0, 0]), Some(0));
+        assert_eq!(serving_status(&[1, 0, 0, 0, 2, 8, 1]), None, "compressed");
+        assert_eq!(serving_status(b""), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! Requests that wait until something is free, in the order in which they came, whatever worker they belong to.
+//!
+//! What is free goes from hand to hand: it is given to the first in line, and no newcomer can take it on the way.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+
+/// A line of waiters for a `T`, which gives itself back when it is dropped.
+#[derive(Debug)]
+pub struct ServerQueue<T> {
+    /// The waiters, those included that are about to stand in line. Read without the lock.
+    waiting: AtomicUsize,
+    line: Mutex<VecDeque<Waiter<T>>>,
+    tickets: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    ticket: u64,
+    hand: oneshot::Sender<T>,
+}
+
+impl<T> Default for ServerQueue<T> {
+    fn default() -> Self {
+        Self {
+            waiting: AtomicUsize::new(0),
+            line: Mutex::default(),
+            tickets: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The end of an attempt to stand in line.
+#[derive(Debug)]
+pub enum Joined<T> {
+    /// Something became free at that very moment.
+    Free(T),
+    /// A place in the line.
+    Waits(Place<T>),
+    /// The line is as long as it may be.
+    Full,
+}
+
+impl<T> ServerQueue<T> {
+    /// Is the line empty? A newcomer may then try by itself.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Stands in line, behind at most `most - 1` others. At the front `free` is asked once more, since what became
+    /// free in between has woken no waiter.
+    pub fn join(self: &Arc<Self>, most: usize, free: impl FnOnce() -> Option<T>) -> Joined<T> {
+        let mut line = self.lock();
+        if line.len() >= most.max(1) && most > 0 {
+            return Joined::Full;
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let taken = line.is_empty().then(free).flatten();
+        if let Some(taken) = taken {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return Joined::Free(taken);
+        }
+        if most == 0 {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return Joined::Full;
+        }
+        let (hand, taken) = oneshot::channel();
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        line.push_back(Waiter { ticket, hand });
+        Joined::Waits(Place {
+            queue: Arc::clone(self),
+            ticket,
+            taken,
+        })
+    }
+
+    /// Gives what `free` finds to the waiters, the first first, until it finds no more.
+    pub fn serve(&self, mut free: impl FnMut() -> Option<T>) {
+        if self.is_empty() {
+            return;
+        }
+        // A waiter that has left hands the thing back. It goes to the next one, or back when the lock is open: giving
+        // itself back may come here again.
+        let mut left = None;
+        let mut line = self.lock();
+        while !line.is_empty() {
+            let Some(next) = left.take().or_else(&mut free) else {
+                break;
+            };
+            if let Some(first) = line.pop_front() {
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                left = first.hand.send(next).err();
+            }
+        }
+        drop(line);
+        drop(left);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter<T>>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in a line. Dropped, it is free for those behind.
+#[derive(Debug)]
+pub struct Place<T> {
+    queue: Arc<ServerQueue<T>>,
+    ticket: u64,
+    taken: oneshot::Receiver<T>,
+}
+
+impl<T> Place<T> {
+    /// Waits for what becomes free. Nothing, where the line ends.
+    pub async fn turn(&mut self) -> Option<T> {
+        (&mut self.taken).await.ok()
+    }
+}
+
+impl<T> Drop for Place<T> {
+    fn drop(&mut self) {
+        let mut line = self.queue.lock();
+        if let Some(at) = line.iter().position(|waiter| waiter.ticket == self.ticket) {
+            line.remove(at);
+            self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        // What has been handed over and not been taken gives itself back, after the lock.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    /// One of several equal things.
+    #[derive(Debug)]
+    struct Thing(Arc<Shop>);
+
+    #[derive(Debug, Default)]
+    struct Shop {
+        out: AtomicU32,
+        most: u32,
+        queue: Arc<ServerQueue<Thing>>,
+    }
+
+    fn take(shop: &Arc<Shop>) -> Option<Thing> {
+        let more = |out| (out < shop.most).then_some(out + 1);
+        let taken = shop
+            .out
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        taken.is_ok().then(|| Thing(Arc::clone(shop)))
+    }
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            self.0.out.fetch_sub(1, Ordering::SeqCst);
+            self.0.queue.serve(|| take(&self.0));
+        }
+    }
+
+    fn shop(most: u32) -> Arc<Shop> {
+        Arc::new(Shop {
+            most,
+            ..Shop::default()
+        })
+    }
+
+    fn place(shop: &Arc<Shop>) -> Place<Thing> {
+        match shop.queue.join(10, || take(shop)) {
+            Joined::Waits(place) => place,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_came_first_is_served_first_and_who_left_is_passed_over() {
+        let shop = shop(1);
+        let taken = take(&shop).unwrap();
+        let (mut first, second, mut third) = (place(&shop), place(&shop), place(&shop));
+        drop(second);
+        assert_eq!(shop.queue.len(), 2);
+        drop(taken);
+        let taken = first.turn().await.unwrap();
+        assert!(third.taken.try_recv().is_err());
+        drop(taken);
+        assert!(third.turn().await.is_some());
+        assert_eq!(shop.out.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn what_a_leaver_was_given_goes_to_the_next() {
+        let shop = shop(1);
+        let taken = take(&shop).unwrap();
+        let (first, mut second) = (place(&shop), place(&shop));
+        drop(taken);
+        assert!(shop.queue.len() == 1 && take(&shop).is_none());
+        drop(first);
+        assert!(second.taken.try_recv().is_ok());
+        assert!(shop.queue.is_empty());
+    }
+
+    #[test]
+    fn the_line_has_an_end_and_may_have_no_place_at_all() {
+        let shop = shop(1);
+        assert!(matches!(
+            shop.queue.join(0, || take(&shop)),
+            Joined::Free(_)
+        ));
+        let _taken = take(&shop).unwrap();
+        assert!(matches!(shop.queue.join(0, || take(&shop)), Joined::Full));
+        let _place = place(&shop);
+        assert!(matches!(shop.queue.join(1, || take(&shop)), Joined::Full));
+    }
+
+    #[test]
+    fn never_are_more_out_than_there_are_and_all_come_back() {
+        let shop = shop(3);
+        let most = Arc::new(AtomicU32::new(0));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (shop, most) = (Arc::clone(&shop), Arc::clone(&most));
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .build()
+                        .unwrap();
+                    runtime.block_on(async {
+                        for _ in 0..2_000 {
+                            let thing = match shop.queue.is_empty().then(|| take(&shop)).flatten() {
+                                Some(thing) => thing,
+                                None => match shop.queue.join(10, || take(&shop)) {
+                                    Joined::Free(thing) => thing,
+                                    Joined::Waits(mut place) => place.turn().await.unwrap(),
+                                    Joined::Full => panic!("four are not ten"),
+                                },
+                            };
+                            most.fetch_max(shop.out.load(Ordering::SeqCst), Ordering::SeqCst);
+                            tokio::task::yield_now().await;
+                            drop(thing);
+                        }
+                    });
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert!(most.load(Ordering::SeqCst) <= 3);
+        assert!(shop.out.load(Ordering::SeqCst) == 0 && shop.queue.is_empty());
+    }
+}

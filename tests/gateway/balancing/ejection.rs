@@ -1,0 +1,176 @@
+//! A server that fails requests in a row gets none for a while; never the last one, and never for a 500.
+
+use super::{answering, file, metric};
+use crate::support::{Connection, Gateway, PATIENCE, Upstream, eventually, free_port, request};
+use std::time::Duration;
+
+#[tokio::test]
+async fn it_leaves_after_failures_in_a_row_and_is_back_when_the_time_is_over() {
+    let good = Upstream::echo().await;
+    let bad = answering(503).await;
+    let lines = "eject = { after = 3, for = \"600ms\" }";
+    let gateway =
+        Gateway::start(&file(&[good.url(), bad.url()], lines).server("workers = 1")).await;
+    for _ in 0..20 {
+        gateway.get("/").await;
+    }
+    assert_eq!(bad.seen(), 3, "three in a row, then none");
+    let said = format!("upstream main: {} gets no requests", bad.url());
+    let line = gateway
+        .said
+        .line(0, "the ejection", |line| line.contains(&said))
+        .await;
+    assert!(
+        line.contains("3 requests in a row failed") && line.contains("503"),
+        "{line}"
+    );
+    let shown = gateway.admin_get("/v1/upstreams").await.expect(200).json();
+    let servers = &shown["upstreams"][0]["servers"];
+    assert_eq!(servers[0]["state"], "up", "{shown}");
+    assert_eq!(servers[1]["state"], "ejected", "{shown}");
+    let labels = format!("{{upstream=\"main\",server=\"{}\"}}", bad.url());
+    eventually(PATIENCE, "the metrics say so", async || {
+        let text = gateway.metrics().await;
+        let state = format!("tollgate_upstream_server_state{labels} -1");
+        text.contains(&state)
+            && metric(&text, &format!("tollgate_upstream_ejections_total{labels}")) == 1
+    })
+    .await;
+    gateway
+        .said
+        .line(0, "the return", |line| line.contains("gets requests again"))
+        .await;
+    for _ in 0..20 {
+        gateway.get("/").await;
+    }
+    assert_eq!(bad.seen(), 6, "three more");
+}
+
+#[tokio::test]
+async fn a_request_that_makes_servers_answer_500_ejects_none() {
+    let servers = [answering(500).await, answering(500).await];
+    let urls = servers.each_ref().map(Upstream::url);
+    let gateway = Gateway::start(&file(&urls, "eject = { after = 2 }").server("workers = 1")).await;
+    for _ in 0..20 {
+        gateway.get("/").await.expect(500);
+    }
+    assert_eq!(servers.each_ref().map(Upstream::seen), [10, 10]);
+}
+
+#[tokio::test]
+async fn half_may_go_and_the_last_never() {
+    let dead = [(); 3].map(|()| format!("http://127.0.0.1:{}", free_port()));
+    let good = Upstream::echo().await;
+    let mut urls = dead.to_vec();
+    urls.push(good.url());
+    let lines =
+        "eject = { after = 1, for = \"1m\", at_most = \"100%\" }\nretry = { budget = \"100%\" }";
+    let gateway = Gateway::start(&file(&urls, lines).server("workers = 2")).await;
+    for _ in 0..30 {
+        gateway.get("/").await.expect(200);
+    }
+    let shown = gateway.admin_get("/v1/upstreams").await.json();
+    assert_eq!(shown["upstreams"][0]["available"], 1, "{shown}");
+
+    let lines = "eject = { after = 1, for = \"1m\" }\nretry = { budget = \"100%\" }";
+    let gateway = Gateway::start(&file(&urls, lines).server("workers = 1")).await;
+    for _ in 0..30 {
+        gateway.get("/").await.expect(200);
+    }
+    let shown = gateway.admin_get("/v1/upstreams").await.json();
+    assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_or_is_slow_with_its_body_ejects_nobody() {
+    let slow = Upstream::silent().await;
+    let other = Upstream::silent().await;
+    let lines = "eject = { after = 1 }\nretry = false";
+    let gateway = Gateway::start(&file(&[slow.url(), other.url()], lines)).await;
+    for _ in 0..4 {
+        let wire = gateway.connect().await;
+        wire.send_and_leave(request("GET", "/", &[])).await;
+        let mut wire = gateway.connect().await;
+        wire.send(request("POST", "/", &[("Content-Length", "10")]))
+            .await;
+        wire.answer().await.expect(504);
+    }
+    let shown = gateway.admin_get("/v1/upstreams").await.json();
+    assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
+    gateway.get("/").await.expect(504);
+    let shown = gateway.admin_get("/v1/upstreams").await.json();
+    assert_eq!(shown["upstreams"][0]["available"], 1, "{shown}");
+}
+
+#[tokio::test]
+async fn without_a_server_all_are_tried_and_the_log_says_so() {
+    let ports = [free_port(), free_port()];
+    let urls = ports.map(|port| format!("http://127.0.0.1:{port}"));
+    let lines = "health = { connect = true, interval = \"200ms\", rise = 1 }";
+    let gateway = Gateway::start(&file(&urls, lines)).await;
+    gateway
+        .said
+        .line(0, "none is left", |line| {
+            line.contains("no server is available")
+        })
+        .await;
+    let answer = gateway.get("/").await.expect(502);
+    assert_eq!(gateway.line_of(&answer).await["reason"], "none_left");
+    let ready = gateway.admin_get("/readyz").await.expect(200).text();
+    assert!(
+        ready.contains("upstream main: no server is available"),
+        "{ready}"
+    );
+    let back = Upstream::echo_on(ports[1]).await;
+    eventually(PATIENCE, "one is back", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
+    drop(back);
+
+    let file = file(&urls, &format!("{lines}\nnone_left = \"503\""));
+    let gateway = Gateway::start(&file).await;
+    gateway
+        .said
+        .line(0, "none is left", |line| line.contains("requests get 503"))
+        .await;
+    let answer = gateway.get("/").await.expect(503);
+    assert_eq!(answer.field("retry-after"), "1");
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(
+        (&line["reason"], &line["attempts"]),
+        (&"none_left".into(), &0.into()),
+        "{line}"
+    );
+}
+
+/// What is known of a server stays when the file changes.
+#[tokio::test]
+async fn a_reload_forgets_no_ejection() {
+    let good = Upstream::echo().await;
+    let bad = Upstream::playing(async |connection: Connection| drop(connection)).await;
+    let file = file(
+        &[good.url(), bad.url()],
+        "eject = { after = 2, for = \"1m\" }",
+    );
+    let gateway = Gateway::start(&file).await;
+    for _ in 0..10 {
+        gateway.get("/").await.expect(200);
+    }
+    let before = bad.connections();
+    gateway.rename_over(
+        &file
+            .clone()
+            .with("[routes.two]\npath = \"/two\"\nupstream = \"main\"")
+            .text(),
+    );
+    gateway
+        .said
+        .line(0, "the reload", |line| line.contains("generation 2"))
+        .await;
+    for _ in 0..20 {
+        gateway.get("/two").await.expect(200);
+    }
+    assert_eq!(bad.connections(), before);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
