@@ -248,7 +248,10 @@ impl Orders {
         let held = self.issued.of(&identity.name);
         let held = held.filter(|bundle| bundle.covers(&identity.hosts) && is_same_order);
         let due = match held {
-            Some(bundle) => self.renewal(identity, &bundle, &vault, now).await,
+            Some(bundle) => {
+                let renewal = self.renewal(identity, &bundle, &vault, now).await;
+                renewal.max(attempts.rest(now))
+            }
             None => now,
         };
         let due = due.max(attempts.next(now));
@@ -322,7 +325,7 @@ impl Orders {
                     identity.hosts.join(", "),
                     words((until - now()).max(0).unsigned_abs())
                 );
-                attempts.succeeded();
+                attempts.succeeded(now(), until - bundle.facts().not_before);
                 self.issued.put(&identity.name, bundle);
             }
             Err(failure) if self.is_over() => {
