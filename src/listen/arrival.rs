@@ -185,7 +185,7 @@ impl Arrivals {
         match shaken {
             Ok(session) => {
                 handshake_report::succeeded(&session, peer);
-                peer.tls.set(Box::new(session)).is_ok()
+                peer.tls.set(Rc::new(session)).is_ok()
             }
             Err(failed) => {
                 handshake_report::failed(&failed, peer);

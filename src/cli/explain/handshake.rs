@@ -3,8 +3,9 @@
 
 use crate::clock;
 use crate::config::Compiled;
+use crate::key::ShownCertificate;
 use crate::listen::listener::Listener;
-use crate::tls::{ClientVerify, Offer, ServerIdentity};
+use crate::tls::{CertificateFacts, ClientVerify, Offer, ServerIdentity};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -29,13 +30,32 @@ pub(super) struct HandshakeOutlook {
     why: String,
     /// What becomes of the client's certificate, where one is shown or asked for.
     certificate: Option<String>,
+    /// The certificate that is taken.
+    taken: Option<TakenCertificate>,
     /// Is the handshake refused?
     is_refused: bool,
     /// May the connection serve the request's host?
     may_serve: bool,
 }
 
+/// A client's certificate that the identity takes.
+#[derive(Debug)]
+struct TakenCertificate {
+    facts: CertificateFacts,
+    authorities: [u8; 32],
+}
+
 impl HandshakeOutlook {
+    /// The certificate that limits and groups go by.
+    pub(super) fn shown(&self) -> Option<ShownCertificate<'_>> {
+        let taken = self.taken.as_ref()?;
+        Some(ShownCertificate {
+            subject: &taken.facts.subject,
+            fingerprint: &taken.facts.fingerprint,
+            authorities: &taken.authorities,
+        })
+    }
+
     /// Does no request come of the handshake?
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
@@ -95,16 +115,17 @@ pub(super) fn outlook(
         .copied()?;
     let identity = offer.choose(sni);
     let certificate = identity.map(|identity| certificate(identity, client));
-    let is_refused = match &certificate {
-        None => true,
-        Some(certificate) => certificate.is_refused,
-    };
+    let certificate = certificate.unwrap_or(CertificateOutlook {
+        is_refused: true,
+        ..CertificateOutlook::default()
+    });
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
         why: why(identity, sni),
         identity: identity.map(|identity| identity.name().to_owned()),
-        certificate: certificate.and_then(|certificate| certificate.text),
-        is_refused,
+        certificate: certificate.text,
+        taken: certificate.taken,
+        is_refused: certificate.is_refused,
         may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
         sni: sni.map(str::to_owned),
     })
@@ -137,12 +158,14 @@ fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
 #[derive(Default)]
 struct CertificateOutlook {
     text: Option<String>,
+    taken: Option<TakenCertificate>,
     is_refused: bool,
 }
 
 fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> CertificateOutlook {
     let said = |text: String, is_refused| CertificateOutlook {
         text: Some(text),
+        taken: None,
         is_refused,
     };
     let shown = client.certificate.as_deref();
@@ -150,7 +173,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
         let unasked = shown.map(|_| "no certificate is asked of clients".to_owned());
         return CertificateOutlook {
             text: unasked,
-            is_refused: false,
+            ..CertificateOutlook::default()
         };
     };
     match (shown, check.verify()) {
@@ -162,7 +185,14 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
             true,
         ),
         (Some(pem), _) => match check.judge(pem, clock::wall().micros() / 1_000_000) {
-            Ok(facts) => said(format!("the client's certificate is taken: {}", facts.subject), false),
+            Ok(facts) => CertificateOutlook {
+                text: Some(format!("the client's certificate is taken: {}", facts.subject)),
+                taken: Some(TakenCertificate {
+                    facts,
+                    authorities: *check.authorities_digest(),
+                }),
+                is_refused: false,
+            },
             Err(why) => said(
                 format!("the client's certificate is not taken, and the handshake is refused: {why}"),
                 true,
