@@ -79,13 +79,6 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
     }
 }
 
-fn lacks_certificate(failed: &FailedHandshake) -> bool {
-    failed
-        .identity
-        .as_deref()
-        .is_some_and(ServerIdentity::is_pending)
-}
-
 /// Certificates are refused for causes that ask for different acts: those that have ended, those that were revoked, those
 /// of strangers, and all others.
 fn kind_of(error: &Error) -> usize {
@@ -96,6 +89,13 @@ fn kind_of(error: &Error) -> usize {
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => 2,
         _ => 3,
     }
+}
+
+fn lacks_certificate(failed: &FailedHandshake) -> bool {
+    failed
+        .identity
+        .as_deref()
+        .is_some_and(ServerIdentity::is_pending)
 }
 
 fn words(failed: &FailedHandshake) -> String {

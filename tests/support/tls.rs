@@ -2,8 +2,9 @@
 
 use super::{H2, PATIENCE, Wire};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams,
+    date_time_ymd,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -86,6 +87,26 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         change(&mut params);
         self.sign(params)
+    }
+
+    /// Writes a list, in force until a year begins, of revoked certificates with these numbers.
+    pub(crate) fn revoke(&self, file: &str, numbers: &[u64], until_year: i32) {
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 2),
+            next_update: date_time_ymd(until_year, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).unwrap().pem().unwrap();
+        replace(&self.path(file), &list);
     }
 
     fn sign(&self, params: CertificateParams) -> Pair {
@@ -207,6 +228,15 @@ impl TlsClient {
         timeout(PATIENCE, connector.connect(name, tcp))
             .await
             .unwrap()
+    }
+
+    /// Shakes hands, and reads what comes of a request: in TLS 1.3 a refusal comes behind the handshake.
+    pub(crate) async fn connect_and_ask(&self, address: SocketAddr, name: &str) -> io::Result<u8> {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = self.connect(address, name).await?;
+        let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        timeout(PATIENCE, stream.read_u8()).await.unwrap()
     }
 
     /// A connection of HTTP/1.1.

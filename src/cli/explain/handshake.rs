@@ -31,10 +31,10 @@ pub(super) struct HandshakeOutlook {
     why: String,
     /// What becomes of the client's certificate, where one is shown or asked for.
     certificate: Option<String>,
-    /// Where its certificate is ordered from, and whether it has come.
-    order: Option<String>,
     /// The certificate that is taken.
     taken: Option<TakenCertificate>,
+    /// Where its certificate is ordered from, and whether it has come.
+    order: Option<String>,
     /// Is the handshake refused?
     is_refused: bool,
     /// May the connection serve the request's host?
@@ -126,6 +126,7 @@ pub(super) fn outlook(
         is_refused: true,
         ..CertificateOutlook::default()
     });
+    let is_refused = certificate.is_refused || is_pending;
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
         why: why(identity, sni),
@@ -133,7 +134,7 @@ pub(super) fn outlook(
         identity: identity.map(|identity| identity.name().to_owned()),
         certificate: certificate.text,
         taken: certificate.taken,
-        is_refused: certificate.is_refused || is_pending,
+        is_refused,
         may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
         sni: sni.map(str::to_owned),
     })
