@@ -94,7 +94,7 @@ class Http1:
     requests = 1
     protocol = "http/1.1"
 
-    def __init__(self, port, path, tls):
+    def __init__(self, port, path, tls=False):
         self.socket = connected(port, self.protocol if tls else None)
         self.request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: k1\r\n\r\n".encode()
 
@@ -127,7 +127,7 @@ class Http2(Http1):
     DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
     END_STREAM, ACK, END_HEADERS = 1, 1, 4
 
-    def __init__(self, port, path, tls):
+    def __init__(self, port, path, tls=False):
         super().__init__(port, path, tls)
         self.stream = 1
         # GET, the scheme and / are of the static table (RFC 7541, appendix A); the rest are literals that are not indexed.

@@ -164,7 +164,11 @@ impl Exchange {
                     address,
                     scheme: peer.scheme,
                 },
-                client: local.snapshot.trust.client(address, request.headers()),
+                client: if trusted {
+                    local.snapshot.trust.client(address, request.headers())
+                } else {
+                    address.map(|address| address.to_canonical())
+                },
                 local,
                 route: None,
                 plan: Plan::default(),
