@@ -1,6 +1,7 @@
 //! The running gateway: builds every part from a compiled file, runs them, drains them.
 
 mod banner;
+mod certificates;
 mod sockets;
 mod tls_listeners;
 mod worker;
@@ -24,10 +25,12 @@ use crate::snapshot::Snapshot;
 use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::AuthorityChallenges;
 use crate::upstream;
 use crate::upstream::{Server, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
+use certificates::CertificateOrders;
 use sockets::{BoundSockets, KeptSockets};
 use std::io;
 use std::path::PathBuf;
@@ -72,6 +75,7 @@ struct GatewayState {
     clock: Clock,
     news: Invalidation,
     holds: Arc<Holds>,
+    challenges: AuthorityChallenges,
     metrics: Arc<Metrics>,
     drain: Drain,
 }
@@ -90,6 +94,7 @@ impl GatewayState {
             clock,
             news: Invalidation::default(),
             holds: Arc::default(),
+            challenges: AuthorityChallenges::default(),
             metrics,
             drain,
         }
@@ -127,6 +132,7 @@ struct Gateway {
     /// A signal to stop came before the gateway had begun.
     is_stopped: bool,
     reload: reload::Trigger,
+    orders: Arc<CertificateOrders>,
     /// Dropped last: the files go with the gateway.
     _kept: KeptSockets,
 }
@@ -144,6 +150,7 @@ impl Gateway {
             files,
             identities,
             offers,
+            orders,
             ..
         } = compiled;
         snapshot.generation = 1;
@@ -169,11 +176,13 @@ impl Gateway {
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
+        let orders = CertificateOrders::new(orders, &tls);
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
             shared: shared.clone(),
             tls: Arc::clone(&tls),
+            orders: Arc::clone(&orders),
         };
         let reload = start_reload(file, files, identities, installer);
         let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
@@ -182,6 +191,7 @@ impl Gateway {
         let open = sockets.open_server(&mut kept)?;
         let addresses = start_accepting(&boot, open, &tls, &dispatcher, &trusted, &shared.drain)?;
         banner::print(&boot, &shared.snapshots.load(), &addresses, &admin);
+        orders.start(&shared.challenges, &shared.metrics).await;
         readiness.set(Phase::Ready);
         Ok(Self {
             boot,
@@ -193,6 +203,7 @@ impl Gateway {
             signals,
             is_stopped,
             reload,
+            orders,
             _kept: kept,
         })
     }
@@ -206,8 +217,10 @@ impl Gateway {
         tracing::info!("stopping: no new connections, {grace:?} for requests under way");
         self.switch.pull(grace);
         let deadline = clock::now() + grace;
+        // Another process may order from now on.
+        let ended = async { tokio::join!(finished(&self.dispatcher), self.orders.stop()) };
         tokio::select! {
-            () = finished(&self.dispatcher) => tracing::info!("stopped: all connections have ended"),
+            _ = ended => tracing::info!("stopped: all connections have ended"),
             () = tokio::time::sleep_until(deadline) => {
                 match self.dispatcher.open() {
                     1 => tracing::warn!("stopped: 1 connection was cut"),
@@ -403,6 +416,7 @@ struct SnapshotInstaller {
     outline: Arc<Outline>,
     shared: GatewayState,
     tls: Arc<TlsListeners>,
+    orders: Arc<CertificateOrders>,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
@@ -413,6 +427,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
             outline,
             identities,
             offers,
+            orders,
             ..
         } = compiled;
         let generation = self.shared.snapshots.load().generation + 1;
@@ -431,6 +446,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         for change in changes {
             tracing::info!("  {change}");
         }
+        self.orders.want(orders).await;
     }
 
     fn refused(&mut self) {
