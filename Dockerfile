@@ -2,10 +2,10 @@
 # One static binary on an empty image: no shell, no package manager, nothing to keep patched but the gateway.
 
 FROM rust:1.95-alpine AS build
-# A C compiler and headers, for the allocator and for the cryptography behind tokens; bash, Python, Redis and llvm-tools to train the build.
+# A C compiler and headers, for the allocator and for the cryptography behind tokens; bash, Python, Redis, OpenSSL and llvm-tools to train the build.
 # Alpine keeps one version per release: pinning it would break the build.
 # hadolint ignore=DL3018
-RUN apk add --no-cache musl-dev gcc linux-headers bash python3 redis ca-certificates \
+RUN apk add --no-cache musl-dev gcc linux-headers bash python3 redis openssl ca-certificates \
     && rustup component add llvm-tools
 WORKDIR /build
 COPY . .

@@ -168,7 +168,11 @@ impl Exchange {
                     scheme: peer.scheme,
                 },
                 tls: peer.tls().cloned(),
-                client: local.snapshot.trust.client(address, request.headers()),
+                client: if trusted {
+                    local.snapshot.trust.client(address, request.headers())
+                } else {
+                    address.map(|address| address.to_canonical())
+                },
                 local,
                 route: None,
                 plan: Plan::default(),
