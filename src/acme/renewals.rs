@@ -305,6 +305,7 @@ impl Orders {
     async fn order(&self, identity: &OrderedIdentity, mut attempts: Attempts) {
         let vault = Vault::at(&identity.authority.storage);
         let now = || seconds((self.wall)());
+        self.log_order(identity, now());
         let before = attempts.clone();
         attempts.begins(now());
         let kept = self.keep_attempts(identity, &attempts, &vault).await;
@@ -350,6 +351,20 @@ impl Orders {
             // Without a memory of failures nothing bounds the orders but this.
             sleep(LOOK).await;
         }
+    }
+
+    fn log_order(&self, identity: &OrderedIdentity, now: Seconds) {
+        let held = self.issued.of(&identity.name);
+        let held = held.map(|held| words((held.facts().not_after - now).max(0).unsigned_abs()));
+        tracing::info!(
+            "tls.{}: a certificate for {} is ordered from acme.{}{}",
+            identity.name,
+            identity.hosts.join(", "),
+            identity.authority.name,
+            held.map_or_else(String::new, |left| format!(
+                "; the one before is good for {left}"
+            ))
+        );
     }
 
     /// Can nothing be wanted any more?
