@@ -14,6 +14,7 @@ mod ca_client;
 mod challenge_answers;
 mod failure;
 mod folder;
+mod held_versions;
 mod issuance;
 mod issued;
 mod orders;
@@ -34,7 +35,8 @@ pub use authority::{
 pub use folder::{folder_of, read_bundle};
 pub use issued::{Bundle, IssuedCertificates};
 pub use outlook::{OrderOutlook, outlook};
-pub use renewals::{Renewals, WallClock};
+pub use renewals::Renewals;
+pub use schedule::WallClock;
 pub use sealing::SealingKey;
 pub use store_lock::Pace;
 pub use store_vault::SharedStorage;

@@ -5,14 +5,13 @@ use super::authority::{Authority, OrderedIdentity, Storage};
 use super::challenge_answers;
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock};
+use super::held_versions::{HeldVersions, StoreReach};
 use super::issued::IssuedCertificates;
 use super::orders::{Look, Orders};
-use super::schedule::Seconds;
-use super::store_orders::{HeldVersions, StoreReach};
+use super::schedule::{Seconds, WallClock};
 use super::store_vault::{SharedStorage, StoreVault};
 use super::suggestions::Suggestions;
 use super::vault::{OrderRight, Vault, lock_folder};
-use crate::clock::Timestamp;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
 use std::collections::HashMap;
@@ -22,9 +21,6 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::task::{self, JoinSet};
 use tokio::time::timeout;
-
-/// The wall clock: certificates end by it.
-pub type WallClock = fn() -> Timestamp;
 
 /// Certificates are looked at this often.
 const LOOK: Duration = Duration::from_secs(60);

@@ -10,78 +10,11 @@ use super::orders::{Look, Orders, order_text};
 use super::schedule::{Seconds, seconds, words};
 use super::store_vault::StoreVault;
 use super::vault::{OrderRight, Vault};
-use crate::telemetry::metrics::Metrics;
 use sha2::{Digest as _, Sha256};
-use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The time after which the store is looked at again for what another gateway orders, in seconds.
 const SOON: Seconds = 1;
-
-/// What this gateway knows of certificates in the store.
-#[derive(Debug, Default)]
-pub(super) struct HeldVersions(Mutex<Held>);
-
-#[derive(Debug, Default)]
-struct Held {
-    /// The entry and the version of each identity's certificate.
-    versions: HashMap<Arc<str>, (String, u64)>,
-    /// Failures that the store could not take.
-    owed: HashMap<Arc<str>, Attempts>,
-    /// Identities of which it has been logged that another gateway orders.
-    elsewhere: HashSet<Arc<str>>,
-}
-
-impl HeldVersions {
-    /// The version that is held of an entry; 0 where none is.
-    fn of(&self, identity: &str, entry: &str) -> u64 {
-        let held = self.held();
-        let version = held.versions.get(identity);
-        version.map_or(0, |(of, version)| if of == entry { *version } else { 0 })
-    }
-
-    fn hold(&self, identity: &Arc<str>, entry: String, version: u64) {
-        let mut held = self.held();
-        held.elsewhere.remove(identity);
-        held.versions.insert(Arc::clone(identity), (entry, version));
-    }
-
-    /// Remembers failures that the store could not take.
-    pub(super) fn owe(&self, identity: &Arc<str>, attempts: Attempts) {
-        self.held().owed.insert(Arc::clone(identity), attempts);
-    }
-
-    /// Is it news that another gateway orders?
-    fn is_news(&self, identity: &Arc<str>) -> bool {
-        self.held().elsewhere.insert(Arc::clone(identity))
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Is the store there? Changes are logged and counted.
-#[derive(Debug, Default)]
-pub(super) struct StoreReach {
-    is_there: Option<bool>,
-}
-
-impl StoreReach {
-    /// Notes whether the store has answered, or why it has not.
-    pub(super) fn note(&mut self, away: Option<String>, store: &StoreVault, metrics: &Metrics) {
-        let is_there = away.is_none();
-        metrics.acme_store(is_there);
-        if self.is_there.replace(is_there) == Some(is_there) {
-            return;
-        }
-        match away {
-            Some(why) => tracing::warn!("{why}; certificates that are held are served"),
-            None => tracing::info!("certificates are kept in {}", store.place()),
-        }
-    }
-}
 
 /// What stands in the store against what is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +77,7 @@ impl Orders {
         }
         let mut attempts = self.known_attempts(identity, store).await?;
         let vault = Vault::Store(store.clone());
-        let owed = self.versions.held().owed.remove(&identity.name);
+        let owed = self.versions.take_owed(&identity.name);
         if let Some(owed) = owed {
             // What happened here while the store was away counts for all.
             attempts = owed.of(&order_text(identity));
@@ -168,7 +101,7 @@ impl Orders {
         store: &StoreVault,
     ) -> Result<(), Failure> {
         let Some(bundle) = self.held(identity) else {
-            self.versions.held().versions.remove(&identity.name);
+            self.versions.forget(&identity.name);
             return Ok(());
         };
         self.keep_for_all(identity, &bundle, store).await?;

@@ -2,7 +2,7 @@
 //! 8.3) or a handshake on port 443 (RFC 8737).
 
 use super::PROVIDER;
-use super::challenge_lookup::{ChallengeQuestion, Elsewhere};
+use super::challenge_lookup::{ChallengeQuestion, OtherGateways};
 use crate::clock;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
@@ -32,7 +32,7 @@ struct Board {
     /// May any text be looked for?
     has_texts: AtomicBool,
     /// The way to the answers of other gateways, where there are others.
-    elsewhere: ArcSwapOption<Elsewhere>,
+    elsewhere: ArcSwapOption<OtherGateways>,
     ready: ArcSwap<ReadyAnswers>,
     /// Held by whoever changes the answers.
     changing: Mutex<()>,
@@ -98,7 +98,7 @@ impl AuthorityChallenges {
         questions: &mpsc::Sender<ChallengeQuestion>,
     ) {
         let elsewhere = (!hosts.is_empty())
-            .then(|| Arc::new(Elsewhere::new(hosts, questions.clone(), clock::now())));
+            .then(|| Arc::new(OtherGateways::new(hosts, questions.clone(), clock::now())));
         self.0.elsewhere.store(elsewhere);
         self.change(|_| {});
     }

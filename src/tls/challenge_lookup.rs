@@ -26,7 +26,7 @@ pub struct ChallengeQuestion {
 }
 
 /// The way to other gateways' answers.
-pub(super) struct Elsewhere {
+pub(super) struct OtherGateways {
     hosts: HashSet<Box<str>>,
     questions: mpsc::Sender<ChallengeQuestion>,
     looks: Mutex<Looks>,
@@ -38,7 +38,7 @@ struct Looks {
     count: u8,
 }
 
-impl Elsewhere {
+impl OtherGateways {
     pub(super) fn new(
         hosts: HashSet<Box<str>>,
         questions: mpsc::Sender<ChallengeQuestion>,
@@ -95,9 +95,9 @@ impl Elsewhere {
     }
 }
 
-impl fmt::Debug for Elsewhere {
+impl fmt::Debug for OtherGateways {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elsewhere")
+        f.debug_struct("OtherGateways")
             .field("hosts", &self.hosts)
             .finish_non_exhaustive()
     }

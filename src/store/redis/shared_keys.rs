@@ -51,9 +51,9 @@ return redis.call("DEL", KEYS[1])
 
 /// A way to such keys. Clones share its connections.
 #[derive(Clone)]
-pub struct SharedKeys(Arc<Inner>);
+pub struct SharedKeys(Arc<KeyRoutes>);
 
-struct Inner {
+struct KeyRoutes {
     target: RedisTarget,
     lines: Mutex<Lines>,
 }
@@ -70,7 +70,7 @@ impl SharedKeys {
     /// A way to the keys of this Redis. Nothing is connected to before the first command.
     #[must_use]
     pub fn new(target: &RedisTarget) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(KeyRoutes {
             target: target.clone(),
             lines: Mutex::default(),
         }))
@@ -192,7 +192,7 @@ impl fmt::Debug for SharedKeys {
     }
 }
 
-impl Inner {
+impl KeyRoutes {
     /// Follows a command to the node that answers it.
     async fn answer(&self, key: &str, command: &Cmd) -> Result<Value, StoreError> {
         let slot = slot::of_tag(hash_tag(key.as_bytes()));
