@@ -191,6 +191,7 @@ fn upstream(written: &Upstream) -> Arc<upstream::Upstream> {
         name: written.name.value.as_str().into(),
         servers: written.servers.values(),
         connect_timeout: written.connect_timeout(),
+        forward_client_cert: written.forward_client_cert(),
     })
 }
 

@@ -191,7 +191,7 @@ impl Arrivals {
         match shaken {
             Ok(Shaken::Session(session)) => {
                 handshake_report::succeeded(&session, peer);
-                peer.tls.set(Box::new(session)).is_ok()
+                peer.tls.set(Rc::new(session)).is_ok()
             }
             Ok(Shaken::Challenge(host)) => {
                 handshake_report::challenge(&host, peer);

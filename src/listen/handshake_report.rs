@@ -7,7 +7,7 @@ use crate::client::spelled;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Handshake;
 use crate::tls::{ServerIdentity, TlsSession, TlsVersion};
-use rustls::Error;
+use rustls::{CertificateError, Error};
 use std::time::Duration;
 
 /// The least time between two lines about handshakes that failed for one cause.
@@ -59,13 +59,15 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
 fn log(failed: &FailedHandshake, peer: &Peer) {
     static PLAIN_TEXT: Throttle = Throttle::every(LOG_EVERY);
     static NO_NAME: Throttle = Throttle::every(LOG_EVERY);
-    static CLIENT: Throttle = Throttle::every(LOG_EVERY);
+    static NO_CERTIFICATE: Throttle = Throttle::every(LOG_EVERY);
+    static CERTIFICATE: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
     static PROTOCOL: Throttle = Throttle::every(LOG_EVERY);
     static LATE: Throttle = Throttle::every(LOG_EVERY);
     let throttle = match &failed.cause {
         HandshakeFailure::PlainText => &PLAIN_TEXT,
         HandshakeFailure::NoName(_) => &NO_NAME,
-        HandshakeFailure::Client(_) => &CLIENT,
+        HandshakeFailure::Client(Error::NoCertificatesPresented) => &NO_CERTIFICATE,
+        HandshakeFailure::Client(why) => &CERTIFICATE[kind_of(why)],
         HandshakeFailure::Protocol(_) => &PROTOCOL,
         HandshakeFailure::Late => &LATE,
         // A client that leaves needs no action.
@@ -82,6 +84,18 @@ fn lacks_certificate(failed: &FailedHandshake) -> bool {
         .identity
         .as_deref()
         .is_some_and(ServerIdentity::is_pending)
+}
+
+/// Certificates are refused for causes that ask for different acts: those that have ended, those that were revoked, those
+/// of strangers, and all others.
+fn kind_of(error: &Error) -> usize {
+    use CertificateError as Bad;
+    match error {
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => 0,
+        Error::InvalidCertificate(Bad::Revoked) => 1,
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => 2,
+        _ => 3,
+    }
 }
 
 fn words(failed: &FailedHandshake) -> String {

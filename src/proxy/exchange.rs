@@ -21,6 +21,7 @@ use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
+use crate::tls::TlsSession;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -76,6 +77,8 @@ pub struct Exchange {
     pub host: Option<HeaderValue>,
     /// The far end of the request's connection.
     pub peer: ConnectionPeer,
+    /// The handshake of the request's connection; nothing in clear text.
+    pub tls: Option<Rc<TlsSession>>,
     /// The client's address, after trusted hops.
     pub client: Option<IpAddr>,
     pub(super) route: Option<usize>,
@@ -164,6 +167,7 @@ impl Exchange {
                     address,
                     scheme: peer.scheme,
                 },
+                tls: peer.tls().cloned(),
                 client: local.snapshot.trust.client(address, request.headers()),
                 local,
                 route: None,
@@ -316,7 +320,8 @@ impl Exchange {
             prepared: self.prepared(&violated),
             request_id: &self.id,
         };
-        if self.grpc {
+        // Clients of gRPC, too, look for another connection after 421.
+        if self.grpc && !matches!(error, ProxyError::Misdirected) {
             reply::grpc(&told, spare)
         } else {
             reply::to(&told, &self.local.snapshot.errors, self.form, spare)

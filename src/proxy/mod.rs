@@ -9,6 +9,7 @@ pub mod error;
 pub mod exchange;
 pub mod fields;
 pub mod forwarded;
+mod handshake_facts;
 mod head_rejection;
 pub mod header_value;
 pub mod hold;
@@ -244,6 +245,14 @@ impl Worker {
         // No route and no limit is looked at.
         if peer.redirects {
             return redirected(&target, incoming, parts, exchange);
+        }
+        if !peer.may_serve(|| host_key(target.host())) {
+            return Err(turned_away(
+                ProxyError::Misdirected,
+                incoming,
+                parts,
+                exchange,
+            ));
         }
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;

@@ -42,6 +42,8 @@ pub struct Upstream {
     pub servers: Vec<Server>,
     /// Longest time to wait for a connection.
     pub connect_timeout: Duration,
+    /// Requests carry the certificate that their client has shown (RFC 9440).
+    pub forward_client_cert: bool,
 }
 
 /// The place where one server listens.

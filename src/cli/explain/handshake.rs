@@ -4,8 +4,9 @@
 use crate::clock;
 use crate::config::Compiled;
 use crate::config::describe::show_instant;
+use crate::key::ShownCertificate;
 use crate::listen::listener::Listener;
-use crate::tls::{ClientVerify, Offer, ServerIdentity};
+use crate::tls::{CertificateFacts, ClientVerify, Offer, ServerIdentity};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -32,13 +33,32 @@ pub(super) struct HandshakeOutlook {
     certificate: Option<String>,
     /// Where its certificate is ordered from, and whether it has come.
     order: Option<String>,
+    /// The certificate that is taken.
+    taken: Option<TakenCertificate>,
     /// Is the handshake refused?
     is_refused: bool,
     /// May the connection serve the request's host?
     may_serve: bool,
 }
 
+/// A client's certificate that the identity takes.
+#[derive(Debug)]
+struct TakenCertificate {
+    facts: CertificateFacts,
+    authorities: [u8; 32],
+}
+
 impl HandshakeOutlook {
+    /// The certificate that limits and groups go by.
+    pub(super) fn shown(&self) -> Option<ShownCertificate<'_>> {
+        let taken = self.taken.as_ref()?;
+        Some(ShownCertificate {
+            subject: &taken.facts.subject,
+            fingerprint: &taken.facts.fingerprint,
+            authorities: &taken.authorities,
+        })
+    }
+
     /// Does no request come of the handshake?
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
@@ -102,17 +122,18 @@ pub(super) fn outlook(
     let order = identity.and_then(|identity| order(compiled, identity));
     let is_pending = identity.is_some_and(|identity| identity.is_pending());
     let certificate = identity.map(|identity| certificate(identity, client));
-    let is_refused = match &certificate {
-        None => true,
-        Some(certificate) => certificate.is_refused || is_pending,
-    };
+    let certificate = certificate.unwrap_or(CertificateOutlook {
+        is_refused: true,
+        ..CertificateOutlook::default()
+    });
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
         why: why(identity, sni),
         order,
         identity: identity.map(|identity| identity.name().to_owned()),
-        certificate: certificate.and_then(|certificate| certificate.text),
-        is_refused,
+        certificate: certificate.text,
+        taken: certificate.taken,
+        is_refused: certificate.is_refused || is_pending,
         may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
         sni: sni.map(str::to_owned),
     })
@@ -163,12 +184,14 @@ fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
 #[derive(Default)]
 struct CertificateOutlook {
     text: Option<String>,
+    taken: Option<TakenCertificate>,
     is_refused: bool,
 }
 
 fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> CertificateOutlook {
     let said = |text: String, is_refused| CertificateOutlook {
         text: Some(text),
+        taken: None,
         is_refused,
     };
     let shown = client.certificate.as_deref();
@@ -176,7 +199,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
         let unasked = shown.map(|_| "no certificate is asked of clients".to_owned());
         return CertificateOutlook {
             text: unasked,
-            is_refused: false,
+            ..CertificateOutlook::default()
         };
     };
     match (shown, check.verify()) {
@@ -188,7 +211,14 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
             true,
         ),
         (Some(pem), _) => match check.judge(pem, clock::wall().micros() / 1_000_000) {
-            Ok(facts) => said(format!("the client's certificate is taken: {}", facts.subject), false),
+            Ok(facts) => CertificateOutlook {
+                text: Some(format!("the client's certificate is taken: {}", facts.subject)),
+                taken: Some(TakenCertificate {
+                    facts,
+                    authorities: *check.authorities_digest(),
+                }),
+                is_refused: false,
+            },
             Err(why) => said(
                 format!("the client's certificate is not taken, and the handshake is refused: {why}"),
                 true,

@@ -1,10 +1,11 @@
 //! `[upstreams.NAME]`.
 
+use super::super::outline::show;
 use super::super::outline::{show_list, show_time};
 use super::super::value::server;
 use super::Items;
 use super::fields::Zero;
-use super::form::{any, empty_list, filled_texts, texts, time, word};
+use super::form::{any, empty_list, filled_texts, flag, texts, time, word};
 use super::table::table;
 use super::words::words;
 use crate::upstream::Server;
@@ -32,6 +33,10 @@ table! {
     /// The longest wait for a connection to a server.
     connect_timeout: Duration = time(Zero::Refused), Value("\"2s\""), "\"500ms\"",
         Upstream(|one| show_time(one.upstream.connect_timeout));
+
+    /// Does the upstream get the certificate that a client has shown? It comes in `Client-Cert` (RFC 9440), in place of
+    /// what a trusted proxy wrote there. The field is absent where the client has shown none.
+    forward_client_cert: bool = flag(), Value("false"), "true", Upstream(|one| show(one.upstream.forward_client_cert));
 }
 
 /// The choice of a server. There is one way so far.

@@ -62,6 +62,23 @@ pub struct AccessRecord<'a> {
     pub retry_after: Option<Duration>,
     /// The units that the limit has left.
     pub remaining: Option<u64>,
+    /// The handshake of the request's connection; `None` in clear text.
+    pub tls: Option<TlsFacts<'a>>,
+}
+
+/// The facts about the handshake of a request's connection.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsFacts<'a> {
+    /// The version of TLS, as `1.3`.
+    pub version: &'a str,
+    /// The name of the identity that the client was shown.
+    pub identity: &'a str,
+    /// An earlier session was taken up again.
+    pub is_resumed: bool,
+    /// The host that the client named, where it is not the request's: `None` inside where it named none.
+    pub other_sni: Option<Option<&'a str>>,
+    /// The subject of the client's certificate, where the identity asks for one; `None` inside where none was shown.
+    pub client_subject: Option<Option<&'a str>>,
 }
 
 /// One limit's part of a request.
@@ -106,6 +123,8 @@ labels! {
         UnknownKey = "unknown_key",
         /// The request's token is not believed, and a limit or a group asks for a claim of it.
         BadToken = "bad_token",
+        /// The request's host belongs on another connection.
+        Misdirected = "misdirected",
         /// No route matches.
         NoRoute = "no_route",
         /// The upstream has no server to ask.
@@ -166,6 +185,7 @@ impl Reason {
             Self::MissingKey => "a part of a limit's key is missing",
             Self::UnknownKey => "the key is in no group",
             Self::BadToken => "the token is not believed",
+            Self::Misdirected => "the host belongs on another connection",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ConnectFailed => "no connection to the upstream",
@@ -244,6 +264,7 @@ impl AccessRecord<'_> {
             decided_by: Some(DecidedBy::Store),
             retry_after: None,
             remaining: Some(19),
+            tls: None,
         }
     }
 }

@@ -10,7 +10,7 @@ fn refused(alert: AlertDescription) -> Error {
 }
 
 /// The lines that ask clients for certificates of `ca`.
-fn asking(ca: &Authority, verify: &str) -> String {
+pub(super) fn asking(ca: &Authority, verify: &str) -> String {
     format!(
         "client = {{ ca = {:?}, verify = \"{verify}\" }}\n",
         ca.path("ca.pem")
