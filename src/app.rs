@@ -191,7 +191,8 @@ impl Gateway {
         let open = sockets.open_server(&mut kept)?;
         let addresses = start_accepting(&boot, open, &tls, &dispatcher, &trusted, &shared.drain)?;
         banner::print(&boot, &shared.snapshots.load(), &addresses, &admin);
-        orders.start(&shared.challenges, &shared.metrics).await;
+        let (challenges, metrics) = (&shared.challenges, &shared.metrics);
+        orders.start(challenges, &boot.store, metrics).await;
         readiness.set(Phase::Ready);
         Ok(Self {
             boot,

@@ -108,6 +108,11 @@ impl Attempts {
         self.begun = Some(now);
     }
 
+    /// Has an order begun that has not come to its end?
+    pub(super) fn are_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
     /// Notes that the process which began an order has ended. Its end may be the order's fault, so that it counts as a
     /// failure; the first time the wait is short, since most such ends are somebody's deploy.
     pub(super) fn take_over(&mut self) {

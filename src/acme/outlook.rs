@@ -1,10 +1,10 @@
 //! What is known of an order without asking its authority: for `check`, and for the start.
 
 use super::attempts::Attempts;
-use super::authority::OrderedIdentity;
+use super::authority::{OrderedIdentity, Storage};
 use super::folder::{Folder, Part};
 use super::issued::Bundle;
-use super::renewals::order_text;
+use super::orders::order_text;
 use super::schedule::{self, Seconds};
 use std::io;
 
@@ -22,12 +22,15 @@ pub struct OrderOutlook {
     pub next: Option<i64>,
 }
 
-/// What is kept about the order of an identity, at the time `now`.
+/// What is kept in a folder about the order of an identity, at the time `now`.
 ///
 /// # Errors
-/// When what is kept cannot be read.
+/// When what is kept cannot be read, or is kept in the store.
 pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutlook> {
-    let folder = Folder::at(&identity.authority.storage);
+    let Storage::Folder(path) = &identity.authority.storage else {
+        return Err(io::Error::other("it is in the store"));
+    };
+    let folder = Folder::at(path);
     let name = &identity.name;
     let kept = folder.read(Part::Certificates, name)?;
     let kept = kept.and_then(|pem| Bundle::read(&pem));

@@ -2,9 +2,11 @@
 //! listeners. It begins with [`CertificateOrders::start`] and ends with [`CertificateOrders::stop`].
 
 use super::tls_listeners::TlsListeners;
-use crate::acme::{self, OrderedIdentity, Renewals};
+use crate::acme::{self, OrderedIdentity, Renewals, SharedStorage};
 use crate::clock;
 use crate::config::describe::show_instant;
+use crate::store::redis::SharedKeys;
+use crate::store::{Backend, StoreSettings};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,20 +37,30 @@ impl CertificateOrders {
         })
     }
 
-    /// Begins to order, once clients, and so authorities, can connect. `challenges` are what workers answer from.
-    pub(super) async fn start(&self, challenges: &AuthorityChallenges, metrics: &Arc<Metrics>) {
+    /// Begins to order, once clients, and so authorities, can connect. `challenges` are what workers answer from, `store`
+    /// is where gateways keep certificates together.
+    pub(super) async fn start(
+        &self,
+        challenges: &AuthorityChallenges,
+        store: &StoreSettings,
+        metrics: &Arc<Metrics>,
+    ) {
         let Some(wanted) = lock(&self.wanted).as_ref().map(watch::Sender::subscribe) else {
             return;
         };
         let orders = wanted.borrow().clone();
         self.announce(&orders).await;
-        let renewals = Renewals::new(
+        let mut renewals = Renewals::new(
             wanted,
             self.tls.issued().clone(),
             challenges.clone(),
             Arc::clone(metrics),
             clock::wall,
         );
+        if let Backend::Redis(target) = &store.source {
+            let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
+            renewals = renewals.sharing(shared);
+        }
         *lock(&self.task) = Some(tokio::spawn(renewals.run()));
         let tls = Arc::clone(&self.tls);
         tokio::spawn(async move {

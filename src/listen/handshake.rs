@@ -136,12 +136,17 @@ async fn try_to_shake_hands(
         return Err(HandshakeFailure::PlainText.into());
     }
     let (accepted, rest) = in_time(deadline, read_hello(stream, first)).await?;
-    if let Some(challenge) = open_challenge(&accepted.client_hello(), sources.challenges) {
+    if let Some(host) = host_to_show(&accepted.client_hello(), sources.challenges) {
         // The future is boxed: no other handshake needs room for it.
-        let answering = answer_authority(stream, accepted, &rest, challenge);
-        return Box::pin(in_time(deadline, answering))
-            .await
-            .map_err(FailedHandshake::from);
+        let finding = Box::pin(sources.challenges.handshake_anywhere(&host));
+        let found = in_time(deadline, async { Ok(finding.await) }).await?;
+        if let Some(config) = found {
+            let challenge = OpenChallenge { host, config };
+            let answering = answer_authority(stream, accepted, &rest, challenge);
+            return Box::pin(in_time(deadline, answering))
+                .await
+                .map_err(FailedHandshake::from);
+        }
     }
     let identity = {
         let hello = accepted.client_hello();
@@ -211,22 +216,16 @@ struct OpenChallenge {
     config: Arc<ServerConfig>,
 }
 
-/// The challenge that a client asks for: `acme-tls/1` is the one protocol that it speaks (RFC 8737, section 3), and an
-/// order for the host that it names is under way. Anything else is a handshake like others.
-fn open_challenge(
-    hello: &ClientHello<'_>,
-    challenges: &AuthorityChallenges,
-) -> Option<OpenChallenge> {
+/// The host that a client wants to be shown as ours: `acme-tls/1` is the one protocol that it speaks (RFC 8737, section
+/// 3), and an order for the host that it names may be under way, here or at another gateway. Anything else is a
+/// handshake like others.
+fn host_to_show(hello: &ClientHello<'_>, challenges: &AuthorityChallenges) -> Option<Box<str>> {
     let mut protocols = hello.alpn()?;
     if protocols.next() != Some(CHALLENGE_PROTOCOL) || protocols.next().is_some() {
         return None;
     }
     let host = named_host(hello.server_name()?);
-    let config = challenges.handshake(host)?;
-    Some(OpenChallenge {
-        host: host.into(),
-        config,
-    })
+    challenges.may_have_handshake(host).then(|| host.into())
 }
 
 /// Shakes hands with an authority that looks whether a host is ours, and ends the connection.

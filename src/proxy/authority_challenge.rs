@@ -12,21 +12,23 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use std::sync::Arc;
 
-/// The text that a request looks for: on a connection in clear text, by the exact path of a challenge that is open for the
-/// request's host. A request for anything else goes on as others do.
+/// Looks a request for a challenge? It does on a connection in clear text, by the exact path of a challenge.
 #[cold]
 #[inline(never)]
-pub(super) fn text(
+pub(super) fn looks(parts: &Parts, peer: &Peer) -> bool {
+    peer.tls().is_none() && token(&parts.method, parts.uri.path()).is_some()
+}
+
+/// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A
+/// request for anything else goes on as others do.
+pub(super) async fn text(
     challenges: &AuthorityChallenges,
     target: &Target,
     parts: &Parts,
-    peer: &Peer,
 ) -> Option<Arc<str>> {
     let token = token(&parts.method, parts.uri.path())?;
-    if peer.tls().is_some() {
-        return None;
-    }
-    challenges.text(&host_key(target.host()), token)
+    let host = host_key(target.host());
+    challenges.text_anywhere(&host, token).await
 }
 
 /// The token at the end of a challenge's path, as it was sent: an escape or a dot segment is a part of no token.

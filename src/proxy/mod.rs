@@ -235,7 +235,10 @@ impl Worker {
         }
         // An authority is answered before anything that the file says of requests.
         if self.challenges.has_texts()
-            && let Some(text) = authority_challenge::text(&self.challenges, &target, parts, peer)
+            && authority_challenge::looks(parts, peer)
+            // The future is boxed: no other request needs room for it.
+            && let Some(text) =
+                Box::pin(authority_challenge::text(&self.challenges, &target, parts)).await
         {
             return Ok(challenged(&text, incoming, parts, exchange));
         }

@@ -21,8 +21,8 @@ mod worker;
 mod worker_cells;
 
 pub use label::{
-    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake, Mode,
-    NO_ROUTE, Operation, OrderResult, Permits, Redirect, Rejection,
+    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake,
+    Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits, Redirect, Rejection,
 };
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
 pub use text_format::TextFormat;
@@ -61,6 +61,11 @@ pub struct Metrics {
     tls_files: Mutex<BTreeMap<String, bool>>,
     /// Orders for certificates, by identity.
     orders: Mutex<BTreeMap<Box<str>, [u64; OrderResult::ALL.len()]>>,
+    /// Certificates that another gateway ordered, by identity.
+    taken: Mutex<BTreeMap<Box<str>, u64>>,
+    lookups: [SharedCounter; Lookup::ALL.len()],
+    /// Is the store of certificates there? Nothing where none is asked.
+    acme_store: Mutex<Option<bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -140,6 +145,21 @@ impl Metrics {
     pub fn ordered(&self, identity: &str, result: OrderResult) {
         let mut orders = lock(&self.orders);
         orders.entry(identity.into()).or_default()[result as usize] += 1;
+    }
+
+    /// Notes that a certificate was taken from the store, where another gateway has put it.
+    pub fn acme_taken(&self, identity: &str) {
+        *lock(&self.taken).entry(identity.into()).or_default() += 1;
+    }
+
+    /// Notes how a look for a challenge of another gateway has ended.
+    pub fn acme_looked_up(&self, result: Lookup) {
+        self.lookups[result as usize].add(1);
+    }
+
+    /// Sets whether the store of certificates is there.
+    pub fn acme_store(&self, is_there: bool) {
+        *lock(&self.acme_store) = Some(is_there);
     }
 
     /// Sets the number of keys in the memory store.

@@ -6,6 +6,7 @@
 
 mod authority_challenges;
 mod certificate;
+mod challenge_lookup;
 mod client_check;
 mod distinguished_name;
 mod failure;
@@ -22,6 +23,7 @@ pub use authority_challenges::{
     AuthorityChallenges, CHALLENGE_PATH, CHALLENGE_PROTOCOL, PostedAnswer,
 };
 pub use certificate::CertificateFacts;
+pub use challenge_lookup::ChallengeQuestion;
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use failure::{Advice, explain};
 pub use identity_mistake::IdentityMistake;

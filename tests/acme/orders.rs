@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tollgate::acme::{
     Authority, Bundle, ChallengeKind, ExternalAccount, IssuedCertificates, OrderedIdentity,
-    Renewals, WallClock,
+    Renewals, Storage, WallClock,
 };
 use tollgate::clock;
 use tollgate::telemetry::metrics::Metrics;
@@ -48,7 +48,7 @@ impl Desk {
             directory,
             tls: ClientTls::new(files).unwrap(),
             contact: Some("ops@example.com".into()),
-            storage: storage.path().to_owned(),
+            storage: Storage::Folder(storage.path().to_owned()),
             challenges: vec![ChallengeKind::TlsAlpn01, ChallengeKind::Http01],
             profile: None,
             external: None,
@@ -306,7 +306,7 @@ async fn a_second_process_on_one_folder_takes_what_the_first_obtains() {
     let mut first = Desk::of(&pebble);
     let mut second = Desk::of(&pebble);
     front::answer(&first.challenges, pebble.http, pebble.tls);
-    second.authority.storage = first.storage.path().to_owned();
+    second.authority.storage = Storage::Folder(first.storage.path().to_owned());
     first.want(&[("shop", &["shop.example.com"])]);
     first.open();
     let bundle = first.certificate("shop").await;

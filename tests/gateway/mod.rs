@@ -39,6 +39,7 @@ mod reloading;
 mod routing;
 mod saturation;
 mod scopes;
+mod shared_certificates;
 mod shared_limits;
 mod shipped_files;
 mod slow_peers;

@@ -91,6 +91,7 @@ fn with_its_files(block: String) -> String {
     let block = block
         .replace("tls/partners-ca.pem", "tls/authority.pem")
         .replace(CERTIFICATES, &certificates);
+    let block = block.replace("/run/secrets/acme", &format!("{folder}/acme.secret"));
     let secrets = ["redis", "sentinel"];
     secrets.iter().fold(block, |block, name| {
         block.replace(

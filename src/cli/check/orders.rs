@@ -1,6 +1,6 @@
 //! Certificates that are ordered, and the authorities that they are ordered from, in words and for programs.
 
-use crate::acme::{Authority, OrderOutlook, OrderedIdentity, outlook};
+use crate::acme::{Authority, OrderOutlook, OrderedIdentity, Storage, outlook};
 use crate::clock;
 use crate::config::Compiled;
 use crate::config::describe::show_instant;
@@ -41,7 +41,7 @@ pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
             authority.directory,
             profile.unwrap_or_default(),
             kinds.join(", then "),
-            authority.storage.display(),
+            authority.storage,
         )
     });
     lines.collect()
@@ -51,11 +51,23 @@ impl KnownOrder<'_> {
     /// The words behind the hosts: `ordered from public, renewed by ...`.
     pub(super) fn words(&self) -> String {
         let from = &self.order.authority.name;
+        if let Storage::Store(_) = self.order.authority.storage {
+            // Only a gateway asks the store.
+            return format!("ordered from {from} for all gateways");
+        }
         let rest = match &self.known {
             Err(error) => format!("what is kept of it cannot be read: {error}"),
             Ok(known) => known_words(known, &self.order.hosts),
         };
         format!("ordered from {from}, {rest}")
+    }
+
+    /// Why what is kept in a folder cannot be read.
+    fn unreadable(&self) -> Option<&io::Error> {
+        match self.order.authority.storage {
+            Storage::Folder(_) => self.known.as_ref().err(),
+            Storage::Store(_) => None,
+        }
     }
 
     /// What is known of the order, for programs.
@@ -65,7 +77,11 @@ impl KnownOrder<'_> {
         json!({
             "authority": &*self.order.authority.name,
             "directory": self.order.authority.directory,
-            "unreadable": self.known.as_ref().err().map(ToString::to_string),
+            "storage": match self.order.authority.storage {
+                Storage::Folder(_) => "folder",
+                Storage::Store(_) => "store",
+            },
+            "unreadable": self.unreadable().map(ToString::to_string),
             "has_certificate": known.is_some_and(|known| known.certificate.is_some()),
             "renewed_by": at(known.and_then(|known| known.renewal)),
             "failures": known.map_or(0, |known| known.failures),

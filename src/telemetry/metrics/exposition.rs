@@ -7,7 +7,8 @@ use super::family::{
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
     CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure,
-    Handshake, Label, Labels, Mode, Operation, OrderResult, Permits, Redirect, Rejection, pairs,
+    Handshake, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits, Redirect, Rejection,
+    pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -135,6 +136,12 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.reloads.generation.get());
     Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
         => |all| Some(orders(all.metrics));
+    Counter NONE "tollgate_acme_taken" "Certificates taken from the store, where another gateway has put them."
+        => |all| Some(taken(all.metrics));
+    Counter NONE "tollgate_acme_lookups" "Looks in the store for challenges of other gateways, by how they ended."
+        => |all| lookups(all.metrics);
+    Gauge NONE "tollgate_acme_store_up" "1 while the store of certificates answers."
+        => |all| acme_store(all.metrics);
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
@@ -291,6 +298,29 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
         sample(Labels::of("outcome", "success"), reloads.succeeded.get()),
         sample(Labels::of("outcome", "failure"), reloads.failed.get()),
     ])
+}
+
+/// Certificates of other gateways, for identities that had one at least.
+fn taken(metrics: &Metrics) -> Vec<Sample> {
+    let taken = lock(&metrics.taken);
+    let sample_of =
+        |(identity, count): (&Box<str>, &u64)| sample(Labels::of("identity", &**identity), *count);
+    taken.iter().map(sample_of).collect()
+}
+
+/// The ends of looks, once the store is asked.
+fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
+    (*lock(&metrics.acme_store))?;
+    let sample_of = |result: &Lookup| {
+        let labels = Labels::of("result", result.word());
+        sample(labels, metrics.lookups[*result as usize].get())
+    };
+    Some(Lookup::ALL.iter().map(sample_of).collect())
+}
+
+/// Is the store there? Nothing where it is not asked.
+fn acme_store(metrics: &Metrics) -> Option<Vec<Sample>> {
+    single(u64::from((*lock(&metrics.acme_store))?))
 }
 
 /// The ends of orders, for identities that were ordered at least once.

@@ -123,6 +123,16 @@ labels! {
         Failed = "failed",
     }
 
+    /// The end of a look for a challenge of another gateway.
+    pub enum Lookup {
+        /// An answer stood ready.
+        Found = "found",
+        /// None did.
+        Missing = "missing",
+        /// The store did not answer, or not with what a gateway put there.
+        Failed = "failed",
+    }
+
     /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
     pub enum Mode {
         /// The limit counts by other numbers than the limit that decides.
