@@ -250,10 +250,13 @@ fn most_taken(asked: usize, files: Option<u64>) -> usize {
     most
 }
 
-/// Resolves when the last connection has ended.
+/// Resolves when the last connection has ended. Those that wait to be accepted when draining begins are let in first.
 async fn finished(dispatcher: &Dispatcher) {
-    while dispatcher.open() > 0 {
+    loop {
         tokio::time::sleep(Duration::from_millis(10)).await;
+        if dispatcher.open() == 0 {
+            return;
+        }
     }
 }
 

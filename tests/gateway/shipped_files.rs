@@ -68,7 +68,9 @@ fn blocks(page: &str) -> Vec<String> {
         }
     }
     for block in &mut blocks {
-        if !block.contains("[routes.") {
+        // The tables of a whole file may stand in dotted keys.
+        let is_whole = block.contains("[routes.") || block.contains("\nroutes.");
+        if !is_whole {
             *block += "[upstreams.x]\nservers = \"demo:\"\n[routes.x]\nupstream = \"x\"\n";
         }
     }
