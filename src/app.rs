@@ -389,7 +389,7 @@ fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAdd
     Ok(bound.map_or_else(|| written.clone(), ListenAddress::Tcp))
 }
 
-/// Watches the file and the files that it names, if there is one.
+/// Watches the file and the files that it names, if there is one, until the gateway leaves.
 fn start_reload(
     file: Option<PathBuf>,
     files: Files,
@@ -398,7 +398,15 @@ fn start_reload(
 ) -> reload::Trigger {
     let trigger = reload::Trigger::default();
     if let Some(file) = file {
-        tokio::spawn(Watcher::new(file, files, identities, trigger.clone()).run(installer));
+        let drain = installer.shared.drain.clone();
+        let watching = Watcher::new(file, files, identities, trigger.clone()).run(installer);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = watching => {}
+                // The file may be meant for a successor.
+                () = drain.leaving() => {}
+            }
+        });
     }
     trigger
 }
