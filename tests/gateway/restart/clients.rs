@@ -124,7 +124,14 @@ async fn keep_asking(way: Way, target: &'static str, keeps: bool, over: Arc<Atom
     let mut kept: Option<Wire> = None;
     while !over.load(Ordering::Relaxed) {
         let start = Instant::now();
-        if let Some(wire) = kept.take() {
+        // As clients with pools do, a client looks before it sends whether its connection has been closed.
+        let mut wire = kept.take();
+        if let Some(kept) = &mut wire
+            && kept.ended(Duration::ZERO).await != End::Open
+        {
+            wire = None;
+        }
+        if let Some(wire) = wire {
             match ask(wire, target, &mut tally).await {
                 Ok(wire) => kept = wire.filter(|_| keeps),
                 Err(_) => tally.stale += 1,

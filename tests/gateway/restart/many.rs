@@ -29,6 +29,8 @@ fn assert_unnoticed(what: &str, tally: &Tally, restarts: usize, start: Instant) 
     );
     assert_eq!((tally.refused, tally.lost), (0, 0), "{:?}", tally.why);
     assert!(tally.answered > 10 * restarts, "{tally:?}");
+    // Clients look before they send: what is left is the race of HTTP/1.1.
+    assert!(tally.stale <= restarts, "{tally:?}");
 }
 
 /// Half of a second for idle WebSockets.
@@ -72,8 +74,6 @@ async fn successors_take_over_under_load() {
     }
     let tally = clients.stop().await;
     assert_unnoticed("by SIGUSR2", &tally, restarts(), start);
-    // The race of HTTP/1.1 is left out: clients that are at work hear that an answer is the last.
-    assert_eq!(tally.stale, 0);
     assert!(tally.longest < Duration::from_secs(5), "{tally:?}");
     gateway.stop().await;
 }

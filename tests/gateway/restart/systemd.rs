@@ -39,3 +39,29 @@ async fn systemd_hears_of_every_change_and_follows_the_successor() {
     assert!(message.starts_with("STOPPING=1\n"), "{message}");
     assert!(message.contains("EXTEND_TIMEOUT_USEC=8000000"), "{message}");
 }
+
+#[test]
+fn the_units_are_valid() {
+    let analyze = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("systemd-analyze");
+        command.args(arguments).output()
+    };
+    if analyze(&["--version"]).is_err() {
+        println!("systemd-analyze is not installed: the units are not verified");
+        return;
+    }
+    // The program of the unit is on the machine that it is for.
+    let folder = tempfile::tempdir().unwrap();
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let units = ["tollgate.service", "tollgate.socket"].map(|name| {
+        let text = std::fs::read_to_string(deploy.join(name)).unwrap();
+        let path = folder.path().join(name);
+        let here = env!("CARGO_BIN_EXE_tollgate");
+        std::fs::write(&path, text.replace("/usr/local/bin/tollgate", here)).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let verified = analyze(&["verify", "--man=no", &units[0], &units[1]]).unwrap();
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("tollgate")).collect();
+    assert!(verified.status.success() && ours.is_empty(), "{said}");
+}
