@@ -1,6 +1,7 @@
 //! The running gateway: builds every part from a compiled file, runs them, drains them.
 
 mod banner;
+mod certificates;
 mod handover;
 mod lifecycle;
 mod predecessor;
@@ -28,10 +29,12 @@ use crate::snapshot::Snapshot;
 use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::AuthorityChallenges;
 use crate::upstream;
 use crate::upstream::{Server, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
+use certificates::CertificateOrders;
 use handover::program::Program;
 use lifecycle::{Gateway, SignalDesk};
 use predecessor::Predecessor;
@@ -83,6 +86,7 @@ struct GatewayState {
     clock: Clock,
     news: Invalidation,
     holds: Arc<Holds>,
+    challenges: AuthorityChallenges,
     metrics: Arc<Metrics>,
     drain: Drain,
 }
@@ -101,6 +105,7 @@ impl GatewayState {
             clock,
             news: Invalidation::default(),
             holds: Arc::default(),
+            challenges: AuthorityChallenges::default(),
             metrics,
             drain,
         }
@@ -139,6 +144,7 @@ impl Gateway {
             files,
             identities,
             offers,
+            orders,
             ..
         } = compiled;
         snapshot.generation = 1;
@@ -173,11 +179,13 @@ impl Gateway {
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
+        let orders = CertificateOrders::new(orders, &tls);
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
             shared: shared.clone(),
             tls: Arc::clone(&tls),
+            orders: Arc::clone(&orders),
         };
         let reload = start_reload(file, files, identities, installer);
         let mut signals = SignalDesk::new(signals, reload);
@@ -199,6 +207,7 @@ impl Gateway {
         banner::print(&boot, &shared.snapshots.load(), &addresses, &admin);
         readiness.set(Phase::Ready);
         announce(predecessor).await;
+        orders.start(&shared.challenges, &shared.metrics).await;
         Ok(Self {
             drain: boot.drain,
             drain_delay: boot.drain_delay,
@@ -211,6 +220,7 @@ impl Gateway {
             workers,
             log,
             signals,
+            orders,
             kept,
         })
     }
@@ -417,6 +427,7 @@ struct SnapshotInstaller {
     outline: Arc<Outline>,
     shared: GatewayState,
     tls: Arc<TlsListeners>,
+    orders: Arc<CertificateOrders>,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
@@ -427,6 +438,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
             outline,
             identities,
             offers,
+            orders,
             ..
         } = compiled;
         let generation = self.shared.snapshots.load().generation + 1;
@@ -445,6 +457,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         for change in changes {
             tracing::info!("  {change}");
         }
+        self.orders.want(orders).await;
     }
 
     fn refused(&mut self) {

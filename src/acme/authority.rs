@@ -81,3 +81,16 @@ pub struct OrderedIdentity {
     /// The authority that is asked.
     pub authority: Arc<Authority>,
 }
+
+/// `ordered from public (https://.../directory, profile shortlived)`.
+impl fmt::Display for OrderedIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = &self.authority;
+        let (name, directory) = (&authority.name, &authority.directory);
+        write!(f, "ordered from {name} ({directory}")?;
+        if let Some(profile) = &authority.profile {
+            write!(f, ", profile {profile}")?;
+        }
+        f.write_str(")")
+    }
+}

@@ -39,6 +39,9 @@ pub(super) enum Failure {
     /// What must be kept cannot be kept.
     #[error("{place}: {source}; certificates are kept there, so none is ordered")]
     Storage { place: String, source: io::Error },
+    /// The gateway stops.
+    #[error("the gateway stops")]
+    GivenUp,
     /// The random source or a library fails.
     #[error("cannot make a key or a request: {0}")]
     Crypto(String),

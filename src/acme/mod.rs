@@ -12,6 +12,7 @@ mod failure;
 mod folder;
 mod issuance;
 mod issued;
+mod outlook;
 mod renewals;
 mod schedule;
 mod suggestions;
@@ -22,4 +23,5 @@ pub use authority::{
 };
 pub use folder::{folder_of, read_bundle};
 pub use issued::{Bundle, IssuedCertificates};
+pub use outlook::{OrderOutlook, outlook};
 pub use renewals::{Renewals, WallClock};

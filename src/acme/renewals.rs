@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::{sleep, timeout};
 
 /// The wall clock: certificates end by it.
@@ -32,6 +32,8 @@ const SHORTEST: Duration = Duration::from_millis(500);
 const READ: Duration = Duration::from_secs(30);
 /// Orders under way at once.
 const AT_ONCE: usize = 4;
+/// The time in which orders under way may come to their end after nothing can be wanted any more.
+const LAST_ORDERS: Duration = Duration::from_secs(2);
 /// Orders that are begun anew when nonces are refused (RFC 8555, section 6.5).
 const TRIES: usize = 5;
 
@@ -41,6 +43,9 @@ pub struct Renewals {
     orders: Arc<Orders>,
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
     folders: HashMap<PathBuf, Right>,
+    under_way: JoinSet<()>,
+    /// The identities that are ordered just now.
+    ordering: HashMap<task::Id, Arc<str>>,
 }
 
 /// The right to order into a folder.
@@ -57,6 +62,8 @@ struct Orders {
     challenges: AuthorityChallenges,
     metrics: Arc<Metrics>,
     wall: WallClock,
+    /// Closed when nothing can be wanted any more.
+    wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
     /// Spreads the renewals of several gateways.
     seed: u64,
     /// Open accounts, by folder and name. It is locked while one is opened, so that no two are made.
@@ -95,6 +102,7 @@ impl Renewals {
             challenges,
             metrics,
             wall,
+            wanted: wanted.clone(),
             seed: fastrand::u64(..),
             accounts: Mutex::default(),
             suggestions: Suggestions::default(),
@@ -103,28 +111,42 @@ impl Renewals {
             orders: Arc::new(orders),
             wanted,
             folders: HashMap::new(),
+            under_way: JoinSet::new(),
+            ordering: HashMap::new(),
         }
     }
 
-    /// Orders and renews until it is dropped, or until nothing can be wanted any more.
+    /// Orders and renews until it is dropped, or until nothing can be wanted any more. Orders under way then end within a
+    /// moment, or are given up.
     pub async fn run(mut self) {
         loop {
             let wanted = self.wanted.borrow_and_update().clone();
             let next = self.round(&wanted).await;
-            let changed = timeout(next, self.wanted.changed()).await;
-            if matches!(changed, Ok(Err(_))) {
-                return;
+            tokio::select! {
+                changed = timeout(next, self.wanted.changed()) => {
+                    if matches!(changed, Ok(Err(_))) {
+                        break;
+                    }
+                }
+                Some(ended) = self.under_way.join_next_with_id() => {
+                    let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+                    self.ordering.remove(&id);
+                }
             }
         }
+        while self.under_way.join_next().await.is_some() {}
     }
 
-    /// Looks at every identity, and orders what is due. Returns the time until the next look.
+    /// Looks at every identity that is not being ordered, and begins to order what is due. Returns the time until the next
+    /// look, which comes earlier when an order ends.
     async fn round(&mut self, wanted: &Arc<[OrderedIdentity]>) -> Duration {
         self.folders
             .retain(|folder, _| wanted.iter().any(|one| one.authority.storage == *folder));
         let mut next = LOOK;
-        let mut due = Vec::new();
-        for (at, identity) in wanted.iter().enumerate() {
+        for identity in wanted.iter() {
+            if self.is_ordering(&identity.name) {
+                continue;
+            }
             let mine = self.may_order(&identity.authority).await;
             let orders = &self.orders;
             if !mine {
@@ -133,7 +155,7 @@ impl Renewals {
                 continue;
             }
             match orders.look(identity).await {
-                Ok(Look::Due(attempts)) => due.push((at, attempts)),
+                Ok(Look::Due(attempts)) => self.begin(identity.clone(), attempts),
                 Ok(Look::Later(after)) => {
                     let after = Duration::from_secs(after.max(0).unsigned_abs());
                     next = next.min(after.max(SHORTEST));
@@ -141,19 +163,22 @@ impl Renewals {
                 Err(failure) => tracing::error!("tls.{}: {failure}", identity.name),
             }
         }
-        if due.is_empty() {
-            return next;
+        next
+    }
+
+    fn is_ordering(&self, name: &Arc<str>) -> bool {
+        self.ordering.values().any(|ordered| ordered == name)
+    }
+
+    /// Begins an order, unless as many as may be are under way. The end of one of them is the time for the next.
+    fn begin(&mut self, identity: OrderedIdentity, attempts: Attempts) {
+        if self.under_way.len() >= AT_ONCE {
+            return;
         }
-        let mut under_way = JoinSet::new();
-        for (at, attempts) in due {
-            if under_way.len() >= AT_ONCE {
-                under_way.join_next().await;
-            }
-            let (orders, wanted) = (Arc::clone(&self.orders), Arc::clone(wanted));
-            under_way.spawn(async move { orders.order(&wanted[at], attempts).await });
-        }
-        while under_way.join_next().await.is_some() {}
-        SHORTEST
+        let (orders, name) = (Arc::clone(&self.orders), Arc::clone(&identity.name));
+        let order = async move { orders.order(&identity, attempts).await };
+        let begun = self.under_way.spawn(order);
+        self.ordering.insert(begun.id(), name);
     }
 
     /// Has this process the right to order into the authority's folder?
@@ -165,7 +190,16 @@ impl Renewals {
         let vault = Vault::at(folder);
         let is_new = !self.folders.contains_key(folder);
         let right = match vault.lock().await {
-            Ok(Some(lock)) => Right::Held(lock),
+            Ok(Some(lock)) => {
+                if !is_new {
+                    let place = vault.place();
+                    tracing::info!(
+                        "acme.{}: this process orders into {place} from now on",
+                        authority.name
+                    );
+                }
+                Right::Held(lock)
+            }
             Ok(None) => {
                 if is_new {
                     tracing::info!(
@@ -214,7 +248,10 @@ impl Orders {
         let held = self.issued.of(&identity.name);
         let held = held.filter(|bundle| bundle.covers(&identity.hosts) && is_same_order);
         let due = match held {
-            Some(bundle) => self.renewal(identity, &bundle, &vault, now).await,
+            Some(bundle) => {
+                let renewal = self.renewal(identity, &bundle, &vault, now).await;
+                renewal.max(attempts.rest(now))
+            }
             None => now,
         };
         let due = due.max(attempts.next(now));
@@ -268,10 +305,14 @@ impl Orders {
     async fn order(&self, identity: &OrderedIdentity, mut attempts: Attempts) {
         let vault = Vault::at(&identity.authority.storage);
         let now = || seconds((self.wall)());
+        let before = attempts.clone();
         attempts.begins(now());
         let kept = self.keep_attempts(identity, &attempts, &vault).await;
         let outcome = match kept {
-            Ok(()) => self.obtain(identity, &attempts, &vault).await,
+            Ok(()) => tokio::select! {
+                outcome = self.obtain(identity, &attempts, &vault) => outcome,
+                () = self.last_orders() => Err(Failure::GivenUp),
+            },
             Err(failure) => Err(failure),
         };
         match outcome {
@@ -284,8 +325,13 @@ impl Orders {
                     identity.hosts.join(", "),
                     words((until - now()).max(0).unsigned_abs())
                 );
-                attempts.succeeded();
+                attempts.succeeded(now(), until - bundle.facts().not_before);
                 self.issued.put(&identity.name, bundle);
+            }
+            Err(failure) if self.is_over() => {
+                // The authority may not have found the answer of a gateway that stops. Its successor orders anew.
+                tracing::info!("tls.{}: the order is given up: {failure}", identity.name);
+                attempts = before;
             }
             Err(failure) => {
                 let pause = self.pause(&identity.authority).await;
@@ -304,6 +350,18 @@ impl Orders {
             // Without a memory of failures nothing bounds the orders but this.
             sleep(LOOK).await;
         }
+    }
+
+    /// Can nothing be wanted any more?
+    fn is_over(&self) -> bool {
+        self.wanted.has_changed().is_err()
+    }
+
+    /// Resolves when orders under way are given up.
+    async fn last_orders(&self) {
+        let mut wanted = self.wanted.clone();
+        while wanted.changed().await.is_ok() {}
+        sleep(LAST_ORDERS).await;
     }
 
     async fn keep_attempts(
@@ -378,7 +436,7 @@ impl Orders {
 }
 
 /// What is ordered, in words that change when the order does.
-fn order_text(identity: &OrderedIdentity) -> String {
+pub(super) fn order_text(identity: &OrderedIdentity) -> String {
     let authority = &identity.authority;
     let mut hosts: Vec<&str> = identity.hosts.iter().map(String::as_str).collect();
     hosts.sort_unstable();
@@ -393,6 +451,6 @@ fn result_of(failure: &Failure) -> OrderResult {
         }
         Failure::NotOurs { .. } => OrderResult::NotOurs,
         Failure::Unreachable(_) | Failure::TooLong(_) => OrderResult::Unreachable,
-        Failure::Storage { .. } | Failure::Crypto(_) => OrderResult::Failed,
+        Failure::Storage { .. } | Failure::Crypto(_) | Failure::GivenUp => OrderResult::Failed,
     }
 }

@@ -1,6 +1,7 @@
 //! The gateway's life from its first connection to its end: signals, the hand-over to a successor, leaving, draining.
 
 use super::LAST_LINES;
+use super::certificates::CertificateOrders;
 use super::handover::program::Program;
 use super::handover::{Successor, SuccessorFailure};
 use super::service_manager::{self, ServiceState};
@@ -42,7 +43,8 @@ pub(super) struct Gateway {
     pub(super) readiness: Readiness,
     pub(super) metrics: Arc<Metrics>,
     pub(super) dispatcher: Arc<Dispatcher>,
-    /// The tasks that accept connections.
+    pub(super) orders: Arc<CertificateOrders>,
+    /// The tasks that accept connections, and other work that ends before the gateway does.
     pub(super) acceptors: JoinSet<()>,
     pub(super) workers: Vec<WorkerThread>,
     pub(super) log: AccessLog,
@@ -171,6 +173,9 @@ impl Gateway {
     async fn leave(&mut self, departure: Departure) -> bool {
         self.readiness.set(Phase::Draining);
         self.switch.leave();
+        // Another process may order certificates from now on.
+        let orders = Arc::clone(&self.orders);
+        self.acceptors.spawn(async move { orders.stop().await });
         let (dispatcher, acceptors) = (&self.dispatcher, &mut self.acceptors);
         match departure {
             Departure::Stop => {

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The least time between two lines about handshakes that failed for one cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
+/// The least time between two lines about authorities that look.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts a handshake that succeeded.
 pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
@@ -23,6 +25,17 @@ pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
     let identity = Some(session.identity.name());
     peer.metric
         .handshake(identity, Some(session.version.as_str()), end);
+}
+
+/// Counts a look of a certification authority, and writes which host it was for.
+#[cold]
+pub(super) fn challenge(host: &str, peer: &Peer) {
+    static LOOKS: Throttle = Throttle::every(LOOKS_EVERY);
+    peer.metric.handshake(None, None, Handshake::Challenge);
+    if let Some(more) = LOOKS.pass() {
+        let from = spelled(peer.ip());
+        tracing::info!("{from} has found {host} to be ours, by tls-alpn-01{more}");
+    }
 }
 
 /// Counts a handshake that failed, and writes why.
@@ -64,6 +77,13 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
     }
 }
 
+fn lacks_certificate(failed: &FailedHandshake) -> bool {
+    failed
+        .identity
+        .as_deref()
+        .is_some_and(ServerIdentity::is_pending)
+}
+
 fn words(failed: &FailedHandshake) -> String {
     let of_identity = || match failed.identity.as_deref().map(ServerIdentity::name) {
         Some(name) => format!(" (identity `{name}`)"),
@@ -84,6 +104,9 @@ fn words(failed: &FailedHandshake) -> String {
         }
         HandshakeFailure::Client(Error::InvalidCertificate(why)) => {
             format!("its certificate is refused: {why}{}", of_identity())
+        }
+        HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {
+            format!("its certificate is ordered and has not come yet{}", of_identity())
         }
         HandshakeFailure::Client(why) | HandshakeFailure::Protocol(why) => {
             format!("{why}{}", of_identity())

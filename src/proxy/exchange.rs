@@ -260,6 +260,11 @@ impl Exchange {
         self.reason = Reason::ToHttps;
     }
 
+    /// A certification authority looks whether the host is ours.
+    pub(super) fn challenged(&mut self) {
+        self.reason = Reason::AcmeChallenge;
+    }
+
     /// Bytes of the response have been handed on.
     pub fn sent(&mut self, bytes: u64) {
         self.sent += bytes;

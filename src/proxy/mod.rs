@@ -1,5 +1,6 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
+mod authority_challenge;
 pub mod body;
 mod body_failure;
 mod body_prefix;
@@ -47,6 +48,7 @@ use crate::snapshot::{Snapshot, StaticReply};
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::tls::AuthorityChallenges;
 use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::pool::Pools;
@@ -91,6 +93,7 @@ pub struct Worker {
     descriptors: DescriptorShare,
     /// The beginnings of bodies, as far as they are kept.
     prefixes: Rc<PrefixBudget>,
+    challenges: AuthorityChallenges,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -110,6 +113,8 @@ pub struct Equipment {
     pub pace: RateBound,
     /// The worker's share of the open files that are not its clients' connections.
     pub descriptors: DescriptorShare,
+    /// What certification authorities find when they look whether a host is ours.
+    pub challenges: AuthorityChallenges,
     /// The worker's metrics.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
@@ -159,6 +164,7 @@ impl Worker {
             drain,
             pace,
             descriptors,
+            challenges,
             metrics,
             access,
         } = equipment;
@@ -178,6 +184,7 @@ impl Worker {
             pace,
             descriptors,
             prefixes: Rc::default(),
+            challenges,
             metrics,
             access,
         }
@@ -224,6 +231,12 @@ impl Worker {
             || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
         {
             return Ok(reply_here());
+        }
+        // An authority is answered before anything that the file says of requests.
+        if self.challenges.has_texts()
+            && let Some(text) = authority_challenge::text(&self.challenges, &target, parts, peer)
+        {
+            return Ok(challenged(&text, incoming, parts, exchange));
         }
         // No route and no limit is looked at.
         if peer.redirects {
@@ -477,6 +490,15 @@ impl Worker {
 #[inline(never)]
 fn reply_here() -> Reply {
     Reply::Response(reply::empty().map(Body::own))
+}
+
+/// The answer to an authority that looks whether a host is ours.
+#[cold]
+#[inline(never)]
+fn challenged(text: &str, incoming: Incoming, parts: &Parts, exchange: &mut Exchange) -> Reply {
+    request_body::discard(incoming, parts);
+    exchange.challenged();
+    Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
 }
 
 /// The answer of a listener that sends its requests on to `https`.

@@ -4,7 +4,7 @@
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
 //! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
 //! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for
-//! each of their servers, and of I identities towards clients I x 13 + 18.
+//! each of their servers, and of I identities towards clients I x 20 + 19.
 //! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
 //! goes back.
 
@@ -125,6 +125,17 @@ impl Metrics {
     /// Sets the ends of the certificates that are shown to clients, in Unix time, by the names of their identities.
     pub fn certificates(&self, ends: BTreeMap<String, i64>) {
         *lock(&self.certificates) = ends;
+    }
+
+    /// The identities whose certificates are ordered and have not come yet.
+    #[must_use]
+    pub fn awaited_certificates(&self) -> Vec<String> {
+        let certificates = lock(&self.certificates);
+        let files = lock(&self.tls_files);
+        let awaited = files
+            .keys()
+            .filter(|name| !certificates.contains_key(*name));
+        awaited.cloned().collect()
     }
 
     /// Notes how an order for the certificate of an identity has ended.

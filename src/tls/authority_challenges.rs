@@ -9,6 +9,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The path below which a text is looked for.
@@ -25,6 +26,8 @@ pub struct AuthorityChallenges(Arc<Board>);
 
 #[derive(Default)]
 struct Board {
+    /// Stands any text ready?
+    has_texts: AtomicBool,
     ready: ArcSwap<ReadyAnswers>,
     /// Held by whoever changes the answers.
     changing: Mutex<()>,
@@ -58,6 +61,13 @@ pub struct PostedAnswer {
 }
 
 impl AuthorityChallenges {
+    /// Stands any text ready? Every request in clear text asks this, so that it is one look at a flag.
+    #[must_use]
+    #[inline]
+    pub fn has_texts(&self) -> bool {
+        self.0.has_texts.load(Ordering::Relaxed)
+    }
+
     /// The text for a token, if it is one for `host`, which is in lower case, without port and trailing dot.
     #[must_use]
     pub fn text(&self, host: &str, token: &str) -> Option<Arc<str>> {
@@ -108,7 +118,9 @@ impl AuthorityChallenges {
         let _changing = changing.unwrap_or_else(PoisonError::into_inner);
         let mut ready = ReadyAnswers::clone(&self.0.ready.load());
         change(&mut ready);
+        let has_texts = !ready.texts.is_empty();
         self.0.ready.store(Arc::new(ready));
+        self.0.has_texts.store(has_texts, Ordering::Relaxed);
     }
 }
 
@@ -172,13 +184,16 @@ mod tests {
         let challenges = AuthorityChallenges::default();
         let token = "a".repeat(43);
         assert_eq!(challenges.text("a.example", &token), None);
+        assert!(!challenges.has_texts());
         let posted = challenges.post_text("A.example", &token, "text");
         let found = challenges.clone().text("a.example", &token);
         assert_eq!(found.as_deref(), Some("text"));
         assert_eq!(challenges.text("b.example", &token), None);
         assert_eq!(challenges.text("a.example", &token[1..]), None);
         let handshake = challenges.post_handshake("a.example", &[7; 32]).unwrap();
+        assert!(challenges.has_texts());
         drop(posted);
+        assert!(!challenges.has_texts());
         assert_eq!(challenges.text("a.example", &token), None);
         let config = challenges.handshake("a.example").unwrap();
         assert_eq!(config.alpn_protocols, [CHALLENGE_PROTOCOL]);

@@ -2,3 +2,4 @@
 
 mod front;
 mod orders;
+mod renewal_time;

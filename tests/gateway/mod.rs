@@ -2,6 +2,7 @@
 
 mod abandonment;
 mod admin;
+mod authority_looks;
 mod check;
 mod cli;
 mod cluster_failover;
@@ -24,6 +25,7 @@ mod lease;
 mod limiting;
 mod minimum_rate;
 mod network_faults;
+mod ordered_certificates;
 mod outage;
 mod pending_refunds;
 mod poisoned_key;

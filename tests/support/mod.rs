@@ -1,5 +1,6 @@
 //! The tools of the tests: the real gateway, upstreams with scripts, clients that see every byte, a real Redis.
 
+mod acme_directory;
 mod cluster;
 mod eventually;
 mod file;
@@ -15,6 +16,7 @@ pub(crate) mod process;
 mod redis;
 mod relay;
 mod sentinel;
+mod site;
 pub(crate) mod tls;
 mod tls_client;
 mod transcript;
@@ -22,6 +24,7 @@ mod upstream;
 mod wire;
 
 pub(crate) use self::redis::{Redis, connect};
+pub(crate) use acme_directory::AcmeDirectory;
 pub(crate) use cluster::Cluster;
 pub(crate) use eventually::eventually;
 pub(crate) use file::File;
@@ -35,6 +38,7 @@ pub(crate) use preload::preload;
 pub(crate) use process::{Finished, tollgate};
 pub(crate) use relay::{Line, Relay};
 pub(crate) use sentinel::Sentinel;
+pub(crate) use site::Site;
 pub(crate) use tls_client::{Authority, Pair, TlsClient};
 pub(crate) use upstream::{Connection, Seen, Upstream};
 pub(crate) use wire::{End, Wire};

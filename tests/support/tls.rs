@@ -5,9 +5,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair,
 };
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -156,6 +160,34 @@ fn replace(path: &Path, text: &str) {
 pub(crate) struct TlsClient(pub(crate) ClientConfig);
 
 impl TlsClient {
+    /// A client that trusts the last certificate of a chain in PEM, without those before; nothing where there is none.
+    pub(crate) fn trusting_last_of(pem: &str) -> Option<Self> {
+        let chain = CertificateDer::pem_slice_iter(pem.as_bytes());
+        let root = chain.last()?.unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        Some(Self(
+            builder.with_root_certificates(roots).with_no_client_auth(),
+        ))
+    }
+
+    /// A client that takes whatever certificate it is shown, as an authority does that looks.
+    pub(crate) fn looking() -> Self {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = builder.dangerous();
+        let looks = Arc::new(TakesAll(provider));
+        Self(
+            builder
+                .with_custom_certificate_verifier(looks)
+                .with_no_client_auth(),
+        )
+    }
+
     /// The client with these protocols to choose from.
     pub(crate) fn speaking(mut self, alpn: &[&str]) -> Self {
         self.0.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -202,5 +234,45 @@ impl TlsClient {
         inner
             .cloned()
             .unwrap_or_else(|| panic!("no error of TLS: {error}"))
+    }
+}
+
+/// Takes every certificate.
+#[derive(Debug)]
+struct TakesAll(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TakesAll {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let all = &self.0.signature_verification_algorithms;
+        all.supported_schemes()
     }
 }

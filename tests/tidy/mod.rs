@@ -61,6 +61,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
             "descriptors",
             "shutdown",
             "telemetry",
+            "tls",
             "route",
             "upstream",
             "listen",

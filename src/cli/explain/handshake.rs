@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::config::Compiled;
+use crate::config::describe::show_instant;
 use crate::listen::listener::Listener;
 use crate::tls::{ClientVerify, Offer, ServerIdentity};
 use serde_json::{Value, json};
@@ -29,6 +30,8 @@ pub(super) struct HandshakeOutlook {
     why: String,
     /// What becomes of the client's certificate, where one is shown or asked for.
     certificate: Option<String>,
+    /// Where its certificate is ordered from, and whether it has come.
+    order: Option<String>,
     /// Is the handshake refused?
     is_refused: bool,
     /// May the connection serve the request's host?
@@ -53,10 +56,11 @@ impl HandshakeOutlook {
             Some(name) => format!("identity {name} of listener {listener}: {}", self.why),
             None => format!("no identity of listener {listener}: {}", self.why),
         };
+        let order = self.order.clone().map(|text| ("", text));
         let certificate = self.certificate.clone().map(|text| ("", text));
         let other = "the host is another identity's, and one of the two demands or asks for certificates: it belongs on a connection of its own";
         let misdirected = self.is_misdirected().then(|| ("", other.to_owned()));
-        let lines = [Some(("tls", identity)), certificate, misdirected];
+        let lines = [Some(("tls", identity)), order, certificate, misdirected];
         lines.into_iter().flatten().collect()
     }
 
@@ -67,6 +71,7 @@ impl HandshakeOutlook {
             "sni": self.sni,
             "identity": self.identity,
             "why": self.why,
+            "acme": self.order,
             "client_certificate": self.certificate,
             "refused": self.is_refused,
             "misdirected": self.is_misdirected(),
@@ -94,19 +99,40 @@ pub(super) fn outlook(
         .or(all.first())
         .copied()?;
     let identity = offer.choose(sni);
+    let order = identity.and_then(|identity| order(compiled, identity));
+    let is_pending = identity.is_some_and(|identity| identity.is_pending());
     let certificate = identity.map(|identity| certificate(identity, client));
     let is_refused = match &certificate {
         None => true,
-        Some(certificate) => certificate.is_refused,
+        Some(certificate) => certificate.is_refused || is_pending,
     };
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
         why: why(identity, sni),
+        order,
         identity: identity.map(|identity| identity.name().to_owned()),
         certificate: certificate.and_then(|certificate| certificate.text),
         is_refused,
         may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
         sni: sni.map(str::to_owned),
+    })
+}
+
+/// Where the certificate of an identity is ordered from, and whether it has come; nothing where it is a file.
+fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
+    let mut orders = compiled.orders.iter();
+    let order = orders.find(|one| *one.name == *identity.name())?;
+    let from = &order.authority.name;
+    let end = identity.facts().not_after;
+    Some(if identity.is_pending() {
+        format!(
+            "its certificate is ordered from {from} and has not come yet: the handshake is refused until then"
+        )
+    } else {
+        format!(
+            "its certificate is ordered from {from}, and the one that is kept ends at {}",
+            show_instant(end)
+        )
     })
 }
 

@@ -90,6 +90,8 @@ labels! {
         Upgraded = "upgraded",
         /// The listener sends all its requests on to `https`.
         ToHttps = "to_https",
+        /// A certification authority looks whether a host is ours.
+        AcmeChallenge = "acme_challenge",
         /// A limit refused the request.
         LimitRefused = "limit_refused",
         /// The store is away, and the limit then lets no request through.
@@ -156,6 +158,7 @@ impl Reason {
             Self::LimitDelayed => "held back",
             Self::Upgraded => "became a tunnel",
             Self::ToHttps => "sent on to https",
+            Self::AcmeChallenge => "an authority looks whether the host is ours",
             Self::LimitRefused => "over the limit",
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",

@@ -84,7 +84,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.handshakes, handshakes);
     Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "When the certificate of an identity ends, in Unix time."
         => |all| Some(certificates(all));
-    Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay."
+    Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay, or an ordered certificate has not come."
         => |all| Some(tls_files(all));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, and what decided them."
         => |all| all.sums(|worker| &worker.decisions, decisions);

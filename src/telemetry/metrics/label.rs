@@ -231,6 +231,8 @@ labels! {
         ClientRefused = "client_refused",
         /// The two sides did not agree, the client broke the protocol or left, or it does not speak TLS.
         Protocol = "protocol",
+        /// A certification authority looked whether a host is ours.
+        Challenge = "challenge",
     }
 
     /// The failure of an upstream at a request.

@@ -17,7 +17,8 @@ fn restarts() -> usize {
     if long() { 50 } else { 4 }
 }
 
-fn assert_unnoticed(what: &str, tally: &Tally, restarts: usize, start: Instant) {
+fn assert_unnoticed(what: &str, tally: &Tally, start: Instant, stale: usize) {
+    let restarts = restarts();
     println!(
         "{restarts} restarts {what} in {:?}: {} answers, {} refused, {} lost, {} stale, longest {:?}",
         start.elapsed(),
@@ -29,8 +30,8 @@ fn assert_unnoticed(what: &str, tally: &Tally, restarts: usize, start: Instant) 
     );
     assert_eq!((tally.refused, tally.lost), (0, 0), "{:?}", tally.why);
     assert!(tally.answered > 10 * restarts, "{tally:?}");
-    // Clients look before they send: what is left is the race of HTTP/1.1.
-    assert!(tally.stale <= restarts, "{tally:?}");
+    // Clients look before they send: what is left is the race of HTTP/1.1, once at most for a connection and restart.
+    assert!(tally.stale <= restarts * stale, "{tally:?}");
 }
 
 /// Half of a second for idle WebSockets.
@@ -73,7 +74,8 @@ async fn successors_take_over_under_load() {
         }
     }
     let tally = clients.stop().await;
-    assert_unnoticed("by SIGUSR2", &tally, restarts(), start);
+    // Kept connections linger, and hear that an answer is the last.
+    assert_unnoticed("by SIGUSR2", &tally, start, 1);
     assert!(tally.longest < Duration::from_secs(5), "{tally:?}");
     gateway.stop().await;
 }
@@ -140,6 +142,7 @@ async fn gateways_follow_each_other_on_sockets_that_stay_open() {
         gateway = held.gateway(&upstream).await;
     }
     let tally = clients.stop().await;
-    assert_unnoticed("on sockets of systemd", &tally, restarts(), start);
+    // At a stop idle connections are closed at once.
+    assert_unnoticed("on sockets of systemd", &tally, start, 7);
     gateway.stop().await;
 }

@@ -62,6 +62,9 @@ fn the_units_are_valid() {
     });
     let verified = analyze(&["verify", "--man=no", &units[0], &units[1]]).unwrap();
     let said = String::from_utf8_lossy(&verified.stderr);
-    let ours: Vec<&str> = said.lines().filter(|line| line.contains("tollgate")).collect();
+    let ours: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("tollgate"))
+        .collect();
     assert!(verified.status.success() && ours.is_empty(), "{said}");
 }
