@@ -60,6 +60,8 @@ pub struct Boot {
     pub workers: usize,
     /// The time that requests under way have to finish when the gateway stops.
     pub drain: Duration,
+    /// The time after a signal to stop in which connections are still accepted.
+    pub drain_delay: Duration,
     /// The admin listener, if there is one.
     pub admin: Option<admin::AdminSettings>,
     /// The store of the counters.

@@ -46,6 +46,8 @@ pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
     reloads: Reloads,
+    /// Successors that did not come to serve.
+    failed_handovers: SharedCounter,
     /// The number of keys in the memory store, which all workers share.
     memory_keys: SharedCounter,
     memory_overflows: SharedCounter,
@@ -190,6 +192,11 @@ impl Metrics {
     pub fn reload_failed(&self) {
         self.reloads.failed.add(1);
         self.reloads.last_failed.set(1);
+    }
+
+    /// Notes that a successor did not come to serve.
+    pub fn hand_over_failed(&self) {
+        self.failed_handovers.add(1);
     }
 
     /// Notes lines of the access log that were lost because their reader is too slow or gone.

@@ -36,6 +36,7 @@ mod redis_failures;
 mod refusal_cache;
 mod regressions;
 mod reloading;
+mod restart;
 mod routing;
 mod saturation;
 mod scopes;

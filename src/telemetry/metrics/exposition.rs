@@ -134,6 +134,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.reloads.last_success.get());
     Gauge NONE "tollgate_config_generation" "Number of the configuration in force, 1 at the start."
         => |all| single(all.metrics.reloads.generation.get());
+    Counter NONE "tollgate_handover_failures" "Successors that did not come to serve, so that this gateway went on."
+        => |all| single(all.metrics.failed_handovers.get());
     Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
         => |all| Some(orders(all.metrics));
     Counter NONE "tollgate_acme_taken" "Certificates taken from the store, where another gateway has put them."
