@@ -1,7 +1,5 @@
 -- check.lua: one limit's answer to one request, by the algorithm that its block begins with. Writes nothing.
 --
--- Algorithms from the fourth on are in the longer scripts only; the short one is never asked for them.
---
 -- answers   wait (0 admits, math.huge is never), two numbers of the algorithm's own, the state to store if any, its
 --           life, the error if any; then the granted units where they are not the cost (partial.lua, dedupe.lua), the
 --           amount given back so far (settlement.lua), and the meaning of an id: 16 charged for the first time, 32 goes

@@ -1,12 +1,17 @@
 //! The running gateway: builds every part from a compiled file, runs them, drains them.
 
 mod banner;
+mod certificates;
+mod handover;
+mod lifecycle;
+mod predecessor;
+mod service_manager;
 mod sockets;
 mod tls_listeners;
 mod worker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
-use crate::clock::{self, Clock};
+use crate::clock::Clock;
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files, Identities};
 use crate::descriptors::{self, Budget};
@@ -16,28 +21,34 @@ use crate::listen::accept::{
 use crate::listen::bind::AcceptSocket;
 use crate::listen::dispatch::{ConnectionBounds, Dispatcher};
 use crate::listen::handed_sockets::HandedSockets;
-use crate::listen::listener::{ListenAddress, Listener};
+use crate::listen::listener::ListenAddress;
 use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
-use crate::shutdown::{Drain, DrainSwitch, SignalRequest, Signals, drain};
+use crate::shutdown::{Drain, Signals, drain};
 use crate::snapshot::Snapshot;
 use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::AuthorityChallenges;
 use crate::upstream;
 use crate::upstream::keeper::{self, Kept};
 use crate::upstream::resolution::{self, Resolutions};
 use crate::upstream::{Registry, ServerUrl, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
-use sockets::{BoundSockets, KeptSockets};
+use certificates::CertificateOrders;
+use handover::program::Program;
+use lifecycle::{Gateway, SignalDesk};
+use predecessor::Predecessor;
+use service_manager::ServiceState;
+use sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use std::io;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tls_listeners::TlsListeners;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use worker::{WorkerSetup, WorkerThread};
 
 /// The interval of sweeping: each tick sweeps one shard of the memory store.
@@ -63,6 +74,9 @@ pub enum StartError {
     /// The system refuses another operation.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// The gateway was stopped.
+    #[error("a signal to stop came before this gateway had taken over")]
+    Stopped,
 }
 
 /// The state that workers and the control thread share.
@@ -74,6 +88,7 @@ struct GatewayState {
     clock: Clock,
     news: Invalidation,
     holds: Arc<Holds>,
+    challenges: AuthorityChallenges,
     metrics: Arc<Metrics>,
     drain: Drain,
 }
@@ -91,6 +106,7 @@ impl GatewayState {
             clock,
             news: Invalidation::default(),
             holds: Arc::default(),
+            challenges: AuthorityChallenges::default(),
             metrics,
             drain,
         }
@@ -110,36 +126,20 @@ pub fn run(
         .enable_all()
         .build()?;
     let ended = control.block_on(async {
-        Gateway::start(compiled, file, handed)
-            .await?
-            .until_stopped()
-            .await
+        let gateway = Gateway::start(compiled, file, handed).await?;
+        gateway.until_stopped().await;
+        Ok(())
     });
     // A question for a name's addresses may still hold a thread.
     control.shutdown_background();
     ended
 }
 
-struct Gateway {
-    boot: Boot,
-    switch: DrainSwitch,
-    readiness: Readiness,
-    dispatcher: Arc<Dispatcher>,
-    workers: Vec<WorkerThread>,
-    log: AccessLog,
-    signals: Signals,
-    /// A signal to stop came before the gateway had begun.
-    is_stopped: bool,
-    reload: reload::Trigger,
-    /// Dropped last: the files go with the gateway.
-    _kept: KeptSockets,
-}
-
 impl Gateway {
     async fn start(
         compiled: Compiled,
         file: Option<PathBuf>,
-        handed: HandedSockets,
+        mut handed: HandedSockets,
     ) -> Result<Self, StartError> {
         let Compiled {
             boot,
@@ -148,10 +148,13 @@ impl Gateway {
             files,
             identities,
             offers,
+            orders,
             ..
         } = compiled;
         snapshot.generation = 1;
-        let mut signals = Signals::install()?;
+        let program = Program::of_this_process();
+        let signals = Signals::install()?;
+        let predecessor = Predecessor::among(&mut handed)?;
         let mut sockets = BoundSockets::bind(&boot, handed)?;
         let mut kept = KeptSockets::default();
         let admin = sockets.open_admin(&mut kept)?;
@@ -172,64 +175,94 @@ impl Gateway {
         let (dispatcher, workers) = start_workers(&boot, &shared, &log, worker_channels)?;
 
         let readiness = Readiness::default();
-        let admin = start_admin(&boot, admin, &shared, &readiness, &peek_sender)?;
+        // A successor leaves the admin listener, too, to its predecessor until it serves.
+        let (serves, may_serve) = watch::channel(predecessor.is_none());
+        let admin_state = AdminState {
+            metrics: Arc::clone(&shared.metrics),
+            snapshots: Some(Arc::clone(&shared.snapshots)),
+            readiness: readiness.clone(),
+            peeks: Some(peek_sender),
+        };
+        let admin = start_admin(&boot, admin, &admin_state, &may_serve)?;
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
+        let orders = CertificateOrders::new(orders, &tls);
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
             shared: shared.clone(),
             tls: Arc::clone(&tls),
             servers,
+            orders: Arc::clone(&orders),
         };
         let reload = start_reload(file, files, identities, installer);
-        let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
+        let mut signals = SignalDesk::new(signals, reload);
+        signals.during(until_store_ready(store_ready)).await;
 
-        let trusted = trusted(&shared.snapshots);
+        let unused = std::mem::take(&mut sockets.unused);
         let open = sockets.open_server(&mut kept)?;
-        let addresses = start_accepting(&boot, open, &tls, &dispatcher, &trusted, &shared.drain)?;
+        let predecessor = released(predecessor, &unused, &mut signals).await?;
+        kept.take_over_files();
+        serves.send_replace(true);
+        let trusted = trusted(&shared.snapshots);
+        let accepting = Accepting {
+            tls: &tls,
+            dispatcher: &dispatcher,
+            trusted: &trusted,
+            drain: &shared.drain,
+        };
+        let (acceptors, addresses) = accepting.start(&boot, open)?;
         banner::print(&boot, &shared.snapshots.load(), &addresses, &admin);
         readiness.set(Phase::Ready);
+        announce(predecessor).await;
+        orders
+            .start(&shared.challenges, &boot.store, &shared.metrics)
+            .await;
         Ok(Self {
-            boot,
+            drain: boot.drain,
+            drain_delay: boot.drain_delay,
+            program,
             switch,
             readiness,
+            metrics: shared.metrics,
             dispatcher,
+            acceptors,
             workers,
             log,
             signals,
-            is_stopped,
-            reload,
-            _kept: kept,
+            orders,
+            kept,
         })
     }
+}
 
-    async fn until_stopped(mut self) -> Result<(), StartError> {
-        while !self.is_stopped && self.signals.next().await == SignalRequest::Reload {
-            self.reload.pull();
-        }
-        self.readiness.set(Phase::Draining);
-        let grace = self.boot.drain;
-        tracing::info!("stopping: no new connections, {grace:?} for requests under way");
-        self.switch.pull(grace);
-        let deadline = clock::now() + grace;
-        tokio::select! {
-            () = finished(&self.dispatcher) => tracing::info!("stopped: all connections have ended"),
-            () = tokio::time::sleep_until(deadline) => {
-                match self.dispatcher.open() {
-                    1 => tracing::warn!("stopped: 1 connection was cut"),
-                    cut => tracing::warn!("stopped: {cut} connections were cut"),
-                }
-            }
-            () = second_stop(&mut self.signals) => tracing::warn!("stopped at once: a second signal came"),
-        }
-        self.switch.cut();
-        for worker in self.workers {
-            worker.end();
-        }
-        self.log.shutdown(LAST_LINES);
-        Ok(())
+/// Waits until the predecessor, if there is one, lets this gateway serve.
+///
+/// # Errors
+/// When a signal stops the gateway before: it has taken nothing over.
+async fn released(
+    predecessor: Option<Predecessor>,
+    unused: &[usize],
+    signals: &mut SignalDesk,
+) -> Result<Option<Predecessor>, StartError> {
+    let Some(mut predecessor) = predecessor else {
+        return Ok(None);
+    };
+    if !signals.is_stopped() {
+        signals.during(predecessor.released(unused)).await;
+    }
+    if signals.is_stopped() {
+        return Err(StartError::Stopped);
+    }
+    Ok(Some(predecessor))
+}
+
+/// Announces that this gateway serves: to the predecessor, which tells systemd, or to systemd itself.
+async fn announce(predecessor: Option<Predecessor>) {
+    match predecessor {
+        Some(predecessor) => predecessor.leave().await,
+        None => service_manager::tell(ServiceState::Ready),
     }
 }
 
@@ -244,41 +277,17 @@ fn most_taken(asked: usize, files: Option<u64>) -> usize {
     most
 }
 
-/// Resolves when the last connection has ended.
-async fn finished(dispatcher: &Dispatcher) {
-    while dispatcher.open() > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 /// The test for trusted peers, by the snapshot in force.
 fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> TrustedPeers {
     let snapshots = Arc::clone(snapshots);
     Arc::new(move |peer| snapshots.load().trust.believes(peer))
 }
 
-async fn second_stop(signals: &mut Signals) {
-    while signals.next().await == SignalRequest::Reload {}
-}
-
 /// Waits until every worker's store has answered, which closes `store_ready`, for [`STORE_WITHIN`] at most: the first
-/// clients are then counted in the shared store. True when a signal to stop has come in the meantime.
-async fn until_store_ready(
-    mut store_ready: mpsc::Receiver<()>,
-    signals: &mut Signals,
-    reload: &reload::Trigger,
-) -> bool {
-    let mut within = pin!(tokio::time::sleep(STORE_WITHIN));
-    loop {
-        tokio::select! {
-            _ = store_ready.recv() => return false,
-            () = &mut within => return false,
-            request = signals.next() => match request {
-                SignalRequest::Reload => reload.pull(),
-                SignalRequest::Stop => return true,
-            }
-        }
-    }
+/// clients are then counted in the shared store.
+async fn until_store_ready(mut store_ready: mpsc::Receiver<()>) {
+    // A store that does not answer in time is away, which is no reason not to serve.
+    let _ = tokio::time::timeout(STORE_WITHIN, store_ready.recv()).await;
 }
 
 fn count_workers(boot: &Boot) -> usize {
@@ -330,57 +339,66 @@ fn start_workers(
     Ok((dispatcher, workers?))
 }
 
-/// Accepts connections on the listeners. Returns their addresses.
-fn start_accepting(
-    boot: &Boot,
-    sockets: Vec<Vec<AcceptSocket>>,
-    tls: &TlsListeners,
-    dispatcher: &Arc<Dispatcher>,
-    trusted: &TrustedPeers,
-    drain: &Drain,
-) -> io::Result<Vec<OpenAddress>> {
-    let start = |(listener, socket): (&Listener, AcceptSocket)| {
-        let address = shown(&socket, &listener.address)?;
-        let socket = socket.register()?;
-        let (dispatcher, trusted) = (Arc::clone(dispatcher), Arc::clone(trusted));
-        let facts = ListenerFacts {
-            offer: tls.offer(&listener.address),
-            listener: listener.clone(),
-        };
-        let listening = ListeningSocket { socket, facts };
-        tokio::spawn(listening.accept(dispatcher, trusted, drain.clone()));
-        let has_tls = listener.tls.is_some();
-        Ok(OpenAddress { address, has_tls })
-    };
-    let listeners = boot.listen.listeners.iter().zip(sockets);
-    let each = listeners.flat_map(|(listener, sockets)| {
-        let sockets = sockets.into_iter();
-        sockets.map(move |socket| (listener, socket))
-    });
-    each.map(start).collect()
+/// What connections are accepted with, on any listener.
+struct Accepting<'a> {
+    tls: &'a TlsListeners,
+    dispatcher: &'a Arc<Dispatcher>,
+    trusted: &'a TrustedPeers,
+    drain: &'a Drain,
 }
 
+impl Accepting<'_> {
+    /// Accepts connections on the sockets of each listener. Returns the tasks, and the listeners' addresses.
+    fn start(
+        &self,
+        boot: &Boot,
+        sockets: Vec<Vec<OpenedSocket>>,
+    ) -> io::Result<(JoinSet<()>, Vec<OpenAddress>)> {
+        let mut acceptors = JoinSet::new();
+        let mut addresses = Vec::new();
+        for (listener, sockets) in boot.listen.listeners.iter().zip(sockets) {
+            for opened in sockets {
+                addresses.push(OpenAddress {
+                    address: shown(&opened.socket, &listener.address)?,
+                    has_tls: listener.tls.is_some(),
+                });
+                let listening = ListeningSocket {
+                    socket: opened.socket.register()?,
+                    facts: ListenerFacts {
+                        offer: self.tls.offer(&listener.address),
+                        listener: listener.clone(),
+                    },
+                    taken_over: opened.taken_over,
+                };
+                let (dispatcher, trusted) = (Arc::clone(self.dispatcher), Arc::clone(self.trusted));
+                acceptors.spawn(listening.accept(dispatcher, trusted, self.drain.clone()));
+            }
+        }
+        Ok((acceptors, addresses))
+    }
+}
+
+/// Serves the admin listener once `may_serve` says so. Returns its addresses.
 fn start_admin(
     boot: &Boot,
-    sockets: Vec<AcceptSocket>,
-    shared: &GatewayState,
-    readiness: &Readiness,
-    peeks: &admin::PeekSender,
+    sockets: Vec<OpenedSocket>,
+    state: &AdminState,
+    may_serve: &watch::Receiver<bool>,
 ) -> io::Result<Vec<ListenAddress>> {
     let Some(settings) = &boot.admin else {
         return Ok(Vec::new());
     };
-    let start = |socket: AcceptSocket| {
-        let address = shown(&socket, &settings.listen)?;
-        let socket = socket.register()?;
-        let state = AdminState {
-            metrics: Arc::clone(&shared.metrics),
-            snapshots: Some(Arc::clone(&shared.snapshots)),
-            readiness: readiness.clone(),
-            peeks: Some(peeks.clone()),
-        };
-        // The admin listener answers to the end, so that draining can be watched.
-        tokio::spawn(admin::serve(socket, state, std::future::pending()));
+    let start = |opened: OpenedSocket| {
+        let address = shown(&opened.socket, &settings.listen)?;
+        let socket = opened.socket.register()?;
+        let (state, mut may_serve) = (state.clone(), may_serve.clone());
+        tokio::spawn(async move {
+            // A gateway that fails before it serves is dropped with the sender.
+            if may_serve.wait_for(|may| *may).await.is_ok() {
+                // The admin listener answers to the end, so that draining can be watched, or until a successor answers.
+                admin::serve(socket, state, opened.taken_over.notified()).await;
+            }
+        });
         Ok(address)
     };
     sockets.into_iter().map(start).collect()
@@ -392,7 +410,7 @@ fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAdd
     Ok(bound.map_or_else(|| written.clone(), ListenAddress::Tcp))
 }
 
-/// Watches the file and the files that it names, if there is one.
+/// Watches the file and the files that it names, if there is one, until the gateway leaves.
 fn start_reload(
     file: Option<PathBuf>,
     files: Files,
@@ -401,7 +419,15 @@ fn start_reload(
 ) -> reload::Trigger {
     let trigger = reload::Trigger::default();
     if let Some(file) = file {
-        tokio::spawn(Watcher::new(file, files, identities, trigger.clone()).run(installer));
+        let drain = installer.shared.drain.clone();
+        let watching = Watcher::new(file, files, identities, trigger.clone()).run(installer);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = watching => {}
+                // The file may be meant for a successor.
+                () = drain.leaving() => {}
+            }
+        });
     }
     trigger
 }
@@ -413,6 +439,7 @@ struct SnapshotInstaller {
     shared: GatewayState,
     tls: Arc<TlsListeners>,
     servers: ServerFollower,
+    orders: Arc<CertificateOrders>,
 }
 
 impl reload::ReloadTarget for SnapshotInstaller {
@@ -423,6 +450,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
             outline,
             identities,
             offers,
+            orders,
             ..
         } = compiled;
         let generation = self.shared.snapshots.load().generation + 1;
@@ -442,6 +470,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         for change in changes {
             tracing::info!("  {change}");
         }
+        self.orders.want(orders).await;
     }
 
     fn refused(&mut self) {

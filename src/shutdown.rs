@@ -1,4 +1,4 @@
-//! Stopping: the drain token, and the signals that begin it.
+//! Stopping: the drain token, and the signals that begin it or have a successor take over before it.
 
 use crate::clock;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The switch of the drain, pulled once; every holder of a [`Drain`] learns of it.
+/// The switch of the drain, pulled once; every holder of a [`Drain`] learns of it. The gateway may leave for a while
+/// before: clients are asked to go elsewhere, and none is turned away.
 #[derive(Debug)]
 pub struct DrainSwitch(watch::Sender<DrainState>);
 
@@ -16,6 +17,8 @@ pub struct Drain(watch::Receiver<DrainState>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct DrainState {
+    /// Clients are asked to go elsewhere.
+    is_leaving: bool,
     /// Set when draining begins.
     deadline: Option<Instant>,
     /// The unfinished requests are being cut.
@@ -30,9 +33,15 @@ pub fn drain() -> (DrainSwitch, Drain) {
 }
 
 impl DrainSwitch {
+    /// Asks clients to go elsewhere from now on. What one process alone may hold, as the lock of a folder, is let go.
+    pub fn leave(&self) {
+        self.0.send_modify(|state| state.is_leaving = true);
+    }
+
     /// Begins draining; requests that are not finished after `grace` are cut.
     pub fn pull(&self, grace: Duration) {
         self.0.send_modify(|state| {
+            state.is_leaving = true;
             state.deadline.get_or_insert(clock::now() + grace);
         });
     }
@@ -56,12 +65,21 @@ impl Drain {
         self.0.borrow().is_over
     }
 
+    /// Resolves when the gateway begins to leave: with draining, or before it. The future may be dropped and asked for
+    /// again.
+    pub async fn leaving(&self) {
+        self.until(|state| state.is_leaving).await;
+    }
+
     /// Resolves when draining begins. The future may be dropped and asked for again.
     pub async fn begun(&self) {
+        self.until(|state| state.deadline.is_some()).await;
+    }
+
+    async fn until(&self, reached: impl FnMut(&DrainState) -> bool) {
         let mut drain = self.0.clone();
-        let begun = drain.wait_for(|state| state.deadline.is_some());
         // A switch that was dropped without being pulled never drains.
-        if begun.await.is_err() {
+        if drain.wait_for(reached).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -73,6 +91,7 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     reload: Signal,
+    hand_over: Signal,
 }
 
 /// The request of a signal.
@@ -82,6 +101,8 @@ pub enum SignalRequest {
     Stop,
     /// SIGHUP: read the file again.
     Reload,
+    /// SIGUSR2: start a successor, and leave when it serves.
+    HandOver,
 }
 
 impl Signals {
@@ -94,6 +115,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             reload: signal(SignalKind::hangup())?,
+            hand_over: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -103,6 +125,7 @@ impl Signals {
             _ = self.terminate.recv() => SignalRequest::Stop,
             _ = self.interrupt.recv() => SignalRequest::Stop,
             _ = self.reload.recv() => SignalRequest::Reload,
+            _ = self.hand_over.recv() => SignalRequest::HandOver,
         }
     }
 }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 HUGE = "10000000/s"  # never refuses what is sent here
 TINY = "1/h"  # refuses all but the first
+CERTIFICATE, KEY = "cert.pem", "key.pem"  # beside the file, where a case has TLS
 KEYS = (("key", '"header:x-api-key"\nmissing = "skip"'), ("ip", '"ip"'), ("route", '"route"'))
 
 
@@ -19,6 +20,7 @@ class Case:
     redis: bool = False
     log: bool = False
     http2: bool = False
+    tls: bool = False
     path: str = "/"
 
     @property
@@ -76,12 +78,14 @@ def tollgate(case, port, upstream, redis):
         f'[limits.{name}]\nby = {by}\nrate = "{case.rate}"\n{lease}' for name, by in KEYS[: case.limits]
     )
     access = "json" if case.log else "off"
+    listener = f'{{ address = "127.0.0.1:{port}", tls = true }}' if case.tls else f'"127.0.0.1:{port}"'
+    identity = f'[tls.own]\ncert = "{CERTIFICATE}"\nkey = "{KEY}"\n' if case.tls else ""
     return f"""[server]
-listen = ["127.0.0.1:{port}"]
+listen = [{listener}]
 workers = 1
 [log]
 access = "{access}"
-{store}{limits}
+{identity}{store}{limits}
 [upstreams.up]
 servers = ["http://127.0.0.1:{upstream}"]
 [routes.all]

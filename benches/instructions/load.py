@@ -2,6 +2,7 @@
 
 import selectors
 import socket
+import ssl
 import struct
 import threading
 
@@ -75,14 +76,26 @@ def reply(path):
     return ANSWER
 
 
+def connected(port, protocol=None):
+    """A connection to the proxy; with the name of a protocol it has TLS, and the two agree on that protocol."""
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if protocol is None:
+        return connection
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the certificate was made for this run
+    context.set_alpn_protocols([protocol])
+    return context.wrap_socket(connection)
+
+
 class Http1:
     """One kept connection of HTTP/1.1: a request a round."""
 
     requests = 1
+    protocol = "http/1.1"
 
-    def __init__(self, port, path):
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port, path, tls=False):
+        self.socket = connected(port, self.protocol if tls else None)
         self.request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: k1\r\n\r\n".encode()
 
     def send(self):
@@ -110,15 +123,17 @@ class Http2(Http1):
     """One kept connection of HTTP/2 (RFC 9113), prior knowledge: several streams a round."""
 
     requests = STREAMS
+    protocol = "h2"
     DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
     END_STREAM, ACK, END_HEADERS = 1, 1, 4
 
-    def __init__(self, port, path):
-        super().__init__(port, path)
+    def __init__(self, port, path, tls=False):
+        super().__init__(port, path, tls)
         self.stream = 1
-        # GET, http and / are of the static table (RFC 7541, appendix A); the rest are literals that are not indexed.
+        # GET, the scheme and / are of the static table (RFC 7541, appendix A); the rest are literals that are not indexed.
         authority = f"127.0.0.1:{port}".encode()
-        self.block = b"\x82\x86\x84\x01" + bytes([len(authority)]) + authority + b"\x00\x09x-api-key\x02k1"
+        scheme = b"\x87" if tls else b"\x86"
+        self.block = b"\x82" + scheme + b"\x84\x01" + bytes([len(authority)]) + authority + b"\x00\x09x-api-key\x02k1"
         window = struct.pack(">I", 2**30)
         greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(self.SETTINGS, 0, 0, b"")
         self.socket.sendall(greeting + frame(self.WINDOW_UPDATE, 0, 0, window))
@@ -156,7 +171,7 @@ class Load:
     def __init__(self, case, port):
         of = Http2 if case.http2 else Http1
         self.status = case.status
-        self.connections = [of(port, case.path) for _ in range(CONNECTIONS // of.requests)]
+        self.connections = [of(port, case.path, case.tls) for _ in range(CONNECTIONS // of.requests)]
         if case.status != 200:
             self.connections[0].send()
             list(self.connections[0].statuses())

@@ -2,7 +2,7 @@
 
 import argparse
 import shutil
-import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -11,9 +11,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path += [str(REPOSITORY / "benches"), str(REPOSITORY / "benches" / "instructions")]
 import loopback
-from cases import CASES, command, configuration, file_name
+from cases import CASES, CERTIFICATE, KEY, Case, command, configuration, file_name
 from count import store
-from load import Load, Upstream
+from load import Http1, Load, Upstream, connected
+
+# Beside the counted cases: with TLS each round also has a handshake of its own.
+ENCRYPTED = (Case("tls", tls=True, limits=1), Case("h2 over tls", tls=True, http2=True))
 
 SECONDS = 2  # for each case; more changes no decision of the compiler
 
@@ -45,14 +48,23 @@ VISITS = (
 LAST = "Connection: close\r\n"
 
 
-def visit(port):
+def visit(port, tls):
     """All visits on one kept connection, then one that ends its own; each answer is read to its end by a last request that closes."""
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with connected(port, Http1.protocol if tls else None) as connection:
+        connection.settimeout(10)
         for message in VISITS:
             connection.sendall(message)
         connection.sendall(request("GET /last", LAST))
         while connection.recv(65536):
             pass
+
+
+def certify(state):
+    """A certificate that lives for a day, and its key."""
+    own = ["-keyout", KEY, "-out", CERTIFICATE, "-subj", "/", "-addext", "subjectAltName = DNS:localhost"]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command = ["openssl", "req", "-x509", "-nodes", "-days", "1", *kind, *own]
+    subprocess.run(command, cwd=state, check=True, capture_output=True)
 
 
 def train(case, upstream, binary, state):
@@ -61,13 +73,15 @@ def train(case, upstream, binary, state):
     with store(case, state) as (_, redis):
         file = state / file_name(case)
         file.write_text(configuration(case, port, upstream.port, redis))
+        if case.tls:
+            certify(state)
         with loopback.running(command(case, file, binary), state, lambda: loopback.listens(port)):
             load, requests = Load(case, port), 0
             deadline = time.monotonic() + SECONDS
             while time.monotonic() < deadline:
                 requests += load.rounds(1)
                 if case.status == 200 and not case.http2:
-                    visit(port)
+                    visit(port, case.tls)
     print(f"trained on: {case.name}, {requests} requests", flush=True)
 
 
@@ -76,9 +90,10 @@ def main():
     parser.add_argument("binary", type=Path)
     binary = parser.parse_args().binary.resolve()
     upstream = Upstream()
-    for case in (case for case in CASES if case.is_ours):
-        if case.redis and not shutil.which("redis-server"):
-            print(f"left out of the training, because no redis-server is installed: {case.name}")
+    for case in [case for case in CASES if case.is_ours] + list(ENCRYPTED):
+        needed = "redis-server" if case.redis else "openssl" if case.tls else None
+        if needed and not shutil.which(needed):
+            print(f"left out of the training, because no {needed} is installed: {case.name}")
             continue
         with tempfile.TemporaryDirectory(prefix="tollgate-training-") as folder:
             train(case, upstream, binary, Path(folder))

@@ -5,29 +5,84 @@ use super::ca_client::CaClient;
 use super::failure::Failure;
 use super::folder::Part;
 use super::vault::Vault;
+use crate::clock;
 use instant_acme::{Account, ExternalAccountKey, NewAccount};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The time after which an account is looked for again that another gateway makes.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// An account, and the client that it is used with.
 #[derive(Clone)]
 pub(super) struct OpenAccount {
     pub(super) account: Account,
     pub(super) client: CaClient,
+    /// The kept text that it was opened by.
+    text: Arc<str>,
 }
 
 impl OpenAccount {
-    /// Opens the kept account with an authority, or makes one.
+    /// Opens the kept account with an authority, or makes one. Of gateways with a common store one makes it, and the
+    /// others wait.
     pub(super) async fn open(authority: &Authority, vault: &Vault) -> Result<Self, Failure> {
-        let client = CaClient::new(&authority.tls);
         let name = account_name(authority);
-        let builder = || Account::builder_with_http(Box::new(client.clone()));
-        let kept = vault.read(Part::Accounts, &name).await?;
-        let credentials = kept.and_then(|text| serde_json::from_str(&text).ok());
-        if let Some(credentials) = credentials {
-            let account = builder().from_credentials(credentials).await?;
-            return Ok(Self { account, client });
+        let store = match vault {
+            Vault::Folder(_) => {
+                return match Self::kept(authority, vault, &name).await? {
+                    Some(open) => Ok(open),
+                    None => Self::make(authority, vault, &name).await,
+                };
+            }
+            Vault::Store(store) => store,
+        };
+        let until = clock::now() + store.shared.pace.lock + AGAIN * 4;
+        while clock::now() < until {
+            if let Some(open) = Self::kept(authority, vault, &name).await? {
+                return Ok(open);
+            }
+            if let Some(lock) = store.lock(&format!("account:{name}")).await? {
+                // Another gateway may have made it in between.
+                let open = match Self::kept(authority, vault, &name).await {
+                    Ok(Some(open)) => Ok(open),
+                    Ok(None) => Self::make(authority, vault, &name).await,
+                    Err(failure) => Err(failure),
+                };
+                lock.release().await;
+                return open;
+            }
+            sleep(AGAIN).await;
         }
+        Err(Failure::AccountLocked)
+    }
+
+    /// The account that is kept, opened without a word to its authority.
+    async fn kept(
+        authority: &Authority,
+        vault: &Vault,
+        name: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(text) = vault.read(Part::Accounts, name).await? else {
+            return Ok(None);
+        };
+        let Ok(credentials) = serde_json::from_str(&text) else {
+            return Ok(None);
+        };
+        let client = CaClient::new(&authority.tls);
+        let builder = Account::builder_with_http(Box::new(client.clone()));
+        let account = builder.from_credentials(credentials).await?;
+        Ok(Some(Self {
+            account,
+            client,
+            text: text.into(),
+        }))
+    }
+
+    async fn make(authority: &Authority, vault: &Vault, name: &str) -> Result<Self, Failure> {
+        let client = CaClient::new(&authority.tls);
         let contact = authority.contact.as_ref().map(|at| format!("mailto:{at}"));
         let contact: Vec<&str> = contact.as_deref().into_iter().collect();
         let asked = NewAccount {
@@ -37,22 +92,51 @@ impl OpenAccount {
         };
         let external = authority.external.as_ref();
         let external = external.map(|own| ExternalAccountKey::new(own.id.clone(), &own.key));
-        let made = builder().create(&asked, authority.directory.clone(), external.as_ref());
+        let builder = Account::builder_with_http(Box::new(client.clone()));
+        let made = builder.create(&asked, authority.directory.clone(), external.as_ref());
         let (account, credentials) = made.await?;
         let text = serde_json::to_string(&credentials);
         let text = text.map_err(|error| Failure::Crypto(error.to_string()))?;
-        vault.keep(Part::Accounts, &name, &text).await?;
+        vault.keep(Part::Accounts, name, &text).await?;
         tracing::info!(
             "acme.{}: an account was made with {}",
             authority.name,
             authority.directory
         );
-        Ok(Self { account, client })
+        Ok(Self {
+            account,
+            client,
+            text: text.into(),
+        })
     }
 
-    /// Forgets the kept account, which the authority does not know any more.
-    pub(super) async fn forget(authority: &Authority, vault: &Vault) -> Result<(), Failure> {
-        vault.forget(Part::Accounts, &account_name(authority)).await
+    /// Is this still the account of all gateways? One that the store has lost is put there again.
+    pub(super) async fn is_current(
+        &self,
+        authority: &Authority,
+        vault: &Vault,
+    ) -> Result<bool, Failure> {
+        let Vault::Store(_) = vault else {
+            return Ok(true);
+        };
+        let name = account_name(authority);
+        match vault.read(Part::Accounts, &name).await? {
+            Some(text) => Ok(*text == *self.text),
+            None => {
+                vault.keep(Part::Accounts, &name, &self.text).await?;
+                tracing::warn!(
+                    "acme.{}: the account was missing in the store, and was put there again",
+                    authority.name
+                );
+                Ok(true)
+            }
+        }
+    }
+
+    /// Forgets this account, which the authority does not know any more.
+    pub(super) async fn forget(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
+        let name = account_name(authority);
+        vault.forget(Part::Accounts, &name, &self.text).await
     }
 }
 

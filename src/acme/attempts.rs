@@ -11,6 +11,10 @@ const WAITS: [Seconds; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600]
 /// Failed orders of one identity within [`HOUR`]: the largest authority takes five.
 const MOST_IN_AN_HOUR: usize = 4;
 const HOUR: Seconds = 3600;
+/// A certificate that has come is not replaced before this share of its life has passed, and not after a day more: whatever
+/// clocks and authorities say, no gateway orders without end.
+const REST: i64 = 90;
+const LONGEST_REST: Seconds = 24 * 3600;
 /// The longest wait that an authority can demand.
 const LONGEST: Seconds = 7 * 24 * 3600;
 
@@ -27,6 +31,8 @@ pub(super) struct Attempts {
     next: Seconds,
     /// The time at which an order was begun that has not come to its end.
     begun: Option<Seconds>,
+    /// The time until which the certificate that came last stays.
+    rest: Seconds,
 }
 
 impl Attempts {
@@ -70,6 +76,7 @@ impl Attempts {
             last: last.take(MOST_IN_AN_HOUR).collect(),
             next: number("next").unwrap_or_default(),
             begun: number("begun"),
+            rest: number("rest").unwrap_or_default(),
         }
     }
 
@@ -77,7 +84,7 @@ impl Attempts {
     pub(super) fn text(&self) -> String {
         let kept = json!({
             "order": self.order, "failures": self.failures, "last": self.last, "next": self.next,
-            "begun": self.begun
+            "begun": self.begun, "rest": self.rest
         });
         format!("{kept}\n")
     }
@@ -99,6 +106,11 @@ impl Attempts {
     /// Notes that an order begins at `now`.
     pub(super) fn begins(&mut self, now: Seconds) {
         self.begun = Some(now);
+    }
+
+    /// Has an order begun that has not come to its end?
+    pub(super) fn are_begun(&self) -> bool {
+        self.begun.is_some()
     }
 
     /// Notes that the process which began an order has ended. Its end may be the order's fault, so that it counts as a
@@ -127,9 +139,19 @@ impl Attempts {
         self.next = now + wait.max(asked.unwrap_or_default().min(LONGEST));
     }
 
-    /// Notes a success.
-    pub(super) fn succeeded(&mut self) {
+    /// Notes a success at `now`: a certificate that is good for `life` seconds.
+    pub(super) fn succeeded(&mut self, now: Seconds, life: Seconds) {
         *self = Self::default().of(&self.order);
+        self.rest = now + (life / REST).clamp(0, LONGEST_REST);
+    }
+
+    /// The time until which a certificate that has come is not replaced. A clock that was set back does not make it later
+    /// than a day.
+    pub(super) fn rest(&self, now: Seconds) -> Seconds {
+        if self.rest > now + LONGEST_REST {
+            return now;
+        }
+        self.rest
     }
 }
 
@@ -150,8 +172,11 @@ mod tests {
         }
         assert_eq!(waits[..3], [60, 300, 1800]);
         assert_eq!(waits[3..], [7200, 21_600, 86_400, 86_400, 86_400]);
-        attempts.succeeded();
+        attempts.succeeded(now, 90 * 86_400);
+        attempts = Attempts::read(&attempts.text());
         assert!(attempts.next(now) <= now);
+        assert_eq!(attempts.rest(now), now + 86_400);
+        assert_eq!(attempts.rest(0), 0);
         assert_eq!(attempts.failures(), 0);
     }
 

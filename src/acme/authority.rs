@@ -1,5 +1,6 @@
 //! A certification authority as the file describes it, and the identities that are ordered from it.
 
+use super::sealing::SealingKey;
 use crate::tls::ClientTls;
 use std::fmt;
 use std::path::PathBuf;
@@ -23,14 +24,32 @@ pub struct Authority {
     pub tls: ClientTls,
     /// The address that the authority may write to.
     pub contact: Option<String>,
-    /// The folder of the account and the certificates.
-    pub storage: PathBuf,
+    /// The place of the account and the certificates.
+    pub storage: Storage,
     /// The kinds of challenges that may be answered, the dearest first; at least one.
     pub challenges: Vec<ChallengeKind>,
     /// The kind of certificate, by the authority's name for it.
     pub profile: Option<String>,
     /// An account that exists with the authority otherwise, to which the new one is bound (RFC 8555, section 7.3.4).
     pub external: Option<ExternalAccount>,
+}
+
+/// The place of accounts, certificates and failures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// A folder, which one process at a time orders into.
+    Folder(PathBuf),
+    /// The store that gateways share, where everything is sealed with this key.
+    Store(SealingKey),
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Store(_) => f.write_str("the store, sealed"),
+        }
+    }
 }
 
 /// A way to show an authority that a name is ours.
@@ -80,4 +99,17 @@ pub struct OrderedIdentity {
     pub hosts: Vec<String>,
     /// The authority that is asked.
     pub authority: Arc<Authority>,
+}
+
+/// `ordered from public (https://.../directory, profile shortlived)`.
+impl fmt::Display for OrderedIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = &self.authority;
+        let (name, directory) = (&authority.name, &authority.directory);
+        write!(f, "ordered from {name} ({directory}")?;
+        if let Some(profile) = &authority.profile {
+            write!(f, ", profile {profile}")?;
+        }
+        f.write_str(")")
+    }
 }

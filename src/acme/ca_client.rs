@@ -71,7 +71,9 @@ impl CaClient {
             return Err("it is no https URL".into());
         }
         let name = self.tls.name_of(host).ok_or("its host is no name")?;
-        let config = self.tls.config().map_err(|why| why.to_string())?;
+        let config = self.tls.config().map_err(|why| {
+            format!("no authority is trusted here: {why}; name a file of them with `ca`")
+        })?;
         let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(443))).await?;
         let stream = TlsConnector::from(config).connect(name, tcp).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

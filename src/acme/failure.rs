@@ -1,6 +1,7 @@
 //! The causes for which a certificate was not obtained.
 
 use super::authority::ChallengeKind;
+use crate::store::StoreError;
 use instant_acme::Problem;
 use std::io;
 use std::time::Duration;
@@ -39,6 +40,32 @@ pub(super) enum Failure {
     /// What must be kept cannot be kept.
     #[error("{place}: {source}; certificates are kept there, so none is ordered")]
     Storage { place: String, source: io::Error },
+    /// The store that several gateways share does not serve.
+    #[error("{place}: {source}; certificates are kept there, so none is ordered")]
+    Store { place: String, source: StoreError },
+    /// The gateway has no store for several gateways.
+    #[error("`storage = \"store\"` needs a Redis, which this gateway does not have")]
+    NoStore,
+    /// An entry of the store was sealed with another secret.
+    #[error(
+        "`{entry}` in the store was sealed with another `secret`: give all gateways the same one, or delete the key to begin anew"
+    )]
+    OtherSecret { entry: String },
+    /// An entry of the store is none.
+    #[error("`{entry}` in the store is not what a gateway has put there: delete the key")]
+    Damaged { entry: String },
+    /// Others replace an entry of the store all the time.
+    #[error("`{entry}` in the store is replaced again and again")]
+    Contended { entry: String },
+    /// Another gateway may be ordering by now.
+    #[error("the lock of this order was lost before its certificate was asked for")]
+    LockLost,
+    /// Another gateway takes too long over the account.
+    #[error("another gateway has not come to an end with the account")]
+    AccountLocked,
+    /// The gateway stops.
+    #[error("the gateway stops")]
+    GivenUp,
     /// The random source or a library fails.
     #[error("cannot make a key or a request: {0}")]
     Crypto(String),
@@ -54,6 +81,11 @@ impl From<instant_acme::Error> for Failure {
 }
 
 impl Failure {
+    /// Is the store away, so that the next try may find it?
+    pub(super) fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store { .. })
+    }
+
     /// Is it this problem of the protocol (RFC 8555, section 6.7)?
     pub(super) fn is(&self, problem: &str) -> bool {
         let Self::Refused(Problem {

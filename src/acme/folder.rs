@@ -1,5 +1,6 @@
 //! The folder that keeps accounts, certificates and failures: for its owner alone, each file written whole or not at all.
 
+use super::authority::Storage;
 use super::issued::Bundle;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -115,10 +116,14 @@ pub fn folder_of(storage: &Path, identity: &str) -> PathBuf {
     Folder::at(storage).file(Part::Certificates, identity)
 }
 
-/// The certificate of an identity that is kept below `storage`. Nothing where there is none that can be read.
+/// The certificate of an identity that is kept in a folder. Nothing where there is none that can be read, or where the
+/// storage is no folder.
 #[must_use]
-pub fn read_bundle(storage: &Path, identity: &str) -> Option<Bundle> {
-    let kept = Folder::at(storage).read(Part::Certificates, identity);
+pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
+    let Storage::Folder(path) = storage else {
+        return None;
+    };
+    let kept = Folder::at(path).read(Part::Certificates, identity);
     Bundle::read(&kept.ok()??)
 }
 

@@ -3,6 +3,8 @@
 use super::authority::{ChallengeKind, OrderedIdentity};
 use super::failure::{Failure, reason};
 use super::issued::Bundle;
+use super::store_vault::ChallengeEntry;
+use super::vault::{OrderRight, Vault};
 use crate::tls::{AuthorityChallenges, PostedAnswer};
 use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
@@ -26,6 +28,15 @@ pub(super) struct Purchase<'a> {
     /// Failures in a row. With each, the next kind of challenge is tried.
     pub(super) failures: usize,
     pub(super) challenges: &'a AuthorityChallenges,
+    /// The place where other gateways find the answers to challenges.
+    pub(super) vault: &'a Vault,
+    pub(super) right: &'a OrderRight,
+}
+
+/// An answer that stands ready here, and where other gateways find it.
+struct Shown {
+    posted: PostedAnswer,
+    token: Option<String>,
 }
 
 impl Purchase<'_> {
@@ -42,11 +53,13 @@ impl Purchase<'_> {
                 return Err(self.why_not(&mut order, &posted, status.err()).await);
             }
         }
-        drop(posted);
+        self.withdraw(posted).await;
         let key = KeyPair::generate().map_err(crypto)?;
         let mut params = CertificateParams::new(hosts.clone()).map_err(crypto)?;
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key).map_err(crypto)?;
+        // Another gateway may be ordering by now.
+        self.right.confirm().await?;
         order.finalize_csr(request.der()).await?;
         let chain = order.poll_certificate(&policy).await?;
         self.usable(&chain, &key.serialize_pem())
@@ -73,7 +86,7 @@ impl Purchase<'_> {
     }
 
     /// Posts an answer for each name that is not known to be ours, and has the authority look.
-    async fn show_names(&self, order: &mut Order) -> Result<Vec<PostedAnswer>, Failure> {
+    async fn show_names(&self, order: &mut Order) -> Result<Vec<Shown>, Failure> {
         let mut posted = Vec::new();
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
@@ -93,10 +106,7 @@ impl Purchase<'_> {
         Ok(posted)
     }
 
-    async fn show_name<'a>(
-        &self,
-        name: &'a mut AuthorizationHandle<'a>,
-    ) -> Result<PostedAnswer, Failure> {
+    async fn show_name<'a>(&self, name: &'a mut AuthorizationHandle<'a>) -> Result<Shown, Failure> {
         let host = name.identifier().to_string();
         let offers = |kind: &ChallengeKind| {
             let kind = wire(*kind);
@@ -112,16 +122,25 @@ impl Purchase<'_> {
             return Err(Failure::Crypto("a challenge has gone".into()));
         };
         let answer = challenge.key_authorization();
-        let posted = match kind {
-            ChallengeKind::Http01 => {
-                self.challenges
-                    .post_text(&host, &challenge.token, answer.as_str())
-            }
-            ChallengeKind::TlsAlpn01 => self
+        let digest = answer.digest();
+        let token = (kind == ChallengeKind::Http01).then(|| challenge.token.clone());
+        let posted = match &token {
+            Some(token) => self.challenges.post_text(&host, token, answer.as_str()),
+            None => self
                 .challenges
-                .post_handshake(&host, answer.digest().as_ref())
+                .post_handshake(&host, digest.as_ref())
                 .map_err(Failure::Crypto)?,
         };
+        if let Vault::Store(store) = self.vault {
+            // The authority may come to any gateway as soon as it knows of the answer.
+            let text = match &token {
+                Some(_) => answer.as_str().as_bytes(),
+                None => digest.as_ref(),
+            };
+            store
+                .post(entry_of(&posted, token.as_deref()), text)
+                .await?;
+        }
         tracing::info!(
             "tls.{}: {} looks for {host} by {}",
             self.identity.name,
@@ -129,7 +148,18 @@ impl Purchase<'_> {
             kind.as_str()
         );
         challenge.set_ready().await?;
-        Ok(posted)
+        Ok(Shown { posted, token })
+    }
+
+    /// Takes the answers away again.
+    async fn withdraw(&self, shown: Vec<Shown>) {
+        let Vault::Store(store) = self.vault else {
+            return;
+        };
+        for one in &shown {
+            let entry = entry_of(&one.posted, one.token.as_deref());
+            store.withdraw(entry).await;
+        }
     }
 
     /// The kinds that are allowed, beginning with another one after each failure.
@@ -144,7 +174,7 @@ impl Purchase<'_> {
     async fn why_not(
         &self,
         order: &mut Order,
-        posted: &[PostedAnswer],
+        posted: &[Shown],
         error: Option<instant_acme::Error>,
     ) -> Failure {
         let mut names = order.authorizations();
@@ -163,7 +193,7 @@ impl Purchase<'_> {
                 let kind = kind.unwrap_or(self.kinds()[0]);
                 return Failure::NotOurs { host, kind, why };
             }
-            let asked = posted.iter().any(|one| one.host() == host);
+            let asked = posted.iter().any(|one| one.posted.host() == host);
             if asked && name.status == AuthorizationStatus::Pending {
                 let why = "the authority has not looked yet".into();
                 let kind = self.kinds()[0];
@@ -186,6 +216,15 @@ impl Purchase<'_> {
             return Err(Failure::Useless(format!("it is for {names}")));
         }
         Ok(bundle)
+    }
+}
+
+/// The entry of the store that other gateways look for.
+fn entry_of<'a>(posted: &'a PostedAnswer, token: Option<&'a str>) -> ChallengeEntry<'a> {
+    let host = posted.host();
+    match token {
+        Some(token) => ChallengeEntry::Text { host, token },
+        None => ChallengeEntry::Handshake { host },
     }
 }
 

@@ -49,6 +49,12 @@ impl Bundle {
     pub fn covers(&self, hosts: &[String]) -> bool {
         hosts.iter().all(|host| self.facts.names.contains(host))
     }
+
+    /// Has the certificate one of these names, which have no `*`? It is of use until one for all of them has come.
+    #[must_use]
+    pub fn covers_any(&self, hosts: &[String]) -> bool {
+        hosts.iter().any(|host| self.facts.names.contains(host))
+    }
 }
 
 impl fmt::Debug for Bundle {
@@ -73,6 +79,19 @@ impl IssuedCertificates {
     #[must_use]
     pub fn of(&self, identity: &str) -> Option<Bundle> {
         self.bundles().get(identity).cloned()
+    }
+
+    /// The certificate that is best for these hosts: that of `identity`, or any other that has all of them. An identity
+    /// whose table has another name now is served by the latter until its own has come.
+    #[must_use]
+    pub fn best_for(&self, identity: &str, hosts: &[String]) -> Option<Bundle> {
+        let bundles = self.bundles();
+        let own = bundles.get(identity);
+        let own = own.filter(|own| own.covers_any(hosts));
+        let others = bundles.values().filter(|one| one.covers(hosts));
+        let best = others.max_by_key(|one| one.facts.not_after);
+        let is_whole = own.is_some_and(|own| own.covers(hosts));
+        own.filter(|_| is_whole).or(best).or(own).cloned()
     }
 
     /// Resolves after a certificate has come, since the last time that it resolved.

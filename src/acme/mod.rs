@@ -1,6 +1,9 @@
 //! Certificates by themselves: ordered from a certification authority by ACME (RFC 8555), kept, and renewed before they
 //! end.
 //!
+//! What is kept lies in a folder, or sealed in the store that several gateways share: there one of them orders, and all
+//! take what comes.
+//!
 //! One task of the control thread does it all. What it obtains is in [`IssuedCertificates`], and what an authority asks
 //! for meanwhile in [`crate::tls::AuthorityChallenges`]: workers only read the latter.
 
@@ -8,18 +11,32 @@ mod account;
 mod attempts;
 mod authority;
 mod ca_client;
+mod challenge_answers;
 mod failure;
 mod folder;
+mod held_versions;
 mod issuance;
 mod issued;
+mod orders;
+mod outlook;
 mod renewals;
 mod schedule;
+mod sealing;
+mod store_lock;
+mod store_orders;
+mod store_vault;
 mod suggestions;
 mod vault;
 
 pub use authority::{
-    Authority, ChallengeKind, ExternalAccount, OrderedIdentity, PUBLIC_DIRECTORY, STAGING_DIRECTORY,
+    Authority, ChallengeKind, ExternalAccount, OrderedIdentity, PUBLIC_DIRECTORY,
+    STAGING_DIRECTORY, Storage,
 };
 pub use folder::{folder_of, read_bundle};
 pub use issued::{Bundle, IssuedCertificates};
-pub use renewals::{Renewals, WallClock};
+pub use outlook::{OrderOutlook, outlook};
+pub use renewals::Renewals;
+pub use schedule::WallClock;
+pub use sealing::SealingKey;
+pub use store_lock::Pace;
+pub use store_vault::SharedStorage;

@@ -7,6 +7,9 @@ const LEFT: i64 = 3;
 /// The share of the life over which renewals are spread, so that many gateways do not ask at once.
 const SPREAD: i64 = 20;
 
+/// The wall clock: certificates end by it.
+pub type WallClock = fn() -> Timestamp;
+
 /// Whole seconds since the epoch.
 pub(super) type Seconds = i64;
 

@@ -1,61 +1,127 @@
-//! The place that keeps accounts, certificates and failures.
+//! The place that keeps accounts, certificates and failures: a folder, or the store that several gateways share.
 
+use super::authority::{Authority, Storage};
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock, Part};
+use super::store_lock::StoreLock;
+use super::store_vault::{SharedStorage, StoreVault};
 use std::io;
-use std::path::Path;
 use tokio::task::spawn_blocking;
 
 /// A place that keeps what must outlive the process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Vault(Folder);
+#[derive(Debug, Clone)]
+pub(super) enum Vault {
+    Folder(Folder),
+    Store(StoreVault),
+}
+
+/// The right to order one certificate.
+#[derive(Debug)]
+pub(super) enum OrderRight {
+    /// Of the one process that orders into a folder, as long as it lives.
+    Folder,
+    /// Of the gateway that holds a lock of the store.
+    Lock(StoreLock),
+}
+
+impl OrderRight {
+    /// Asks whether the right is still held.
+    pub(super) async fn confirm(&self) -> Result<(), Failure> {
+        match self {
+            Self::Folder => Ok(()),
+            Self::Lock(lock) => lock.confirm().await,
+        }
+    }
+
+    /// Has it been lost, as far as is known here?
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            Self::Folder => false,
+            Self::Lock(lock) => lock.is_lost(),
+        }
+    }
+
+    /// Lets the right go.
+    pub(super) async fn release(self) {
+        if let Self::Lock(lock) = self {
+            lock.release().await;
+        }
+    }
+}
 
 impl Vault {
-    pub(super) fn at(storage: &Path) -> Self {
-        Self(Folder::at(storage))
+    /// The place that an authority's table names. `shared` is the store, where there is one.
+    pub(super) fn of(
+        authority: &Authority,
+        shared: Option<&SharedStorage>,
+    ) -> Result<Self, Failure> {
+        match (&authority.storage, shared) {
+            (Storage::Folder(path), _) => Ok(Self::Folder(Folder::at(path))),
+            (Storage::Store(key), Some(shared)) => Ok(Self::Store(shared.sealed_with(key))),
+            (Storage::Store(_), None) => Err(Failure::NoStore),
+        }
     }
 
     /// Where it is, for messages.
     pub(super) fn place(&self) -> String {
-        self.0.path().display().to_string()
-    }
-
-    /// Takes the right to order. Nothing where another process has it.
-    pub(super) async fn lock(&self) -> Result<Option<FolderLock>, Failure> {
-        self.do_apart(Folder::lock).await
+        match self {
+            Self::Folder(folder) => folder.path().display().to_string(),
+            Self::Store(store) => store.place(),
+        }
     }
 
     /// A kept text; nothing where there is none.
     pub(super) async fn read(&self, part: Part, name: &str) -> Result<Option<String>, Failure> {
-        let name = name.to_owned();
-        self.do_apart(move |folder| folder.read(part, &name)).await
+        match self {
+            Self::Folder(folder) => {
+                let name = name.to_owned();
+                apart(folder, move |folder| folder.read(part, &name)).await
+            }
+            Self::Store(store) => {
+                let opened = store.read(part, name).await?;
+                let text = opened.map(|opened| String::from_utf8(opened.text));
+                let damaged = || Failure::Damaged { entry: name.into() };
+                text.transpose().map_err(|_| damaged())
+            }
+        }
     }
 
     /// Keeps a text.
     pub(super) async fn keep(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
-        let (name, text) = (name.to_owned(), text.to_owned());
-        self.do_apart(move |folder| folder.keep(part, &name, &text))
-            .await
+        match self {
+            Self::Folder(folder) => {
+                let (name, text) = (name.to_owned(), text.to_owned());
+                apart(folder, move |folder| folder.keep(part, &name, &text)).await
+            }
+            Self::Store(store) => store.keep(part, name, text, 0).await.map(drop),
+        }
     }
 
-    /// Forgets a text.
-    pub(super) async fn forget(&self, part: Part, name: &str) -> Result<(), Failure> {
-        let name = name.to_owned();
-        self.do_apart(move |folder| folder.forget(part, &name))
-            .await
+    /// Forgets a text, which is this one, as far as is known.
+    pub(super) async fn forget(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
+        match self {
+            Self::Folder(folder) => {
+                let name = name.to_owned();
+                apart(folder, move |folder| folder.forget(part, &name)).await
+            }
+            Self::Store(store) => store.forget(part, name, text).await,
+        }
     }
+}
 
-    /// Disks may be slow: the control thread does not wait for them.
-    async fn do_apart<T: Send + 'static>(
-        &self,
-        what: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let folder = self.0.clone();
-        let done = spawn_blocking(move || what(&folder)).await;
-        let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
-        done.map_err(|source| Failure::Storage {
-            place: self.place(),
-            source,
-        })
-    }
+/// Takes the right to order into a folder. Nothing where another process has it.
+pub(super) async fn lock_folder(folder: &Folder) -> Result<Option<FolderLock>, Failure> {
+    apart(folder, Folder::lock).await
+}
+
+/// Disks may be slow: the control thread does not wait for them.
+async fn apart<T: Send + 'static>(
+    folder: &Folder,
+    what: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+) -> Result<T, Failure> {
+    let place = folder.path().display().to_string();
+    let folder = folder.clone();
+    let done = spawn_blocking(move || what(&folder)).await;
+    let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
+    done.map_err(|source| Failure::Storage { place, source })
 }

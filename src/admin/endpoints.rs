@@ -35,14 +35,7 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminRe
     }
     match path {
         "/metrics" => metrics(&state, request.headers()).await,
-        "/readyz" => {
-            let without = upstreams::without_server(state.snapshots.as_ref());
-            readiness(
-                state.readiness.phase(),
-                state.metrics.shared_store(),
-                &without,
-            )
-        }
+        "/readyz" => readiness(&state),
         "/v1/upstreams" => json(&upstreams::all(state.snapshots.as_ref())),
         "/v1/store" => store(state.metrics.shared_store()),
         // A gateway that answers is alive.
@@ -67,19 +60,27 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
     shown
 }
 
-/// Readiness by the phase alone; the store's state is shown beside it, and upstreams without an available server.
-fn readiness(phase: Phase, store: Option<StoreStatus>, without: &str) -> AdminResponse {
-    match phase {
+/// Readiness by the phase alone; the store's state and certificates that have not come yet are shown beside it.
+fn readiness(state: &AdminState) -> AdminResponse {
+    match state.readiness.phase() {
         Phase::Ready => {
-            let words = match store {
-                None => "ready\n",
-                Some(store) if store.is_up() => "ready\nstore: up\n",
+            let store = match state.metrics.shared_store() {
+                None => "",
+                Some(store) if store.is_up() => "store: up\n",
                 Some(store) if store.is_partly_up() => {
-                    "ready\nstore: partly away, limits counted there do as their on_down says\n"
+                    "store: partly away, limits counted there do as their on_down says\n"
                 }
-                Some(_) => "ready\nstore: away, limits do as their on_down says\n",
+                Some(_) => "store: away, limits do as their on_down says\n",
             };
-            text(StatusCode::OK, format!("{words}{without}"))
+            let awaited = state.metrics.awaited_certificates().join(", ");
+            let tls = match awaited.as_str() {
+                "" => String::new(),
+                awaited => {
+                    format!("tls: no certificate yet for {awaited}, handshakes there are refused\n")
+                }
+            };
+            let without = upstreams::without_server(state.snapshots.as_ref());
+            text(StatusCode::OK, format!("ready\n{store}{tls}{without}"))
         }
         Phase::Starting => text(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -48,6 +48,7 @@ impl FieldTrust<()> {
 /// - Fields in which content delivery networks and proxies name the client's address are dropped, unless a trusted peer
 ///   sent them: many a framework believes them, without regard to their writer. `Proxy` is dropped with them, which CGI
 ///   takes for a setting (CVE-2016-5385).
+/// - Fields in which proxies tell of a client's certificate are dropped too, unless a trusted peer sent them.
 /// - Fields that ask an upstream for another method are dropped where a route or a limit depends on the method.
 /// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
@@ -99,6 +100,8 @@ fn mend(fields: &mut HeaderMap, lengths: u32, cookies: u32, odd: &[HeaderName]) 
 pub enum StripCause {
     /// The field names an address, and its sender is not trusted.
     Address,
+    /// The field tells of a client's certificate, and its sender is not trusted.
+    Certificate,
     /// The field asks for another method, where a route or a limit depends on the method.
     Method,
     /// Upstreams read the field's name differently.
@@ -114,6 +117,9 @@ impl fmt::Display for StripCause {
             Self::Address => {
                 "anybody could write any address there, and `[server] trust` does not name who sends it"
             }
+            Self::Certificate => {
+                "anybody could claim any certificate there, and `[server] trust` does not name who sends it"
+            }
             Self::Method => {
                 "it asks for another method than the one that a route or a limit of the file looks at"
             }
@@ -128,6 +134,9 @@ impl fmt::Display for StripCause {
 pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
     if tells_address(name) && !(believed.peer)() {
         return Some(StripCause::Address);
+    }
+    if tells_certificate(name) && !(believed.peer)() {
+        return Some(StripCause::Certificate);
     }
     if !believed.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
@@ -150,6 +159,15 @@ pub fn tells_address(name: &str) -> bool {
             | "x-real-ip"
             | "forwarded-for"
             | "proxy"
+    )
+}
+
+/// Does a field of this name tell of a client's certificate (RFC 9440, and what Envoy writes)?
+#[must_use]
+pub fn tells_certificate(name: &str) -> bool {
+    matches!(
+        name,
+        "client-cert" | "client-cert-chain" | "x-forwarded-client-cert"
     )
 }
 
@@ -265,6 +283,18 @@ mod tests {
             ("x-real-ip", "1.1.1.1"),
             ("forwarded-for", "1.1.1.1"),
             ("proxy", "http://evil.example.com"),
+            ("x-other", "kept"),
+        ];
+        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+    }
+
+    #[test]
+    fn who_is_not_trusted_claims_no_certificate() {
+        const SENT: [(&str, &str); 4] = [
+            ("client-cert", ":MA==:"),
+            ("client-cert-chain", ":MA==:"),
+            ("x-forwarded-client-cert", "Hash=1"),
             ("x-other", "kept"),
         ];
         assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);

@@ -1,5 +1,5 @@
-//! The gateway's listening sockets: taken over or bound before anything is served on them, and opened when the gateway is
-//! ready.
+//! The gateway's listening sockets: taken over or bound before anything is served on them, opened when the gateway is
+//! ready, and kept for a successor.
 
 use super::StartError;
 use crate::config::Boot;
@@ -9,11 +9,18 @@ use crate::listen::listener::ListenAddress;
 use crate::listen::socket_file::SocketFile;
 use std::fmt::Write as _;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// The sockets of one address, which no client can connect to yet.
 #[derive(Debug)]
 struct BoundAddress {
     address: ListenAddress,
+    /// The name under which its sockets are handed to a successor.
+    name: String,
+    /// The rights on the file of a Unix socket.
+    mode: u32,
     sockets: Vec<BoundSocket>,
 }
 
@@ -24,12 +31,24 @@ enum Role {
     Admin,
 }
 
+impl Role {
+    /// The beginning of the names of its sockets.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Server => "server/",
+            Self::Admin => "admin/",
+        }
+    }
+}
+
 /// The gateway's sockets, bound before any of them serves.
 #[derive(Debug)]
 pub(super) struct BoundSockets {
     /// Those of every listener, in the order of the file.
     server: Vec<BoundAddress>,
     admin: Option<BoundAddress>,
+    /// The positions of sockets that were handed over and no listener uses.
+    pub(super) unused: Vec<usize>,
 }
 
 impl BoundSockets {
@@ -47,11 +66,14 @@ impl BoundSockets {
             .map(|admin| BoundAddress::bind(Role::Admin, &admin.listen, admin.mode, &mut handed))
             .transpose()?;
         for name in handed.names() {
-            tracing::warn!(
-                "a socket called `{name}` was handed over, and no listener of the file uses it: it was closed; `listen = \"systemd:{name}\"` would use it"
-            );
+            report_unused(name);
         }
-        Ok(Self { server, admin })
+        let unused = handed.positions().collect();
+        Ok(Self {
+            server,
+            admin,
+            unused,
+        })
     }
 
     /// Opens the admin listener, if there is one.
@@ -61,7 +83,7 @@ impl BoundSockets {
     pub(super) fn open_admin(
         &mut self,
         kept: &mut KeptSockets,
-    ) -> Result<Vec<AcceptSocket>, StartError> {
+    ) -> Result<Vec<OpenedSocket>, StartError> {
         let admin = self.admin.take();
         admin.map_or_else(|| Ok(Vec::new()), |admin| admin.open(kept))
     }
@@ -73,7 +95,7 @@ impl BoundSockets {
     pub(super) fn open_server(
         self,
         kept: &mut KeptSockets,
-    ) -> Result<Vec<Vec<AcceptSocket>>, StartError> {
+    ) -> Result<Vec<Vec<OpenedSocket>>, StartError> {
         let server = self.server.into_iter();
         server.map(|bound| bound.open(kept)).collect()
     }
@@ -91,6 +113,8 @@ impl BoundAddress {
         Ok(Self {
             address: address.clone(),
             sockets: sockets.map_err(not_at(address))?,
+            name,
+            mode,
         })
     }
 
@@ -98,14 +122,29 @@ impl BoundAddress {
     ///
     /// # Errors
     /// When another process listens there in the meantime.
-    fn open(self, kept: &mut KeptSockets) -> Result<Vec<AcceptSocket>, StartError> {
-        let Self { address, sockets } = self;
+    fn open(self, kept: &mut KeptSockets) -> Result<Vec<OpenedSocket>, StartError> {
+        let Self {
+            address,
+            name,
+            mode,
+            sockets,
+        } = self;
         let open = sockets.into_iter().map(|bound| {
             let OpenSocket { listening, file } = bound.open()?;
-            kept.files.extend(file);
-            Ok(listening)
+            let taken_over = Arc::new(Notify::new());
+            kept.0.push(KeptSocket {
+                name: name.clone(),
+                descriptor: Some(listening.descriptor()?),
+                file,
+                mode,
+                taken_over: Arc::clone(&taken_over),
+            });
+            Ok(OpenedSocket {
+                socket: listening,
+                taken_over,
+            })
         });
-        let open: io::Result<Vec<AcceptSocket>> = open.collect();
+        let open: io::Result<Vec<OpenedSocket>> = open.collect();
         open.map_err(not_at(&address))
     }
 }
@@ -115,10 +154,7 @@ fn name_of(role: Role, address: &ListenAddress) -> String {
     if let ListenAddress::Systemd(name) = address {
         return name.to_string();
     }
-    let mut name = match role {
-        Role::Server => "server/".to_owned(),
-        Role::Admin => "admin/".to_owned(),
-    };
+    let mut name = role.prefix().to_owned();
     for byte in address.to_string().bytes() {
         match byte {
             b':' | b'%' => drop(write!(name, "%{byte:02X}")),
@@ -134,11 +170,102 @@ fn not_at(address: &ListenAddress) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::Listen { address, source }
 }
 
-/// What a gateway keeps of its listening sockets until its end.
+/// Reports a socket that was handed over and no listener of the file uses.
+fn report_unused(name: &str) {
+    match address_in(name) {
+        Some(address) => tracing::info!(
+            "{address} is in the file no more: its socket is closed when this gateway serves"
+        ),
+        None => tracing::warn!(
+            "a socket called `{name}` was handed over, and no listener of the file uses it: it was closed; `listen = \"systemd:{name}\"` would use it"
+        ),
+    }
+}
+
+/// The address in a name that [`name_of`] gave; nothing where systemd gave it.
+fn address_in(name: &str) -> Option<String> {
+    let own = [Role::Server, Role::Admin].into_iter();
+    let coded = own
+        .filter_map(|role| name.strip_prefix(role.prefix()))
+        .next()?;
+    let mut pieces = coded.split('%');
+    let mut address = pieces.next()?.as_bytes().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        address.push(u8::from_str_radix(digits, 16).ok()?);
+        address.extend(rest.bytes());
+    }
+    String::from_utf8(address).ok()
+}
+
+/// A socket that clients can connect to.
+#[derive(Debug)]
+pub(super) struct OpenedSocket {
+    /// The socket.
+    pub(super) socket: AcceptSocket,
+    /// Says that a successor accepts on the socket from now on.
+    pub(super) taken_over: Arc<Notify>,
+}
+
+/// What a gateway keeps of its listening sockets until its end. Files of Unix sockets go with it, but those that a
+/// successor has.
 #[derive(Debug, Default)]
-pub(super) struct KeptSockets {
-    /// The files of Unix sockets, which are removed when they are dropped.
-    pub(super) files: Vec<SocketFile>,
+pub(super) struct KeptSockets(Vec<KeptSocket>);
+
+#[derive(Debug)]
+struct KeptSocket {
+    name: String,
+    /// The socket once more, until draining begins.
+    descriptor: Option<OwnedFd>,
+    file: Option<SocketFile>,
+    mode: u32,
+    taken_over: Arc<Notify>,
+}
+
+impl KeptSockets {
+    /// The names of the sockets, in the order in which they are handed over.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|kept| kept.name.as_str()).collect()
+    }
+
+    /// Descriptors of the sockets for another process.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub(super) fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let open = self.0.iter().filter_map(|kept| kept.descriptor.as_ref());
+        open.map(OwnedFd::try_clone).collect()
+    }
+
+    /// Takes over the files of Unix sockets from the process that handed the sockets over.
+    pub(super) fn take_over_files(&mut self) {
+        for kept in &mut self.0 {
+            let mode = kept.mode;
+            if let Some(file) = &mut kept.file {
+                file.take_over(mode);
+            }
+        }
+    }
+
+    /// Leaves the sockets to a successor, but those at the positions that it has no use for.
+    pub(super) fn leave_to_successor(&mut self, unused: &[usize]) {
+        for (position, kept) in self.0.iter_mut().enumerate() {
+            if unused.contains(&position) {
+                continue;
+            }
+            if let Some(file) = &mut kept.file {
+                file.leave();
+            }
+            kept.taken_over.notify_one();
+        }
+    }
+
+    /// Closes the sockets on this side: where no other process has them, clients are refused from now on.
+    pub(super) fn close(&mut self) {
+        for kept in &mut self.0 {
+            kept.descriptor = None;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -158,5 +285,10 @@ mod tests {
         );
         let systemd = ListenAddress::Systemd("https".into());
         assert_eq!(name_of(Role::Server, &systemd), "https");
+        for address in [any, unix] {
+            let name = name_of(Role::Admin, &address);
+            assert_eq!(address_in(&name), Some(address.to_string()));
+        }
+        assert_eq!(address_in("https"), None);
     }
 }

@@ -1,12 +1,14 @@
-//! Listeners with TLS while the gateway runs: a reload replaces what they offer, and broken files and certificates that
-//! have ended are reported.
+//! Listeners with TLS while the gateway runs: a reload replaces what they offer, certificates that were ordered are put in as
+//! they come, and broken files and certificates that have ended are reported.
 
+use crate::acme::{Bundle, IssuedCertificates};
 use crate::clock;
-use crate::config::{Boot, Identities, describe};
+use crate::config::{Boot, Identities, LoadedIdentity, describe};
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::telemetry::metrics::Metrics;
-use crate::tls::{Offer, OfferInForce};
+use crate::tls::{Offer, OfferInForce, ServerIdentity};
 use arc_swap::ArcSwap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +20,14 @@ const ENDED_EVERY: Duration = Duration::from_hours(1);
 pub(super) struct TlsListeners {
     listeners: Vec<TlsListener>,
     identities: ArcSwap<Identities>,
+    /// The certificates that have come.
+    issued: IssuedCertificates,
+    /// The ordered identities as they are in force, by name.
+    ordered: ArcSwap<OrderedByName>,
     metrics: Arc<Metrics>,
 }
+
+type OrderedByName = HashMap<String, Arc<ServerIdentity>>;
 
 #[derive(Debug)]
 struct TlsListener {
@@ -44,9 +52,13 @@ impl TlsListeners {
         });
         let all = Self {
             listeners: listeners.collect(),
+            ordered: ArcSwap::default(),
+            issued: IssuedCertificates::default(),
             identities: ArcSwap::new(identities),
             metrics: Arc::clone(metrics),
         };
+        all.ordered
+            .store(Arc::new(all.ordered_now(&all.identities.load())));
         all.measure();
         Arc::new(all)
     }
@@ -58,6 +70,66 @@ impl TlsListeners {
         found.map(|one| one.offer.clone())
     }
 
+    /// The certificates that have come.
+    pub(super) fn issued(&self) -> &IssuedCertificates {
+        &self.issued
+    }
+
+    /// Is this an identity whose certificate has not come yet?
+    pub(super) fn awaits(&self, identity: &str) -> bool {
+        let ordered = self.ordered.load();
+        let ordered = ordered.get(identity);
+        ordered.is_some_and(|identity| identity.is_pending())
+    }
+
+    /// Has new handshakes use the certificates that have come. Connections, and sessions of other identities, go on.
+    pub(super) fn install_issued(&self) {
+        let ordered = self.ordered_now(&self.identities.load());
+        for listener in &self.listeners {
+            let certified = listener.offer.load().certified(&ordered);
+            listener.offer.install(certified);
+        }
+        self.ordered.store(Arc::new(ordered));
+        self.measure();
+    }
+
+    /// The ordered identities with the best certificates that there are.
+    fn ordered_now(&self, identities: &Identities) -> OrderedByName {
+        let all = identities.all().filter(|one| one.is_ordered());
+        all.map(|one| (one.identity().name().to_owned(), self.best(one)))
+            .collect()
+    }
+
+    /// The identity with the certificate that was read with the file, or with a better one that has come since.
+    fn best(&self, loaded: &LoadedIdentity) -> Arc<ServerIdentity> {
+        let identity = loaded.identity();
+        let name = identity.name();
+        let hosts = identity.hosts().iter();
+        let hosts: Vec<String> = hosts.map(|host| host.as_str().to_owned()).collect();
+        let is_better = |came: &Bundle| {
+            let read = identity.facts();
+            let is_whole = hosts.iter().all(|host| read.names.contains(host));
+            !is_whole || came.covers(&hosts) && came.facts().not_after > read.not_after
+        };
+        let Some(came) = self.issued.best_for(name, &hosts).filter(is_better) else {
+            return Arc::clone(identity);
+        };
+        match loaded.certified(came.pem()) {
+            Ok(certified) => Arc::new(certified),
+            Err(mistakes) => {
+                tracing::error!("tls.{name}: the certificate that came is of no use: {mistakes:?}");
+                Arc::clone(identity)
+            }
+        }
+    }
+
+    /// The identity as it is in force.
+    fn in_force(&self, loaded: &LoadedIdentity) -> Arc<ServerIdentity> {
+        let ordered = self.ordered.load();
+        let name = loaded.identity().name();
+        ordered.get(name).unwrap_or(loaded.identity()).clone()
+    }
+
     /// Has the listeners that run offer what a new file says. Those whose address is gone, or has no TLS any more, go on
     /// as they are until the restart that they need.
     pub(super) fn install(
@@ -66,13 +138,15 @@ impl TlsListeners {
         offers: Vec<Option<Offer>>,
         identities: Arc<Identities>,
     ) {
+        let ordered = self.ordered_now(&identities);
         for (listener, offer) in listeners.iter().zip(offers) {
             let mut running = self.listeners.iter();
             let running = running.find(|one| one.address == listener.address);
             if let (Some(running), Some(offer)) = (running, offer) {
-                running.offer.install(offer);
+                running.offer.install(offer.certified(&ordered));
             }
         }
+        self.ordered.store(Arc::new(ordered));
         let before = self.identities.swap(identities);
         self.report_kept(&before);
         self.report_ended();
@@ -100,8 +174,9 @@ impl TlsListeners {
     fn report_ended(&self) {
         let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
         for one in self.identities.load().all() {
-            let (name, end) = (one.identity().name(), one.identity().facts().not_after);
-            if end < now {
+            let identity = self.in_force(one);
+            let (name, end) = (identity.name(), identity.facts().not_after);
+            if end < now && !identity.is_pending() {
                 let end = describe::show_instant(end);
                 tracing::error!(
                     "the certificate of identity {name} has ended at {end}: clients refuse it"
@@ -122,14 +197,17 @@ impl TlsListeners {
 
     fn measure(&self) {
         let identities = self.identities.load();
-        let ends = identities.all().map(|one| {
-            let identity = one.identity();
-            (identity.name().to_owned(), identity.facts().not_after)
+        let in_force = identities.all().map(|one| self.in_force(one));
+        let certified = in_force.filter(|identity| !identity.is_pending());
+        let ends = certified.map(|identity| {
+            let end = identity.facts().not_after;
+            (identity.name().to_owned(), end)
         });
         self.metrics.certificates(ends.collect());
         let kept = identities.all().map(|one| {
             let name = one.identity().name().to_owned();
-            (name, one.kept().is_none())
+            let is_there = !self.in_force(one).is_pending();
+            (name, one.kept().is_none() && is_there)
         });
         self.metrics.tls_files(kept.collect());
     }

@@ -112,6 +112,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         drain: shared.drain.clone(),
         pace: listen.rate_bound(),
         descriptors: descriptors.clone(),
+        challenges: shared.challenges.clone(),
         access: log.worker(),
         metrics: metrics.clone(),
     }));
@@ -126,6 +127,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
             register,
             within: listen.handshake,
             metrics: shared.metrics,
+            challenges: shared.challenges,
         },
         listen,
         descriptors,

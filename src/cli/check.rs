@@ -4,6 +4,7 @@ mod cluster_slots;
 mod connectivity;
 mod identities;
 mod notes;
+mod orders;
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,9 @@ Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway.
+    ///
+    /// SIGHUP has it read the file again, SIGUSR2 start a successor that takes over when it serves, SIGTERM finish what is
+    /// under way and end.
     Run(RunArgs),
     /// Validate a file and say what its limits mean; nothing is started, and no server is asked but with --connect.
     Check(CheckArgs),

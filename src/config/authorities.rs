@@ -1,11 +1,11 @@
 //! `[acme.NAME]` as written → authorities that are ready to be asked: their files and secrets are read from their places.
 
 use super::diagnostic::{Code, Details as _};
-use super::document::{AcmeTable, Document, SecretSource};
+use super::document::{AcmeTable, Document, IN_STORE, SecretSource};
 use super::side_files::{Reference, SideFiles};
 use super::source::At;
 use super::value::quoted;
-use crate::acme::{Authority, ExternalAccount};
+use crate::acme::{Authority, ExternalAccount, SealingKey, Storage};
 use crate::store::Secret;
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use base64::Engine as _;
@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 #[derive(Default)]
 pub(super) struct Authorities {
     by_name: HashMap<String, Arc<Authority>>,
-    /// Keys of external accounts, as they are written.
+    /// Keys of external accounts and secrets of storage, as they are written.
     pub(super) secrets: Vec<String>,
 }
 
@@ -53,8 +53,11 @@ fn authority(
         Some(_) => Some(external(table, secrets, beside)?),
         None => None,
     };
-    let is_bad = table.directory.is_bad() || table.challenge.is_bad() || table.eab.is_bad();
-    let storage = table.storage.at()?;
+    let storage = storage(table, secrets, beside);
+    let is_bad = table.secret.is_bad()
+        || table.directory.is_bad()
+        || table.challenge.is_bad()
+        || table.eab.is_bad();
     if is_bad {
         return None;
     }
@@ -63,11 +66,67 @@ fn authority(
         directory: table.directory(),
         tls: tls?,
         contact: table.contact.get().cloned(),
-        storage: beside.source.beside(storage.span.start, &storage.value),
+        storage: storage?,
         challenges: table.challenge().into_iter().map(|at| at.value).collect(),
         profile: table.profile.get().cloned(),
         external,
     })
+}
+
+/// The place of the account and the certificates. Nothing where it has a mistake; what only a secret lacks is noted by
+/// [`super::validate`].
+fn storage(
+    table: &AcmeTable,
+    secrets: &mut Vec<String>,
+    beside: &mut SideFiles<'_>,
+) -> Option<Storage> {
+    let written = table.storage.at()?;
+    let key = sealing_key(table, secrets, beside);
+    if written.value == IN_STORE {
+        return key.map(Storage::Store);
+    }
+    let path = beside.source.beside(written.span.start, &written.value);
+    Some(Storage::Folder(path))
+}
+
+/// The key that seals what is kept in the store.
+fn sealing_key(
+    table: &AcmeTable,
+    secrets: &mut Vec<String>,
+    beside: &mut SideFiles<'_>,
+) -> Option<SealingKey> {
+    let written = table.secret.at()?;
+    let text = match &written.value {
+        SecretSource::Literal(secret) => secret.clone(),
+        SecretSource::Elsewhere(place) => {
+            let at = Reference {
+                span: &written.span,
+                failure: &format!("no secret in {place}"),
+                label: "the place of the secret",
+            };
+            Secret::new(&beside.secret(place, at)?)
+        }
+    };
+    let text = text.expose().trim();
+    secrets.push(text.to_owned());
+    // A file that `--print` has shown has stars in place of secrets, and is read all the same.
+    let is_hidden = !text.is_empty() && text.bytes().all(|one| one == b'*');
+    let hidden = || SealingKey::read(&"0".repeat(64)).filter(|_| is_hidden);
+    let key = SealingKey::read(text).or_else(hidden);
+    if key.is_none() {
+        beside
+            .found
+            .error(
+                Code::AcmeNeedsSecret,
+                format!("the secret of {table} is not one of 64 hexadecimal digits"),
+            )
+            .at(
+                &written.span,
+                "it seals keys, so that it must be as long and as random as they are",
+            )
+            .help("make one with `openssl rand -hex 32`, and give it to every gateway");
+    }
+    key
 }
 
 fn external(

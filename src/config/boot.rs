@@ -51,6 +51,7 @@ pub(super) fn read(
         },
         workers: server.workers() as usize,
         drain: server.drain(),
+        drain_delay: server.drain_delay(),
         admin: document.admin.as_ref().map(|admin| admin::AdminSettings {
             listen: admin_address_in(admin, source),
             mode: admin.mode(),

@@ -110,6 +110,8 @@ fn per(by: &KeyTemplate) -> String {
         KeyPart::Query { name, .. } => format!("query parameter {name}"),
         KeyPart::Path(name) => format!("{{{name}}} of the path"),
         KeyPart::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
+        KeyPart::TlsSubject => "subject of the client's certificate".into(),
+        KeyPart::TlsFingerprint => "certificate of the client".into(),
         KeyPart::Method => "method".into(),
         KeyPart::Host => "host".into(),
         KeyPart::Route => "route".into(),

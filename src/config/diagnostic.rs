@@ -42,6 +42,7 @@ macro_rules! codes {
 }
 
 codes! {
+    AcmeNeedsSecret "acme-needs-secret" "Certificates are kept in the store, and no secret of 64 hexadecimal digits seals them.";
     AcmeNotAgreed "acme-not-agreed" "A certificate is ordered from an authority whose terms are not agreed to.";
     AcmeUnreachableChallenge "acme-unreachable-challenge" "No listener is where an authority looks whether hosts are ours.";
     BadCertificate "bad-certificate" "A file for TLS has no usable certificate or key.";

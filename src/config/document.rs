@@ -28,7 +28,7 @@ mod variables;
 mod warning_filter;
 mod words;
 
-pub(super) use acme::AcmeTable;
+pub(super) use acme::{AcmeTable, IN_STORE};
 pub(super) use group::{GROUPS, GroupTable, are_keys};
 pub(super) use include::gather;
 pub(super) use jwt::{JWT, Jwt, KeyFile};

@@ -262,6 +262,9 @@ fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Findings)
 }
 
 fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
+    if *by == KeyPart::TlsFingerprint {
+        return fingerprint(text);
+    }
     if !is_digest(text) {
         // Hosts are compared in small letters.
         return Ok(match by {
@@ -283,6 +286,24 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
         *byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
     }
     Ok(Group::shortened(&sha256))
+}
+
+/// A fingerprint, as programs write it: with or without colons, in letters of any size, behind `sha256:` or alone.
+fn fingerprint(text: &[u8]) -> Result<Digest, String> {
+    let digits = if is_digest(text) {
+        &text[MARK.len()..]
+    } else {
+        text
+    };
+    let digits: Vec<u8> = digits
+        .iter()
+        .copied()
+        .filter(|byte| *byte != b':')
+        .collect();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err("no fingerprint: it is 64 hexadecimal digits, as `openssl x509 -noout -fingerprint -sha256` writes them".into());
+    }
+    Ok(Group::digest(&digits.to_ascii_lowercase()))
 }
 
 fn bad_member(written: &GroupTable, place: MemberPlace<'_>, why: &str, found: &mut Findings) {
@@ -400,6 +421,32 @@ mod tests {
         };
         for by in [field, KeyPart::Host] {
             assert_eq!(as_listed(b" a ", Some(&by)), b"a", "{by}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_has_many_spellings() {
+        let plain = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let colons: Vec<String> = plain
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| String::from_utf8(pair.to_vec()).unwrap())
+            .collect();
+        let colons = colons.join(":").to_uppercase();
+        for text in [
+            plain,
+            &colons,
+            &format!("sha256:{plain}"),
+            &format!("SHA256:{colons}"),
+        ] {
+            let member = one_value(text.as_bytes(), &KeyPart::TlsFingerprint);
+            assert_eq!(member, Ok(Group::digest(plain.as_bytes())), "{text}");
+        }
+        for wrong in ["", "ab", &plain[1..], &format!("{plain}0"), "CN=anna"] {
+            assert!(
+                one_value(wrong.as_bytes(), &KeyPart::TlsFingerprint).is_err(),
+                "{wrong}"
+            );
         }
     }
 

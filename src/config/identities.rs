@@ -35,6 +35,7 @@ pub struct LoadedIdentity {
     identity: Arc<ServerIdentity>,
     parts: IdentityParts,
     kept: Option<String>,
+    is_ordered: bool,
 }
 
 /// What each listener of a file offers.
@@ -77,6 +78,12 @@ impl LoadedIdentity {
             key_pem: pem.into(),
             ..self.parts.clone()
         })
+    }
+
+    /// Is its certificate ordered, by what the file says?
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered
     }
 
     /// Why the files as they are now were not taken over, where those of before stay in force.

@@ -195,6 +195,7 @@ fn missing_choice(name: &str, by: &Span, template: &KeyTemplate, found: &mut Fin
         Some(KeyPart::Query { name, .. }) => format!("query parameter `{name}`"),
         Some(KeyPart::Header { name, .. }) => format!("header `{name}`"),
         Some(KeyPart::Jwt { claim, .. }) => format!("claim `{claim}`"),
+        Some(KeyPart::TlsSubject | KeyPart::TlsFingerprint) => "the client's certificate".into(),
         _ => "something".into(),
     };
     let message =

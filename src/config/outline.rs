@@ -60,6 +60,8 @@ pub struct Boot {
     pub workers: usize,
     /// The time that requests under way have to finish when the gateway stops.
     pub drain: Duration,
+    /// The time after a signal to stop in which connections are still accepted.
+    pub drain_delay: Duration,
     /// The admin listener, if there is one.
     pub admin: Option<admin::AdminSettings>,
     /// The store of the counters.
@@ -85,7 +87,9 @@ pub struct IdentityOutline {
     pub alpn: Vec<&'static str>,
     /// What clients must show, in words.
     pub client: String,
-    /// SHA-256 of its certificate.
+    /// What its certificate is ordered from, in words; nothing where it is a file.
+    pub order: Option<String>,
+    /// SHA-256 of its certificate, if it is a file: one that is ordered is renewed without a change of the file.
     pub fingerprint: [u8; 32],
     /// The end of the certificate's life, in seconds since 1970.
     pub not_after: i64,

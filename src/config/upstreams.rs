@@ -38,6 +38,7 @@ fn upstream(written: &Upstream, beside: &mut SideFiles<'_>) -> upstream::Upstrea
         resolve: written.resolve(),
         max_age: written.max_age.get().copied(),
         rules: rules(written),
+        forward_client_cert: written.forward_client_cert(),
     }
 }
 

@@ -26,6 +26,20 @@ pub struct Caller<'a> {
     pub identity: &'a dyn Identity,
     /// The known facts about the request's body.
     pub content: Content,
+    /// The certificate that the client has shown in the connection's handshake, verified; nothing where none was asked
+    /// for or shown.
+    pub certificate: Option<ShownCertificate<'a>>,
+}
+
+/// The verified certificate of a client.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownCertificate<'a> {
+    /// Its subject, as RFC 4514 writes it.
+    pub subject: &'a str,
+    /// SHA-256 of the certificate.
+    pub fingerprint: &'a [u8; 32],
+    /// A digest of the authorities that may vouch for such a subject.
+    pub authorities: &'a [u8; 32],
 }
 
 /// Known facts about a client, beyond the request itself.

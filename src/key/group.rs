@@ -327,6 +327,7 @@ mod tests {
                     cookies: &Cookies::of(&fields),
                     identity: &NoIdentity,
                     content: Content::Absent,
+                    certificate: None,
                 };
                 let template = KeyTemplate {
                     parts: vec![KeyPart::Route, header(name)],

@@ -20,7 +20,9 @@ mod repeat;
 mod template;
 pub mod token;
 
-pub use caller::{Caller, Doubt, Identity, KeyOutcome, Location, NoIdentity, TokenDoubt};
+pub use caller::{
+    Caller, Doubt, Identity, KeyOutcome, Location, NoIdentity, ShownCertificate, TokenDoubt,
+};
 pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{Group, Memberships};
@@ -93,6 +95,10 @@ pub enum KeyPart {
         /// A secret leaves the process as a digest only.
         secret: bool,
     },
+    /// The subject of the client's certificate, with a digest of the authorities that vouch for it.
+    TlsSubject,
+    /// SHA-256 of the client's certificate.
+    TlsFingerprint,
     /// The method.
     Method,
     /// The host that the request is for.
@@ -112,6 +118,8 @@ impl fmt::Display for KeyPart {
             Self::Query { name, .. } => write!(f, "query:{name}"),
             Self::Path(name) => write!(f, "path:{name}"),
             Self::Jwt { claim, .. } => write!(f, "jwt:{claim}"),
+            Self::TlsSubject => f.write_str("tls:subject"),
+            Self::TlsFingerprint => f.write_str("tls:fingerprint"),
             Self::Method => f.write_str("method"),
             Self::Host => f.write_str("host"),
             Self::Route => f.write_str("route"),
@@ -125,7 +133,12 @@ impl KeyPart {
     pub fn can_be_absent(&self) -> bool {
         matches!(
             self,
-            Self::Header { .. } | Self::Cookie(_) | Self::Query { .. } | Self::Jwt { .. }
+            Self::Header { .. }
+                | Self::Cookie(_)
+                | Self::Query { .. }
+                | Self::Jwt { .. }
+                | Self::TlsSubject
+                | Self::TlsFingerprint
         )
     }
 }

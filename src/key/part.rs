@@ -23,6 +23,9 @@ pub(super) enum PartReading {
     Unbelieved,
 }
 
+/// The beginning of a certificate's subject, before the digest of its authorities and `:`.
+const SUBJECT: &[u8] = b"%tls=";
+
 /// The digest of the value that a part of a key stands for; nothing where the part stands for none.
 pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
     if let Some(digits) = piece.strip_prefix(b"%sha=") {
@@ -34,6 +37,10 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
             *byte = percent::byte(digits)?;
         }
         return Some(digest);
+    }
+    if let Some(rest) = piece.strip_prefix(SUBJECT) {
+        let colon = rest.iter().position(|byte| *byte == b':')?;
+        return piece_digest(&rest[colon + 1..]);
     }
     let mut value: SmallVec<[u8; 64]> = SmallVec::new();
     let mut rest = piece;
@@ -82,9 +89,38 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
                 None => PartReading::Nothing,
             };
         }
+        KeyPart::TlsSubject | KeyPart::TlsFingerprint => {
+            return write_certificate(part, caller, out);
+        }
         KeyPart::Method => write_method(caller.method, out),
         KeyPart::Host => write_value(caller.location.host().as_bytes(), false, out),
     }
+    PartReading::One
+}
+
+/// Writes what `part` says of the client's certificate. A subject stands behind a digest of the authorities that may
+/// issue it: others could issue the same.
+#[cold]
+fn write_certificate(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>) -> PartReading {
+    let Some(shown) = &caller.certificate else {
+        return PartReading::Nothing;
+    };
+    if *part == KeyPart::TlsFingerprint {
+        for byte in shown.fingerprint {
+            // Writing into a vector cannot fail.
+            let _ = write!(out, "{byte:02x}");
+        }
+        return PartReading::One;
+    }
+    if shown.subject.is_empty() {
+        return PartReading::Nothing;
+    }
+    out.extend_from_slice(SUBJECT);
+    for byte in &shown.authorities[..size_of::<Digest>()] {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out.push(b':');
+    write_value(shown.subject.as_bytes(), false, out);
     PartReading::One
 }
 

@@ -57,7 +57,9 @@ impl KeyTemplate {
                 KeyPart::Header { .. }
                 | KeyPart::Cookie(_)
                 | KeyPart::Query { .. }
-                | KeyPart::Jwt { .. } => {
+                | KeyPart::Jwt { .. }
+                | KeyPart::TlsSubject
+                | KeyPart::TlsFingerprint => {
                     write_address(caller, out);
                 }
             }

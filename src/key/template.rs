@@ -3,7 +3,7 @@
 //! A value keeps the characters `A-Z a-z 0-9 . _ ~ : / @ -`; every other byte becomes `%XX`. Parts are separated by
 //! `|`, which no value can contain. Every part that is not a plain value starts with `%` and a small letter beyond the
 //! hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a rare
-//! method), `%preflight` (in front of the parts), `%sha=` (a digest). An absent field and an empty field are the same.
+//! method), `%preflight` (in front of the parts), `%sha=` (a digest), `%tls=` (the authorities of a subject). An absent field and an empty field are the same.
 
 use super::part::{BY_ADDRESS, PartReading, is_elsewhere, piece_digest, write_address, write_part};
 use super::preflight::PREFLIGHT;

@@ -1,7 +1,7 @@
 //! Accepts connections, as many as there is room for.
 
 use super::ConnectionFacts;
-use super::bind::Acceptor;
+use super::bind::{Acceptor, BACKLOG};
 use super::dispatch::{Dispatcher, NewConnection};
 use super::listener::Listener;
 use crate::clock;
@@ -12,6 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Pause after the system has no file descriptor left: long enough not to spin, too short for a client to notice.
 const EXHAUSTED: Duration = Duration::from_millis(20);
@@ -55,6 +56,8 @@ pub struct ListeningSocket {
     pub socket: Acceptor,
     /// What its connections are accepted by.
     pub facts: ListenerFacts,
+    /// Says that another process accepts on the socket from now on.
+    pub taken_over: Arc<Notify>,
 }
 
 /// What a listener's connections are accepted by.
@@ -67,12 +70,13 @@ pub struct ListenerFacts {
 }
 
 impl ListeningSocket {
-    /// Accepts until draining begins. A connection for which there is no room is closed at once, which costs the least.
+    /// Accepts until draining begins, or the socket is taken over, with the connections that wait on it. A connection for which there is no room is closed at once, which costs the least.
     pub async fn accept(self, dispatcher: Arc<Dispatcher>, trusted: TrustedPeers, drain: Drain) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
                 () = drain.begun() => return self.accept_waiting(&dispatcher, &trusted).await,
+                () = self.taken_over.notified() => return,
             };
             match accepted {
                 Ok((stream, from)) => {
@@ -98,14 +102,19 @@ impl ListeningSocket {
         }
     }
 
-    /// Accepts the connections that wait when draining begins. The system would reset them.
+    /// Accepts the connections that wait when draining begins, which the system would reset, and no more than could wait
+    /// then: new ones may come as fast.
     async fn accept_waiting(self, dispatcher: &Dispatcher, trusted: &TrustedPeers) {
         let Ok(socket) = self.socket.leave_runtime() else {
             return;
         };
-        while !dispatcher.is_overfull()
-            && let Ok((tcp, from)) = socket.accept()
-        {
+        for _ in 0..BACKLOG {
+            if dispatcher.is_overfull() {
+                return;
+            }
+            let Ok((tcp, from)) = socket.accept() else {
+                return;
+            };
             let new = self.facts.connection(tcp, from, trusted);
             if dispatcher.dispatch(new).await.is_err() {
                 return;

@@ -7,7 +7,7 @@
 use super::connection::{until_given_up, waiting};
 use super::connection_register::{ClientWait, ConnectionRegister, Registration};
 use super::dispatch::{Dispatcher, OpenGuard};
-use super::handshake::{self, FailedHandshake, HandshakeFailure};
+use super::handshake::{self, FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
 use super::handshake_report;
 use super::proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
 use super::socket::Stream;
@@ -15,7 +15,7 @@ use super::{ConnectionFacts, Peer};
 use crate::client::{Client, spelled};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Connected, Metrics, Rejection};
-use crate::tls::{OfferInForce, TlsSession};
+use crate::tls::AuthorityChallenges;
 use bytes::BytesMut;
 use std::fmt;
 use std::future::poll_fn;
@@ -43,6 +43,8 @@ pub struct Arrivals {
     pub within: Duration,
     /// Counts what does not arrive.
     pub metrics: Arc<Metrics>,
+    /// What certification authorities find when they look whether a host is ours.
+    pub challenges: AuthorityChallenges,
 }
 
 /// A connection that arrives.
@@ -174,18 +176,26 @@ impl Arrivals {
         let Some(offer) = &peer.offer else {
             return true;
         };
+        let sources = HandshakeSources {
+            offer,
+            challenges: &self.challenges,
+        };
         let registration = &peer.registration;
         let deadline = since + self.within;
         let shaken = tokio::select! {
             biased;
             () = poll_fn(|cx| registration.poll_evicted(cx)) => return false,
-            shaken = shake_hands(stream, registration, offer, deadline) => shaken,
+            shaken = shake_hands(stream, registration, sources, deadline) => shaken,
             () = until_given_up(registration, since) => return false,
         };
         match shaken {
-            Ok(session) => {
+            Ok(Shaken::Session(session)) => {
                 handshake_report::succeeded(&session, peer);
-                peer.tls.set(Box::new(session)).is_ok()
+                peer.tls.set(Rc::new(session)).is_ok()
+            }
+            Ok(Shaken::Challenge(host)) => {
+                handshake_report::challenge(&host, peer);
+                false
             }
             Err(failed) => {
                 handshake_report::failed(&failed, peer);
@@ -215,9 +225,9 @@ impl Arrivals {
 async fn shake_hands(
     stream: &mut Stream,
     registration: &Registration,
-    offer: &OfferInForce,
+    sources: HandshakeSources<'_>,
     deadline: Instant,
-) -> Result<TlsSession, FailedHandshake> {
+) -> Result<Shaken, FailedHandshake> {
     let mut first = BytesMut::with_capacity(PIECE);
     let reading = stream.read_buf(&mut first);
     let reading = waiting(registration, ClientWait::Silent, reading);
@@ -226,7 +236,7 @@ async fn shake_hands(
         Ok(Ok(0) | Err(_)) => return Err(HandshakeFailure::Silent.into()),
         Ok(Ok(_)) => {}
     }
-    let shaking = handshake::shake_hands(stream, first, offer, deadline);
+    let shaking = handshake::shake_hands(stream, first, sources, deadline);
     waiting(registration, ClientWait::HalfHead, shaking).await
 }
 

@@ -6,13 +6,13 @@ use super::socket_file::{self, SocketFile};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tokio::net;
 
 /// Connections that the system queues before the gateway accepts them.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 
 /// A socket that is bound; where no other process listens on it, no client can connect yet.
 #[derive(Debug)]
@@ -84,6 +84,17 @@ impl AcceptSocket {
         }
     }
 
+    /// A descriptor of the same socket, for a process that takes it over.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(tcp) => tcp.as_fd().try_clone_to_owned(),
+            Self::Unix(unix) => unix.as_fd().try_clone_to_owned(),
+        }
+    }
+
     /// Registers the socket with the current runtime.
     ///
     /// # Errors
@@ -140,8 +151,8 @@ fn stream_of(unix: UnixStream) -> TcpStream {
     TcpStream::from(OwnedFd::from(unix))
 }
 
-/// The sockets of `address`: those of `handed` that go by `name` or, for systemd's, by the name in the address; else a new
-/// one. A new file has the rights `mode`.
+/// The sockets of `address`: the first of `handed` that goes by `name` or, for systemd's, all that go by the name in the
+/// address; else a new one. A new file has the rights `mode`.
 ///
 /// # Errors
 /// When the address is in use or is none of this machine's, or systemd has handed over no such socket.
@@ -151,7 +162,13 @@ pub fn bind(
     name: &str,
     handed: &mut HandedSockets,
 ) -> io::Result<Vec<BoundSocket>> {
-    let taken = handed.take(name);
+    let taken = match address {
+        ListenAddress::Systemd(_) => handed.take(name),
+        // Two listeners may be on any free port.
+        ListenAddress::Tcp(_) | ListenAddress::Unix(_) => {
+            handed.take_first(name).into_iter().collect()
+        }
+    };
     let path = match address {
         ListenAddress::Unix(path) => Some(&**path),
         ListenAddress::Tcp(_) | ListenAddress::Systemd(_) => None,
@@ -176,12 +193,13 @@ pub fn bind(
     Ok(vec![bound])
 }
 
-/// A socket that was handed over; the file at `path` is its own.
+/// A socket that was handed over; the file at `path` is its own, and is still left to the process that handed it over.
 fn handed_over(socket: Socket, path: Option<&Path>) -> BoundSocket {
-    BoundSocket {
-        socket,
-        file: path.and_then(|path| SocketFile::at(path).ok()),
+    let mut file = path.and_then(|path| SocketFile::at(path).ok());
+    if let Some(file) = &mut file {
+        file.leave();
     }
+    BoundSocket { socket, file }
 }
 
 fn not_handed(name: &str, handed: &HandedSockets) -> io::Error {

@@ -118,6 +118,8 @@ struct RegisterState {
     /// Draining has begun, as the worker knows. Asking `drain` at every wake of every connection would mean a lock
     /// shared between workers.
     is_draining: Cell<bool>,
+    /// Clients are asked to go elsewhere, as the worker knows.
+    is_leaving: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -206,14 +208,23 @@ impl ConnectionRegister {
             table: RefCell::default(),
             board,
             is_draining: Cell::new(drain.deadline().is_some()),
+            is_leaving: Cell::new(false),
             drain,
         }))
     }
 
-    /// Wakes every connection when draining begins. The future is spawned once on the worker's runtime.
+    /// Wakes every connection when the gateway begins to leave, and when draining begins. The future is spawned once on
+    /// the worker's runtime.
     pub async fn wake_for_drain(self) {
+        self.0.drain.leaving().await;
+        self.0.is_leaving.set(true);
+        self.wake_all();
         self.0.drain.begun().await;
         self.0.is_draining.set(true);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
         for entry in &mut self.0.table.borrow_mut().entries {
             if let Some(waker) = entry.waker.take() {
                 waker.wake();
@@ -414,6 +425,20 @@ impl Registration {
         } else {
             Poll::Pending
         }
+    }
+
+    /// Ready once the gateway leaves; for a connection that `is_late`, made while it left already, once draining has
+    /// begun.
+    pub(super) fn poll_over(&self, is_late: bool) -> Poll<()> {
+        if self.is_leaving() && !is_late {
+            return Poll::Ready(());
+        }
+        self.poll_draining()
+    }
+
+    /// Is the client asked to go elsewhere?
+    pub(super) fn is_leaving(&self) -> bool {
+        self.register.0.is_leaving.get()
     }
 
     /// Has draining begun, even if the worker has not been woken for it yet?

@@ -12,6 +12,9 @@ pub const COUNT: &str = "LISTEN_FDS";
 pub const NAMES: &str = "LISTEN_FDNAMES";
 /// The process that the sockets are for; without it they are for any.
 pub const PROCESS: &str = "LISTEN_PID";
+/// The name of a connection to the gateway that hands its sockets over, among them. Names of systemd's sockets may have a
+/// slash too, but none of ours has such a beginning.
+pub const PREDECESSOR: &str = "tollgate/predecessor";
 /// The name that systemd gives to a socket where none was given.
 const NAMELESS: &str = "unknown";
 
@@ -21,6 +24,8 @@ pub struct HandedSockets(Vec<HandedSocket>);
 
 #[derive(Debug)]
 struct HandedSocket {
+    /// Where it stands among all that were handed over.
+    position: usize,
     name: String,
     socket: Socket,
 }
@@ -45,6 +50,7 @@ impl HandedSockets {
             };
             let name = names.next().unwrap_or(NAMELESS).to_owned();
             sockets.extend(socket.map(|socket| HandedSocket {
+                position,
                 name,
                 socket: socket.into(),
             }));
@@ -58,8 +64,19 @@ impl HandedSockets {
         named.map(|handed| handed.socket).collect()
     }
 
+    /// The first socket of this name.
+    pub fn take_first(&mut self, name: &str) -> Option<Socket> {
+        let position = self.0.iter().position(|handed| handed.name == name)?;
+        Some(self.0.remove(position).socket)
+    }
+
     /// The names of the sockets that are left.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|handed| handed.name.as_str())
+    }
+
+    /// Where the sockets that are left stand among all that were handed over, from 0.
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|handed| handed.position)
     }
 }

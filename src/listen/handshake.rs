@@ -3,9 +3,13 @@
 
 use super::encrypted_layer::EncryptedLayer;
 use super::socket::Stream;
-use crate::tls::{OfferInForce, ServerIdentity, TlsSession, TlsVersion, named_host};
+use crate::tls::{
+    AuthorityChallenges, CHALLENGE_PROTOCOL, OfferInForce, ServerIdentity, TlsSession, TlsVersion,
+    named_host,
+};
 use bytes::BytesMut;
-use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use rustls::ServerConfig;
+use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::Arc;
@@ -30,6 +34,22 @@ This port speaks TLS: use https:// in place of http://.\r\n";
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most reads for that, of a client that goes on sending.
 const MOST_DISCARDS: usize = 64;
+
+/// What handshakes are made from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandshakeSources<'a> {
+    pub(super) offer: &'a OfferInForce,
+    pub(super) challenges: &'a AuthorityChallenges,
+}
+
+/// A handshake that succeeded.
+#[derive(Debug)]
+pub(super) enum Shaken {
+    /// The connection is the client's.
+    Session(TlsSession),
+    /// A certification authority has looked whether this host is ours (RFC 8737). The connection has ended.
+    Challenge(Box<str>),
+}
 
 /// A handshake that failed.
 #[derive(Debug)]
@@ -74,10 +94,10 @@ impl From<HandshakeFailure> for FailedHandshake {
 pub(super) async fn shake_hands(
     stream: &mut Stream,
     first: BytesMut,
-    offer: &OfferInForce,
+    sources: HandshakeSources<'_>,
     deadline: Instant,
-) -> Result<TlsSession, FailedHandshake> {
-    let shaken = try_to_shake_hands(stream, first, offer, deadline).await;
+) -> Result<Shaken, FailedHandshake> {
+    let shaken = try_to_shake_hands(stream, first, sources, deadline).await;
     if let Err(failed) = &shaken {
         let last_words = match &failed.cause {
             HandshakeFailure::PlainText => PLAIN_TEXT_ANSWER,
@@ -109,27 +129,42 @@ async fn part(stream: &mut Stream, last_words: &[u8]) -> io::Result<()> {
 async fn try_to_shake_hands(
     stream: &mut Stream,
     first: BytesMut,
-    offer: &OfferInForce,
+    sources: HandshakeSources<'_>,
     deadline: Instant,
-) -> Result<TlsSession, FailedHandshake> {
+) -> Result<Shaken, FailedHandshake> {
     if first.first() != Some(&HANDSHAKE) {
         return Err(HandshakeFailure::PlainText.into());
     }
     let (accepted, rest) = in_time(deadline, read_hello(stream, first)).await?;
+    if let Some(host) = host_to_show(&accepted.client_hello(), sources.challenges) {
+        // The future is boxed: no other handshake needs room for it.
+        let finding = Box::pin(sources.challenges.handshake_anywhere(&host));
+        let found = in_time(deadline, async { Ok(finding.await) }).await?;
+        if let Some(config) = found {
+            let challenge = OpenChallenge { host, config };
+            let answering = answer_authority(stream, accepted, &rest, challenge);
+            return Box::pin(in_time(deadline, answering))
+                .await
+                .map_err(FailedHandshake::from);
+        }
+    }
     let identity = {
         let hello = accepted.client_hello();
         let host = hello.server_name().map(named_host);
-        let chosen = offer.load().choose(host).cloned();
+        let chosen = sources.offer.load().choose(host).cloned();
         chosen.ok_or_else(|| HandshakeFailure::NoName(host.map(Into::into)))?
     };
-    match in_time(deadline, finish(stream, accepted, &rest, &identity)).await {
+    let config = Arc::clone(identity.config());
+    let finishing = finish(stream, accepted, &rest, config);
+    match in_time(deadline, finishing).await {
         Ok(()) => {
             let session =
                 stream.of_layer(|layer| TlsSession::new(layer.connection(), Arc::clone(&identity)));
-            session.ok_or_else(|| HandshakeFailure::Left.into())
+            let session = session.ok_or(HandshakeFailure::Left)?;
+            Ok(Shaken::Session(session))
         }
         Err(cause) => Err(FailedHandshake {
-            cause,
+            cause: cause.of_client_of(&identity),
             identity: Some(identity),
             version: stream
                 .of_layer(|layer| TlsVersion::of(layer.connection()))
@@ -175,14 +210,46 @@ async fn read_hello(
     }
 }
 
+/// The handshake that shows an authority that a host is ours.
+struct OpenChallenge {
+    host: Box<str>,
+    config: Arc<ServerConfig>,
+}
+
+/// The host that a client wants to be shown as ours: `acme-tls/1` is the one protocol that it speaks (RFC 8737, section
+/// 3), and an order for the host that it names may be under way, here or at another gateway. Anything else is a
+/// handshake like others.
+fn host_to_show(hello: &ClientHello<'_>, challenges: &AuthorityChallenges) -> Option<Box<str>> {
+    let mut protocols = hello.alpn()?;
+    if protocols.next() != Some(CHALLENGE_PROTOCOL) || protocols.next().is_some() {
+        return None;
+    }
+    let host = named_host(hello.server_name()?);
+    challenges.may_have_handshake(host).then(|| host.into())
+}
+
+/// Shakes hands with an authority that looks whether a host is ours, and ends the connection.
+#[cold]
+async fn answer_authority(
+    stream: &mut Stream,
+    accepted: Accepted,
+    rest: &[u8],
+    challenge: OpenChallenge,
+) -> Result<Shaken, HandshakeFailure> {
+    finish(stream, accepted, rest, challenge.config).await?;
+    // The authority leaves when it likes.
+    let _ = timeout(FAREWELL, part(stream, &[])).await;
+    Ok(Shaken::Challenge(challenge.host))
+}
+
 /// Goes on from the client's hello to the end of the handshake. `rest` are bytes that came behind the hello.
 async fn finish(
     stream: &mut Stream,
     accepted: Accepted,
     rest: &[u8],
-    identity: &ServerIdentity,
+    config: Arc<ServerConfig>,
 ) -> Result<(), HandshakeFailure> {
-    let connection = match accepted.into_connection(Arc::clone(identity.config())) {
+    let connection = match accepted.into_connection(config) {
         Ok(connection) => connection,
         Err((error, alert)) => {
             send(stream, alert).await;
@@ -200,23 +267,29 @@ async fn finish(
             Err(error)
         }
     };
-    shaken.map_err(|error| cause_of(&error, identity))
+    shaken.map_err(|error| cause_of(&error))
 }
 
-fn cause_of(error: &io::Error, identity: &ServerIdentity) -> HandshakeFailure {
+fn cause_of(error: &io::Error) -> HandshakeFailure {
     let inner = error.get_ref();
-    let Some(error) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
-        return HandshakeFailure::Left;
-    };
-    use rustls::Error as E;
-    let is_of_certificate = matches!(
-        error,
-        E::NoCertificatesPresented | E::InvalidCertificate(_) | E::InvalidCertRevocationList(_)
-    );
-    if identity.client().is_some() && is_of_certificate {
-        HandshakeFailure::Client(error.clone())
-    } else {
+    let error = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    error.map_or(HandshakeFailure::Left, |error| {
         HandshakeFailure::Protocol(error.clone())
+    })
+}
+
+impl HandshakeFailure {
+    /// The cause, once it is known which identity was chosen: one that asks for certificates may have refused the client's.
+    fn of_client_of(self, identity: &ServerIdentity) -> Self {
+        use rustls::Error as E;
+        match self {
+            Self::Protocol(
+                error @ (E::NoCertificatesPresented
+                | E::InvalidCertificate(_)
+                | E::InvalidCertRevocationList(_)),
+            ) if identity.client().is_some() => Self::Client(error),
+            other => other,
+        }
     }
 }
 

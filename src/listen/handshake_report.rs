@@ -7,11 +7,13 @@ use crate::client::spelled;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Handshake;
 use crate::tls::{ServerIdentity, TlsSession, TlsVersion};
-use rustls::Error;
+use rustls::{CertificateError, Error};
 use std::time::Duration;
 
 /// The least time between two lines about handshakes that failed for one cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
+/// The least time between two lines about authorities that look.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts a handshake that succeeded.
 pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
@@ -23,6 +25,17 @@ pub(super) fn succeeded(session: &TlsSession, peer: &Peer) {
     let identity = Some(session.identity.name());
     peer.metric
         .handshake(identity, Some(session.version.as_str()), end);
+}
+
+/// Counts a look of a certification authority, and writes which host it was for.
+#[cold]
+pub(super) fn challenge(host: &str, peer: &Peer) {
+    static LOOKS: Throttle = Throttle::every(LOOKS_EVERY);
+    peer.metric.handshake(None, None, Handshake::Challenge);
+    if let Some(more) = LOOKS.pass() {
+        let from = spelled(peer.ip());
+        tracing::info!("{from} has found {host} to be ours, by tls-alpn-01{more}");
+    }
 }
 
 /// Counts a handshake that failed, and writes why.
@@ -46,13 +59,15 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
 fn log(failed: &FailedHandshake, peer: &Peer) {
     static PLAIN_TEXT: Throttle = Throttle::every(LOG_EVERY);
     static NO_NAME: Throttle = Throttle::every(LOG_EVERY);
-    static CLIENT: Throttle = Throttle::every(LOG_EVERY);
+    static NO_CERTIFICATE: Throttle = Throttle::every(LOG_EVERY);
+    static CERTIFICATE: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
     static PROTOCOL: Throttle = Throttle::every(LOG_EVERY);
     static LATE: Throttle = Throttle::every(LOG_EVERY);
     let throttle = match &failed.cause {
         HandshakeFailure::PlainText => &PLAIN_TEXT,
         HandshakeFailure::NoName(_) => &NO_NAME,
-        HandshakeFailure::Client(_) => &CLIENT,
+        HandshakeFailure::Client(Error::NoCertificatesPresented) => &NO_CERTIFICATE,
+        HandshakeFailure::Client(why) => &CERTIFICATE[kind_of(why)],
         HandshakeFailure::Protocol(_) => &PROTOCOL,
         HandshakeFailure::Late => &LATE,
         // A client that leaves needs no action.
@@ -62,6 +77,25 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
         let (from, why) = (spelled(peer.ip()), words(failed));
         tracing::info!("no TLS with {from}: {why}{more}");
     }
+}
+
+/// Certificates are refused for causes that ask for different acts: those that have ended, those that were revoked, those
+/// of strangers, and all others.
+fn kind_of(error: &Error) -> usize {
+    use CertificateError as Bad;
+    match error {
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => 0,
+        Error::InvalidCertificate(Bad::Revoked) => 1,
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => 2,
+        _ => 3,
+    }
+}
+
+fn lacks_certificate(failed: &FailedHandshake) -> bool {
+    failed
+        .identity
+        .as_deref()
+        .is_some_and(ServerIdentity::is_pending)
 }
 
 fn words(failed: &FailedHandshake) -> String {
@@ -84,6 +118,9 @@ fn words(failed: &FailedHandshake) -> String {
         }
         HandshakeFailure::Client(Error::InvalidCertificate(why)) => {
             format!("its certificate is refused: {why}{}", of_identity())
+        }
+        HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {
+            format!("its certificate is ordered and has not come yet{}", of_identity())
         }
         HandshakeFailure::Client(why) | HandshakeFailure::Protocol(why) => {
             format!("{why}{}", of_identity())

@@ -39,6 +39,7 @@ use http::{HeaderValue, Version};
 use listener::Listener;
 use minimum_rate::RateBound;
 use socket::{SocketWatch, Stream};
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -71,7 +72,7 @@ pub struct Peer {
     /// The offer of the connection's listener; without one it speaks clear text.
     offer: Option<OfferInForce>,
     /// The outcome of the handshake.
-    tls: OnceCell<Box<TlsSession>>,
+    tls: OnceCell<Rc<TlsSession>>,
     /// The peer's connection in the worker's register.
     registration: Registration,
     /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
@@ -115,18 +116,23 @@ impl Peer {
 
     /// What the handshake has settled; nothing on a connection in clear text.
     #[must_use]
-    pub fn tls(&self) -> Option<&TlsSession> {
-        self.tls.get().map(|session| &**session)
+    pub fn tls(&self) -> Option<&Rc<TlsSession>> {
+        self.tls.get()
     }
 
-    /// May a request for `host` be served on this connection? Where it may not, the client finds the host on another
-    /// one ([`crate::tls::Offer::may_serve`]).
+    /// May a request for a host be served on this connection? Where it may not, the client finds the host on another
+    /// one ([`crate::tls::Offer::may_serve`]). `host` is asked only where the answer depends on it.
     #[must_use]
-    pub fn may_serve(&self, host: Option<&str>) -> bool {
-        match (&self.offer, self.tls.get()) {
-            (Some(offer), Some(session)) => offer.load().may_serve(&session.identity, host),
-            _ => true,
+    pub fn may_serve<'h>(&self, host: impl FnOnce() -> Cow<'h, str>) -> bool {
+        let (Some(offer), Some(session)) = (&self.offer, self.tls.get()) else {
+            return true;
+        };
+        let (offer, identity) = (offer.load(), &session.identity);
+        if !offer.looks_at_hosts(identity) {
+            return true;
         }
+        let host = host();
+        offer.may_serve(identity, Some(&*host).filter(|host| !host.is_empty()))
     }
 
     /// The client's address without its port.

@@ -136,8 +136,10 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
     }
 }
 
-/// Is the answer a refusal for the draining that has just begun? hyper learns of draining later and would promise to go
-/// on.
+/// Is the client asked to go elsewhere? An upgrade ends the protocol by itself. A refusal for the draining that has just
+/// begun is the last answer too: hyper learns of draining later and would promise to go on.
 fn is_last(client: &Peer, status: StatusCode) -> bool {
-    status == StatusCode::SERVICE_UNAVAILABLE && client.registration.is_draining()
+    let registration = &client.registration;
+    (registration.is_leaving() && status != StatusCode::SWITCHING_PROTOCOLS)
+        || (status == StatusCode::SERVICE_UNAVAILABLE && registration.is_draining())
 }

@@ -11,8 +11,10 @@ use std::time::SystemTime;
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Which file it is. Nothing where the file is another's to remove.
-    identity: Option<FileIdentity>,
+    /// Which file it is.
+    identity: FileIdentity,
+    /// The file is another process's to remove.
+    is_left: bool,
 }
 
 impl SocketFile {
@@ -23,19 +25,27 @@ impl SocketFile {
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            identity: Some(identity(path)?),
+            identity: identity(path)?,
+            is_left: false,
         })
     }
 
     /// Leaves the file where it is: another process listens there.
     pub fn leave(&mut self) {
-        self.identity = None;
+        self.is_left = true;
+    }
+
+    /// Takes over a file that was left to another process, and gives it the rights `mode`.
+    pub fn take_over(&mut self, mode: u32) {
+        if std::mem::take(&mut self.is_left) && self.is_own() {
+            // A file whose rights cannot be changed keeps those that it had.
+            let _ = std::fs::set_permissions(&self.path, Permissions::from_mode(mode));
+        }
     }
 
     /// Is the file still the socket's own?
     fn is_own(&self) -> bool {
-        let found = identity(&self.path).ok();
-        self.identity.is_some() && self.identity == found
+        identity(&self.path).is_ok_and(|found| found == self.identity)
     }
 
     /// Checks that no other file has taken the place.
@@ -53,7 +63,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.is_own() {
+        if !self.is_left && self.is_own() {
             // At worst the next start finds the file, and that no process listens there.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -133,6 +143,26 @@ mod tests {
         std::fs::write(&path, "text").unwrap();
         assert!(bind(&path, 0o660).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+    }
+
+    #[test]
+    fn a_file_is_removed_by_the_last_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("http.sock");
+        let (_socket, mut of_first) = bind(&path, 0o660).unwrap();
+        let mut of_second = SocketFile::at(&path).unwrap();
+        of_second.leave();
+        drop(of_second);
+        assert!(path.exists(), "a successor that has failed");
+        let mut of_second = SocketFile::at(&path).unwrap();
+        of_second.leave();
+        of_second.take_over(0o600);
+        of_first.leave();
+        drop(of_first);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        drop(of_second);
+        assert!(!path.exists());
     }
 
     #[test]

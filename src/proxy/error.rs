@@ -24,6 +24,9 @@ pub enum ProxyError {
     /// The request leads to itself: it has come through this gateway too often.
     #[error("the request has passed this gateway too often")]
     Loop,
+    /// The request's host belongs on another connection (RFC 9110 section 15.5.20).
+    #[error("the host belongs on a connection of its own")]
+    Misdirected,
     /// No route recognises the request.
     #[error("no route matches")]
     NoRoute,
@@ -60,6 +63,7 @@ impl ProxyError {
         match self {
             Self::BadRequest(bad) => bad.status(),
             Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Refused(cause) => refusal_status(cause),
             Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -97,6 +101,7 @@ impl ProxyError {
         match self {
             Self::BadRequest(BadRequest::HeadTooLarge) => Reason::TooLarge,
             Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
+            Self::Misdirected => Reason::Misdirected,
             Self::NoRoute => Reason::NoRoute,
             Self::Refused(cause) => match cause {
                 RefusalCause::AmbiguousKey { .. } => Reason::BadRequest,

@@ -22,6 +22,7 @@ use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
+use crate::tls::TlsSession;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -73,6 +74,8 @@ pub struct Exchange {
     pub host: Option<HeaderValue>,
     /// The far end of the request's connection.
     pub peer: ConnectionPeer,
+    /// The handshake of the request's connection; nothing in clear text.
+    pub tls: Option<Rc<TlsSession>>,
     /// The client's address, after trusted hops.
     pub client: Option<IpAddr>,
     pub(super) route: Option<usize>,
@@ -161,7 +164,12 @@ impl Exchange {
                     address,
                     scheme: peer.scheme,
                 },
-                client: local.snapshot.trust.client(address, request.headers()),
+                tls: peer.tls().cloned(),
+                client: if trusted {
+                    local.snapshot.trust.client(address, request.headers())
+                } else {
+                    address.map(|address| address.to_canonical())
+                },
                 local,
                 route: None,
                 plan: Plan::default(),
@@ -257,6 +265,11 @@ impl Exchange {
         self.reason = Reason::ToHttps;
     }
 
+    /// A certification authority looks whether the host is ours.
+    pub(super) fn challenged(&mut self) {
+        self.reason = Reason::AcmeChallenge;
+    }
+
     /// Bytes of the response have been handed on.
     pub fn sent(&mut self, bytes: u64) {
         self.sent += bytes;
@@ -308,7 +321,8 @@ impl Exchange {
             prepared: self.prepared(&violated),
             request_id: &self.id,
         };
-        if self.grpc {
+        // Clients of gRPC, too, look for another connection after 421.
+        if self.grpc && !matches!(error, ProxyError::Misdirected) {
             reply::grpc(&told, spare)
         } else {
             reply::to(&told, &self.local.snapshot.errors, self.form, spare)

@@ -1,6 +1,6 @@
 //! Heads that are refused before they are requests, by hyper or for being late: they are counted and logged too.
 
-use super::{Worker, request_id};
+use super::{Worker, handshake_facts, request_id};
 use crate::clock;
 use crate::listen::Peer;
 use crate::listen::handler::RejectedHead;
@@ -41,6 +41,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
             StatusCode::REQUEST_TIMEOUT => Reason::ClientTimeout,
             _ => Reason::BadRequest,
         },
+        tls: peer.tls().map(|tls| handshake_facts::logged(tls, None)),
         ..AccessRecord::default()
     });
 }

@@ -3,6 +3,7 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
+use super::handshake_facts;
 use super::hold::HoldPermit;
 use super::request::Target;
 use super::reservation::Reservations;
@@ -103,6 +104,7 @@ impl Worker {
             cookies: &Cookies::of(&parts.headers),
             identity: &token,
             content: exchange.content,
+            certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
         };
         let plan = &mut exchange.plan;
         plan.make_room(service);

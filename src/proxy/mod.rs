@@ -1,6 +1,7 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
 mod attempts;
+mod authority_challenge;
 pub mod body;
 mod body_failure;
 mod body_prefix;
@@ -10,6 +11,7 @@ pub mod error;
 pub mod exchange;
 pub mod fields;
 pub mod forwarded;
+mod handshake_facts;
 mod head_rejection;
 pub mod header_value;
 pub mod hold;
@@ -51,6 +53,7 @@ use crate::snapshot::{Snapshot, StaticReply};
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::tls::AuthorityChallenges;
 use crate::upstream::Purpose;
 use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
@@ -98,6 +101,7 @@ pub struct Worker {
     descriptors: DescriptorShare,
     /// The beginnings of bodies, as far as they are kept.
     prefixes: Rc<PrefixBudget>,
+    challenges: AuthorityChallenges,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -117,6 +121,8 @@ pub struct Equipment {
     pub pace: RateBound,
     /// The worker's share of the open files that are not its clients' connections.
     pub descriptors: DescriptorShare,
+    /// What certification authorities find when they look whether a host is ours.
+    pub challenges: AuthorityChallenges,
     /// The worker's metrics.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
@@ -166,6 +172,7 @@ impl Worker {
             drain,
             pace,
             descriptors,
+            challenges,
             metrics,
             access,
         } = equipment;
@@ -185,6 +192,7 @@ impl Worker {
             pace,
             descriptors,
             prefixes: Rc::default(),
+            challenges,
             metrics,
             access,
         }
@@ -232,9 +240,26 @@ impl Worker {
         {
             return Ok(reply_here());
         }
+        // An authority is answered before anything that the file says of requests.
+        if self.challenges.has_texts()
+            && authority_challenge::looks(parts, peer)
+            // The future is boxed: no other request needs room for it.
+            && let Some(text) =
+                Box::pin(authority_challenge::text(&self.challenges, &target, parts)).await
+        {
+            return Ok(challenged(&text, incoming, parts, exchange));
+        }
         // No route and no limit is looked at.
         if peer.redirects {
             return redirected(&target, incoming, parts, exchange);
+        }
+        if !peer.may_serve(|| host_key(target.host())) {
+            return Err(turned_away(
+                ProxyError::Misdirected,
+                incoming,
+                parts,
+                exchange,
+            ));
         }
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
@@ -482,6 +507,15 @@ impl Worker {
 #[inline(never)]
 fn reply_here() -> Reply {
     Reply::Response(reply::empty().map(Body::own))
+}
+
+/// The answer to an authority that looks whether a host is ours.
+#[cold]
+#[inline(never)]
+fn challenged(text: &str, incoming: Incoming, parts: &Parts, exchange: &mut Exchange) -> Reply {
+    request_body::discard(incoming, parts);
+    exchange.challenged();
+    Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
 }
 
 /// The answer of a listener that sends its requests on to `https`.

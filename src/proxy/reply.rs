@@ -165,6 +165,7 @@ fn challenge(error: &ProxyError) -> Option<String> {
         KeyPart::Query { name, .. } => format!("ApiKey query=\"{name}\""),
         KeyPart::Header { name, .. } => format!("ApiKey field=\"{name}\""),
         KeyPart::Jwt { .. } => "Bearer".to_owned(),
+        KeyPart::TlsSubject | KeyPart::TlsFingerprint => "Certificate".to_owned(),
         _ => "ApiKey".to_owned(),
     })
 }

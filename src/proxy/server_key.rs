@@ -1,6 +1,7 @@
 //! The key that the server of a request is chosen by: read as the keys of limits are.
 
 use super::exchange::Exchange;
+use super::handshake_facts;
 use super::request::Target;
 use crate::admission::destination::Destination;
 use crate::key::cookie::Cookies;
@@ -33,6 +34,7 @@ pub(super) fn of(
         },
         cookies: &Cookies::of(&parts.headers),
         identity: &token,
+        certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
         content: exchange.content,
     };
     let mut key = Vec::with_capacity(64);

@@ -43,7 +43,10 @@ pub fn may_relay(name: &HeaderName) -> bool {
         return false;
     }
     let name = name.as_str();
-    if stripped_fields::tells_address(name) || stripped_fields::asks_for_method(name) {
+    if stripped_fields::tells_address(name)
+        || stripped_fields::tells_certificate(name)
+        || stripped_fields::asks_for_method(name)
+    {
         return false;
     }
     let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));

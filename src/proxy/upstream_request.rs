@@ -10,12 +10,17 @@ use crate::route::Template;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use std::mem;
 use std::rc::Rc;
 
 /// The number of fields that the gateway adds.
 const OURS: usize = 9;
+
+/// The field for the certificate of a client (RFC 9440 section 2.2).
+const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
+/// The field for those between it and its authority (RFC 9440 section 2.3).
+const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
 /// The usual growth of a path that is rewritten.
 const ROOM: usize = 64;
@@ -60,8 +65,10 @@ pub fn head(
     }
     hop::strip_request(fields);
     let service = exchange.service();
+    let certificate = client_certificate(exchange);
     let is_usual = !has_ours
         && !websocket
+        && certificate.is_none()
         && exchange.granted().is_none()
         && service.is_none_or(|service| service.request_fields.is_none());
     let mut introduced = peer.forwarded_fields.borrow_mut();
@@ -69,6 +76,11 @@ pub fn head(
         .then(|| lines::prepared(&origin, &mut introduced))
         .flatten();
     if beside.is_none() {
+        if let Some(certificate) = certificate {
+            // The chain would belong to another certificate.
+            fields.remove(CLIENT_CERT_CHAIN);
+            fields.insert(CLIENT_CERT, certificate);
+        }
         add_fields(fields, websocket, &origin, &mut introduced, exchange);
     }
     if let Some(rewrite) = service.and_then(|service| service.rewrite.as_ref()) {
@@ -79,6 +91,14 @@ pub fn head(
     *request.uri_mut() = mem::take(&mut parts.uri);
     *request.headers_mut() = mem::take(&mut parts.headers);
     Ok(OnwardHead { request, beside })
+}
+
+/// The certificate that the client has shown, where the upstream gets it.
+fn client_certificate(exchange: &Exchange) -> Option<HeaderValue> {
+    let shown = exchange.tls.as_ref()?.client.as_ref()?;
+    let upstream = exchange.service()?.upstream?;
+    let upstream = &exchange.local.snapshot.upstreams[upstream];
+    upstream.forward_client_cert.then(|| shown.field().clone())
 }
 
 /// Adds our fields one by one, where the request has such fields itself, or its upstream gets others.

@@ -172,6 +172,8 @@ fn may_be_unsaid(part: &KeyPart) -> bool {
         | KeyPart::Cookie(_)
         | KeyPart::Query { .. }
         | KeyPart::Jwt { .. }
+        | KeyPart::TlsSubject
+        | KeyPart::TlsFingerprint
         | KeyPart::Host => true,
         KeyPart::Ip(_) | KeyPart::Path(_) | KeyPart::Method | KeyPart::Route => false,
     }

@@ -178,6 +178,7 @@ impl PolicySide {
             identity: request,
             // No log has the body.
             content: Content::Absent,
+            certificate: None,
         };
         let moved = &self.moved;
         let values = LoggedValues {

@@ -31,6 +31,7 @@ mod reply;
 mod router;
 mod script;
 mod sentinel;
+mod shared_keys;
 mod signals;
 mod slot;
 mod slot_calls;
@@ -45,6 +46,7 @@ mod watch;
 
 pub use heartbeat::Presence;
 pub use probe::{ProbeOutcome, RedisReport, probe};
+pub use shared_keys::SharedKeys;
 pub use slot::slot_of;
 pub use stats::{Counter, Stats};
 

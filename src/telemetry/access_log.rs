@@ -16,7 +16,7 @@ mod text;
 mod timestamp;
 mod writer;
 
-pub use record::{AccessRecord, CallRecord, Charge, Reason};
+pub use record::{AccessRecord, CallRecord, Charge, Reason, TlsFacts};
 
 use super::AccessFormat;
 use super::metrics::Metrics;

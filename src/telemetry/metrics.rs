@@ -4,7 +4,7 @@
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
 //! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
 //! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (7 + 6 x 17) and one for
-//! each of their servers, and of I identities towards clients I x 13 + 18.
+//! each of their servers, and of I identities towards clients I x 20 + 19.
 //! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
 //! goes back.
 
@@ -22,9 +22,9 @@ mod worker;
 mod worker_cells;
 
 pub use label::{
-    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake, Mode,
-    NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect, Rejection, Resolution,
-    RetryResult,
+    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake,
+    Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect, Rejection,
+    Resolution, RetryResult,
 };
 pub use servers::ServerReading;
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
@@ -49,6 +49,8 @@ pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
     reloads: Reloads,
+    /// Successors that did not come to serve.
+    failed_handovers: SharedCounter,
     /// The number of keys in the memory store, which all workers share.
     memory_keys: SharedCounter,
     memory_overflows: SharedCounter,
@@ -68,6 +70,11 @@ pub struct Metrics {
     servers: servers::ServerTallies,
     /// Answers to questions for the addresses of servers' names.
     resolutions: [SharedCounter; Resolution::ALL.len()],
+    /// Certificates that another gateway ordered, by identity.
+    taken: Mutex<BTreeMap<Box<str>, u64>>,
+    lookups: [SharedCounter; Lookup::ALL.len()],
+    /// Is the store of certificates there? Nothing where none is asked.
+    acme_store: Mutex<Option<bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -132,6 +139,17 @@ impl Metrics {
         *lock(&self.certificates) = ends;
     }
 
+    /// The identities whose certificates are ordered and have not come yet.
+    #[must_use]
+    pub fn awaited_certificates(&self) -> Vec<String> {
+        let certificates = lock(&self.certificates);
+        let files = lock(&self.tls_files);
+        let awaited = files
+            .keys()
+            .filter(|name| !certificates.contains_key(*name));
+        awaited.cloned().collect()
+    }
+
     /// Notes how an order for the certificate of an identity has ended.
     pub fn ordered(&self, identity: &str, result: OrderResult) {
         let mut orders = lock(&self.orders);
@@ -141,6 +159,21 @@ impl Metrics {
     /// Notes the answer to a question for the addresses of a server's name.
     pub fn resolved(&self, result: Resolution) {
         self.resolutions[result as usize].add(1);
+    }
+
+    /// Notes that a certificate was taken from the store, where another gateway has put it.
+    pub fn acme_taken(&self, identity: &str) {
+        *lock(&self.taken).entry(identity.into()).or_default() += 1;
+    }
+
+    /// Notes how a look for a challenge of another gateway has ended.
+    pub fn acme_looked_up(&self, result: Lookup) {
+        self.lookups[result as usize].add(1);
+    }
+
+    /// Sets whether the store of certificates is there.
+    pub fn acme_store(&self, is_there: bool) {
+        *lock(&self.acme_store) = Some(is_there);
     }
 
     /// Sets the number of keys in the memory store.
@@ -171,6 +204,11 @@ impl Metrics {
     pub fn reload_failed(&self) {
         self.reloads.failed.add(1);
         self.reloads.last_failed.set(1);
+    }
+
+    /// Notes that a successor did not come to serve.
+    pub fn hand_over_failed(&self) {
+        self.failed_handovers.add(1);
     }
 
     /// Notes lines of the access log that were lost because their reader is too slow or gone.

@@ -2,14 +2,18 @@
 //! 8.3) or a handshake on port 443 (RFC 8737).
 
 use super::PROVIDER;
-use arc_swap::ArcSwap;
+use super::challenge_lookup::{ChallengeQuestion, OtherGateways};
+use crate::clock;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
 
 /// The path below which a text is looked for.
 pub const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
@@ -25,6 +29,10 @@ pub struct AuthorityChallenges(Arc<Board>);
 
 #[derive(Default)]
 struct Board {
+    /// May any text be looked for?
+    has_texts: AtomicBool,
+    /// The way to the answers of other gateways, where there are others.
+    elsewhere: ArcSwapOption<OtherGateways>,
     ready: ArcSwap<ReadyAnswers>,
     /// Held by whoever changes the answers.
     changing: Mutex<()>,
@@ -58,6 +66,14 @@ pub struct PostedAnswer {
 }
 
 impl AuthorityChallenges {
+    /// Stands any text ready, here or perhaps elsewhere? Every request in clear text asks this, so that it is one look at a
+    /// flag.
+    #[must_use]
+    #[inline]
+    pub fn has_texts(&self) -> bool {
+        self.0.has_texts.load(Ordering::Relaxed)
+    }
+
     /// The text for a token, if it is one for `host`, which is in lower case, without port and trailing dot.
     #[must_use]
     pub fn text(&self, host: &str, token: &str) -> Option<Arc<str>> {
@@ -72,6 +88,53 @@ impl AuthorityChallenges {
     #[must_use]
     pub fn handshake(&self, host: &str) -> Option<Arc<ServerConfig>> {
         self.0.ready.load().handshakes.get(host).cloned()
+    }
+
+    /// From now on other gateways may have answers ready for these hosts: they are asked for by `questions`. Without
+    /// hosts nothing is asked.
+    pub fn look_elsewhere(
+        &self,
+        hosts: HashSet<Box<str>>,
+        questions: &mpsc::Sender<ChallengeQuestion>,
+    ) {
+        let elsewhere = (!hosts.is_empty())
+            .then(|| Arc::new(OtherGateways::new(hosts, questions.clone(), clock::now())));
+        self.0.elsewhere.store(elsewhere);
+        self.change(|_| {});
+    }
+
+    /// The text for a token, wherever it stands ready: as [`AuthorityChallenges::text`], or else at another gateway. It
+    /// takes three seconds at most.
+    pub async fn text_anywhere(&self, host: &str, token: &str) -> Option<Arc<str>> {
+        if let Some(text) = self.text(host, token) {
+            return Some(text);
+        }
+        let is_of_base64url = |one: u8| one.is_ascii_alphanumeric() || one == b'-' || one == b'_';
+        if !TOKEN.contains(&token.len()) || !token.bytes().all(is_of_base64url) {
+            return None;
+        }
+        let elsewhere = self.0.elsewhere.load_full()?;
+        let text = elsewhere.ask(host, Some(token), clock::now()).await?;
+        Some(String::from_utf8(text).ok()?.into())
+    }
+
+    /// May there be a handshake for `host`, here or at another gateway?
+    #[must_use]
+    pub fn may_have_handshake(&self, host: &str) -> bool {
+        let elsewhere = self.0.elsewhere.load();
+        self.0.ready.load().handshakes.contains_key(host)
+            || elsewhere.as_ref().is_some_and(|other| other.knows(host))
+    }
+
+    /// The handshake that shows an authority that `host` is ours, wherever it stands ready. It takes three seconds at
+    /// most.
+    pub async fn handshake_anywhere(&self, host: &str) -> Option<Arc<ServerConfig>> {
+        if let Some(config) = self.handshake(host) {
+            return Some(config);
+        }
+        let elsewhere = self.0.elsewhere.load_full()?;
+        let digest = elsewhere.ask(host, None, clock::now()).await?;
+        Some(Arc::new(challenge_config(host, &digest).ok()?))
     }
 
     /// Has a text ready.
@@ -108,7 +171,9 @@ impl AuthorityChallenges {
         let _changing = changing.unwrap_or_else(PoisonError::into_inner);
         let mut ready = ReadyAnswers::clone(&self.0.ready.load());
         change(&mut ready);
+        let has_texts = !ready.texts.is_empty() || self.0.elsewhere.load().is_some();
         self.0.ready.store(Arc::new(ready));
+        self.0.has_texts.store(has_texts, Ordering::Relaxed);
     }
 }
 
@@ -172,18 +237,67 @@ mod tests {
         let challenges = AuthorityChallenges::default();
         let token = "a".repeat(43);
         assert_eq!(challenges.text("a.example", &token), None);
+        assert!(!challenges.has_texts());
         let posted = challenges.post_text("A.example", &token, "text");
         let found = challenges.clone().text("a.example", &token);
         assert_eq!(found.as_deref(), Some("text"));
         assert_eq!(challenges.text("b.example", &token), None);
         assert_eq!(challenges.text("a.example", &token[1..]), None);
         let handshake = challenges.post_handshake("a.example", &[7; 32]).unwrap();
+        assert!(challenges.has_texts());
         drop(posted);
+        assert!(!challenges.has_texts());
         assert_eq!(challenges.text("a.example", &token), None);
         let config = challenges.handshake("a.example").unwrap();
         assert_eq!(config.alpn_protocols, [CHALLENGE_PROTOCOL]);
         drop(handshake);
         assert!(challenges.handshake("a.example").is_none());
         assert!(challenges.post_handshake("a.example", &[7; 31]).is_err());
+    }
+
+    #[tokio::test]
+    async fn other_gateways_are_asked_for_own_hosts_and_a_few_times_in_a_second() {
+        let challenges = AuthorityChallenges::default();
+        let token = "a".repeat(43);
+        let (asks, mut questions) = mpsc::channel::<ChallengeQuestion>(4);
+        let asked = tokio::spawn(async move {
+            let mut asked = 0;
+            while let Some(question) = questions.recv().await {
+                asked += 1;
+                let known = match &question.token {
+                    Some(token) => token.starts_with('a').then(|| b"text".to_vec()),
+                    None => Some(vec![7; 32]),
+                };
+                let _ = question.answer.send(known);
+            }
+            asked
+        });
+        assert_eq!(challenges.text_anywhere("a.example", &token).await, None);
+        assert!(!challenges.may_have_handshake("a.example"));
+        challenges.look_elsewhere(HashSet::from(["a.example".into()]), &asks);
+        assert!(challenges.has_texts() && challenges.may_have_handshake("a.example"));
+        let found = challenges.text_anywhere("a.example", &token).await;
+        assert_eq!(found.as_deref(), Some("text"));
+        assert!(challenges.handshake_anywhere("a.example").await.is_some());
+        // None of these is a question.
+        assert_eq!(challenges.text_anywhere("b.example", &token).await, None);
+        assert!(challenges.handshake_anywhere("b.example").await.is_none());
+        for wrong in [
+            "short",
+            &"a".repeat(129),
+            &"a/".repeat(20),
+            &"\u{e9}".repeat(20),
+        ] {
+            assert_eq!(challenges.text_anywhere("a.example", wrong).await, None);
+        }
+        for _ in 0..30 {
+            let _ = challenges.text_anywhere("a.example", &"b".repeat(20)).await;
+        }
+        challenges.look_elsewhere(HashSet::new(), &asks);
+        assert!(!challenges.has_texts());
+        drop((challenges, asks));
+        let asked = asked.await.unwrap();
+        // Another second may have begun meanwhile.
+        assert!((10..=20).contains(&asked), "{asked} questions");
     }
 }

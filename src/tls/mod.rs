@@ -7,6 +7,7 @@
 mod any_server;
 mod authority_challenges;
 mod certificate;
+mod challenge_lookup;
 mod client_check;
 mod distinguished_name;
 mod failure;
@@ -23,6 +24,7 @@ pub use authority_challenges::{
     AuthorityChallenges, CHALLENGE_PATH, CHALLENGE_PROTOCOL, PostedAnswer,
 };
 pub use certificate::CertificateFacts;
+pub use challenge_lookup::ChallengeQuestion;
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use failure::{Advice, explain};
 pub use identity_mistake::IdentityMistake;

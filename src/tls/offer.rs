@@ -112,7 +112,7 @@ impl Offer {
     /// that asks more of clients than the handshake did makes another identity of the same table.
     #[must_use]
     pub fn may_serve(&self, identity: &Arc<ServerIdentity>, host: Option<&str>) -> bool {
-        if !self.asks_clients && identity.client().is_none() {
+        if !self.looks_at_hosts(identity) {
             return true;
         }
         let Some(own) = self.choose(host) else {
@@ -120,6 +120,12 @@ impl Offer {
             return true;
         };
         Arc::ptr_eq(own, identity) || is_as_strict(identity, own)
+    }
+
+    /// Can a request be for a host that a connection by `identity` may not serve ([`Self::may_serve`])?
+    #[must_use]
+    pub fn looks_at_hosts(&self, identity: &ServerIdentity) -> bool {
+        self.asks_clients || identity.client().is_some()
     }
 
     /// This offer with the identities of `old` that are equal to its own, so that their sessions and tickets go on.

@@ -1,8 +1,12 @@
 //! What a handshake has settled about a client's connection.
 
 use super::{Alpn, CertificateFacts, ServerIdentity, TlsVersion};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
 use rustls::pki_types::CertificateDer;
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// The outcome of a handshake, which holds as long as the connection lives.
@@ -31,6 +35,20 @@ pub struct ClientCertificate {
     pub fingerprint: [u8; 32],
     /// The certificate itself, in DER.
     pub der: CertificateDer<'static>,
+    /// The certificate in a field, once it was asked for.
+    field: OnceCell<HeaderValue>,
+}
+
+impl ClientCertificate {
+    /// The certificate as the value of `Client-Cert`: a byte sequence (RFC 9440 section 2.2, RFC 8941 section 3.3.5).
+    #[must_use]
+    pub fn field(&self) -> &HeaderValue {
+        self.field.get_or_init(|| {
+            let text = format!(":{}:", STANDARD.encode(&self.der));
+            // Base64 has no byte that is forbidden in a field.
+            HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("::"))
+        })
+    }
 }
 
 impl TlsSession {
@@ -76,5 +94,6 @@ fn client_certificate(der: &CertificateDer<'_>) -> Option<ClientCertificate> {
         subject: facts.subject.into(),
         fingerprint: facts.fingerprint,
         der: der.clone().into_owned(),
+        field: OnceCell::new(),
     })
 }

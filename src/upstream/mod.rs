@@ -87,6 +87,8 @@ pub struct Upstream {
     pub servers: Vec<Server>,
     /// Longest time to wait for a connection, the handshake of TLS included.
     pub connect_timeout: Duration,
+    /// Requests carry the certificate that their client has shown (RFC 9440).
+    pub forward_client_cert: bool,
     /// TLS towards its servers, where one of them has it.
     pub tls: Option<ServerTls>,
     /// The protocol that its servers are asked in.

@@ -1,4 +1,7 @@
 //! Certificates by themselves, from a real authority.
 
+mod fleet;
 mod front;
+mod many_gateways;
 mod orders;
+mod renewal_time;

@@ -12,27 +12,32 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tollgate::acme::{
     Authority, Bundle, ChallengeKind, ExternalAccount, IssuedCertificates, OrderedIdentity,
-    Renewals, WallClock,
+    Renewals, Storage, WallClock,
 };
 use tollgate::clock;
 use tollgate::telemetry::metrics::Metrics;
 use tollgate::tls::{AuthorityChallenges, ClientTls, PemFiles};
 
 /// A gateway's orders, without the gateway.
-struct Desk {
+pub(super) struct Desk {
     storage: TempDir,
-    authority: Authority,
+    pub(super) authority: Authority,
     wanted: watch::Sender<Arc<[OrderedIdentity]>>,
-    issued: IssuedCertificates,
+    pub(super) issued: IssuedCertificates,
     challenges: AuthorityChallenges,
-    clock: WallClock,
+    pub(super) clock: WallClock,
     task: Option<JoinHandle<()>>,
 }
 
 impl Desk {
     /// Orders nothing yet.
     fn of(pebble: &Pebble) -> Self {
-        let ca = fs::read(pebble.ca()).unwrap();
+        Self::at(pebble.directory(), &pebble.ca())
+    }
+
+    /// Orders nothing yet, and later from the authority with this directory.
+    pub(super) fn at(directory: String, ca: &Path) -> Self {
+        let ca = fs::read(ca).unwrap();
         let files = PemFiles {
             ca: Some(&ca),
             ..PemFiles::default()
@@ -40,10 +45,10 @@ impl Desk {
         let storage = tempfile::tempdir().unwrap();
         let authority = Authority {
             name: "pebble".into(),
-            directory: pebble.directory(),
+            directory,
             tls: ClientTls::new(files).unwrap(),
             contact: Some("ops@example.com".into()),
-            storage: storage.path().to_owned(),
+            storage: Storage::Folder(storage.path().to_owned()),
             challenges: vec![ChallengeKind::TlsAlpn01, ChallengeKind::Http01],
             profile: None,
             external: None,
@@ -60,7 +65,7 @@ impl Desk {
     }
 
     /// Starts the task.
-    fn open(&mut self) {
+    pub(super) fn open(&mut self) {
         // What the gateway would log is shown with a test that fails.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let renewals = Renewals::new(
@@ -80,7 +85,7 @@ impl Desk {
         assert!(task.await.unwrap_err().is_cancelled());
     }
 
-    fn want(&self, identities: &[(&str, &[&str])]) {
+    pub(super) fn want(&self, identities: &[(&str, &[&str])]) {
         let authority = Arc::new(self.authority.clone());
         let wanted = identities.iter().map(|(name, hosts)| OrderedIdentity {
             name: (*name).into(),
@@ -90,7 +95,7 @@ impl Desk {
         self.wanted.send_replace(wanted.collect());
     }
 
-    async fn certificate(&self, name: &str) -> Bundle {
+    pub(super) async fn certificate(&self, name: &str) -> Bundle {
         eventually(PATIENCE, "a certificate", async || {
             self.issued.of(name).is_some()
         })
@@ -301,7 +306,7 @@ async fn a_second_process_on_one_folder_takes_what_the_first_obtains() {
     let mut first = Desk::of(&pebble);
     let mut second = Desk::of(&pebble);
     front::answer(&first.challenges, pebble.http, pebble.tls);
-    second.authority.storage = first.storage.path().to_owned();
+    second.authority.storage = Storage::Folder(first.storage.path().to_owned());
     first.want(&[("shop", &["shop.example.com"])]);
     first.open();
     let bundle = first.certificate("shop").await;

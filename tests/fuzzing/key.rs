@@ -74,6 +74,7 @@ pub(crate) fn request(bytes: &[u8]) -> usize {
         cookies: &Cookies::of(&fields),
         identity: &NoIdentity,
         content: Content::Absent,
+        certificate: None,
     };
     let missing = [
         MissingKey::Refuse,

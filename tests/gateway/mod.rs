@@ -2,6 +2,7 @@
 
 mod abandonment;
 mod admin;
+mod authority_looks;
 mod balancing;
 mod check;
 mod cli;
@@ -25,6 +26,7 @@ mod lease;
 mod limiting;
 mod minimum_rate;
 mod network_faults;
+mod ordered_certificates;
 mod outage;
 mod pending_refunds;
 mod poisoned_key;
@@ -35,10 +37,12 @@ mod redis_failures;
 mod refusal_cache;
 mod regressions;
 mod reloading;
+mod restart;
 mod routing;
 mod saturation;
 mod scopes;
 mod servers;
+mod shared_certificates;
 mod shared_limits;
 mod shipped_files;
 mod slow_peers;

@@ -68,7 +68,9 @@ fn blocks(page: &str) -> Vec<String> {
         }
     }
     for block in &mut blocks {
-        if !block.contains("[routes.") {
+        // The tables of a whole file may stand in dotted keys.
+        let is_whole = block.contains("[routes.") || block.contains("\nroutes.");
+        if !is_whole {
             *block += "[upstreams.x]\nservers = \"demo:\"\n[routes.x]\nupstream = \"x\"\n";
         }
     }
@@ -91,6 +93,7 @@ fn with_its_files(block: String) -> String {
     let block = block
         .replace("tls/partners-ca.pem", "tls/authority.pem")
         .replace(CERTIFICATES, &certificates);
+    let block = block.replace("/run/secrets/acme", &format!("{folder}/acme.secret"));
     let secrets = ["redis", "sentinel"];
     secrets.iter().fold(block, |block, name| {
         block.replace(

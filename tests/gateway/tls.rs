@@ -1,8 +1,10 @@
 //! TLS towards clients: which certificate they get, in which versions and protocols, and how connections end.
 
 mod certificates_change;
+mod certificates_count;
 mod client_certificates;
 mod ends;
+mod misdirected;
 mod rude_clients;
 
 use crate::support::tls::{Authority, TlsClient};

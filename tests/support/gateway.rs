@@ -60,6 +60,13 @@ impl Gateway {
         Self::spawn(folder, command).await
     }
 
+    /// Starts the program at `program`, in a folder that goes with it.
+    pub(crate) async fn launch_as(program: &Path, folder: TempDir, arguments: &[&str]) -> Self {
+        let mut command = process::command_of(program);
+        command.args(arguments);
+        Self::spawn(folder, command).await
+    }
+
     /// Starts `tollgate run` with this file, after the shell has done `before`.
     pub(crate) async fn start_after(before: &str, file: &File) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -253,6 +260,18 @@ impl Gateway {
         process::signal(self.pid, name);
     }
 
+    /// Asks the gateway for a successor, which is the gateway from then on, on the same addresses. Returns the process
+    /// that leaves.
+    pub(crate) async fn hand_over(&mut self) -> u32 {
+        let before = self.said.lines().len();
+        self.signal("USR2");
+        let line = self
+            .said
+            .line(before, "the hand-over", |line| successor_in(line).is_some());
+        let successor = successor_in(&line.await).expect("found above");
+        std::mem::replace(&mut self.pid, successor)
+    }
+
     /// Waits for the gateway's end, and returns the exit code.
     pub(crate) async fn exit(&mut self, within: Duration) -> Option<i32> {
         match timeout(within, self.child.wait()).await {
@@ -276,6 +295,11 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
+        // The first process is killed with its handle.
+        let lines = self.said.lines();
+        for successor in lines.iter().filter_map(|line| successor_in(line)) {
+            process::kill(successor);
+        }
         if std::thread::panicking() {
             println!(
                 "--- the gateway said:\n{}\n--- its access log ends:",
@@ -287,6 +311,12 @@ impl Drop for Gateway {
             }
         }
     }
+}
+
+/// The process that a line of the log hands over to.
+fn successor_in(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("handed over: process ")?;
+    rest.split(' ').next()?.parse().ok()
 }
 
 /// The address in a line like `listening  http://127.0.0.1:8080`; with TLS it is `https`.

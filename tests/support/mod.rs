@@ -1,5 +1,6 @@
 //! The tools of the tests: the real gateway, upstreams with scripts, clients that see every byte, a real Redis.
 
+mod acme_directory;
 mod cluster;
 mod eventually;
 mod file;
@@ -16,6 +17,7 @@ pub(crate) mod process;
 mod redis;
 mod relay;
 mod sentinel;
+mod site;
 pub(crate) mod tls;
 mod tls_client;
 mod transcript;
@@ -23,6 +25,7 @@ mod upstream;
 mod wire;
 
 pub(crate) use self::redis::{Redis, connect};
+pub(crate) use acme_directory::AcmeDirectory;
 pub(crate) use cluster::Cluster;
 pub(crate) use eventually::eventually;
 pub(crate) use file::File;
@@ -37,6 +40,7 @@ pub(crate) use preload::preload;
 pub(crate) use process::{Finished, tollgate};
 pub(crate) use relay::{Line, Relay};
 pub(crate) use sentinel::Sentinel;
+pub(crate) use site::Site;
 pub(crate) use tls_client::{Authority, Pair, TlsClient};
 pub(crate) use upstream::{Connection, Seen, Upstream};
 pub(crate) use wire::{End, Wire};

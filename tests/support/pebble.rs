@@ -91,10 +91,15 @@ impl Pebble {
             .count()
     }
 
-    /// Ends it, and starts it with nothing in its memory.
-    pub(crate) fn restart(&mut self) {
+    /// Ends it.
+    pub(crate) fn end(&mut self) {
         let _ = self.authority.kill();
         let _ = self.authority.wait();
+    }
+
+    /// Ends it, and starts it with nothing in its memory.
+    pub(crate) fn restart(&mut self) {
+        self.end();
         let ports = [self.port, self.http, self.tls, self.dns];
         self.authority = run(&self.folder, &self.wish, ports);
         self.wait();

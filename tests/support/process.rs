@@ -20,7 +20,12 @@ pub(crate) struct Finished {
 
 /// The binary under test, without a terminal and without colours.
 pub(crate) fn command() -> Command {
-    quiet(Command::new(env!("CARGO_BIN_EXE_tollgate")))
+    command_of(Path::new(env!("CARGO_BIN_EXE_tollgate")))
+}
+
+/// The program at `path`, without a terminal and without colours.
+pub(crate) fn command_of(path: &Path) -> Command {
+    quiet(Command::new(path))
 }
 
 /// The binary under test, in a shell that has run `before`.
@@ -66,6 +71,21 @@ pub(crate) fn signal(pid: u32, signal: &str) {
         .status()
         .unwrap();
     assert!(status.success(), "kill -{signal} {pid}: {status}");
+}
+
+/// Does the process run? One that has ended, and that its parent has not asked for yet, does not.
+pub(crate) fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
+    state.is_some_and(|rest| !matches!(rest.first(), Some(b'Z' | b'X')))
+}
+
+/// Kills a gateway that is no child of the test, if it runs.
+pub(crate) fn kill(pid: u32) {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim() == "tollgate" && runs(pid) {
+        signal(pid, "KILL");
+    }
 }
 
 /// Resident memory of a process in bytes.

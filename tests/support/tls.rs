@@ -2,12 +2,17 @@
 
 use super::{H2, PATIENCE, Wire};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams,
+    date_time_ymd,
 };
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -84,6 +89,26 @@ impl Authority {
         self.sign(params)
     }
 
+    /// Writes a list, in force until a year begins, of revoked certificates with these numbers.
+    pub(crate) fn revoke(&self, file: &str, numbers: &[u64], until_year: i32) {
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 2),
+            next_update: date_time_ymd(until_year, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).unwrap().pem().unwrap();
+        replace(&self.path(file), &list);
+    }
+
     fn sign(&self, params: CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
         Pair {
@@ -156,6 +181,34 @@ fn replace(path: &Path, text: &str) {
 pub(crate) struct TlsClient(pub(crate) ClientConfig);
 
 impl TlsClient {
+    /// A client that trusts the last certificate of a chain in PEM, without those before; nothing where there is none.
+    pub(crate) fn trusting_last_of(pem: &str) -> Option<Self> {
+        let chain = CertificateDer::pem_slice_iter(pem.as_bytes());
+        let root = chain.last()?.unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        Some(Self(
+            builder.with_root_certificates(roots).with_no_client_auth(),
+        ))
+    }
+
+    /// A client that takes whatever certificate it is shown, as an authority does that looks.
+    pub(crate) fn looking() -> Self {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = builder.dangerous();
+        let looks = Arc::new(TakesAll(provider));
+        Self(
+            builder
+                .with_custom_certificate_verifier(looks)
+                .with_no_client_auth(),
+        )
+    }
+
     /// The client with these protocols to choose from.
     pub(crate) fn speaking(mut self, alpn: &[&str]) -> Self {
         self.0.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -175,6 +228,15 @@ impl TlsClient {
         timeout(PATIENCE, connector.connect(name, tcp))
             .await
             .unwrap()
+    }
+
+    /// Shakes hands, and reads what comes of a request: in TLS 1.3 a refusal comes behind the handshake.
+    pub(crate) async fn connect_and_ask(&self, address: SocketAddr, name: &str) -> io::Result<u8> {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = self.connect(address, name).await?;
+        let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        timeout(PATIENCE, stream.read_u8()).await.unwrap()
     }
 
     /// A connection of HTTP/1.1.
@@ -202,5 +264,45 @@ impl TlsClient {
         inner
             .cloned()
             .unwrap_or_else(|| panic!("no error of TLS: {error}"))
+    }
+}
+
+/// Takes every certificate.
+#[derive(Debug)]
+struct TakesAll(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TakesAll {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let all = &self.0.signature_verification_algorithms;
+        all.supported_schemes()
     }
 }

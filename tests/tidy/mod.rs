@@ -16,8 +16,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("descriptors", &[]),
     ("shutdown", &["clock"]),
     ("telemetry", &["client", "clock"]),
-    ("tls", &[]),
-    ("acme", &["clock", "telemetry", "tls"]),
+    ("tls", &["clock"]),
     ("route", &[]),
     (
         "upstream",
@@ -40,6 +39,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
         "store",
         &["clock", "shutdown", "telemetry", "tls", "key", "limit"],
     ),
+    ("acme", &["clock", "telemetry", "tls", "store"]),
     ("snapshot", &["route", "upstream", "key", "limit"]),
     (
         "admission",
@@ -61,6 +61,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
             "descriptors",
             "shutdown",
             "telemetry",
+            "tls",
             "route",
             "upstream",
             "listen",

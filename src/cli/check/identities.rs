@@ -1,5 +1,6 @@
 //! Identities and the listeners that offer them, in words and for programs.
 
+use super::orders;
 use crate::config::describe::show_instant;
 use crate::config::{Compiled, LoadedIdentity};
 use crate::listen::listener::Listener;
@@ -12,11 +13,10 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
     let identities = identities.map(|identity| {
         let client = client(identity).map(|client| format!("; {client}"));
         format!(
-            "identity {}: {}; {}, ends at {}{}",
+            "identity {}: {}; {}{}",
             identity.name(),
             hosts(identity),
-            identity.facts().key,
-            show_instant(identity.facts().not_after),
+            certificate(compiled, identity),
             client.unwrap_or_default(),
         )
     });
@@ -31,7 +31,19 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
             .map_or_else(|| without_tls(listener), offered);
         format!("listener {}: {what}", listener.address)
     });
-    identities.chain(listeners).collect()
+    let authorities = orders::authorities(compiled);
+    identities.chain(authorities).chain(listeners).collect()
+}
+
+/// The certificate of an identity: `EC 256 bits, ends at ...; ordered from public, renewed by ...`.
+fn certificate(compiled: &Compiled, identity: &ServerIdentity) -> String {
+    let facts = identity.facts();
+    let own = || format!("{}, ends at {}", facts.key, show_instant(facts.not_after));
+    match orders::of(compiled, identity.name()) {
+        None => own(),
+        Some(order) if identity.is_pending() => order.words(),
+        Some(order) => format!("{}; {}", own(), order.words()),
+    }
 }
 
 /// The identities, as a list for programs.
@@ -39,6 +51,7 @@ pub(super) fn identities_json(compiled: &Compiled) -> Value {
     let all = compiled.identities.all().map(LoadedIdentity::identity);
     let all = all.map(|identity| {
         let facts = identity.facts();
+        let is_there = !identity.is_pending();
         let names: Vec<&str> = identity.hosts().iter().map(ServedName::as_str).collect();
         let client = identity.client().map(
             |check| json!({ "verify": verify(check.verify()), "authorities": check.authorities() }),
@@ -47,12 +60,13 @@ pub(super) fn identities_json(compiled: &Compiled) -> Value {
             "name": identity.name(),
             "hosts": names,
             "default": identity.is_default(),
-            "not_before": show_instant(facts.not_before),
-            "not_after": show_instant(facts.not_after),
-            "key": facts.key,
-            "subject": facts.subject,
-            "issuer": facts.issuer,
-            "fingerprint": facts.fingerprint_text(),
+            "not_before": is_there.then(|| show_instant(facts.not_before)),
+            "not_after": is_there.then(|| show_instant(facts.not_after)),
+            "key": is_there.then_some(&facts.key),
+            "subject": is_there.then_some(&facts.subject),
+            "issuer": is_there.then_some(&facts.issuer),
+            "fingerprint": is_there.then(|| facts.fingerprint_text()),
+            "acme": orders::of(compiled, identity.name()).map(|order| order.json()),
             "client": client,
         })
     });

@@ -16,7 +16,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
 /// The notes on the keys that limits count by.
 pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
     let known = [bytes(compiled), digests(compiled)].into_iter().flatten();
-    let notes = known.chain(guesses(compiled));
+    let notes = known.chain(certificates(compiled)).chain(guesses(compiled));
     notes.map(|note| compiled.hide(&note)).collect()
 }
 
@@ -50,6 +50,38 @@ fn digests(compiled: &Compiled) -> Option<String> {
         "members of group {} are looked up with their scheme in small letters and one blank: a digest is that of `bearer TOKEN`",
         group.name
     ))
+}
+
+/// What limits and groups that go by clients' certificates depend on.
+fn certificates(compiled: &Compiled) -> Vec<String> {
+    let outline = &compiled.outline;
+    let limits = outline.limits.iter();
+    let limits = limits.flat_map(|limit| {
+        let parts = limit.by.parts.iter();
+        parts.map(move |part| (format!("limit {}", limit.name), part))
+    });
+    let groups = outline.groups.iter();
+    let groups = groups.map(|group| (format!("group {}", group.name), &group.by));
+    let goes_by: Vec<(String, &KeyPart)> = limits
+        .chain(groups)
+        .filter(|(_, part)| matches!(part, KeyPart::TlsSubject | KeyPart::TlsFingerprint))
+        .collect();
+    let offers = compiled.offers.iter().flatten();
+    let mut identities = offers.flat_map(|offer| offer.identities());
+    let is_asked = identities.any(|identity| identity.client().is_some());
+    let mut notes = Vec::new();
+    for (name, part) in goes_by {
+        if !is_asked {
+            notes.push(format!(
+                "{name} goes by `{part}`, and no identity of a listener has `client`: no request has a certificate"
+            ));
+        } else if *part == KeyPart::TlsFingerprint {
+            notes.push(format!(
+                "{name} goes by `{part}`: a client whose certificate is renewed starts afresh, by `tls:subject` it would not"
+            ));
+        }
+    }
+    notes
 }
 
 /// Limits whose 401s are free, since no other limit of their route counts them.

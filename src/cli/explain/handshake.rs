@@ -3,8 +3,10 @@
 
 use crate::clock;
 use crate::config::Compiled;
+use crate::config::describe::show_instant;
+use crate::key::ShownCertificate;
 use crate::listen::listener::Listener;
-use crate::tls::{ClientVerify, Offer, ServerIdentity};
+use crate::tls::{CertificateFacts, ClientVerify, Offer, ServerIdentity};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -29,13 +31,34 @@ pub(super) struct HandshakeOutlook {
     why: String,
     /// What becomes of the client's certificate, where one is shown or asked for.
     certificate: Option<String>,
+    /// The certificate that is taken.
+    taken: Option<TakenCertificate>,
+    /// Where its certificate is ordered from, and whether it has come.
+    order: Option<String>,
     /// Is the handshake refused?
     is_refused: bool,
     /// May the connection serve the request's host?
     may_serve: bool,
 }
 
+/// A client's certificate that the identity takes.
+#[derive(Debug)]
+struct TakenCertificate {
+    facts: CertificateFacts,
+    authorities: [u8; 32],
+}
+
 impl HandshakeOutlook {
+    /// The certificate that limits and groups go by.
+    pub(super) fn shown(&self) -> Option<ShownCertificate<'_>> {
+        let taken = self.taken.as_ref()?;
+        Some(ShownCertificate {
+            subject: &taken.facts.subject,
+            fingerprint: &taken.facts.fingerprint,
+            authorities: &taken.authorities,
+        })
+    }
+
     /// Does no request come of the handshake?
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
@@ -53,10 +76,11 @@ impl HandshakeOutlook {
             Some(name) => format!("identity {name} of listener {listener}: {}", self.why),
             None => format!("no identity of listener {listener}: {}", self.why),
         };
+        let order = self.order.clone().map(|text| ("", text));
         let certificate = self.certificate.clone().map(|text| ("", text));
         let other = "the host is another identity's, and one of the two demands or asks for certificates: it belongs on a connection of its own";
         let misdirected = self.is_misdirected().then(|| ("", other.to_owned()));
-        let lines = [Some(("tls", identity)), certificate, misdirected];
+        let lines = [Some(("tls", identity)), order, certificate, misdirected];
         lines.into_iter().flatten().collect()
     }
 
@@ -67,6 +91,7 @@ impl HandshakeOutlook {
             "sni": self.sni,
             "identity": self.identity,
             "why": self.why,
+            "acme": self.order,
             "client_certificate": self.certificate,
             "refused": self.is_refused,
             "misdirected": self.is_misdirected(),
@@ -94,19 +119,42 @@ pub(super) fn outlook(
         .or(all.first())
         .copied()?;
     let identity = offer.choose(sni);
+    let order = identity.and_then(|identity| order(compiled, identity));
+    let is_pending = identity.is_some_and(|identity| identity.is_pending());
     let certificate = identity.map(|identity| certificate(identity, client));
-    let is_refused = match &certificate {
-        None => true,
-        Some(certificate) => certificate.is_refused,
-    };
+    let certificate = certificate.unwrap_or(CertificateOutlook {
+        is_refused: true,
+        ..CertificateOutlook::default()
+    });
+    let is_refused = certificate.is_refused || is_pending;
     Some(HandshakeOutlook {
         listener: listener.address.to_string(),
         why: why(identity, sni),
+        order,
         identity: identity.map(|identity| identity.name().to_owned()),
-        certificate: certificate.and_then(|certificate| certificate.text),
+        certificate: certificate.text,
+        taken: certificate.taken,
         is_refused,
         may_serve: identity.is_some_and(|identity| offer.may_serve(identity, Some(host))),
         sni: sni.map(str::to_owned),
+    })
+}
+
+/// Where the certificate of an identity is ordered from, and whether it has come; nothing where it is a file.
+fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
+    let mut orders = compiled.orders.iter();
+    let order = orders.find(|one| *one.name == *identity.name())?;
+    let from = &order.authority.name;
+    let end = identity.facts().not_after;
+    Some(if identity.is_pending() {
+        format!(
+            "its certificate is ordered from {from} and has not come yet: the handshake is refused until then"
+        )
+    } else {
+        format!(
+            "its certificate is ordered from {from}, and the one that is kept ends at {}",
+            show_instant(end)
+        )
     })
 }
 
@@ -137,12 +185,14 @@ fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
 #[derive(Default)]
 struct CertificateOutlook {
     text: Option<String>,
+    taken: Option<TakenCertificate>,
     is_refused: bool,
 }
 
 fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> CertificateOutlook {
     let said = |text: String, is_refused| CertificateOutlook {
         text: Some(text),
+        taken: None,
         is_refused,
     };
     let shown = client.certificate.as_deref();
@@ -150,7 +200,7 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
         let unasked = shown.map(|_| "no certificate is asked of clients".to_owned());
         return CertificateOutlook {
             text: unasked,
-            is_refused: false,
+            ..CertificateOutlook::default()
         };
     };
     match (shown, check.verify()) {
@@ -162,7 +212,14 @@ fn certificate(identity: &ServerIdentity, client: &ClientHandshake) -> Certifica
             true,
         ),
         (Some(pem), _) => match check.judge(pem, clock::wall().micros() / 1_000_000) {
-            Ok(facts) => said(format!("the client's certificate is taken: {}", facts.subject), false),
+            Ok(facts) => CertificateOutlook {
+                text: Some(format!("the client's certificate is taken: {}", facts.subject)),
+                taken: Some(TakenCertificate {
+                    facts,
+                    authorities: *check.authorities_digest(),
+                }),
+                is_refused: false,
+            },
             Err(why) => said(
                 format!("the client's certificate is not taken, and the handshake is refused: {why}"),
                 true,

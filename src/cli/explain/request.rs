@@ -5,7 +5,7 @@ use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
     Routing,
 };
-use super::handshake::{self, ClientHandshake};
+use super::handshake::{self, ClientHandshake, HandshakeOutlook};
 use super::outlook;
 use super::stripped_fields::{self, StrippedField};
 use crate::admission::destination::Destination;
@@ -15,7 +15,7 @@ use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
-use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships};
+use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, ShownCertificate};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
@@ -75,7 +75,12 @@ pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Exp
     };
     let (routing, answer) = match read {
         Ok(head) => {
-            let (mut routing, answer) = head.route(compiled, &request, client.client);
+            let (mut routing, answer) = head.route(
+                compiled,
+                &request,
+                client.client,
+                handshake.as_ref().and_then(HandshakeOutlook::shown),
+            );
             routing.host_assumed = host_assumed;
             (Some(routing), answer)
         }
@@ -173,6 +178,7 @@ impl Head {
         compiled: &Compiled,
         request: &ExplainedRequest,
         address: Option<IpAddr>,
+        certificate: Option<ShownCertificate<'_>>,
     ) -> (Routing, ExpectedAnswer) {
         let snapshot = &compiled.snapshot;
         let fields = &request.parts.headers;
@@ -206,6 +212,7 @@ impl Head {
             cookies: &Cookies::of(fields),
             identity: &token,
             content: Content::announced(fields),
+            certificate,
         };
         let plan = Plan::of(service, &caller);
         routing.limits = applied(compiled, service, &caller, &plan);

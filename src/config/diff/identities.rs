@@ -31,7 +31,11 @@ fn identity(old: &IdentityOutline, new: &IdentityOutline) -> Option<String> {
         Compare::Identity(of) => Some((of(old)?, of(new)?)),
         _ => None,
     });
-    if old.fingerprint != new.fingerprint {
+    if old.order != new.order {
+        let source = |order: &Option<String>| order.clone().unwrap_or("a file".to_owned());
+        let (old, new) = (source(&old.order), source(&new.order));
+        parts.push(format!("certificate {}", to(&old, &new)));
+    } else if old.fingerprint != new.fingerprint {
         let end = show_instant(new.not_after);
         parts.push(format!("another certificate, which ends at {end}"));
     }

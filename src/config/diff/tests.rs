@@ -240,3 +240,24 @@ fn what_is_believed_is_told_with_values_and_without_keys() {
     );
     assert_eq!(changes_between(&old, &outline("", "")), ["jwt: removed"]);
 }
+
+#[test]
+fn an_order_with_another_authority_is_told() {
+    let with = |keys: &str| {
+        let text = format!(
+            "{OLD}[tls.shop]\nacme = \"public\"\nhosts = \"shop.example\"\n[acme.public]\nagree = true\nstorage = \"acme\"\n{keys}"
+        );
+        parse("gateway.toml", &text).unwrap().outline
+    };
+    let (old, new) = (
+        with(""),
+        with("directory = \"staging\"\nprofile = \"shortlived\"\n"),
+    );
+    let told = diff(&old, &new, &old.boot);
+    assert_eq!(
+        told[0].to_string(),
+        "tls.shop: certificate ordered from public (https://acme-v02.api.letsencrypt.org/directory) to ordered from public (https://acme-staging-v02.api.letsencrypt.org/directory, profile shortlived)"
+    );
+    // An address for mail is nothing that a certificate depends on.
+    assert!(diff(&old, &with("contact = \"ops@example.com\"\n"), &old.boot).is_empty());
+}

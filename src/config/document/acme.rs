@@ -18,7 +18,7 @@ table! {
     /// for it (RFC 9773). After a failure the next order waits 1 min, 5 min, 30 min, 2 h, 6 h, then a day, also over
     /// restarts; at most 4 orders of an identity fail in an hour. Until the first certificate has come, handshakes
     /// for its hosts are refused.
-    AcmeTable { name, place } = ACME, "acme", "an authority", named true, main_only true, later &["secret"];
+    AcmeTable { name, place } = ACME, "acme", "an authority", named true, main_only true;
 
     /// Whether you agree to the authority's terms of service, which its directory names. Nothing is ordered without.
     agree: bool = flag(), Value("false"), "true";
@@ -28,8 +28,15 @@ table! {
 
     /// The folder of the account, the certificates, their keys, and the failures. It is made where there is none, for
     /// its owner alone. Of several processes with one folder, one orders, and all serve what comes. The folder has to
-    /// outlive restarts: an authority gives few certificates for the same names in a week.
+    /// outlive restarts: an authority gives few certificates for the same names in a week. `"store"` keeps all of it in
+    /// the Redis of `[store]`, sealed with `secret`: of many gateways one orders, all answer the authority, and all serve
+    /// what comes. A folder of this name is `"./store"`.
     storage: String = text_as(ValueShape::File, any), Required, "\"/var/lib/tollgate/acme\"";
+
+    /// What is kept in the store is sealed with this: 64 hexadecimal digits, the same for all gateways, best kept in a
+    /// file or in the environment. `openssl rand -hex 32` makes one. A gateway with another secret reads nothing there,
+    /// and overwrites nothing.
+    secret: SecretSource = custom(ValueShape::Secret, secret), Words("none; needed with `storage = \"store\"`"), "{ file = \"/run/secrets/acme\" }";
 
     /// The ways to show that a host is ours, the preferred one first. After a failure the next one is tried.
     /// `tls-alpn-01` needs a listener with TLS that clients reach on port 443, `http-01` one without on port 80.
@@ -60,5 +67,8 @@ table! {
     /// Its key, in the characters of base64url, best kept in a file or in the environment.
     key: SecretSource = custom(ValueShape::Secret, secret), Required, "{ file = \"/run/secrets/eab\" }";
 }
+
+/// The word for storage in the store.
+pub(in crate::config) const IN_STORE: &str = "store";
 
 words! { ChallengeKind: TlsAlpn01 "tls-alpn-01", Http01 "http-01" }

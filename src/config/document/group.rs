@@ -19,11 +19,13 @@ table! {
     GroupTable { name, place } = GROUPS, "groups", "a group", named true;
 
     /// The part of a request that is looked up among the members, as in a limit's `by`. It is `header:NAME`,
-    /// `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
+    /// `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `host`, or `ip` for
+    /// networks.
     by: KeyPart = custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
     /// The members: values, or `sha256:HEX` of a value. Blanks around a claim, a query's value, a cookie or a part of
-    /// the path count. With `by = "ip"` members are addresses and networks.
+    /// the path count. With `by = "ip"` members are addresses and networks, with `tls:fingerprint` SHA-256 of
+    /// certificates, with `tls:subject` subjects as the access log writes them.
     members: Items<String> = texts_as(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
     /// Files with one member on a line, written as in `members`. Empty lines and blanks at either end do not count, nor

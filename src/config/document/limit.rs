@@ -63,7 +63,8 @@ table! {
     /// The parts of a request that form the key of a counter, as one part or a list. The parts are `ip` (IPv6 by /64),
     /// `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (the text that
     /// `{NAME}` of the route's path matches), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims
-    /// inside others), `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with
+    /// inside others), `tls:subject` and `tls:fingerprint` (of the certificate that the client shows in its handshake),
+    /// `method`, `host`, `route` and `everyone`. A request that repeats a field or a parameter with
     /// different values is answered 400, since Tollgate cannot know which value the upstream believes. A cookie that is
     /// repeated with different values counts as missing; with `missing = "skip"` such a request is counted by address,
     /// so that two cookies are no way out. Cookies are read as most upstreams read them: without quotes, with percents
@@ -75,7 +76,7 @@ table! {
     /// The treatment of a request without the key. `refuse` answers 401, `ip` counts the request by client address,
     /// `skip` does not limit it, and `shared` counts all such requests on one counter. A request that is answered 401
     /// counts on its other limits.
-    missing: MissingKey = word(), Words("must be chosen where `by` names a header, a cookie, a query parameter or a claim"), "\"refuse\"",
+    missing: MissingKey = word(), Words("must be chosen where `by` names a header, a cookie, a query parameter, a claim or a certificate"), "\"refuse\"",
         Limit(|limit| show(limit.first().by.missing.word()));
 
     /// The requests that are allowed in a time: `N/TIME`. The time may have a number before its unit (us, ms, s, min,

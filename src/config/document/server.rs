@@ -45,8 +45,13 @@ table! {
     /// Threads that serve requests; 0 is one for each core.
     workers: u32 = number(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
 
-    /// The longest time that requests under way may take to finish when the gateway stops.
+    /// The longest time that requests under way may take to finish when the gateway stops. It begins after
+    /// `drain_delay`. A successor that SIGUSR2 has started has as long to serve, and at least 5s.
     drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
+
+    /// The time after the signal to stop in which connections are still accepted, for load balancers that learn late.
+    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`.
+    drain_delay: Duration = time(Zero::Allowed), Value("\"0s\""), "\"5s\"", Restart(|boot| show_time(boot.drain_delay));
 
     /// The longest time that a fresh connection may take to show its protocol.
     first_byte: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"",

@@ -92,6 +92,10 @@ table! {
     /// The age from which a connection takes no further request, up to a fifth sooner.
     max_age: Duration = time(Zero::Refused), Words("`10m` with HTTP/2, none with HTTP/1.1"), "\"5m\"",
         Upstream(|one| one.upstream.max_age.map_or_else(|| show("the usual"), show_time));
+
+    /// Does the upstream get the certificate that a client has shown? It comes in `Client-Cert` (RFC 9440), in place of
+    /// what a trusted proxy wrote there. The field is absent where the client has shown none.
+    forward_client_cert: bool = flag(), Value("false"), "true", Upstream(|one| show(one.upstream.forward_client_cert));
 }
 
 table! {

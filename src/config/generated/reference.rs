@@ -59,7 +59,7 @@ apart agree; the old file stays where the new one has a mistake. Links are follo
 as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by`
 has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:
 those go on. The log names the case. Keys marked *restart* are read once, at start; a reload names those that have
-changed.
+changed, and a [successor](restarts.md) takes them over without an outage.
 ";
 
 const INCLUDED: &str = "

@@ -5,8 +5,26 @@ use super::written::{WrittenCertificate, WrittenIdentity};
 use crate::clock;
 use crate::config::describe::show_instant;
 use crate::config::diagnostic::{Code, Details as _, Findings};
+use crate::config::source::At;
 use crate::tls::{CertificateFacts, ServerIdentity};
 
+/// A part of a certificate's life.
+#[derive(Debug, Clone, Copy)]
+struct PartOfLife {
+    divisor: i64,
+    words: &'static str,
+}
+
+/// A certificate of files ends soon when less is left.
+const LEFT_OF_FILE: PartOfLife = PartOfLife {
+    divisor: 3,
+    words: "a third",
+};
+/// One that is ordered is renewed when a third is left: where less than this is, the renewal fails.
+const LEFT_OF_ORDERED: PartOfLife = PartOfLife {
+    divisor: 6,
+    words: "a sixth",
+};
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
 
@@ -14,9 +32,14 @@ const DAY: i64 = 24 * 60 * 60;
 pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
     let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
     let facts = identity.facts();
-    let WrittenCertificate::Files { cert, .. } = &written.certificate else {
-        // It is renewed by itself, and failures of that are logged and counted.
+    if identity.is_pending() {
         return;
+    }
+    let cert = match &written.certificate {
+        WrittenCertificate::Files { cert, .. } => cert,
+        WrittenCertificate::Ordered { acme, .. } => {
+            return unrenewed(written, acme, facts, now, found);
+        }
     };
     let subject = &written.subject;
     if facts.not_before > now {
@@ -30,7 +53,7 @@ pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, fou
             .help("is the clock of this machine right?");
         return;
     }
-    let Some(label) = ending(facts, now) else {
+    let Some(label) = ending(facts, now, LEFT_OF_FILE) else {
         return;
     };
     let verb = if facts.not_after < now {
@@ -48,17 +71,39 @@ pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, fou
         .help("write a new certificate and its key over the files: they are taken over without a restart");
 }
 
-/// Words about a certificate that has ended, or has less than a third of its life left.
-fn ending(facts: &CertificateFacts, now: i64) -> Option<String> {
+/// Notes a certificate that should have been renewed.
+fn unrenewed(
+    written: &WrittenIdentity<'_>,
+    acme: &At<String>,
+    facts: &CertificateFacts,
+    now: i64,
+    found: &mut Findings,
+) {
+    let Some(label) = ending(facts, now, LEFT_OF_ORDERED) else {
+        return;
+    };
+    let message = format!(
+        "the certificate of {} is not renewed, and ends at {}",
+        written.subject,
+        show_instant(facts.not_after)
+    );
+    found
+        .warning(Code::CertificateEndsSoon, message)
+        .at(&acme.span, label)
+        .help("the log of the gateway says why its renewal fails; a gateway that does not run renews nothing");
+}
+
+/// Words about a certificate that has ended, or has less than this part of its life left.
+fn ending(facts: &CertificateFacts, now: i64, part: PartOfLife) -> Option<String> {
     let left = facts.not_after.saturating_sub(now);
     let life = facts.not_after.saturating_sub(facts.not_before);
     if left < 0 {
         return Some("clients refuse it".to_owned());
     }
-    (left < life / 3).then(|| match left / DAY {
+    (left < life / part.divisor).then(|| match left / DAY {
         0 => "less than a day is left".to_owned(),
-        1 => "1 day is left, less than a third of its life".to_owned(),
-        days => format!("{days} days are left, less than a third of its life"),
+        1 => format!("1 day is left, less than {} of its life", part.words),
+        days => format!("{days} days are left, less than {} of its life", part.words),
     })
 }
 
@@ -74,13 +119,19 @@ mod tests {
         params.not_after = date_time_ymd(2030, 1, 31);
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let facts = CertificateFacts::read(certificate.der()).unwrap();
-        let before_its_end = |seconds: i64| ending(&facts, facts.not_after - seconds);
+        let before_its_end = |seconds: i64| ending(&facts, facts.not_after - seconds, LEFT_OF_FILE);
         assert_eq!(before_its_end(10 * DAY), None);
         assert_eq!(
             before_its_end(10 * DAY - 1).unwrap(),
             "9 days are left, less than a third of its life"
         );
         assert_eq!(before_its_end(DAY - 1).unwrap(), "less than a day is left");
+        let ordered = |seconds: i64| ending(&facts, facts.not_after - seconds, LEFT_OF_ORDERED);
+        assert_eq!(ordered(5 * DAY), None);
+        assert_eq!(
+            ordered(5 * DAY - 1).unwrap(),
+            "4 days are left, less than a sixth of its life"
+        );
         assert_eq!(before_its_end(-1).unwrap(), "clients refuse it");
     }
 }

@@ -110,6 +110,7 @@ fn made(
         identity,
         parts,
         kept: None,
+        is_ordered: files.is_ordered(),
     })
 }
 

@@ -130,6 +130,11 @@ impl<'a> PemFiles<'a> {
             && now.client == parts.client
     }
 
+    /// Is the certificate ordered?
+    pub(super) fn is_ordered(&self) -> bool {
+        self.written.is_ordered()
+    }
+
     /// The parts of the identity, empty where a file cannot be read.
     pub(super) fn parts(&self) -> IdentityParts {
         let of = |role| {
@@ -221,7 +226,8 @@ impl<'a> PemFiles<'a> {
 fn issued(written: &WrittenIdentity<'_>) -> Vec<u8> {
     let kept = written.order().and_then(|order| {
         let kept = acme::read_bundle(&order.authority.storage, &order.name)?;
-        kept.covers(&order.hosts).then_some(kept)
+        // One that lacks a host that is new serves the others until the next has come.
+        kept.covers_any(&order.hosts).then_some(kept)
     });
     kept.map(|kept| kept.pem().into()).unwrap_or_default()
 }

@@ -135,6 +135,11 @@ fn of_listener<'a>(
 }
 
 impl WrittenIdentity<'_> {
+    /// Is its certificate ordered?
+    pub(super) fn is_ordered(&self) -> bool {
+        matches!(self.certificate, WrittenCertificate::Ordered { .. })
+    }
+
     /// The hosts that are written; none where they are those of the certificate.
     pub(super) fn named_hosts(&self) -> Option<Vec<ServedName>> {
         let hosts = self.hosts.iter().map(|at| at.value.clone());
@@ -157,7 +162,12 @@ impl WrittenIdentity<'_> {
     /// The identity in a form that can be compared.
     pub(super) fn outline(&self, loaded: &LoadedIdentity) -> IdentityOutline {
         let identity = &loaded.identity;
+        let order = self.order().map(|order| order.to_string());
         let facts = identity.facts();
+        let (fingerprint, not_after) = match &order {
+            Some(_) => Default::default(),
+            None => (facts.fingerprint, facts.not_after),
+        };
         let client = identity.client().map(|check| {
             let authorities = match check.authorities() {
                 1 => "1 authority".to_owned(),
@@ -178,8 +188,9 @@ impl WrittenIdentity<'_> {
             least_version: self.least_version,
             alpn: self.alpn.iter().map(|alpn| alpn.as_str()).collect(),
             client: client.unwrap_or_else(|| "none".to_owned()),
-            fingerprint: facts.fingerprint,
-            not_after: facts.not_after,
+            order,
+            fingerprint,
+            not_after,
             check: loaded.parts.client.clone(),
         }
     }

@@ -1,7 +1,7 @@
 //! Identities that are ordered, and the authorities that they are ordered from.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{AcmeTable, Document, SecretSource, TlsTable};
+use super::super::document::{AcmeTable, CounterStore, Document, IN_STORE, SecretSource, TlsTable};
 use super::names::{NameIndex, WholeFile};
 use crate::acme::ChallengeKind;
 use crate::listen::listener::ListenAddress;
@@ -62,6 +62,7 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
                 .at(&key.span, "every reader of the file knows it")
                 .help("write `key = { file = \"/run/secrets/eab\" }` or `key = { env = \"EAB_KEY\" }`");
         }
+        storage(document, table, found);
         if can_tell {
             reachable(document, table, found);
         }
@@ -78,6 +79,51 @@ fn pair(table: &TlsTable, found: &mut Findings) {
             .error(Code::MissingKey, format!("{table} has no `{key}`"))
             .at(&table.place, format!("`{key}` is needed"))
             .help("name the files with `cert` and `key`, or order the certificate with `acme`");
+    }
+}
+
+/// Notes what storage in the store lacks, and a secret that is of no use.
+fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
+    let Some(storage) = table.storage.at() else {
+        return;
+    };
+    if let Some(secret) = table.secret.at()
+        && matches!(secret.value, SecretSource::Literal(_))
+    {
+        found
+            .warning(
+                Code::SecretInFile,
+                format!("the secret of {table} is written into the file"),
+            )
+            .at(&secret.span, "every reader of the file can open what is kept in the store")
+            .help("write `secret = { file = \"/run/secrets/acme\" }` or `secret = { env = \"ACME_SECRET\" }`");
+    }
+    if storage.value != IN_STORE {
+        if let Some(secret) = table.secret.span() {
+            found
+                .conflict(format!(
+                    "{table} has a `secret`, and keeps its files in a folder"
+                ))
+                .at(secret, "it seals what is kept in the store alone")
+                .and(&storage.span, "a folder")
+                .help("leave `secret` out, or write `storage = \"store\"`");
+        }
+        return;
+    }
+    if table.secret.is_absent() {
+        found
+            .error(
+                Code::AcmeNeedsSecret,
+                format!("{table} keeps private keys in the store, and has no `secret` to seal them with"),
+            )
+            .at(&storage.span, "every reader of the store could take them")
+            .help("make a secret with `openssl rand -hex 32`, give it to every gateway, and write `secret = { file = \"/run/secrets/acme\" }`");
+    }
+    if document.counted == CounterStore::Memory {
+        found
+            .conflict(format!("{table} keeps its certificates in the store, which is this process's memory"))
+            .at(&storage.span, "a Redis is needed, which all gateways share")
+            .help("name it: `[store] url = \"redis://HOST\"`; one gateway alone keeps them in a folder, as in `storage = \"/var/lib/tollgate/acme\"`");
     }
 }
 

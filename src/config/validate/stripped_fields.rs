@@ -169,6 +169,10 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let why = (self.why)(name)?;
         let warning = |label: &str| Diagnostic::warning(code, message()).at(span, label);
         Some(match why {
+            StripCause::Certificate => warning(
+                "dropped: no proxy is trusted to send it, and any client could claim any certificate there",
+            )
+            .help("count by `tls:subject` for clients that show their certificates to Tollgate itself, or name the networks of the proxies that write the field: `[server]` `trust = [\"10.0.0.0/8\"]`"),
             StripCause::Address => warning(
                 "dropped: no proxy is trusted to send it, and any client could write any address there",
             )

@@ -1,5 +1,5 @@
 //! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
-//! `method`, `host`, `route`, `everyone`.
+//! `tls:subject`, `tls:fingerprint`, `method`, `host`, `route`, `everyone`.
 
 use super::super::suggest::nearest;
 use super::{Code, ValueError, quoted, with_valid_offers};
@@ -7,9 +7,9 @@ use crate::key::{KeyPart, Mask, is_secret};
 use http::HeaderName;
 use std::sync::Arc;
 
-const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `method`, `host`, `route` or `everyone`";
-const KINDS: [&str; 10] = [
-    "ip", "header", "cookie", "query", "path", "jwt", "method", "host", "route", "everyone",
+const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `method`, `host`, `route` or `everyone`";
+const KINDS: [&str; 11] = [
+    "ip", "header", "cookie", "query", "path", "jwt", "tls", "method", "host", "route", "everyone",
 ];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
@@ -59,11 +59,11 @@ fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
             wrong("the name of the claim is missing")
                 .help("write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`")
         }),
-        ("tls", _) => Err(ValueError::new(
-            Code::NotAvailable,
-            format!("counting by `{kind}` is not available in this version"),
-            format!("{KNOWN} is"),
-        )),
+        ("tls", Some(":subject")) => Ok(Some(KeyPart::TlsSubject)),
+        ("tls", Some(":fingerprint")) => Ok(Some(KeyPart::TlsFingerprint)),
+        ("tls", _) => Err(wrong("no such part of a client's certificate")
+            .help("write `\"tls:subject\"`, which a renewal keeps, or `\"tls:fingerprint\"`")
+            .offer(["tls:subject"])),
         _ => Err(unknown(text, kind, rest, wrong)),
     }
 }
@@ -222,6 +222,9 @@ mod tests {
         );
         assert_eq!(part("everyone").unwrap(), None);
         assert_eq!(part("route").unwrap(), Some(KeyPart::Route));
+        assert_eq!(part("tls:subject").unwrap(), Some(KeyPart::TlsSubject));
+        let fingerprint = part("tls:fingerprint").unwrap();
+        assert_eq!(fingerprint, Some(KeyPart::TlsFingerprint));
         assert_eq!(
             part("cookie:sid").unwrap(),
             Some(KeyPart::Cookie("sid".into()))
@@ -253,6 +256,10 @@ mod tests {
             "query:a=b",
             "path:",
             "method:GET",
+            "tls",
+            "tls:",
+            "tls:issuer",
+            "tls:subject:x",
             "jwt:",
             "jwt",
             "jwt:a b",

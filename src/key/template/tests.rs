@@ -63,6 +63,7 @@ fn key_in(
         cookies: &Cookies::of(fields),
         identity: &NoIdentity,
         content: Content::Absent,
+        certificate: None,
     };
     (template.write(&caller, &mut out) == KeyOutcome::Key).then(|| String::from_utf8(out).unwrap())
 }

@@ -32,7 +32,7 @@ const MOST_STREAMS: u32 = 128;
 enum EndReason {
     /// The client has left, or broken the protocol.
     Closed,
-    /// The connection has been idle for too long, or the gateway stops.
+    /// The connection has been idle for too long, or the gateway stops or begins to leave.
     Idle,
     /// A new connection needs the place of this one.
     Evicted,
@@ -117,6 +117,8 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
             idle: self.settings.idle,
         };
         let mut head_deadline = HeadDeadline::default();
+        // A connection that is made while the gateway leaves is served until draining begins.
+        let is_late = registration.is_leaving();
         let mut flood = FloodMeter::new(now);
         let mut is_flooded = || {
             let traffic = probe.control_traffic();
@@ -130,7 +132,7 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
             // This check comes after the connection has read the bytes that were there.
             () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
             () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
-            () = poll_fn(|_| registration.poll_draining()) => EndReason::Idle,
+            () = poll_fn(|_| registration.poll_over(is_late)) => EndReason::Idle,
             // hyper's keep-alive finds dead peers. A live client that sends no request, or takes nothing, is ended
             // here.
             () = self.streams.client_idle(bounds, probe) => EndReason::Idle,

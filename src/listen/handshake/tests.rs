@@ -31,6 +31,7 @@ async fn pair() -> (Stream, TcpStream) {
 /// An offer of identities, and a client's trust in all of their certificates.
 struct Scene {
     offer: OfferInForce,
+    challenges: AuthorityChallenges,
     roots: RootCertStore,
 }
 
@@ -44,7 +45,11 @@ impl Scene {
         });
         let identities = made.collect();
         let offer = OfferInForce::new(Offer::new(identities).unwrap());
-        Self { offer, roots }
+        Self {
+            offer,
+            challenges: AuthorityChallenges::default(),
+            roots,
+        }
     }
 
     fn client(&self, alpn: &[&str]) -> ClientConfig {
@@ -82,23 +87,30 @@ impl Scene {
         }
     }
 
-    async fn shake(&self, stream: &mut Stream, millis: u64) -> Result<TlsSession, FailedHandshake> {
+    async fn shake(&self, stream: &mut Stream, millis: u64) -> Result<Shaken, FailedHandshake> {
         let mut first = BytesMut::with_capacity(1);
         stream.read_buf(&mut first).await.unwrap();
         let deadline = Instant::now() + Duration::from_millis(millis);
-        shake_hands(stream, first, &self.offer, deadline).await
+        let sources = HandshakeSources {
+            offer: &self.offer,
+            challenges: &self.challenges,
+        };
+        shake_hands(stream, first, sources, deadline).await
     }
 }
 
 struct Meeting {
     stream: Stream,
-    ours: Result<TlsSession, FailedHandshake>,
+    ours: Result<Shaken, FailedHandshake>,
     client: io::Result<TlsStream<TcpStream>>,
 }
 
 impl Meeting {
     fn both(self) -> (Stream, TlsSession, TlsStream<TcpStream>) {
-        (self.stream, self.ours.unwrap(), self.client.unwrap())
+        let Shaken::Session(session) = self.ours.unwrap() else {
+            panic!("an authority looks");
+        };
+        (self.stream, session, self.client.unwrap())
     }
 
     /// What the client was told.

@@ -9,6 +9,7 @@ use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
+use crate::proxy::handshake_facts;
 use crate::proxy::reply::{RefusalText, Violations};
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
@@ -465,6 +466,10 @@ impl Exchange {
             decided_by: self.admission.as_ref().map(Admission::decider),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
+            tls: self
+                .tls
+                .as_deref()
+                .map(|tls| handshake_facts::logged(tls, self.host.as_ref())),
         });
     }
 

@@ -208,6 +208,9 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
             "Limits cannot be checked at the moment. Try again shortly.".to_owned()
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
+        (ProxyError::Misdirected, _) => {
+            "This connection was made for another host. Open a new one for this host.".to_owned()
+        }
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
         (ProxyError::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })), _) => {
             "The upstream has no server at the moment. Try again shortly.".to_owned()
@@ -246,6 +249,7 @@ fn called(part: &KeyPart) -> String {
         KeyPart::Cookie(name) => format!("the cookie {name}"),
         KeyPart::Query { name, .. } => format!("the query parameter {name}"),
         KeyPart::Header { name, .. } => format!("the field {name}"),
+        KeyPart::TlsSubject | KeyPart::TlsFingerprint => "a client certificate".to_owned(),
         other => format!("its {other}"),
     }
 }

@@ -82,6 +82,17 @@ enum ScriptLevel {
     Shadow,
 }
 
+impl ScriptLevel {
+    fn script(self) -> &'static super::script::Script {
+        match self {
+            Self::Plain => &DECIDE,
+            Self::Any => &DECIDE_ANY,
+            Self::Once => &DECIDE_ONCE,
+            Self::Shadow => &DECIDE_SHADOW,
+        }
+    }
+}
+
 impl Question {
     /// Adds one counter: its key in two parts, closed by the brace that the first one opens, and its block.
     pub(super) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
@@ -89,6 +100,9 @@ impl Question {
         layout::counter(&mut self.keys, prefix, key);
         self.counters.push(KeyPlace::of(&self.keys, start));
         self.is_single |= !wire::is_countable(block);
+        if !wire::is_plain(block) {
+            self.level = self.level.max(ScriptLevel::Any);
+        }
         self.blocks.extend_from_slice(block);
     }
 
@@ -112,9 +126,6 @@ impl Question {
         let Check {
             limit, key, cost, ..
         } = check;
-        if !wire::is_plain(&limit.block) {
-            self.level = self.level.max(ScriptLevel::Any);
-        }
         if let Some((dedupe, id)) = check.repeats() {
             self.level = self.level.max(ScriptLevel::Once);
             self.records.push(layout::record(prefix, key, id));
@@ -192,6 +203,11 @@ impl Question {
             && self.counters == other.counters
             && self.keys == other.keys
             && self.blocks == other.blocks
+    }
+
+    /// Are the limits of `other` asked about with the same numbers, whatever their counters?
+    fn has_form_of(&self, other: &Self) -> bool {
+        self.counters.len() == other.counters.len() && self.blocks == other.blocks
     }
 
     /// Adds a return of one charge, with the record of its id.
@@ -275,27 +291,73 @@ impl<'q> CountedQuestions<'q> {
     }
 }
 
+/// The forms of the questions of a call: what they ask with, whatever their counters. Most clients meet the same limits.
+struct QuestionForms<'q> {
+    /// The first question of each form.
+    firsts: SmallVec<[&'q Question; 8]>,
+    /// The number of each question's form; numbers begin at 1.
+    numbers: Numbers,
+}
+
+impl<'q> QuestionForms<'q> {
+    /// The forms of `questions`; nothing where each has one of its own.
+    fn of(questions: &[&'q Question]) -> Option<Self> {
+        let (mut firsts, mut numbers) = (SmallVec::<[&Question; 8]>::new(), Numbers::new());
+        for question in questions {
+            let mut known = firsts.iter();
+            let form = known.rposition(|first| first.has_form_of(question));
+            let form = form.unwrap_or_else(|| {
+                firsts.push(question);
+                firsts.len() - 1
+            });
+            numbers.push(u8::try_from(form + 1).ok()?);
+        }
+        (firsts.len() < questions.len()).then_some(Self { firsts, numbers })
+    }
+}
+
 /// One call that decides `questions` in order. Equal questions that follow each other are asked once, with their number.
 /// `clock` replaces the server's own, for tests.
 pub(super) fn decide<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question>,
 ) -> Cmd {
+    let mut rest = questions;
+    let (first, second) = (rest.next(), rest.next());
+    if let (Some(question), None) = (first, second) {
+        return decide_alone(clock, question);
+    }
+    let questions = first.into_iter().chain(second).chain(rest);
     let CountedQuestions { different, numbers } = CountedQuestions::of(questions);
     let limits = |question: &&Question| u8::try_from(question.limits()).unwrap_or(u8::MAX);
     let shape: Numbers = different.iter().map(limits).collect();
     let level = different.iter().map(|question| question.level).max();
-    let script = match level.unwrap_or_default() {
-        ScriptLevel::Plain => &DECIDE,
-        ScriptLevel::Any => &DECIDE_ANY,
-        ScriptLevel::Once => &DECIDE_ONCE,
-        ScriptLevel::Shadow => &DECIDE_SHADOW,
+    let level = level.unwrap_or_default();
+    let script = level.script();
+    let forms = match level {
+        ScriptLevel::Plain => QuestionForms::of(&different),
+        ScriptLevel::Any | ScriptLevel::Once | ScriptLevel::Shadow => None,
     };
-    let mut command = call(script, clock, None, different.iter().copied());
+    let firsts = forms.as_ref().map_or(&different[..], |forms| &forms.firsts);
+    let all = different.iter().copied();
+    let mut command = call(script, clock, None, all, firsts.iter().copied());
     command.arg(&shape[..]);
-    if numbers.iter().any(|number| *number > 1) {
-        command.arg(&numbers[..]);
+    let has_equal = numbers.iter().any(|number| *number > 1);
+    if has_equal || forms.is_some() {
+        command.arg(if has_equal { &numbers[..] } else { b"" });
     }
+    if let Some(forms) = &forms {
+        command.arg(&forms.numbers[..]);
+    }
+    command
+}
+
+/// The call that decides one question, as an idle gateway asks it.
+fn decide_alone(clock: Option<Timestamp>, question: &Question) -> Cmd {
+    let all = std::iter::once(question);
+    let mut command = call(question.level.script(), clock, None, all.clone(), all);
+    let limits = u8::try_from(question.limits()).unwrap_or(u8::MAX);
+    command.arg(&[limits]);
     command
 }
 
@@ -314,24 +376,28 @@ pub(super) fn refund<'q>(
 ) -> Cmd {
     let number = marker.as_ref().map(|marker| wire::double(marker.number));
     let key = marker.map(|marker| marker.key);
-    let mut command = call(&REFUND, clock, key, questions);
+    let mut command = call(&REFUND, clock, key, questions.clone(), questions);
     command.arg(number.as_ref().map_or(&b""[..], |number| &number[..]));
     command
 }
 
+/// A call about the counters of `questions`, with the blocks of `forms`.
 fn call<'q>(
     script: &super::script::Script,
     clock: Option<Timestamp>,
     marker: Option<Vec<u8>>,
     questions: impl Iterator<Item = &'q Question> + Clone,
+    forms: impl Iterator<Item = &'q Question>,
 ) -> Cmd {
     let (mut limits, mut bytes, mut records) = (0, 0, 0);
-    let mut blocks: SmallVec<[u8; 1024]> = SmallVec::new();
     for question in questions.clone() {
         limits += question.limits();
         bytes += question.keys.len();
-        blocks.extend_from_slice(&question.blocks);
         records += question.records.len();
+    }
+    let mut blocks: SmallVec<[u8; 512]> = SmallVec::new();
+    for question in forms {
+        blocks.extend_from_slice(&question.blocks);
     }
     let keys = limits + records + usize::from(marker.is_some());
     let mut command = script.call(keys, bytes + blocks.len() + limits);

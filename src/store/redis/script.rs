@@ -41,11 +41,8 @@ fn refunds(files: &[&str]) -> String {
 
 /// Decides a batch of requests by the algorithms that most limits have. Redis builds a script anew for each call, so
 /// code that a script does not contain costs nothing.
-pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&decisions(&files!(
-        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "single" "batch" "all" "equal" "decide"
-    )))
-});
+pub(super) static DECIDE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&decisions(&files!("short"))));
 
 /// Decides a batch of requests by any algorithm.
 pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {

@@ -20,6 +20,7 @@ mod outage;
 mod pending_refunds;
 mod places;
 mod scripts;
+mod shared_keys;
 mod silent;
 pub(super) mod support;
 mod tls;

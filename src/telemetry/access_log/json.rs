@@ -5,7 +5,7 @@
 //! and the adapters are longer than the code that the derive would save.
 
 use super::escape::{self, millis, number, protocol};
-use super::record::{AccessRecord, CallRecord};
+use super::record::{AccessRecord, CallRecord, TlsFacts};
 use super::timestamp::TimestampText;
 use crate::client::UNIX;
 use std::net::IpAddr;
@@ -65,6 +65,23 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
         record.proto.map(|proto| JsonWord(protocol(proto))),
     );
     member(out, br#","user_agent":"#, record.user_agent);
+    if let Some(tls) = &record.tls {
+        handshake(out, tls);
+    }
+}
+
+/// The names that only the line of a connection with TLS has.
+fn handshake(out: &mut Vec<u8>, tls: &TlsFacts<'_>) {
+    member(out, br#","tls":{"version":"#, tls.version);
+    member(out, br#","identity":"#, tls.identity);
+    member(out, br#","resumed":"#, tls.is_resumed);
+    if let Some(sni) = tls.other_sni {
+        member(out, br#","sni":"#, sni);
+    }
+    out.push(b'}');
+    if let Some(subject) = tls.client_subject {
+        member(out, br#","client_subject":"#, subject);
+    }
 }
 
 /// The server, and the way to it. Most requests go to one server, on a connection that is there.
@@ -144,6 +161,12 @@ impl JsonValue for IpAddr {
 impl JsonValue for u64 {
     fn write(self, out: &mut Vec<u8>) {
         number(out, self);
+    }
+}
+
+impl JsonValue for bool {
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self { b"true" } else { b"false" });
     }
 }
 
@@ -235,6 +258,29 @@ mod tests {
             let row = format!("| `{}` |", reason.as_str());
             assert!(documented.contains(&row), "{row}");
         }
+    }
+
+    #[test]
+    fn a_handshake_is_told_with_what_differs() {
+        let mut record = AccessRecord::sample();
+        assert!(parsed(&record).get("tls").is_none());
+        let mut tls = TlsFacts {
+            version: "1.3",
+            identity: "api",
+            is_resumed: true,
+            other_sni: None,
+            client_subject: None,
+        };
+        record.tls = Some(tls);
+        let line = parsed(&record);
+        let expected = json!({"version": "1.3", "identity": "api", "resumed": true});
+        assert_eq!(line["tls"], expected);
+        assert!(line.get("client_subject").is_none());
+        (tls.other_sni, tls.client_subject) = (Some(None), Some(Some("CN=\"a\"")));
+        record.tls = Some(tls);
+        let line = parsed(&record);
+        assert_eq!(line["tls"].get("sni"), Some(&Value::Null));
+        assert_eq!(line["client_subject"], "CN=\"a\"");
     }
 
     #[test]

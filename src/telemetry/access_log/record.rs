@@ -64,6 +64,23 @@ pub struct AccessRecord<'a> {
     pub retry_after: Option<Duration>,
     /// The units that the limit has left.
     pub remaining: Option<u64>,
+    /// The handshake of the request's connection; `None` in clear text.
+    pub tls: Option<TlsFacts<'a>>,
+}
+
+/// The facts about the handshake of a request's connection.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsFacts<'a> {
+    /// The version of TLS, as `1.3`.
+    pub version: &'a str,
+    /// The name of the identity that the client was shown.
+    pub identity: &'a str,
+    /// An earlier session was taken up again.
+    pub is_resumed: bool,
+    /// The host that the client named, where it is not the request's: `None` inside where it named none.
+    pub other_sni: Option<Option<&'a str>>,
+    /// The subject of the client's certificate, where the identity asks for one; `None` inside where none was shown.
+    pub client_subject: Option<Option<&'a str>>,
 }
 
 /// A request's way to a server.
@@ -105,6 +122,8 @@ labels! {
         Upgraded = "upgraded",
         /// The listener sends all its requests on to `https`.
         ToHttps = "to_https",
+        /// A certification authority looks whether a host is ours.
+        AcmeChallenge = "acme_challenge",
         /// A limit refused the request.
         LimitRefused = "limit_refused",
         /// The store is away, and the limit then lets no request through.
@@ -119,6 +138,8 @@ labels! {
         UnknownKey = "unknown_key",
         /// The request's token is not believed, and a limit or a group asks for a claim of it.
         BadToken = "bad_token",
+        /// The request's host belongs on another connection.
+        Misdirected = "misdirected",
         /// No route matches.
         NoRoute = "no_route",
         /// The upstream has no server to ask.
@@ -180,6 +201,7 @@ impl Reason {
             Self::LimitDelayed => "held back",
             Self::Upgraded => "became a tunnel",
             Self::ToHttps => "sent on to https",
+            Self::AcmeChallenge => "an authority looks whether the host is ours",
             Self::LimitRefused => "over the limit",
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",
@@ -187,6 +209,7 @@ impl Reason {
             Self::MissingKey => "a part of a limit's key is missing",
             Self::UnknownKey => "the key is in no group",
             Self::BadToken => "the token is not believed",
+            Self::Misdirected => "the host belongs on another connection",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ServerBusy => "all servers are busy",
@@ -274,6 +297,7 @@ impl AccessRecord<'_> {
             decided_by: Some(DecidedBy::Store),
             retry_after: None,
             remaining: Some(19),
+            tls: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::family::{
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
     CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure,
-    Handshake, Label, Labels, Mode, Operation, OrderResult, Permits, Redirect, Rejection,
+    Handshake, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits, Redirect, Rejection,
     Resolution, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
@@ -86,7 +86,7 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.handshakes, handshakes);
     Gauge SECONDS "tollgate_tls_certificate_not_after_timestamp" "When the certificate of an identity ends, in Unix time."
         => |all| Some(certificates(all));
-    Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay."
+    Gauge NONE "tollgate_tls_files_ok" "1 when the files of an identity are in force as they are, 0 while those of before stay, or an ordered certificate has not come."
         => |all| Some(tls_files(all));
     Counter NONE "tollgate_limit_decisions" "Verdicts of each limit, and what decided them."
         => |all| all.sums(|worker| &worker.decisions, decisions);
@@ -151,8 +151,16 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.reloads.last_success.get());
     Gauge NONE "tollgate_config_generation" "Number of the configuration in force, 1 at the start."
         => |all| single(all.metrics.reloads.generation.get());
+    Counter NONE "tollgate_handover_failures" "Successors that did not come to serve, so that this gateway went on."
+        => |all| single(all.metrics.failed_handovers.get());
     Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
         => |all| Some(orders(all.metrics));
+    Counter NONE "tollgate_acme_taken" "Certificates taken from the store, where another gateway has put them."
+        => |all| Some(taken(all.metrics));
+    Counter NONE "tollgate_acme_lookups" "Looks in the store for challenges of other gateways, by how they ended."
+        => |all| lookups(all.metrics);
+    Gauge NONE "tollgate_acme_store_up" "1 while the store of certificates answers."
+        => |all| acme_store(all.metrics);
     Counter NONE "tollgate_access_log_lines_dropped" "Access-log lines lost because their reader is too slow or gone."
         => |all| single(all.metrics.lines_dropped.get());
     Counter NONE "tollgate_access_log_lines_summarised" "Access-log lines that another line stands for, because one client was refused too often."
@@ -317,6 +325,29 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
         sample(Labels::of("outcome", "success"), reloads.succeeded.get()),
         sample(Labels::of("outcome", "failure"), reloads.failed.get()),
     ])
+}
+
+/// Certificates of other gateways, for identities that had one at least.
+fn taken(metrics: &Metrics) -> Vec<Sample> {
+    let taken = lock(&metrics.taken);
+    let sample_of =
+        |(identity, count): (&Box<str>, &u64)| sample(Labels::of("identity", &**identity), *count);
+    taken.iter().map(sample_of).collect()
+}
+
+/// The ends of looks, once the store is asked.
+fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
+    (*lock(&metrics.acme_store))?;
+    let sample_of = |result: &Lookup| {
+        let labels = Labels::of("result", result.word());
+        sample(labels, metrics.lookups[*result as usize].get())
+    };
+    Some(Lookup::ALL.iter().map(sample_of).collect())
+}
+
+/// Is the store there? Nothing where it is not asked.
+fn acme_store(metrics: &Metrics) -> Option<Vec<Sample>> {
+    single(u64::from((*lock(&metrics.acme_store))?))
 }
 
 /// The ends of orders, for identities that were ordered at least once.

@@ -135,6 +135,16 @@ labels! {
         Late = "late",
     }
 
+    /// The end of a look for a challenge of another gateway.
+    pub enum Lookup {
+        /// An answer stood ready.
+        Found = "found",
+        /// None did.
+        Missing = "missing",
+        /// The store did not answer, or not with what a gateway put there.
+        Failed = "failed",
+    }
+
     /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.
     pub enum Mode {
         /// The limit counts by other numbers than the limit that decides.
@@ -243,6 +253,8 @@ labels! {
         ClientRefused = "client_refused",
         /// The two sides did not agree, the client broke the protocol or left, or it does not speak TLS.
         Protocol = "protocol",
+        /// A certification authority looked whether a host is ours.
+        Challenge = "challenge",
     }
 
     /// The end of a request that was to be sent once more.

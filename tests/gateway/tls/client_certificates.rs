@@ -2,7 +2,7 @@
 
 use super::{asked, gateway, resumes};
 use crate::support::tls::Authority;
-use crate::support::{Upstream, Wire};
+use crate::support::{PATIENCE, Upstream, Wire, eventually};
 use rustls::{AlertDescription, Error};
 
 fn refused(alert: AlertDescription) -> Error {
@@ -10,7 +10,7 @@ fn refused(alert: AlertDescription) -> Error {
 }
 
 /// The lines that ask clients for certificates of `ca`.
-fn asking(ca: &Authority, verify: &str) -> String {
+pub(super) fn asking(ca: &Authority, verify: &str) -> String {
     format!(
         "client = {{ ca = {:?}, verify = \"{verify}\" }}\n",
         ca.path("ca.pem")
@@ -92,4 +92,37 @@ async fn a_reload_that_asks_clients_holds_for_new_connections() {
         .await;
     let none = ca.trusting().refused(tls, "inner.test").await;
     assert_eq!(none, refused(AlertDescription::CertificateRequired));
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_and_so_are_all_by_an_expired_list() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let numbered =
+        |number: u64| ca.client_with("anna", |params| params.serial_number = Some(number.into()));
+    ca.revoke("crl.pem", &[7], 2100);
+    ca.revoke("old.pem", &[], 2026);
+    let listed = |file: &str| {
+        let (ca, crl) = (ca.path("ca.pem"), ca.path(file));
+        format!("client = {{ ca = {ca:?}, crl = {crl:?} }}\n")
+    };
+    let identities = [
+        ca.identity("inner", &["inner.test"]) + &listed("crl.pem"),
+        ca.identity("late", &["late.test"]) + &listed("old.pem"),
+    ];
+    let gateway = gateway(&upstream, &identities).await;
+    let tls = gateway.tls().await;
+    let good = ca.showing(&numbered(8));
+    let mut wire = good.wire(tls, "inner.test").await;
+    wire.ask(asked("inner.test")).await.expect(200);
+    let revoked = ca.showing(&numbered(7));
+    let error = revoked.refused(tls, "inner.test").await;
+    assert_eq!(error, refused(AlertDescription::CertificateRevoked));
+    let error = good.refused(tls, "late.test").await;
+    assert!(matches!(error, Error::AlertReceived(_)), "{error:?}");
+    // A list that is written anew holds for new connections.
+    ca.revoke("crl.pem", &[7, 8], 2100);
+    let is_refused = async || good.connect_and_ask(tls, "inner.test").await.is_err();
+    eventually(PATIENCE, "the new list holds", is_refused).await;
+    wire.ask(asked("inner.test")).await.expect(200);
 }

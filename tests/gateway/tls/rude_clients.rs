@@ -2,7 +2,7 @@
 
 use super::{asked, counts, gateway, gateway_with};
 use crate::support::tls::Authority;
-use crate::support::{End, PATIENCE, Upstream, Wire, get};
+use crate::support::{End, PATIENCE, Upstream, Wire, get, long};
 use std::time::{Duration, Instant};
 
 /// The beginning of a hello, whose record is to have 512 bytes.
@@ -70,22 +70,32 @@ async fn half_hellos_keep_no_one_waiting() {
     let tls = gateway.tls().await;
     let mut wire = ca.trusting().wire(tls, "api.test").await;
     let mut halves = Vec::new();
-    for _ in 0..2000 {
+    let is_long = long();
+    for _ in 0..if is_long { 2000 } else { 200 } {
         let mut half = Wire::to(tls).await;
         half.send(HALF_HELLO).await;
         halves.push(half);
     }
     let mut times = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..if is_long { 2000 } else { 50 } {
         let start = Instant::now();
         wire.ask(asked("api.test")).await.expect(200);
         times.push(start.elapsed());
     }
     times.sort();
-    // Far more than is asked, on a machine that does other work too.
-    assert!(times[197] < Duration::from_millis(500), "{:?}", times[197]);
+    let [median, p99] = [times.len() / 2, times.len() * 99 / 100].map(|at| times[at]);
+    println!(
+        "{} half hellos held: median {median:?}, p99 {p99:?}",
+        halves.len()
+    );
+    // On a machine that does other work too, a time says nothing.
+    assert!(!is_long || p99 < Duration::from_millis(20), "{p99:?}");
     let mut fresh = ca.trusting().wire(tls, "api.test").await;
     fresh.ask(asked("api.test")).await.expect(200);
+    // Those that were held are held still, and may go on.
+    let mut last = halves.pop().unwrap();
+    last.send([0; 300]).await;
+    assert_eq!(last.ended(Duration::from_millis(50)).await, End::Open);
 }
 
 /// Handshakes count as connections, and make room as silent ones do.

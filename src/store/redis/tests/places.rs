@@ -159,6 +159,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
             client.say("ACL SETUSER tollgate +fcall +function|list +function|load");
         }
         client.say("ACL LOG RESET");
+        shared_keys(&target).await;
         let found = look(&target).await.unwrap();
         assert!(found.version.contains('.'), "{found}");
         let store = connected(&target).await;
@@ -295,6 +296,21 @@ async fn a_stranger_who_may_change_anything_is_seen_whatever_they_may_not() {
         assert_eq!(found, is_open, "{rules}");
     }
     assert_eq!(client.say("DBSIZE"), Value::Int(1), "nothing was changed");
+}
+
+/// What gateways keep for each other beside the counters (ACME).
+async fn shared_keys(target: &RedisTarget) {
+    let keys = crate::store::redis::SharedKeys::new(target);
+    let (name, life) = ("tollgate:acme:a", Duration::from_secs(60));
+    let _ = keys.remove(name).await;
+    assert!(keys.swap(name, b"", b"1", None).await.unwrap());
+    assert!(keys.swap(name, b"1", b"2", Some(life)).await.unwrap());
+    assert_eq!(keys.get(name).await.unwrap().as_deref(), Some(&b"2"[..]));
+    keys.put(name, b"3", life).await.unwrap();
+    assert!(!keys.lock(name, "4", life).await.unwrap());
+    assert!(keys.prolong(name, b"3", life).await.unwrap());
+    assert!(keys.release(name, b"3").await.unwrap());
+    keys.remove(name).await.unwrap();
 }
 
 fn here(server: &Server) -> Address {

@@ -1,0 +1,82 @@
+//! What a gateway knows of the certificates that it shares with others: versions, failures that are owed to the store,
+//! and whether the store is there.
+
+use super::attempts::Attempts;
+use super::store_vault::StoreVault;
+use crate::telemetry::metrics::Metrics;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What this gateway knows of certificates in the store.
+#[derive(Debug, Default)]
+pub(super) struct HeldVersions(Mutex<HeldRecord>);
+
+#[derive(Debug, Default)]
+struct HeldRecord {
+    /// The entry and the version of each identity's certificate.
+    versions: HashMap<Arc<str>, (String, u64)>,
+    /// Failures that the store could not take.
+    owed: HashMap<Arc<str>, Attempts>,
+    /// Identities of which it has been logged that another gateway orders.
+    elsewhere: HashSet<Arc<str>>,
+}
+
+impl HeldVersions {
+    /// The version that is held of an entry; 0 where none is.
+    pub(super) fn of(&self, identity: &str, entry: &str) -> u64 {
+        let held = self.record();
+        let version = held.versions.get(identity);
+        version.map_or(0, |(of, version)| if of == entry { *version } else { 0 })
+    }
+
+    pub(super) fn hold(&self, identity: &Arc<str>, entry: String, version: u64) {
+        let mut held = self.record();
+        held.elsewhere.remove(identity);
+        held.versions.insert(Arc::clone(identity), (entry, version));
+    }
+
+    /// Remembers failures that the store could not take.
+    pub(super) fn owe(&self, identity: &Arc<str>, attempts: Attempts) {
+        self.record().owed.insert(Arc::clone(identity), attempts);
+    }
+
+    /// Is it news that another gateway orders?
+    pub(super) fn is_news(&self, identity: &Arc<str>) -> bool {
+        self.record().elsewhere.insert(Arc::clone(identity))
+    }
+
+    /// Takes the failures that the store could not take.
+    pub(super) fn take_owed(&self, identity: &str) -> Option<Attempts> {
+        self.record().owed.remove(identity)
+    }
+
+    /// Forgets a version whose certificate is of no use any more.
+    pub(super) fn forget(&self, identity: &str) {
+        self.record().versions.remove(identity);
+    }
+
+    fn record(&self) -> MutexGuard<'_, HeldRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Is the store there? Changes are logged and counted.
+#[derive(Debug, Default)]
+pub(super) struct StoreReach {
+    is_there: Option<bool>,
+}
+
+impl StoreReach {
+    /// Notes whether the store has answered, or why it has not.
+    pub(super) fn note(&mut self, away: Option<String>, store: &StoreVault, metrics: &Metrics) {
+        let is_there = away.is_none();
+        metrics.acme_store(is_there);
+        if self.is_there.replace(is_there) == Some(is_there) {
+            return;
+        }
+        match away {
+            Some(why) => tracing::warn!("{why}; certificates that are held are served"),
+            None => tracing::info!("certificates are kept in {}", store.place()),
+        }
+    }
+}

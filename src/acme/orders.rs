@@ -1,0 +1,396 @@
+//! One identity's certificate: is it due, and its order from the first word to what is kept of it.
+
+use super::account::{OpenAccount, account_name};
+use super::attempts::Attempts;
+use super::authority::{Authority, OrderedIdentity};
+use super::failure::Failure;
+use super::folder::Part;
+use super::held_versions::HeldVersions;
+use super::issuance::{ORDER_WITHIN, Purchase};
+use super::issued::{Bundle, IssuedCertificates};
+use super::schedule::{self, Seconds, WallClock, seconds, share, words};
+use super::store_vault::SharedStorage;
+use super::suggestions::Suggestions;
+use super::vault::{OrderRight, Vault};
+use crate::telemetry::metrics::{Metrics, OrderResult};
+use crate::tls::AuthorityChallenges;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{sleep, timeout};
+
+/// The time for which nothing is ordered when failures cannot be kept.
+const UNKEPT: Duration = Duration::from_secs(60);
+/// The time in which orders under way may come to their end after nothing can be wanted any more.
+const LAST_ORDERS: Duration = Duration::from_secs(2);
+/// Orders that are begun anew when nonces are refused (RFC 8555, section 6.5).
+const TRIES: usize = 5;
+
+/// The parts that every order needs.
+pub(super) struct Orders {
+    pub(super) issued: IssuedCertificates,
+    pub(super) challenges: AuthorityChallenges,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) wall: WallClock,
+    /// Closed when nothing can be wanted any more.
+    pub(super) wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
+    /// Spreads the renewals of several gateways.
+    pub(super) seed: u64,
+    /// Open accounts, by place and name. It is locked while one is opened, so that no two are made.
+    pub(super) accounts: Mutex<HashMap<(String, String), OpenAccount>>,
+    pub(super) suggestions: Suggestions,
+    /// The store that several gateways share, where there is one.
+    pub(super) shared: Option<SharedStorage>,
+    pub(super) versions: HeldVersions,
+}
+
+impl std::fmt::Debug for Orders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Orders")
+            .field("issued", &self.issued)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An identity that was looked at.
+pub(super) enum Look {
+    /// Its certificate is ordered now.
+    Due(Attempts, OrderRight),
+    /// It is looked at again after so many seconds.
+    Later(Seconds),
+}
+
+impl Orders {
+    /// The place that an authority's table names.
+    pub(super) fn vault(&self, authority: &Authority) -> Result<Vault, Failure> {
+        Vault::of(authority, self.shared.as_ref())
+    }
+
+    /// Takes the certificate that another process has put into the folder.
+    pub(super) async fn read_again(&self, identity: &OrderedIdentity, vault: &Vault) {
+        let kept = vault.read(Part::Certificates, &identity.name).await;
+        if let Some(bundle) = kept.ok().flatten().and_then(|pem| Bundle::read(&pem))
+            && bundle.covers(&identity.hosts)
+        {
+            self.issued.put_newer(&identity.name, bundle);
+        }
+    }
+
+    /// Is the certificate of an identity to be ordered, which is kept in a folder?
+    pub(super) async fn look(
+        &self,
+        identity: &OrderedIdentity,
+        vault: &Vault,
+    ) -> Result<Look, Failure> {
+        self.read_again(identity, vault).await;
+        let now = seconds((self.wall)());
+        let kept = vault.read(Part::Attempts, &identity.name).await?;
+        let attempts = kept.map(|text| Attempts::read(&text)).unwrap_or_default();
+        let is_same_order = attempts.is_of(&order_text(identity));
+        let mut attempts = attempts.of(&order_text(identity));
+        attempts.take_over();
+        let held = self.issued.of(&identity.name);
+        let held = held.filter(|bundle| bundle.covers(&identity.hosts) && is_same_order);
+        let due = match held {
+            Some(bundle) => {
+                let renewal = self.renewal(identity, &bundle, vault, now).await;
+                renewal.max(attempts.rest(now))
+            }
+            None => now,
+        };
+        let due = due.max(attempts.next(now));
+        if due <= now {
+            return Ok(Look::Due(attempts, OrderRight::Folder));
+        }
+        Ok(Look::Later(due - now))
+    }
+
+    /// The time of a certificate's renewal.
+    pub(super) async fn renewal(
+        &self,
+        identity: &OrderedIdentity,
+        bundle: &Bundle,
+        vault: &Vault,
+        now: Seconds,
+    ) -> Seconds {
+        let facts = bundle.facts();
+        let own = share(&identity.name, self.seed_of(vault));
+        let by_life = schedule::renewal(facts.not_before, facts.not_after, own);
+        if self.suggestions.are_due(&identity.name, bundle, now)
+            && let Ok(account) = self.account(&identity.authority, vault).await
+        {
+            let asked = self.suggestions.ask(&account, identity, bundle, now);
+            asked.await;
+        }
+        let suggested = self.suggestions.of(&identity.name, bundle, own);
+        suggested.unwrap_or(by_life)
+    }
+
+    /// What spreads renewals: gateways with a common store look at the same times, and one of them orders.
+    fn seed_of(&self, vault: &Vault) -> u64 {
+        match vault {
+            Vault::Folder(_) => self.seed,
+            Vault::Store(_) => 0,
+        }
+    }
+
+    /// The account with an authority, opened once, unless another gateway has made another one.
+    async fn account(&self, authority: &Authority, vault: &Vault) -> Result<OpenAccount, Failure> {
+        let key = (vault.place(), account_name(authority));
+        let mut accounts = self.accounts.lock().await;
+        if let Some(open) = accounts.get(&key)
+            && open.is_current(authority, vault).await?
+        {
+            return Ok(open.clone());
+        }
+        let open = OpenAccount::open(authority, vault).await?;
+        accounts.insert(key, open.clone());
+        Ok(open)
+    }
+
+    /// Forgets an account that the authority does not know any more.
+    async fn forget_account(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
+        let key = (vault.place(), account_name(authority));
+        match self.accounts.lock().await.remove(&key) {
+            Some(open) => open.forget(authority, vault).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Orders the certificate of one identity. The outcome is kept, counted and logged, and the right let go.
+    pub(super) async fn order(
+        &self,
+        identity: &OrderedIdentity,
+        attempts: Attempts,
+        right: OrderRight,
+    ) {
+        match self.vault(&identity.authority) {
+            Ok(vault) => self.order_into(&vault, identity, attempts, &right).await,
+            Err(failure) => tracing::error!("tls.{}: {failure}", identity.name),
+        }
+        right.release().await;
+    }
+
+    async fn order_into(
+        &self,
+        vault: &Vault,
+        identity: &OrderedIdentity,
+        mut attempts: Attempts,
+        right: &OrderRight,
+    ) {
+        self.log_order(identity);
+        let before = attempts.clone();
+        attempts.begins(seconds((self.wall)()));
+        let kept = self.keep_attempts(identity, &attempts, vault).await;
+        let outcome = match kept {
+            Ok(()) => tokio::select! {
+                outcome = self.obtain(identity, &attempts, vault, right) => outcome,
+                () = self.last_orders() => Err(Failure::GivenUp),
+            },
+            Err(failure) => Err(failure),
+        };
+        match outcome {
+            Ok(bundle) => {
+                let facts = bundle.facts();
+                let life = facts.not_after - facts.not_before;
+                attempts.succeeded(seconds((self.wall)()), life);
+                self.came(identity, bundle);
+            }
+            Err(failure) if self.is_over() => {
+                // The authority may not have found the answer of a gateway that stops. Its successor orders anew.
+                tracing::info!("tls.{}: the order is given up: {failure}", identity.name);
+                attempts = before;
+            }
+            Err(failure) => {
+                let pause = self.pause(&identity.authority, vault).await;
+                attempts.failed(seconds((self.wall)()), pause);
+                self.failed(identity, &attempts, &failure);
+            }
+        }
+        if right.is_lost() {
+            // The gateway that has the right now has counted the order as one that failed.
+            return;
+        }
+        if let Err(failure) = self.keep_attempts(identity, &attempts, vault).await {
+            tracing::error!("tls.{}: {failure}", identity.name);
+            match vault {
+                // Without a memory of failures nothing bounds the orders but this.
+                Vault::Folder(_) => sleep(UNKEPT).await,
+                Vault::Store(_) => self.versions.owe(&identity.name, attempts),
+            }
+        }
+    }
+
+    fn log_order(&self, identity: &OrderedIdentity) {
+        let now = seconds((self.wall)());
+        let held = self.issued.of(&identity.name);
+        let held = held.map(|held| words((held.facts().not_after - now).max(0).unsigned_abs()));
+        tracing::info!(
+            "tls.{}: a certificate for {} is ordered from acme.{}{}",
+            identity.name,
+            identity.hosts.join(", "),
+            identity.authority.name,
+            held.map_or_else(String::new, |left| format!(
+                "; the one before is good for {left}"
+            ))
+        );
+    }
+
+    /// Counts and serves a certificate that has come.
+    fn came(&self, identity: &OrderedIdentity, bundle: Bundle) {
+        let left = bundle.facts().not_after - seconds((self.wall)());
+        self.metrics.ordered(&identity.name, OrderResult::Obtained);
+        tracing::info!(
+            "tls.{}: a certificate for {} has come, good for {}",
+            identity.name,
+            identity.hosts.join(", "),
+            words(left.max(0).unsigned_abs())
+        );
+        self.issued.put(&identity.name, bundle);
+    }
+
+    fn failed(&self, identity: &OrderedIdentity, attempts: &Attempts, failure: &Failure) {
+        self.metrics.ordered(&identity.name, result_of(failure));
+        let now = seconds((self.wall)());
+        let wait = attempts.next(now) - now;
+        tracing::error!(
+            "tls.{}: no certificate: {failure}; tried again in {}",
+            identity.name,
+            words(wait.max(0).unsigned_abs())
+        );
+    }
+
+    /// Can nothing be wanted any more?
+    fn is_over(&self) -> bool {
+        self.wanted.has_changed().is_err()
+    }
+
+    /// Resolves when orders under way are given up.
+    async fn last_orders(&self) {
+        let mut wanted = self.wanted.clone();
+        while wanted.changed().await.is_ok() {}
+        sleep(LAST_ORDERS).await;
+    }
+
+    pub(super) async fn keep_attempts(
+        &self,
+        identity: &OrderedIdentity,
+        attempts: &Attempts,
+        vault: &Vault,
+    ) -> Result<(), Failure> {
+        let text = attempts.text();
+        vault.keep(Part::Attempts, &identity.name, &text).await
+    }
+
+    /// The pause that the authority asked for in its last answer, in seconds.
+    async fn pause(&self, authority: &Authority, vault: &Vault) -> Option<Seconds> {
+        let key = (vault.place(), account_name(authority));
+        let accounts = self.accounts.lock().await;
+        accounts.get(&key)?.client.take_pause()
+    }
+
+    /// Orders, and keeps what comes.
+    async fn obtain(
+        &self,
+        identity: &OrderedIdentity,
+        attempts: &Attempts,
+        vault: &Vault,
+        right: &OrderRight,
+    ) -> Result<Bundle, Failure> {
+        let mut is_account_new = false;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let made = timeout(
+                ORDER_WITHIN,
+                self.purchase(identity, attempts, vault, right),
+            )
+            .await;
+            match made.unwrap_or(Err(Failure::TooLong(ORDER_WITHIN))) {
+                Ok(bundle) => {
+                    if let Err(failure) = self.keep(identity, &bundle, vault).await {
+                        // It is served all the same. A folder will never have it; the store gets it later.
+                        tracing::error!("tls.{}: {failure}", identity.name);
+                    }
+                    return Ok(bundle);
+                }
+                Err(failure) if failure.is("badNonce") && tries < TRIES => {}
+                Err(failure) if failure.is("accountDoesNotExist") && !is_account_new => {
+                    is_account_new = true;
+                    self.forget_account(&identity.authority, vault).await?;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    async fn keep(
+        &self,
+        identity: &OrderedIdentity,
+        bundle: &Bundle,
+        vault: &Vault,
+    ) -> Result<(), Failure> {
+        match vault {
+            Vault::Folder(_) => {
+                let name = &identity.name;
+                vault.keep(Part::Certificates, name, bundle.pem()).await
+            }
+            Vault::Store(store) => self.keep_for_all(identity, bundle, store).await,
+        }
+    }
+
+    async fn purchase(
+        &self,
+        identity: &OrderedIdentity,
+        attempts: &Attempts,
+        vault: &Vault,
+        right: &OrderRight,
+    ) -> Result<Bundle, Failure> {
+        let open = self.account(&identity.authority, vault).await?;
+        let before = self.issued.of(&identity.name);
+        let leaf = before.as_ref().and_then(Bundle::leaf);
+        let is_known = before.as_ref().is_some_and(|bundle| {
+            bundle.covers(&identity.hosts) && self.suggestions.are_given(&identity.name, bundle)
+        });
+        let replaces = leaf.as_ref().filter(|_| is_known);
+        let purchase = Purchase {
+            identity,
+            replaces: replaces.and_then(|leaf| leaf.try_into().ok()),
+            failures: attempts.failures(),
+            challenges: &self.challenges,
+            vault,
+            right,
+        };
+        purchase.make(&open.account).await
+    }
+}
+
+/// What is ordered, in words that change when the order does.
+pub(super) fn order_text(identity: &OrderedIdentity) -> String {
+    let authority = &identity.authority;
+    let mut hosts: Vec<&str> = identity.hosts.iter().map(String::as_str).collect();
+    hosts.sort_unstable();
+    let profile = authority.profile.as_deref().unwrap_or_default();
+    format!("{} {profile} {}", authority.directory, hosts.join(" "))
+}
+
+fn result_of(failure: &Failure) -> OrderResult {
+    match failure {
+        Failure::Refused(_) | Failure::NoChallenge { .. } | Failure::Useless(_) => {
+            OrderResult::Refused
+        }
+        Failure::NotOurs { .. } => OrderResult::NotOurs,
+        Failure::Unreachable(_) | Failure::TooLong(_) => OrderResult::Unreachable,
+        Failure::Storage { .. }
+        | Failure::Store { .. }
+        | Failure::NoStore
+        | Failure::OtherSecret { .. }
+        | Failure::Damaged { .. }
+        | Failure::Contended { .. }
+        | Failure::LockLost
+        | Failure::AccountLocked
+        | Failure::Crypto(_)
+        | Failure::GivenUp => OrderResult::Failed,
+    }
+}

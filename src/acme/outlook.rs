@@ -1,0 +1,56 @@
+//! What is known of an order without asking its authority: for `check`, and for the start.
+
+use super::attempts::Attempts;
+use super::authority::{OrderedIdentity, Storage};
+use super::folder::{Folder, Part};
+use super::issued::Bundle;
+use super::orders::order_text;
+use super::schedule::{self, Seconds};
+use std::io;
+
+/// What is known of an order. Times are in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderOutlook {
+    /// The certificate that is kept, if it is for one of the hosts at least.
+    pub certificate: Option<Bundle>,
+    /// The time by which the certificate is renewed, unless the authority asks for it earlier (RFC 9773). Nothing where
+    /// one is ordered at once.
+    pub renewal: Option<i64>,
+    /// Orders that failed in a row.
+    pub failures: usize,
+    /// The time before which nothing is ordered; nothing where it is not after `now`.
+    pub next: Option<i64>,
+}
+
+/// What is kept in a folder about the order of an identity, at the time `now`.
+///
+/// # Errors
+/// When what is kept cannot be read, or is kept in the store.
+pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutlook> {
+    let Storage::Folder(path) = &identity.authority.storage else {
+        return Err(io::Error::other("it is in the store"));
+    };
+    let folder = Folder::at(path);
+    let name = &identity.name;
+    let kept = folder.read(Part::Certificates, name)?;
+    let kept = kept.and_then(|pem| Bundle::read(&pem));
+    let certificate = kept.filter(|kept| kept.covers_any(&identity.hosts));
+    let attempts = folder.read(Part::Attempts, name)?;
+    let attempts = attempts.map(|text| Attempts::read(&text));
+    let attempts = attempts.unwrap_or_default();
+    let order = order_text(identity);
+    let is_same_order = attempts.is_of(&order);
+    let attempts = attempts.of(&order);
+    let whole = certificate.as_ref();
+    let whole = whole.filter(|kept| kept.covers(&identity.hosts) && is_same_order);
+    let renewal = whole.map(|kept| {
+        let facts = kept.facts();
+        schedule::renewal(facts.not_before, facts.not_after, 0)
+    });
+    Ok(OrderOutlook {
+        renewal,
+        failures: attempts.failures(),
+        next: Some(attempts.next(now)).filter(|next| *next > now),
+        certificate,
+    })
+}

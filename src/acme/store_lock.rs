@@ -1,0 +1,141 @@
+//! A lock in the store: one gateway of many holds it, renews it, and learns when it has lost it.
+
+use super::failure::Failure;
+use crate::clock;
+use crate::store::StoreError;
+use crate::store::redis::SharedKeys;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// How often gateways with a common store look there, and how long their locks last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Certificates are read this often.
+    pub read: Duration,
+    /// A lock that is not renewed lasts this long: so long an order waits whose gateway was killed.
+    pub lock: Duration,
+    /// A lock is renewed this often.
+    pub renew: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            read: Duration::from_secs(30),
+            lock: Duration::from_secs(60),
+            renew: Duration::from_secs(20),
+        }
+    }
+}
+
+/// A lock that this gateway holds. When it is dropped it is no longer renewed, as when its process is killed.
+#[derive(Debug)]
+pub(super) struct StoreLock {
+    keys: SharedKeys,
+    key: String,
+    token: String,
+    pace: Pace,
+    is_lost: Arc<AtomicBool>,
+    renewing: JoinHandle<()>,
+}
+
+impl StoreLock {
+    /// Takes a lock. Nothing where another holds it.
+    pub(super) async fn take(
+        keys: &SharedKeys,
+        key: String,
+        pace: Pace,
+    ) -> Result<Option<Self>, StoreError> {
+        let token = token()?;
+        if !keys.lock(&key, &token, pace.lock).await? {
+            return Ok(None);
+        }
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let renewing = tokio::spawn(renew(
+            keys.clone(),
+            key.clone(),
+            token.clone(),
+            pace,
+            Arc::clone(&is_lost),
+        ));
+        Ok(Some(Self {
+            keys: keys.clone(),
+            key,
+            token,
+            pace,
+            is_lost,
+            renewing,
+        }))
+    }
+
+    /// Has it been lost, as far as is known here?
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Asks the store whether the lock is held, and renews it.
+    pub(super) async fn confirm(&self) -> Result<(), Failure> {
+        let token = self.token.as_bytes();
+        let renewed = if self.is_lost() {
+            Ok(false)
+        } else {
+            self.keys.prolong(&self.key, token, self.pace.lock).await
+        };
+        match renewed {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.is_lost.store(true, Ordering::Relaxed);
+                Err(Failure::LockLost)
+            }
+            Err(source) => Err(Failure::Store {
+                place: self.keys.to_string(),
+                source,
+            }),
+        }
+    }
+
+    /// Lets the lock go, for those that wait for it.
+    pub(super) async fn release(self) {
+        self.renewing.abort();
+        if let Err(error) = self.keys.release(&self.key, self.token.as_bytes()).await {
+            tracing::debug!("{} ends by itself: {error}", self.key);
+        }
+    }
+}
+
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+async fn renew(keys: SharedKeys, key: String, token: String, pace: Pace, is_lost: Arc<AtomicBool>) {
+    let mut held = clock::now();
+    while clock::now() - held < pace.lock {
+        sleep(pace.renew).await;
+        let asked = clock::now();
+        match keys.prolong(&key, token.as_bytes(), pace.lock).await {
+            Ok(true) => held = asked,
+            Ok(false) => break,
+            Err(error) => tracing::debug!("{key} is not renewed: {error}"),
+        }
+    }
+    is_lost.store(true, Ordering::Relaxed);
+}
+
+/// A text that no other gateway has.
+fn token() -> Result<String, StoreError> {
+    let mut bytes = [0; 16];
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        return Err(StoreError::Protocol("the random source fails"));
+    }
+    let mut token = String::new();
+    for byte in bytes {
+        let _ = write!(token, "{byte:02x}");
+    }
+    Ok(token)
+}

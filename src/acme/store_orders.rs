@@ -1,0 +1,215 @@
+//! Certificates of gateways with a common store: one of them orders, all take what comes, and what the store loses is
+//! put there again.
+
+use super::attempts::Attempts;
+use super::authority::OrderedIdentity;
+use super::failure::Failure;
+use super::folder::Part;
+use super::issued::Bundle;
+use super::orders::{Look, Orders, order_text};
+use super::schedule::{Seconds, seconds, words};
+use super::store_vault::StoreVault;
+use super::vault::{OrderRight, Vault};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+
+/// The time after which the store is looked at again for what another gateway orders, in seconds.
+const SOON: Seconds = 1;
+
+/// What stands in the store against what is held here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nothing is held, or the same.
+    Even,
+    /// The store lacks what is held.
+    Lacks,
+}
+
+impl Orders {
+    /// Is the certificate of an identity to be ordered by this gateway, which is kept in the store? Takes a newer one
+    /// that another has put there. Nothing is begun unless it may be.
+    pub(super) async fn look_in_store(
+        &self,
+        identity: &OrderedIdentity,
+        store: &StoreVault,
+        may_begin: bool,
+    ) -> Result<Look, Failure> {
+        let standing = self.take_newer(identity, store).await?;
+        let attempts = self.known_attempts(identity, store).await?;
+        let after = self.time_until_due(identity, &attempts, store).await;
+        if after > 0 && standing == Standing::Even {
+            return Ok(Look::Later(after));
+        }
+        if !may_begin {
+            return Ok(Look::Later(SOON));
+        }
+        let Some(lock) = store.lock(&format!("identity:{}", identity.name)).await? else {
+            if self.versions.is_news(&identity.name) {
+                tracing::info!(
+                    "tls.{}: another gateway orders its certificate, which is served as it comes",
+                    identity.name
+                );
+            }
+            return Ok(Look::Later(SOON));
+        };
+        let right = OrderRight::Lock(lock);
+        match self.look_with_lock(identity, store).await {
+            Ok(None) => {
+                right.release().await;
+                Ok(Look::Later(SOON))
+            }
+            Ok(Some(attempts)) => Ok(Look::Due(attempts, right)),
+            Err(failure) => {
+                right.release().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Looks again, since another gateway may have had the lock until now. Nothing where the certificate is not due.
+    async fn look_with_lock(
+        &self,
+        identity: &OrderedIdentity,
+        store: &StoreVault,
+    ) -> Result<Option<Attempts>, Failure> {
+        if self.take_newer(identity, store).await? == Standing::Lacks {
+            self.put_again(identity, store).await?;
+        }
+        let mut attempts = self.known_attempts(identity, store).await?;
+        let vault = Vault::Store(store.clone());
+        let owed = self.versions.take_owed(&identity.name);
+        if let Some(owed) = owed {
+            // What happened here while the store was away counts for all.
+            attempts = owed.of(&order_text(identity));
+            self.keep_attempts(identity, &attempts, &vault).await?;
+        } else if attempts.are_begun() {
+            attempts.take_over();
+            self.keep_attempts(identity, &attempts, &vault).await?;
+            tracing::warn!(
+                "tls.{}: a gateway has ended in the middle of an order, which counts as one that failed; this gateway takes over",
+                identity.name
+            );
+        }
+        let after = self.time_until_due(identity, &attempts, store).await;
+        Ok((after <= 0).then_some(attempts))
+    }
+
+    /// Puts what the store has lost there again, unless it is of no use any more.
+    async fn put_again(
+        &self,
+        identity: &OrderedIdentity,
+        store: &StoreVault,
+    ) -> Result<(), Failure> {
+        let Some(bundle) = self.held(identity) else {
+            self.versions.forget(&identity.name);
+            return Ok(());
+        };
+        self.keep_for_all(identity, &bundle, store).await?;
+        tracing::warn!(
+            "tls.{}: its certificate was missing in the store, and was put there again",
+            identity.name
+        );
+        Ok(())
+    }
+
+    /// Takes the certificate of the store where it is newer than the one that is held.
+    async fn take_newer(
+        &self,
+        identity: &OrderedIdentity,
+        store: &StoreVault,
+    ) -> Result<Standing, Failure> {
+        let name = entry_of(identity);
+        let held = self.versions.of(&identity.name, &name);
+        let kept = store.read(Part::Certificates, &name).await?;
+        let there = kept.as_ref().map_or(0, |kept| kept.version);
+        if there < held {
+            return Ok(Standing::Lacks);
+        }
+        let Some(kept) = kept.filter(|kept| kept.version > held) else {
+            return Ok(Standing::Even);
+        };
+        let text = str::from_utf8(&kept.text).ok();
+        let bundle = text.and_then(Bundle::read);
+        let Some(bundle) = bundle.filter(|bundle| bundle.covers(&identity.hosts)) else {
+            return Ok(Standing::Even);
+        };
+        let left = bundle.facts().not_after - seconds((self.wall)());
+        tracing::info!(
+            "tls.{}: a certificate for {} was taken from the store, good for {}",
+            identity.name,
+            identity.hosts.join(", "),
+            words(left.max(0).unsigned_abs())
+        );
+        self.metrics.acme_taken(&identity.name);
+        self.versions.hold(&identity.name, name, there);
+        self.issued.put(&identity.name, bundle);
+        Ok(Standing::Even)
+    }
+
+    /// Puts a certificate into the store, newer than any before. Where the store is away it is put there later.
+    pub(super) async fn keep_for_all(
+        &self,
+        identity: &OrderedIdentity,
+        bundle: &Bundle,
+        store: &StoreVault,
+    ) -> Result<(), Failure> {
+        let name = entry_of(identity);
+        let held = self.versions.of(&identity.name, &name);
+        let kept = store.keep(Part::Certificates, &name, bundle.pem(), held);
+        let kept = kept.await;
+        let version = match &kept {
+            Ok(version) => *version,
+            Err(_) => (self.wall)().micros().max(held.saturating_add(1)),
+        };
+        self.versions.hold(&identity.name, name, version);
+        kept.map(drop)
+    }
+
+    /// The certificate that is held for an identity as it is ordered now.
+    fn held(&self, identity: &OrderedIdentity) -> Option<Bundle> {
+        let is_held = self.versions.of(&identity.name, &entry_of(identity)) > 0;
+        let now = seconds((self.wall)());
+        let bundle = self.issued.of(&identity.name).filter(|_| is_held);
+        bundle.filter(|one| one.covers(&identity.hosts) && one.facts().not_after > now)
+    }
+
+    async fn known_attempts(
+        &self,
+        identity: &OrderedIdentity,
+        store: &StoreVault,
+    ) -> Result<Attempts, Failure> {
+        let kept = store.read(Part::Attempts, &identity.name).await?;
+        let kept = kept.and_then(|kept| String::from_utf8(kept.text).ok());
+        let attempts = kept.map(|text| Attempts::read(&text)).unwrap_or_default();
+        Ok(attempts.of(&order_text(identity)))
+    }
+
+    /// The seconds until the certificate is due; none are left where it is.
+    async fn time_until_due(
+        &self,
+        identity: &OrderedIdentity,
+        attempts: &Attempts,
+        store: &StoreVault,
+    ) -> Seconds {
+        let now = seconds((self.wall)());
+        let due = match self.held(identity) {
+            Some(bundle) => {
+                let vault = Vault::Store(store.clone());
+                let renewal = self.renewal(identity, &bundle, &vault, now).await;
+                renewal.max(attempts.rest(now))
+            }
+            None => now,
+        };
+        (due.max(attempts.next(now)) - now).max(0)
+    }
+}
+
+/// The name of a certificate in the store: of its identity, and of what is ordered. Gateways whose files differ for a
+/// while order each their own, once.
+fn entry_of(identity: &OrderedIdentity) -> String {
+    let mut name = format!("{}:", identity.name);
+    for byte in &Sha256::digest(order_text(identity))[..8] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}

@@ -1,0 +1,208 @@
+//! The part of the store that keeps accounts, certificates, failures and challenges for many gateways, each sealed.
+
+use super::failure::Failure;
+use super::folder::Part;
+use super::sealing::{Opened, SealFault, SealingKey};
+use super::store_lock::{Pace, StoreLock};
+use crate::clock;
+use crate::store::StoreError;
+use crate::store::redis::SharedKeys;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The life of a challenge. An authority looks within minutes.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
+/// The life of what is known of failures. No wait is as long.
+const ATTEMPTS_LIFE: Duration = Duration::from_secs(30 * 86_400);
+/// The life of a certificate's entry beyond the longest life of a certificate.
+const CERTIFICATE_LIFE: Duration = Duration::from_secs(400 * 86_400);
+/// Tries to replace an entry that others replace too.
+const TRIES: u8 = 3;
+
+/// The store of several gateways, without the secret that one authority's entries are sealed with.
+#[derive(Debug, Clone)]
+pub struct SharedStorage {
+    keys: SharedKeys,
+    /// The first part of all keys: `PREFIX:acme:`.
+    prefix: Arc<str>,
+    pub(super) pace: Pace,
+}
+
+impl SharedStorage {
+    /// The part of a store for keys that begin with `prefix`, which all its gateways share.
+    #[must_use]
+    pub fn new(keys: SharedKeys, prefix: &str) -> Self {
+        Self {
+            keys,
+            prefix: format!("{prefix}:acme:").into(),
+            pace: Pace::default(),
+        }
+    }
+
+    /// The same with other times.
+    #[must_use]
+    pub fn at_pace(self, pace: Pace) -> Self {
+        Self { pace, ..self }
+    }
+
+    /// The entries that are sealed with this secret.
+    pub(super) fn sealed_with(&self, key: &SealingKey) -> StoreVault {
+        StoreVault {
+            shared: self.clone(),
+            key: key.clone(),
+        }
+    }
+}
+
+/// The entries of the store that one secret seals.
+#[derive(Debug, Clone)]
+pub(super) struct StoreVault {
+    pub(super) shared: SharedStorage,
+    key: SealingKey,
+}
+
+/// What a challenge is looked for by.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ChallengeEntry<'a> {
+    Text { host: &'a str, token: &'a str },
+    Handshake { host: &'a str },
+}
+
+impl ChallengeEntry<'_> {
+    fn name(self) -> String {
+        match self {
+            Self::Text { host, token } => format!("text:{host}:{token}"),
+            Self::Handshake { host } => format!("handshake:{host}"),
+        }
+    }
+}
+
+fn entry(part: Part, name: &str) -> String {
+    match part {
+        Part::Accounts => format!("account:{name}"),
+        Part::Certificates => format!("certificate:{name}"),
+        Part::Attempts => format!("attempts:{name}"),
+    }
+}
+
+impl StoreVault {
+    /// Where it is, for messages.
+    pub(super) fn place(&self) -> String {
+        format!("{}, below `{}`", self.shared.keys, self.shared.prefix)
+    }
+
+    /// A kept text; nothing where there is none.
+    pub(super) async fn read(&self, part: Part, name: &str) -> Result<Option<Opened>, Failure> {
+        let opened = self.raw(&self.full(&entry(part, name))).await?;
+        Ok(opened.map(|(opened, _)| opened))
+    }
+
+    /// Keeps a text as the newest version of its entry, later than `floor`. Returns the version. What another secret
+    /// has sealed is not replaced.
+    pub(super) async fn keep(
+        &self,
+        part: Part,
+        name: &str,
+        text: &str,
+        floor: u64,
+    ) -> Result<u64, Failure> {
+        let key = self.full(&entry(part, name));
+        let life = match part {
+            Part::Accounts => None,
+            Part::Certificates => Some(CERTIFICATE_LIFE),
+            Part::Attempts => Some(ATTEMPTS_LIFE),
+        };
+        for _ in 0..TRIES {
+            let before = self.raw(&key).await?;
+            let (there, raw) = match &before {
+                Some((opened, raw)) => (opened.version, raw.as_slice()),
+                None => (0, &[][..]),
+            };
+            // The clock keeps versions rising when the store has lost an entry.
+            let next = there.max(floor).saturating_add(1);
+            let version = next.max(clock::wall().micros());
+            let sealed = self.seal(&key, version, text.as_bytes())?;
+            let swapped = self.shared.keys.swap(&key, raw, &sealed, life).await;
+            if swapped.map_err(|error| self.failed(error))? {
+                return Ok(version);
+            }
+        }
+        Err(Failure::Contended { entry: key })
+    }
+
+    /// Forgets a text, if it is still this one.
+    pub(super) async fn forget(&self, part: Part, name: &str, text: &str) -> Result<(), Failure> {
+        let key = self.full(&entry(part, name));
+        if let Some((opened, raw)) = self.raw(&key).await?
+            && opened.text == text.as_bytes()
+        {
+            let released = self.shared.keys.release(&key, &raw).await;
+            released.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+
+    /// Has an answer to a challenge ready for every gateway, for ten minutes.
+    pub(super) async fn post(
+        &self,
+        challenge: ChallengeEntry<'_>,
+        answer: &[u8],
+    ) -> Result<(), Failure> {
+        let key = self.full(&challenge.name());
+        let sealed = self.seal(&key, 0, answer)?;
+        let posted = self.shared.keys.put(&key, &sealed, CHALLENGE_LIFE).await;
+        posted.map_err(|error| self.failed(error))
+    }
+
+    /// Takes an answer away again. It goes by itself where that fails.
+    pub(super) async fn withdraw(&self, challenge: ChallengeEntry<'_>) {
+        let key = self.full(&challenge.name());
+        if let Err(error) = self.shared.keys.remove(&key).await {
+            tracing::debug!("{key}: {error}");
+        }
+    }
+
+    /// The answer to a challenge that any gateway has ready.
+    pub(super) async fn look_up(
+        &self,
+        challenge: ChallengeEntry<'_>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let found = self.raw(&self.full(&challenge.name())).await?;
+        Ok(found.map(|(opened, _)| opened.text))
+    }
+
+    /// Takes the lock of this name. Nothing where another gateway has it.
+    pub(super) async fn lock(&self, name: &str) -> Result<Option<StoreLock>, Failure> {
+        let key = self.full(&format!("lock:{name}"));
+        let taken = StoreLock::take(&self.shared.keys, key, self.shared.pace).await;
+        taken.map_err(|error| self.failed(error))
+    }
+
+    async fn raw(&self, key: &str) -> Result<Option<(Opened, Vec<u8>)>, Failure> {
+        let read = self.shared.keys.get(key).await;
+        let Some(raw) = read.map_err(|error| self.failed(error))? else {
+            return Ok(None);
+        };
+        match self.key.open(key, &raw) {
+            Ok(opened) => Ok(Some((opened, raw))),
+            Err(SealFault::OtherSecret) => Err(Failure::OtherSecret { entry: key.into() }),
+            Err(SealFault::Damaged) => Err(Failure::Damaged { entry: key.into() }),
+        }
+    }
+
+    fn seal(&self, key: &str, version: u64, text: &[u8]) -> Result<Vec<u8>, Failure> {
+        let sealed = self.key.seal(key, version, text);
+        sealed.ok_or_else(|| Failure::Crypto("it cannot be sealed".into()))
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.shared.prefix)
+    }
+
+    fn failed(&self, source: StoreError) -> Failure {
+        Failure::Store {
+            place: self.shared.keys.to_string(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Certificates that are ordered while the gateway runs: the task that orders them, and the way of what comes into the
+//! listeners. It begins with [`CertificateOrders::start`] and ends with [`CertificateOrders::stop`].
+
+use super::tls_listeners::TlsListeners;
+use crate::acme::{self, OrderedIdentity, Renewals, SharedStorage};
+use crate::clock;
+use crate::config::describe::show_instant;
+use crate::store::redis::SharedKeys;
+use crate::store::{Backend, StoreSettings};
+use crate::telemetry::metrics::Metrics;
+use crate::tls::AuthorityChallenges;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+
+/// The longest time in which orders under way end. It is longer than what they give themselves.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// The orders of the gateway.
+#[derive(Debug)]
+pub(super) struct CertificateOrders {
+    /// What is ordered. Orders end when it is gone.
+    wanted: Mutex<Option<watch::Sender<Arc<[OrderedIdentity]>>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    tls: Arc<TlsListeners>,
+}
+
+impl CertificateOrders {
+    /// The orders of a gateway whose listeners take what comes. Nothing is ordered before the start.
+    pub(super) fn new(orders: Arc<[OrderedIdentity]>, tls: &Arc<TlsListeners>) -> Arc<Self> {
+        Arc::new(Self {
+            wanted: Mutex::new(Some(watch::Sender::new(orders))),
+            task: Mutex::default(),
+            tls: Arc::clone(tls),
+        })
+    }
+
+    /// Begins to order, once clients, and so authorities, can connect. `challenges` are what workers answer from, `store`
+    /// is where gateways keep certificates together.
+    pub(super) async fn start(
+        &self,
+        challenges: &AuthorityChallenges,
+        store: &StoreSettings,
+        metrics: &Arc<Metrics>,
+    ) {
+        let Some(wanted) = lock(&self.wanted).as_ref().map(watch::Sender::subscribe) else {
+            return;
+        };
+        let orders = wanted.borrow().clone();
+        self.announce(&orders).await;
+        let mut renewals = Renewals::new(
+            wanted,
+            self.tls.issued().clone(),
+            challenges.clone(),
+            Arc::clone(metrics),
+            clock::wall,
+        );
+        if let Backend::Redis(target) = &store.source {
+            let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
+            renewals = renewals.sharing(shared);
+        }
+        *lock(&self.task) = Some(tokio::spawn(renewals.run()));
+        let tls = Arc::clone(&self.tls);
+        tokio::spawn(async move {
+            loop {
+                tls.issued().changed().await;
+                tls.install_issued();
+            }
+        });
+    }
+
+    /// Orders what a new file says, in place of what the one before said. Certificates that have come stay.
+    pub(super) async fn want(&self, orders: Arc<[OrderedIdentity]>) {
+        let before = lock(&self.wanted).as_ref().map(|wanted| {
+            // Two files that order the same need no look at each certificate.
+            let before = wanted.borrow().clone();
+            wanted.send_if_modified(|wanted| {
+                let is_new = *wanted != orders;
+                wanted.clone_from(&orders);
+                is_new
+            });
+            before
+        });
+        let Some(before) = before else { return };
+        let is_new = |one: &&OrderedIdentity| !before.contains(one);
+        let new: Vec<OrderedIdentity> = orders.iter().filter(is_new).cloned().collect();
+        self.announce(&new.into()).await;
+    }
+
+    /// Ends the orders, and lets the right to order go, so that another process can have it. An order under way that
+    /// cannot end soon is given up, and counts as none.
+    pub(super) async fn stop(&self) {
+        drop(lock(&self.wanted).take());
+        let task = lock(&self.task).take();
+        if let Some(mut task) = task
+            && timeout(STOP_WITHIN, &mut task).await.is_err()
+        {
+            task.abort();
+        }
+    }
+
+    /// Logs which of these have no certificate yet, and what they wait for.
+    async fn announce(&self, orders: &Arc<[OrderedIdentity]>) {
+        let all = Arc::clone(orders);
+        let known = spawn_blocking(move || {
+            let now = seconds_now();
+            let all = all.iter();
+            all.map(|one| acme::outlook(one, now).ok())
+                .collect::<Vec<_>>()
+        });
+        let Ok(known) = known.await else { return };
+        for (order, known) in orders.iter().zip(known) {
+            if !self.tls.awaits(&order.name) {
+                continue;
+            }
+            let next = known.and_then(|known| known.next);
+            let next = next.map_or_else(String::new, |next| {
+                format!(
+                    "; the order before failed, and the next is made at {}",
+                    show_instant(next)
+                )
+            });
+            tracing::warn!(
+                "tls.{}: no certificate for {} yet; it is ordered from acme.{}, and handshakes are refused until it comes{next}",
+                order.name,
+                order.hosts.join(", "),
+                order.authority.name,
+            );
+        }
+    }
+}
+
+fn seconds_now() -> i64 {
+    i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX)
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,217 @@
+//! Starts a successor of this gateway, hands it the listening sockets, and has it serve.
+
+pub(super) mod channel;
+pub(super) mod program;
+
+use super::sockets::KeptSockets;
+use crate::clock;
+use crate::listen::handed_sockets::{COUNT, NAMES, PREDECESSOR, PROCESS};
+use channel::{Channel, READY, SERVE, SERVING};
+use command_fds::{CommandFdExt as _, FdMapping};
+use program::Program;
+use rustix::process::{Pid, Signal, kill_process};
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// The number of the first descriptor that is handed over (`sd_listen_fds(3)`).
+const FIRST: i32 = 3;
+/// Longest time from the word to serve until the successor serves.
+const SERVING_WITHIN: Duration = Duration::from_secs(5);
+/// The time in which a successor that has closed its channel may end by itself.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
+/// Longest wait for a process that was killed.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+/// The interval of looking whether a process has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Causes for which a successor does not serve.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SuccessorFailure {
+    /// The system does not start the program.
+    #[error("{} cannot be started: {source}", .path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The successor has ended.
+    #[error("the successor has ended before it served ({0})")]
+    Ended(ExitStatus),
+    /// The successor has closed its channel, or sent what no gateway sends.
+    #[error("the successor is no gateway that can take over; it was ended")]
+    Strange,
+    /// The successor has said nothing.
+    #[error("the successor did not serve within {0:?}; it was ended")]
+    Silent(Duration),
+}
+
+/// A successor, from its start until it serves.
+#[derive(Debug)]
+pub(super) struct Successor {
+    process: Child,
+    channel: Channel,
+    /// The successor has the word to serve, and may have connections.
+    is_released: Rc<Cell<bool>>,
+}
+
+impl Successor {
+    /// Starts `program` with `sockets`.
+    ///
+    /// # Errors
+    /// When the system does not start it.
+    pub(super) fn start(
+        program: &Program,
+        sockets: &KeptSockets,
+    ) -> Result<Self, SuccessorFailure> {
+        spawn(program, sockets).map_err(|source| SuccessorFailure::Start {
+            path: program.path().to_owned(),
+            source,
+        })
+    }
+
+    /// The number of the successor's process.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Tells, now and later, whether the successor has had the word to serve.
+    pub(super) fn is_released(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.is_released)
+    }
+
+    /// Sends the successor a signal.
+    pub(super) fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        // A successor that has ended needs no signal.
+        let _ = process.map(|process| kill_process(process, signal));
+    }
+
+    /// Waits until the successor is ready, for `within` at most, and has it serve. Returns the positions of the handed
+    /// sockets that it has no use for.
+    ///
+    /// # Errors
+    /// When it does not come to serve. It is to be ended then.
+    pub(super) async fn serves(
+        &mut self,
+        within: Duration,
+    ) -> Result<Vec<usize>, Option<Duration>> {
+        let ready = timeout(within, self.channel.hear()).await;
+        let ready = ready.map_err(|_| Some(within))?.ok_or(None)?;
+        let unused = unused_in(&ready).ok_or(None)?;
+        self.is_released.set(true);
+        self.channel.say(SERVE).await.map_err(|_| None)?;
+        let serving = timeout(SERVING_WITHIN, self.channel.hear()).await;
+        let serving = serving.map_err(|_| Some(SERVING_WITHIN))?;
+        serving
+            .filter(|line| line == SERVING)
+            .map(|_| unused)
+            .ok_or(None)
+    }
+
+    /// Ends a successor that does not serve, and says why it does not: it was silent for a time, or closed its channel.
+    pub(super) async fn fail(mut self, silent: Option<Duration>) -> SuccessorFailure {
+        if let Some(silent) = silent {
+            self.kill().await;
+            return SuccessorFailure::Silent(silent);
+        }
+        if let Some(status) = self.ended(ENDED_WITHIN).await {
+            return SuccessorFailure::Ended(status);
+        }
+        self.kill().await;
+        SuccessorFailure::Strange
+    }
+
+    /// Ends the successor at once, and waits for it.
+    pub(super) async fn kill(&mut self) {
+        // A process that has ended already cannot be killed.
+        let _ = self.process.kill();
+        if self.ended(KILLED_WITHIN).await.is_none() {
+            tracing::warn!("process {} does not end though it was killed", self.id());
+        }
+    }
+
+    async fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
+        let until = clock::now() + within;
+        loop {
+            match self.process.try_wait() {
+                Ok(None) if clock::now() < until => sleep(LOOK).await,
+                outcome => return outcome.ok().flatten(),
+            }
+        }
+    }
+}
+
+/// The positions in the line of a successor that is ready.
+fn unused_in(line: &str) -> Option<Vec<usize>> {
+    let mut words = line.split(' ');
+    (words.next() == Some(READY)).then_some(())?;
+    words.map(|word| word.parse().ok()).collect()
+}
+
+/// Starts `program` with the sockets, and with one end of a channel behind them. LISTEN_PID is left out: the number of
+/// the process is not known before it runs.
+fn spawn(program: &Program, sockets: &KeptSockets) -> io::Result<Successor> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut names = sockets.names();
+    names.push(PREDECESSOR);
+    let mut descriptors = sockets.descriptors()?;
+    descriptors.push(theirs.into());
+    let count = descriptors.len();
+    let last = FIRST + i32::try_from(count).unwrap_or(i32::MAX - FIRST);
+    let _fill = fill(&descriptors, last)?;
+    let mut command = program.command();
+    command
+        .env(COUNT, count.to_string())
+        .env(NAMES, names.join(":"))
+        .env_remove(PROCESS);
+    let mappings = descriptors.into_iter().zip(FIRST..);
+    let mappings = mappings.map(|(parent_fd, child_fd)| FdMapping {
+        parent_fd,
+        child_fd,
+    });
+    let mapped = command.fd_mappings(mappings.collect());
+    mapped.map_err(io::Error::other)?;
+    Ok(Successor {
+        channel: Channel::new(ours)?,
+        process: command.spawn()?,
+        is_released: Rc::default(),
+    })
+}
+
+/// Descriptors that take every free number below `last`, until they are dropped. The pipe by which std hears that a
+/// program could not be started would have such a number otherwise, and be lost in the new process.
+fn fill(descriptors: &[OwnedFd], last: i32) -> io::Result<Vec<OwnedFd>> {
+    let mut fill = Vec::new();
+    if let Some(one) = descriptors.first() {
+        loop {
+            let next = one.try_clone()?;
+            let is_beyond = next.as_raw_fd() >= last;
+            fill.push(next);
+            if is_beyond {
+                break;
+            }
+        }
+    }
+    Ok(fill)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_sockets_without_a_use() {
+        assert_eq!(unused_in("ready"), Some(vec![]));
+        assert_eq!(unused_in("ready 0 12"), Some(vec![0, 12]));
+        assert_eq!(unused_in("ready x"), None);
+        assert_eq!(unused_in("readily 1"), None);
+    }
+}

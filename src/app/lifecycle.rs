@@ -1,0 +1,335 @@
+//! The gateway's life from its first connection to its end: signals, the hand-over to a successor, leaving, draining.
+
+use super::LAST_LINES;
+use super::certificates::CertificateOrders;
+use super::handover::program::Program;
+use super::handover::{Successor, SuccessorFailure};
+use super::service_manager::{self, ServiceState};
+use super::sockets::KeptSockets;
+use super::worker::WorkerThread;
+use crate::admin::{Phase, Readiness};
+use crate::clock;
+use crate::listen::dispatch::Dispatcher;
+use crate::reload;
+use crate::shutdown::{DrainSwitch, SignalRequest, Signals};
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::Metrics;
+use rustix::process::Signal;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// The least time that a successor has to start, however short `drain` is.
+const LEAST_START: Duration = Duration::from_secs(5);
+/// Longest time after a hand-over in which a client may send another request on a connection that it keeps, and hears
+/// then that it is the last. No client waits for it.
+const LINGER: Duration = Duration::from_secs(5);
+/// Logged when a gateway that leaves is to end.
+const STOPPED_AT_ONCE: &str = "stopped at once: a second signal came";
+/// The time beyond the end of draining by which the process is gone.
+const LAST_ACTS: Duration = Duration::from_secs(5);
+
+/// The gateway, serving.
+pub(super) struct Gateway {
+    /// The longest time for requests under way.
+    pub(super) drain: Duration,
+    /// The time in which new connections are still accepted after a signal to stop.
+    pub(super) drain_delay: Duration,
+    pub(super) program: Program,
+    pub(super) switch: DrainSwitch,
+    pub(super) readiness: Readiness,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) orders: Arc<CertificateOrders>,
+    /// The tasks that accept connections, and other work that ends before the gateway does.
+    pub(super) acceptors: JoinSet<()>,
+    pub(super) workers: Vec<WorkerThread>,
+    pub(super) log: AccessLog,
+    pub(super) signals: SignalDesk,
+    /// Dropped last: the files go with the gateway.
+    pub(super) kept: KeptSockets,
+}
+
+/// Causes for which a gateway leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Departure {
+    /// A signal to stop.
+    Stop,
+    /// A successor serves.
+    HandedOver,
+}
+
+impl Gateway {
+    /// Serves until a signal stops the gateway or a successor serves, and finishes the requests under way.
+    pub(super) async fn until_stopped(mut self) {
+        let departure = self.until_departure().await;
+        if self.leave(departure).await {
+            self.drain(departure).await;
+        }
+        self.switch.cut();
+        for worker in self.workers {
+            worker.end();
+        }
+        self.log.shutdown(LAST_LINES);
+    }
+
+    async fn until_departure(&mut self) -> Departure {
+        loop {
+            match self.signals.next().await {
+                LifeRequest::Stop => return Departure::Stop,
+                LifeRequest::HandOver => {
+                    if let Some(departure) = self.hand_over().await {
+                        return departure;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts a successor and has it serve. Nothing where that has failed: the gateway goes on as before.
+    async fn hand_over(&mut self) -> Option<Departure> {
+        if std::process::id() == 1 {
+            tracing::error!(
+                "SIGUSR2: this process is the first of its container, and a successor would end with it; start another container instead"
+            );
+            return None;
+        }
+        tracing::info!("SIGUSR2: a successor starts; this gateway serves until the successor does");
+        service_manager::tell(ServiceState::HandsOver);
+        let reloads = self.signals.reloads;
+        let mut successor = match Successor::start(&self.program, &self.kept) {
+            Ok(successor) => successor,
+            Err(failure) => return self.go_on(&failure),
+        };
+        let (outcome, is_stopped) = self.until_served(&mut successor).await;
+        let stop = is_stopped.then_some(Departure::Stop);
+        match outcome {
+            Some(Ok(unused)) => {
+                self.give_way(&successor, &unused);
+                if self.signals.reloads > reloads {
+                    // It may have read the file before that signal.
+                    successor.signal(Signal::HUP);
+                }
+                if is_stopped {
+                    successor.signal(Signal::TERM);
+                }
+                Some(Departure::HandedOver)
+            }
+            Some(Err(silent)) => {
+                let failure = successor.fail(silent).await;
+                stop.or(self.go_on(&failure))
+            }
+            None => {
+                successor.kill().await;
+                stop
+            }
+        }
+    }
+
+    /// Waits until the successor serves, and obeys signals meanwhile. A signal to stop ends the wait unless the successor
+    /// may have connections already. Returns the outcome, and whether there was such a signal.
+    async fn until_served(
+        &mut self,
+        successor: &mut Successor,
+    ) -> (Option<Result<Vec<usize>, Option<Duration>>>, bool) {
+        let is_released = successor.is_released();
+        let mut serves = pin!(successor.serves(self.drain.max(LEAST_START)));
+        let mut is_stopped = false;
+        loop {
+            tokio::select! {
+                outcome = &mut serves => return (Some(outcome), is_stopped),
+                () = self.signals.stop() => {
+                    is_stopped = true;
+                    if !is_released.get() {
+                        return (None, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes that a hand-over has failed.
+    fn go_on(&self, failure: &SuccessorFailure) -> Option<Departure> {
+        tracing::error!("the hand-over has failed: {failure}; this gateway serves on");
+        self.metrics.hand_over_failed();
+        service_manager::tell(ServiceState::Ready);
+        None
+    }
+
+    /// Leaves the sockets to a successor that serves, but those at the positions that it has no use for.
+    fn give_way(&mut self, successor: &Successor, unused: &[usize]) {
+        let (process, grace) = (successor.id(), self.drain_delay + self.drain);
+        service_manager::tell(ServiceState::HandedOver(process));
+        self.kept.leave_to_successor(unused);
+        tracing::info!(
+            "handed over: process {process} serves; {grace:?} for requests under way here; what was counted in memory, and by limits with `scope = \"gateway\"`, starts afresh there"
+        );
+    }
+
+    /// Asks clients to go elsewhere before connections are closed. False when a further signal ends the gateway at once.
+    async fn leave(&mut self, departure: Departure) -> bool {
+        self.readiness.set(Phase::Draining);
+        self.switch.leave();
+        // Another process may order certificates from now on.
+        let orders = Arc::clone(&self.orders);
+        self.acceptors.spawn(async move { orders.stop().await });
+        let (dispatcher, acceptors) = (&self.dispatcher, &mut self.acceptors);
+        match departure {
+            Departure::Stop => {
+                let delay = self.drain_delay;
+                service_manager::tell(ServiceState::Stops(delay + self.drain + LAST_ACTS));
+                if delay.is_zero() {
+                    return true;
+                }
+                tracing::info!("stopping: connections are still accepted for {delay:?}");
+                tokio::select! {
+                    () = sleep(delay) => return true,
+                    () = self.signals.stop() => {}
+                }
+            }
+            Departure::HandedOver => tokio::select! {
+                () = sleep(linger(self.drain_delay, self.drain)) => return true,
+                () = finished(acceptors, dispatcher) => return true,
+                () = self.signals.stop() => {}
+            },
+        }
+        tracing::warn!("{STOPPED_AT_ONCE}");
+        false
+    }
+
+    /// Finishes the requests under way, and takes no new connections.
+    async fn drain(&mut self, departure: Departure) {
+        let grace = match departure {
+            Departure::Stop => {
+                let grace = self.drain;
+                tracing::info!("stopping: no new connections, {grace:?} for requests under way");
+                grace
+            }
+            Departure::HandedOver => {
+                self.drain_delay + self.drain - linger(self.drain_delay, self.drain)
+            }
+        };
+        // Before the tasks that accept end: the last descriptor of a socket closes it.
+        self.kept.close();
+        self.switch.pull(grace);
+        let deadline = clock::now() + grace;
+        tokio::select! {
+            () = finished(&mut self.acceptors, &self.dispatcher) => tracing::info!("stopped: all connections have ended"),
+            () = tokio::time::sleep_until(deadline) => {
+                match self.dispatcher.open() {
+                    1 => tracing::warn!("stopped: 1 connection was cut"),
+                    cut => tracing::warn!("stopped: {cut} connections were cut"),
+                }
+            }
+            () = self.signals.stop() => tracing::warn!("{STOPPED_AT_ONCE}"),
+        }
+    }
+}
+
+/// The time after a hand-over in which kept connections stay open for a last request: within the time for requests under
+/// way, of which there is at least half left.
+fn linger(drain_delay: Duration, drain: Duration) -> Duration {
+    drain_delay.max(LINGER.min(drain / 2))
+}
+
+/// Resolves when no connection waits to be accepted and the last one has ended.
+async fn finished(acceptors: &mut JoinSet<()>, dispatcher: &Dispatcher) {
+    while acceptors.join_next().await.is_some() {}
+    while dispatcher.open() > 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The request of a signal to a gateway that serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LifeRequest {
+    /// Finish and leave.
+    Stop,
+    /// Start a successor.
+    HandOver,
+}
+
+/// Takes signals: a reload is triggered at once, and other requests are kept until they can be obeyed.
+#[derive(Debug)]
+pub(super) struct SignalDesk {
+    signals: Signals,
+    reload: reload::Trigger,
+    /// Signals to reload so far.
+    reloads: u64,
+    is_stopped: bool,
+    wants_successor: bool,
+}
+
+impl SignalDesk {
+    pub(super) fn new(signals: Signals, reload: reload::Trigger) -> Self {
+        Self {
+            signals,
+            reload,
+            reloads: 0,
+            is_stopped: false,
+            wants_successor: false,
+        }
+    }
+
+    /// Has a signal to stop come before the gateway served?
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Waits for `event`, or for a signal to stop, which [`Self::next`] yields then.
+    pub(super) async fn during(&mut self, event: impl Future<Output = ()>) {
+        tokio::select! {
+            () = event => {}
+            () = self.stop() => self.is_stopped = true,
+        }
+    }
+
+    /// The next request.
+    async fn next(&mut self) -> LifeRequest {
+        loop {
+            if self.is_stopped {
+                return LifeRequest::Stop;
+            }
+            if std::mem::take(&mut self.wants_successor) {
+                return LifeRequest::HandOver;
+            }
+            self.take_one().await;
+        }
+    }
+
+    /// Resolves at the next signal to stop. The future may be dropped and asked for again.
+    async fn stop(&mut self) {
+        while self.take_one().await != SignalRequest::Stop {}
+        self.is_stopped = false;
+    }
+
+    async fn take_one(&mut self) -> SignalRequest {
+        let request = self.signals.next().await;
+        match request {
+            SignalRequest::Stop => self.is_stopped = true,
+            SignalRequest::Reload => {
+                self.reloads += 1;
+                self.reload.pull();
+            }
+            SignalRequest::HandOver => self.wants_successor = true,
+        }
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_time_is_left_for_requests_under_way() {
+        let seconds = Duration::from_secs;
+        assert_eq!(linger(Duration::ZERO, seconds(30)), seconds(5));
+        assert_eq!(linger(Duration::ZERO, seconds(2)), seconds(1));
+        assert_eq!(linger(Duration::ZERO, Duration::ZERO), Duration::ZERO);
+        assert_eq!(linger(seconds(10), seconds(2)), seconds(10));
+    }
+}

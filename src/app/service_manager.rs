@@ -1,0 +1,97 @@
+//! Tells systemd how the gateway is (`sd_notify(3)`): ready, stopping, or another process from now on.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// The variable that names systemd's socket. Without it there is no systemd to tell.
+const SOCKET: &str = "NOTIFY_SOCKET";
+/// Longest wait for room in systemd's queue.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// What systemd should know.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ServiceState {
+    /// The gateway serves.
+    Ready,
+    /// A successor starts.
+    HandsOver,
+    /// The process with this number serves in place of this one.
+    HandedOver(u32),
+    /// The gateway ends, within this time at the latest.
+    Stops(Duration),
+}
+
+impl ServiceState {
+    fn message(self) -> String {
+        match self {
+            Self::Ready => "READY=1\nSTATUS=serves".to_owned(),
+            Self::HandsOver => "RELOADING=1\nSTATUS=serves; a successor starts".to_owned(),
+            Self::HandedOver(process) => {
+                format!("MAINPID={process}\nREADY=1\nSTATUS=serves, in place of the process before")
+            }
+            Self::Stops(within) => format!(
+                "STOPPING=1\nSTATUS=stops; requests under way are finished\nEXTEND_TIMEOUT_USEC={}",
+                within.as_micros()
+            ),
+        }
+    }
+}
+
+/// Tells systemd, if it has started this process and asked for it.
+pub(super) fn tell(state: ServiceState) {
+    if let Some(socket) = std::env::var_os(SOCKET).filter(|socket| !socket.is_empty())
+        && let Err(error) = send(&socket, &state.message())
+    {
+        tracing::warn!(
+            "systemd cannot be told of this gateway's state at {SOCKET}={}: {error}",
+            socket.display()
+        );
+    }
+}
+
+fn send(socket: &OsStr, message: &str) -> io::Result<()> {
+    let to = address(socket)?;
+    let from = UnixDatagram::unbound()?;
+    from.set_write_timeout(Some(WITHIN))?;
+    from.send_to_addr(message.as_bytes(), &to)?;
+    Ok(())
+}
+
+/// The address of a path, or of an abstract name, which has an `@` in front.
+fn address(socket: &OsStr) -> io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = socket.as_encoded_bytes().strip_prefix(b"@") {
+        use std::os::linux::net::SocketAddrExt as _;
+        return SocketAddr::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_by_path_and_by_abstract_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let number = std::process::id();
+        let by_name = format!("@tollgate-test-{number}");
+        for name in [path.as_os_str(), OsStr::new(&by_name)] {
+            let systemd = UnixDatagram::bind_addr(&address(name).unwrap()).unwrap();
+            let state = ServiceState::Stops(Duration::from_secs(2));
+            send(name, &state.message()).unwrap();
+            let mut message = [0; 256];
+            let length = systemd.recv(&mut message).unwrap();
+            let message = std::str::from_utf8(&message[..length]).unwrap();
+            assert!(message.starts_with("STOPPING=1\n"), "{message}");
+            assert!(
+                message.ends_with("EXTEND_TIMEOUT_USEC=2000000"),
+                "{message}"
+            );
+        }
+        assert!(send(OsStr::new("/nowhere/notify"), "READY=1").is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! Certificates that are ordered, and the authorities that they are ordered from, in words and for programs.
+
+use crate::acme::{Authority, OrderOutlook, OrderedIdentity, Storage, outlook};
+use crate::clock;
+use crate::config::Compiled;
+use crate::config::describe::show_instant;
+use serde_json::{Value, json};
+use std::io;
+
+/// The order of an identity, and what is kept about it.
+pub(super) struct KnownOrder<'a> {
+    order: &'a OrderedIdentity,
+    known: io::Result<OrderOutlook>,
+}
+
+/// The order of the identity of this name; nothing where its certificate is a file.
+pub(super) fn of<'a>(compiled: &'a Compiled, name: &str) -> Option<KnownOrder<'a>> {
+    let order = compiled.orders.iter().find(|one| &*one.name == name)?;
+    let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
+    let known = outlook(order, now);
+    Some(KnownOrder { order, known })
+}
+
+/// A line for each authority that something is ordered from, in the order of the identities.
+pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
+    let mut all: Vec<&Authority> = Vec::new();
+    for order in compiled.orders.iter() {
+        let authority = &*order.authority;
+        if !all.iter().any(|one| one.name == authority.name) {
+            all.push(authority);
+        }
+    }
+    let lines = all.into_iter().map(|authority| {
+        let kinds = authority.challenges.iter().map(|kind| kind.as_str());
+        let kinds: Vec<&str> = kinds.collect();
+        let profile = authority.profile.as_ref();
+        let profile = profile.map(|profile| format!(", profile {profile}"));
+        format!(
+            "authority {}: {}{}; looks by {}; certificates are kept in {}",
+            authority.name,
+            authority.directory,
+            profile.unwrap_or_default(),
+            kinds.join(", then "),
+            authority.storage,
+        )
+    });
+    lines.collect()
+}
+
+impl KnownOrder<'_> {
+    /// The words behind the hosts: `ordered from public, renewed by ...`.
+    pub(super) fn words(&self) -> String {
+        let from = &self.order.authority.name;
+        if let Storage::Store(_) = self.order.authority.storage {
+            // Only a gateway asks the store.
+            return format!("ordered from {from} for all gateways");
+        }
+        let rest = match &self.known {
+            Err(error) => format!("what is kept of it cannot be read: {error}"),
+            Ok(known) => known_words(known, &self.order.hosts),
+        };
+        format!("ordered from {from}, {rest}")
+    }
+
+    /// Why what is kept in a folder cannot be read.
+    fn unreadable(&self) -> Option<&io::Error> {
+        match self.order.authority.storage {
+            Storage::Folder(_) => self.known.as_ref().err(),
+            Storage::Store(_) => None,
+        }
+    }
+
+    /// What is known of the order, for programs.
+    pub(super) fn json(&self) -> Value {
+        let known = self.known.as_ref().ok();
+        let at = |time: Option<i64>| time.map(show_instant);
+        json!({
+            "authority": &*self.order.authority.name,
+            "directory": self.order.authority.directory,
+            "storage": match self.order.authority.storage {
+                Storage::Folder(_) => "folder",
+                Storage::Store(_) => "store",
+            },
+            "unreadable": self.unreadable().map(ToString::to_string),
+            "has_certificate": known.is_some_and(|known| known.certificate.is_some()),
+            "renewed_by": at(known.and_then(|known| known.renewal)),
+            "failures": known.map_or(0, |known| known.failures),
+            "next_order": at(known.and_then(|known| known.next)),
+        })
+    }
+}
+
+fn known_words(known: &OrderOutlook, hosts: &[String]) -> String {
+    let state = match (&known.certificate, known.renewal) {
+        (None, _) => "no certificate has come yet".to_owned(),
+        (Some(_), Some(by)) => format!("renewed by {}", show_instant(by)),
+        (Some(held), None) => {
+            let lacks = hosts
+                .iter()
+                .filter(|host| !held.facts().names.contains(host));
+            let lacks: Vec<&str> = lacks.map(String::as_str).collect();
+            match lacks.as_slice() {
+                [] => "and anew when the gateway runs".to_owned(),
+                lacks => format!(
+                    "and anew when the gateway runs: it lacks {}",
+                    lacks.join(", ")
+                ),
+            }
+        }
+    };
+    let failed = match known.failures {
+        0 => String::new(),
+        1 => ", 1 order has failed".to_owned(),
+        many => format!(", {many} orders in a row have failed"),
+    };
+    let next = known
+        .next
+        .map(|next| format!(", the next is made at {}", show_instant(next)));
+    format!("{state}{failed}{}", next.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_an_order_is_one_clause() {
+        let mut known = OrderOutlook {
+            certificate: None,
+            renewal: None,
+            failures: 0,
+            next: None,
+        };
+        let hosts = ["a.example".to_owned()];
+        assert_eq!(known_words(&known, &hosts), "no certificate has come yet");
+        known.failures = 2;
+        known.next = Some(1_800_000_000);
+        assert_eq!(
+            known_words(&known, &hosts),
+            "no certificate has come yet, 2 orders in a row have failed, the next is made at 2027-01-15T08:00:00Z"
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! `drain_delay`: new connections are accepted for a while after the signal to stop, and clients are asked to leave.
+
+use super::{WebSocket, upstream};
+use crate::support::{End, File, Gateway, PATIENCE, Wire, eventually, get};
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn connections_are_accepted_for_a_while_and_clients_are_asked_to_leave() {
+    let upstream = upstream().await;
+    let server = "drain_delay = \"2s\"\ndrain = \"300ms\"";
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server(server)).await;
+    let mut kept = gateway.connect().await;
+    let answer = kept.ask(get("/")).await.expect(200);
+    assert!(!answer.fields.has("connection"));
+    let http2 = gateway.h2().await;
+    http2.get("/").await.expect(200);
+    let start = Instant::now();
+    gateway.signal("TERM");
+    eventually(PATIENCE, "the gateway leaves", async || {
+        gateway.admin_get("/readyz").await.status == 503
+    })
+    .await;
+    eventually(PATIENCE, "GOAWAY", async || http2.closed()).await;
+    let answer = kept.ask(get("/")).await.expect(200);
+    assert_eq!(answer.field("connection"), "close");
+    assert_ne!(kept.ended(PATIENCE).await, End::Open);
+    let answer = gateway.get("/").await.expect(200);
+    assert_eq!(answer.field("connection"), "close");
+    // A connection of HTTP/2 that is made now is good for several requests, and an upgrade is one still.
+    let late = gateway.h2().await;
+    for _ in 0..3 {
+        late.get("/").await.expect(200);
+    }
+    let mut tunnel = WebSocket::open(&gateway).await;
+    tunnel.lives().await;
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "the machine is too slow"
+    );
+    eventually(PATIENCE, "new connections are refused", async || {
+        Wire::try_to(gateway.address()).await.is_err()
+    })
+    .await;
+    assert!(start.elapsed() >= Duration::from_secs(2));
+    assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_the_delay() {
+    let upstream = upstream().await;
+    let file = File::to(&upstream, &[]).server("drain_delay = \"1min\"");
+    let mut gateway = Gateway::start(&file).await;
+    gateway.signal("TERM");
+    let leaves = |line: &str| line.contains("connections are still accepted for 60s");
+    gateway.said.line(0, "the delay", leaves).await;
+    gateway.signal("TERM");
+    assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+}

@@ -1,0 +1,276 @@
+//! Certificates of several running gateways behind one name, kept in Redis: ordered once, served by all, renewed once.
+
+use crate::support::tls::TlsClient;
+use crate::support::{
+    File, Gateway, PATIENCE, Pebble, PebbleWish, Redis, Upstream, eventually, long, tollgate,
+};
+use rustls::pki_types::CertificateDer;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+
+const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const HOST: &str = "shop.example.com";
+
+/// What several gateways have in common.
+struct Scene {
+    pebble: Pebble,
+    redis: Redis,
+    upstream: Upstream,
+}
+
+impl Scene {
+    async fn new(life: Option<u32>) -> Self {
+        Self {
+            pebble: Pebble::start(PebbleWish {
+                life,
+                asks_always: true,
+                ..PebbleWish::default()
+            }),
+            redis: Redis::start().await,
+            upstream: Upstream::echo().await,
+        }
+    }
+
+    async fn gateway(&self, secret: &str) -> Gateway {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = "listen = [{ address = \"127.0.0.1:0\", redirect = \"https\" }, { address = \"127.0.0.2:0\", tls = true }]";
+        let (directory, ca) = (self.pebble.directory(), self.pebble.ca());
+        let text = File::default()
+            .server(listen)
+            .redis(&self.redis, "prefix = \"edge\"")
+            .upstream("main", &[&self.upstream])
+            .route("all", "/{*rest}", "main", &[])
+            .with(&format!("[tls.shop]\nacme = \"test\"\nhosts = \"{HOST}\""))
+            .with(&format!(
+                "[acme.test]\nagree = true\ndirectory = \"{directory}\"\nca = {ca:?}\nstorage = \"store\"\nsecret = {{ file = \"acme.secret\" }}"
+            ))
+            .text();
+        fs::write(folder.path().join("acme.secret"), secret).unwrap();
+        let path = folder.path().join("gateway.toml");
+        fs::write(&path, text).unwrap();
+        Gateway::run(folder, &path).await
+    }
+}
+
+/// What stands before the gateways: connections go to each in turn.
+#[derive(Clone, Default)]
+struct Balancer {
+    plain: Arc<Mutex<Vec<SocketAddr>>>,
+    tls: Arc<Mutex<Vec<SocketAddr>>>,
+    is_shut: Arc<AtomicBool>,
+    seen: Arc<AtomicUsize>,
+}
+
+impl Balancer {
+    async fn before(pebble: &Pebble, gateways: &[&Gateway]) -> Self {
+        let balancer = Self::default();
+        balancer.lead_to(gateways).await;
+        for (port, targets) in [
+            (pebble.http, Arc::clone(&balancer.plain)),
+            (pebble.tls, Arc::clone(&balancer.tls)),
+        ] {
+            let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+            tokio::spawn(balancer.clone().serve(listener, targets));
+        }
+        balancer
+    }
+
+    async fn lead_to(&self, gateways: &[&Gateway]) {
+        let mut tls = Vec::new();
+        for gateway in gateways {
+            tls.push(gateway.tls().await);
+        }
+        *self.tls.lock().unwrap() = tls;
+        *self.plain.lock().unwrap() = gateways.iter().map(|one| one.address()).collect();
+    }
+
+    async fn serve(self, listener: TcpListener, targets: Arc<Mutex<Vec<SocketAddr>>>) {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let turn = self.seen.fetch_add(1, Ordering::SeqCst);
+            let (targets, is_shut) = (Arc::clone(&targets), Arc::clone(&self.is_shut));
+            tokio::spawn(async move {
+                while is_shut.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                let target = {
+                    let targets = targets.lock().unwrap();
+                    targets[turn % targets.len()]
+                };
+                let mut onward = TcpStream::connect(target).await?;
+                copy_bidirectional(&mut stream, &mut onward).await
+            });
+        }
+    }
+}
+
+/// The certificate that a gateway shows.
+async fn shown(gateway: &Gateway) -> Option<CertificateDer<'static>> {
+    let address = gateway.tls().await;
+    let stream = TlsClient::looking().connect(address, HOST).await.ok()?;
+    let (_, connection) = stream.get_ref();
+    Some(connection.peer_certificates()?[0].clone().into_owned())
+}
+
+/// Waits until all gateways show the same certificate, and one other than before.
+async fn all_show(
+    gateways: &[&Gateway],
+    before: Option<&CertificateDer<'static>>,
+) -> CertificateDer<'static> {
+    let found = Mutex::new(None);
+    let said = gateways.iter().map(|one| one.said.text());
+    let said = said.collect::<Vec<_>>().concat();
+    // An order that fails on a busy machine is made again after a minute.
+    eventually(PATIENCE * 4, &format!("all show one: {said}"), async || {
+        let mut all = Vec::new();
+        for gateway in gateways {
+            all.push(shown(gateway).await);
+        }
+        let first = all[0].clone();
+        let is_one = first.is_some() && all.iter().all(|one| *one == first);
+        let is_new = first.as_ref() != before;
+        *found.lock().unwrap() = first;
+        is_one && is_new
+    })
+    .await;
+    found.into_inner().unwrap().unwrap()
+}
+
+/// The sum of a counter over all gateways.
+async fn sum(gateways: &[&Gateway], line: &str) -> u64 {
+    let mut sum = 0;
+    for gateway in gateways {
+        let text = gateway.metrics().await;
+        let found = text.lines().find_map(|one| one.strip_prefix(line));
+        sum += found.map_or(0, |count| count.trim().parse().unwrap());
+    }
+    sum
+}
+
+const OBTAINED: &str = "tollgate_acme_orders_total{identity=\"shop\",result=\"obtained\"} ";
+const TAKEN: &str = "tollgate_acme_taken_total{identity=\"shop\"} ";
+
+#[tokio::test]
+async fn a_certificate_is_ordered_once_served_by_both_and_renewed_once() {
+    let scene = Scene::new(Some(30)).await;
+    let (first, second) = (scene.gateway(SECRET).await, scene.gateway(SECRET).await);
+    let both = [&first, &second];
+    let _balancer = Balancer::before(&scene.pebble, &both).await;
+    let ordered = all_show(&both, None).await;
+    assert_eq!(scene.pebble.logged("Issued certificate"), 1);
+    assert_eq!(sum(&both, OBTAINED).await, 1);
+    assert_eq!(sum(&both, TAKEN).await, 1);
+    let renewed = all_show(&both, Some(&ordered)).await;
+    assert_ne!(ordered, renewed);
+    let pebble = &scene.pebble;
+    assert_eq!(pebble.logged("Issued certificate"), 2, "{}", pebble.log());
+    assert_eq!(pebble.logged("There are now 1 accounts"), 1);
+    assert_eq!(pebble.logged("There are now 2 accounts"), 0);
+    assert_eq!(sum(&both, OBTAINED).await, 2);
+    assert_eq!(sum(&both, TAKEN).await, 2);
+    assert_eq!(sum(&both, "tollgate_acme_store_up ").await, 2);
+
+    let said = [first.said.text(), second.said.text()].concat();
+    for step in [
+        "certificates are kept in redis://127.0.0.1:",
+        "acme.test: an account was made with",
+        "a certificate for shop.example.com is ordered from acme.test",
+        "a certificate for shop.example.com has come, good for",
+        "a certificate for shop.example.com was taken from the store, good for",
+    ] {
+        assert!(said.contains(step), "{step}: {said}");
+    }
+    let printed = tollgate(first.folder(), &["check", "--print"]).await;
+    let mut told = vec![said, printed.stdout, printed.stderr];
+    for gateway in both {
+        told.push(gateway.metrics().await);
+        told.push(gateway.access.text());
+    }
+    let keys: Vec<String> = scene.redis.command(&["KEYS", "edge:acme:*"]).await;
+    for key in keys {
+        let value: Option<Vec<u8>> = scene.redis.command(&["GET", &key]).await;
+        told.push(String::from_utf8_lossy(&value.unwrap_or_default()).into_owned());
+    }
+    for text in told {
+        assert!(
+            !text.contains(SECRET) && !text.contains("PRIVATE"),
+            "{text}"
+        );
+    }
+    let checked = tollgate(first.folder(), &["check"]).await.stdout;
+    assert!(
+        checked.contains("ordered from test for all gateways")
+            && checked.contains("certificates are kept in the store, sealed"),
+        "{checked}"
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_with_another_secret_says_so_and_changes_nothing() {
+    let scene = Scene::new(None).await;
+    let first = scene.gateway(SECRET).await;
+    let _balancer = Balancer::before(&scene.pebble, &[&first]).await;
+    all_show(&[&first], None).await;
+    let other = scene.gateway(&"9".repeat(64)).await;
+    let line = other
+        .said
+        .line(0, "the error", |line| line.contains("another `secret`"));
+    let line = line.await;
+    assert!(line.contains("edge:acme:"), "{line}");
+    assert_eq!(scene.pebble.logged("Added order"), 1);
+    assert!(shown(&first).await.is_some());
+}
+
+#[tokio::test]
+async fn a_gateway_starts_without_its_store_and_says_so() {
+    let mut scene = Scene::new(None).await;
+    scene.redis.kill().await;
+    let gateway = scene.gateway(SECRET).await;
+    let _balancer = Balancer::before(&scene.pebble, &[&gateway]).await;
+    let line = gateway.said.line(0, "a line about the store", |line| {
+        line.contains("certificates are kept there, so none is ordered")
+    });
+    line.await;
+    assert_eq!(sum(&[&gateway], "tollgate_acme_store_up ").await, 0);
+    assert_eq!(gateway.get("/").await.status, 308, "it serves");
+    scene.redis.come().await;
+    all_show(&[&gateway], None).await;
+}
+
+/// The long form: a lock lasts a minute.
+#[tokio::test]
+async fn an_order_whose_gateway_was_killed_is_taken_over() {
+    if !long() {
+        return;
+    }
+    let scene = Scene::new(None).await;
+    let (first, second) = (scene.gateway(SECRET).await, scene.gateway(SECRET).await);
+    let balancer = Balancer::before(&scene.pebble, &[&first, &second]).await;
+    balancer.is_shut.store(true, Ordering::SeqCst);
+    eventually(PATIENCE, "an authority looks", async || {
+        balancer.seen.load(Ordering::SeqCst) > 0
+    })
+    .await;
+    let orders = |one: &Gateway| one.said.text().contains("is ordered from acme.test");
+    let is_first = orders(&first);
+    assert!(is_first != orders(&second), "one of them orders");
+    let (killed, other) = if is_first {
+        (&first, &second)
+    } else {
+        (&second, &first)
+    };
+    killed.signal("KILL");
+    balancer.lead_to(&[other]).await;
+    balancer.is_shut.store(false, Ordering::SeqCst);
+    eventually(PATIENCE * 6, "the other takes over", async || {
+        shown(other).await.is_some()
+    })
+    .await;
+    let said = other.said.text();
+    assert!(said.contains("this gateway takes over"), "{said}");
+    assert_eq!(scene.pebble.logged("Issued certificate"), 1);
+}
