@@ -8,7 +8,7 @@ use super::response_body::Carrier;
 use super::upstream_answer::UpstreamAnswer;
 use crate::clock;
 use crate::telemetry::metrics::{Failure, RetryResult};
-use crate::upstream::balance::{Balancer, TriedServers};
+use crate::upstream::balance::Balancer;
 use crate::upstream::connection::Connection;
 use crate::upstream::connection::UnsentRequest;
 use crate::upstream::endpoint::{Endpoint, PooledConnection};
@@ -26,6 +26,8 @@ use tokio::time::sleep;
 const LEAST_SERVERS: u32 = 3;
 /// As many of them where no server is available and all are tried.
 const MOST_SERVERS: u32 = 16;
+/// Times that a request is sent whose server has refused it, at most.
+const MOST_REFUSALS: u32 = 4;
 /// The wait before the same server is asked once more.
 const AGAIN: Duration = Duration::from_millis(25);
 
@@ -36,7 +38,6 @@ pub(super) struct Attempts<'a> {
     notes: &'a CallNotes,
     key: Option<u64>,
     purpose: Purpose,
-    tried: TriedServers<RequestBody>,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
     /// The failure after which it was to be sent last, until its end is counted.
@@ -62,7 +63,6 @@ impl<'a> Attempts<'a> {
             notes,
             key,
             purpose,
-            tried: TriedServers::new(),
             sent_again: 0,
             cause: None,
         }
@@ -198,7 +198,9 @@ impl<'a> Attempts<'a> {
         let tries_all = self.balancer.tries_all();
         // A server that has refused a request has begun nothing.
         let is_unsent = matches!(cause, RetryCause::Connect | RetryCause::Refused);
-        let most = if tries_all {
+        let most = if cause == RetryCause::Refused {
+            MOST_REFUSALS
+        } else if tries_all {
             MOST_SERVERS
         } else {
             LEAST_SERVERS.max(rule.attempts + 1)
@@ -211,13 +213,13 @@ impl<'a> Attempts<'a> {
         if is_spent {
             return false;
         }
-        self.tried.extend(self.notes.endpoint());
-        let other = self.balancer.another(self.key, &self.tried);
+        let other = self.balancer.another(self.key, &self.notes.tried());
         let is_refused = cause == RetryCause::Refused;
         if other.is_none() && !is_refused && self.notes.attempts() > rule.attempts {
             return false;
         }
-        let is_free = cause == RetryCause::Connect && tries_all;
+        // Nothing was begun, and servers that are busy refuse many at once: the number of times is bound enough.
+        let is_free = is_refused || (cause == RetryCause::Connect && tries_all);
         if !is_free && !self.balancer.may_repeat(rule.budget) {
             self.notes.note_retry("budget");
             let metrics = &self.balancer.metrics;
@@ -231,7 +233,9 @@ impl<'a> Attempts<'a> {
         match other {
             Some(server) => self.notes.asks(server, clock::now()),
             None => {
-                sleep(AGAIN).await;
+                if !is_refused {
+                    sleep(AGAIN).await;
+                }
                 self.notes.asks_again(clock::now());
             }
         }

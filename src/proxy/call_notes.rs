@@ -2,7 +2,7 @@
 
 use super::request_body::RequestBody;
 use crate::telemetry::access_log::CallRecord;
-use crate::upstream::balance::Balancer;
+use crate::upstream::balance::{Balancer, TriedServers};
 use crate::upstream::endpoint::{Endpoint, Occupied};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,12 +28,17 @@ struct RareNotes {
     retry: Option<&'static str>,
     connect: Option<Duration>,
     queued: Option<Duration>,
+    /// Servers that were asked before the last one.
+    tried: TriedServers<RequestBody>,
 }
 
 impl CallNotes {
     /// A server is asked at `now`.
     pub(super) fn asks(&self, server: Occupied<RequestBody>, now: Instant) {
-        self.server.replace(Some(server));
+        if let Some(before) = self.server.replace(Some(server)) {
+            let endpoint = Rc::clone(&before.endpoint);
+            self.rare(|rare| rare.tried.push(endpoint));
+        }
         self.asked.set(Some(now));
         self.attempts.set(self.attempts.get() + 1);
     }
@@ -48,6 +53,15 @@ impl CallNotes {
     pub(super) fn endpoint(&self) -> Option<Rc<Endpoint<RequestBody>>> {
         let server = self.server.borrow();
         server.as_ref().map(|server| Rc::clone(&server.endpoint))
+    }
+
+    /// All servers that were asked.
+    pub(super) fn tried(&self) -> TriedServers<RequestBody> {
+        let rare = self.rare.borrow();
+        let before = rare
+            .iter()
+            .flat_map(|rare| rare.tried.iter().map(Rc::clone));
+        before.chain(self.endpoint()).collect()
     }
 
     /// The time at which it was asked.
