@@ -2,6 +2,7 @@
 
 use super::diagnostic::{Code, Details as _};
 use super::document::{AcmeTable, Document, IN_STORE, SecretSource};
+use super::masking::Numbering;
 use super::side_files::{Reference, SideFiles};
 use super::source::At;
 use super::value::quoted;
@@ -109,8 +110,8 @@ fn sealing_key(
     };
     let text = text.expose().trim();
     secrets.push(text.to_owned());
-    // A file that `--print` has shown has stars in place of secrets, and is read all the same.
-    let is_hidden = !text.is_empty() && text.bytes().all(|one| one == b'*');
+    // A file that `--print` has shown is read all the same.
+    let is_hidden = Numbering::is_stars(text);
     let hidden = || SealingKey::read(&"0".repeat(64)).filter(|_| is_hidden);
     let key = SealingKey::read(text).or_else(hidden);
     if key.is_none() {
@@ -148,8 +149,8 @@ fn external(
         }
     };
     secrets.push(text.expose().trim().to_owned());
-    // A file that `--print` has shown has stars in place of secrets, and is read all the same.
-    let is_hidden = text.expose().bytes().all(|one| one == b'*');
+    // A file that `--print` has shown is read all the same.
+    let is_hidden = Numbering::is_stars(text.expose());
     let bytes = base64url(text.expose().trim()).or(is_hidden.then(Vec::new));
     let Some(bytes) = bytes else {
         beside

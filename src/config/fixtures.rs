@@ -121,7 +121,7 @@ fn every_example_of_tls_is_good() {
     // An example is an excerpt, or a whole file.
     let whole = |one: &str| format!("{one}{}", if one.contains("routes") { "" } else { end });
     let mut all: Vec<String> = examples.map(whole).collect();
-    assert_eq!(all.len(), 6);
+    assert_eq!(all.len(), 7);
     all.push(include_str!("../../deploy/https.toml").to_owned());
     all.push(include_str!("../../deploy/acme.toml").to_owned());
     let secret = root().join("tests/config/valid/acme.secret");

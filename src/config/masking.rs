@@ -170,6 +170,12 @@ impl Numbering {
             at => format!("***{at}"),
         }
     }
+
+    /// Is this what stands in place of a secret, in a file that `--print` has shown?
+    pub(super) fn is_stars(text: &str) -> bool {
+        let number = text.strip_prefix("***");
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
 }
 
 #[cfg(test)]

@@ -210,7 +210,12 @@ impl Printer<'_> {
                 self.lines_of(table, shape)
             }
             (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
-            (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
+            (Some(ValueShape::FolderOr(word)), DeValue::String(text)) if text == word => {
+                toml::value(value)
+            }
+            (Some(ValueShape::File | ValueShape::Files | ValueShape::FolderOr(_)), value) => {
+                self.paths(value, offset)
+            }
             (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
             (Some(ValueShape::Servers(inner)), value) => self.servers(inner, value),
             (Some(ValueShape::Listeners(inner)), value) => self.listeners(inner, value, offset),

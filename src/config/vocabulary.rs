@@ -109,6 +109,8 @@ pub enum ValueShape {
     Texts,
     /// The path of a file.
     File,
+    /// The path of a folder, or this word.
+    FolderOr(&'static str),
     /// The path of a file, or a list of them.
     Files,
     /// Members of a group: texts that may be keys of clients.
@@ -271,7 +273,7 @@ impl ValueShape {
     #[must_use]
     pub fn describe(self) -> String {
         match self {
-            Self::Text | Self::ListenAddress | Self::File | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
+            Self::Text | Self::ListenAddress | Self::File | Self::FolderOr(_) | Self::ErrorBody | Self::StoreUrl | Self::Destination => {
                 "a text".into()
             }
             Self::Texts | Self::Files | Self::Members => "a text or a list of texts".into(),

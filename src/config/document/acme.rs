@@ -31,7 +31,7 @@ table! {
     /// outlive restarts: an authority gives few certificates for the same names in a week. `"store"` keeps all of it in
     /// the Redis of `[store]`, sealed with `secret`: of many gateways one orders, all answer the authority, and all serve
     /// what comes. A folder of this name is `"./store"`.
-    storage: String = text_as(ValueShape::File, any), Required, "\"/var/lib/tollgate/acme\"";
+    storage: String = text_as(ValueShape::FolderOr(IN_STORE), any), Required, "\"/var/lib/tollgate/acme\"";
 
     /// What is kept in the store is sealed with this: 64 hexadecimal digits, the same for all gateways, best kept in a
     /// file or in the environment. `openssl rand -hex 32` makes one. A gateway with another secret reads nothing there,

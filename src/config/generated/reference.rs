@@ -236,6 +236,7 @@ fn takes(title: &str, key: &Key) -> String {
         ValueShape::Text
         | ValueShape::ListenAddress
         | ValueShape::File
+        | ValueShape::FolderOr(_)
         | ValueShape::ErrorBody
         | ValueShape::StoreUrl
         | ValueShape::Destination => "text".into(),

@@ -103,6 +103,7 @@ fn shape(shape: ValueShape) -> Value {
         ValueShape::Text
         | ValueShape::ListenAddress
         | ValueShape::File
+        | ValueShape::FolderOr(_)
         | ValueShape::ErrorBody
         | ValueShape::StoreUrl => {
             json!({ "type": "string" })

@@ -54,6 +54,7 @@ fn upstream() -> Arc<Upstream> {
         port: 80,
     })];
     Arc::new(Upstream {
+        forward_client_cert: false,
         rules: crate::upstream::UpstreamRules::default(),
         name: "orders".into(),
         state: Arc::new(UpstreamState::new(&servers)),
