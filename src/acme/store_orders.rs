@@ -18,7 +18,7 @@ const SOON: Seconds = 1;
 
 /// What stands in the store against what is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum StoreVersion {
     /// Nothing is held, or the same.
     Even,
     /// The store lacks what is held.
@@ -37,7 +37,7 @@ impl Orders {
         let standing = self.take_newer(identity, store).await?;
         let attempts = self.known_attempts(identity, store).await?;
         let after = self.time_until_due(identity, &attempts, store).await;
-        if after > 0 && standing == Standing::Even {
+        if after > 0 && standing == StoreVersion::Even {
             return Ok(Look::Later(after));
         }
         if !may_begin {
@@ -72,7 +72,7 @@ impl Orders {
         identity: &OrderedIdentity,
         store: &StoreVault,
     ) -> Result<Option<Attempts>, Failure> {
-        if self.take_newer(identity, store).await? == Standing::Lacks {
+        if self.take_newer(identity, store).await? == StoreVersion::Lacks {
             self.put_again(identity, store).await?;
         }
         let mut attempts = self.known_attempts(identity, store).await?;
@@ -117,21 +117,21 @@ impl Orders {
         &self,
         identity: &OrderedIdentity,
         store: &StoreVault,
-    ) -> Result<Standing, Failure> {
+    ) -> Result<StoreVersion, Failure> {
         let name = entry_of(identity);
         let held = self.versions.of(&identity.name, &name);
         let kept = store.read(Part::Certificates, &name).await?;
         let there = kept.as_ref().map_or(0, |kept| kept.version);
         if there < held {
-            return Ok(Standing::Lacks);
+            return Ok(StoreVersion::Lacks);
         }
         let Some(kept) = kept.filter(|kept| kept.version > held) else {
-            return Ok(Standing::Even);
+            return Ok(StoreVersion::Even);
         };
         let text = str::from_utf8(&kept.text).ok();
         let bundle = text.and_then(Bundle::read);
         let Some(bundle) = bundle.filter(|bundle| bundle.covers(&identity.hosts)) else {
-            return Ok(Standing::Even);
+            return Ok(StoreVersion::Even);
         };
         let left = bundle.facts().not_after - seconds((self.wall)());
         tracing::info!(
@@ -143,7 +143,7 @@ impl Orders {
         self.metrics.acme_taken(&identity.name);
         self.versions.hold(&identity.name, name, there);
         self.issued.put(&identity.name, bundle);
-        Ok(Standing::Even)
+        Ok(StoreVersion::Even)
     }
 
     /// Puts a certificate into the store, newer than any before. Where the store is away it is put there later.

@@ -39,33 +39,40 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
             }
             continue;
         }
-        if !table.agree() && !table.agree.is_bad() {
-            found
-                .error(
-                    Code::AcmeNotAgreed,
-                    format!("the terms of {table} are not agreed to"),
-                )
-                .at(
-                    table.agree.span().unwrap_or(&table.place),
-                    "it gives no account without that",
-                )
-                .help("read the terms, which the authority's directory names, and write `agree = true`");
-        }
-        if let Some(key) = table.eab.get().and_then(|eab| eab.key.at())
-            && matches!(key.value, SecretSource::Literal(_))
-        {
-            found
-                .warning(
-                    Code::SecretInFile,
-                    "the key of an external account is written into the file",
-                )
-                .at(&key.span, "every reader of the file knows it")
-                .help("write `key = { file = \"/run/secrets/eab\" }` or `key = { env = \"EAB_KEY\" }`");
-        }
+        account(table, found);
         storage(document, table, found);
         if can_tell {
             reachable(document, table, found);
         }
+    }
+}
+
+/// Notes what is wrong with the account that an authority is to give.
+fn account(table: &AcmeTable, found: &mut Findings) {
+    if !table.agree() && !table.agree.is_bad() {
+        found
+            .error(
+                Code::AcmeNotAgreed,
+                format!("the terms of {table} are not agreed to"),
+            )
+            .at(
+                table.agree.span().unwrap_or(&table.place),
+                "it gives no account without that",
+            )
+            .help(
+                "read the terms, which the authority's directory names, and write `agree = true`",
+            );
+    }
+    if let Some(key) = table.eab.get().and_then(|eab| eab.key.at())
+        && matches!(key.value, SecretSource::Literal(_))
+    {
+        found
+            .warning(
+                Code::SecretInFile,
+                "the key of an external account is written into the file",
+            )
+            .at(&key.span, "every reader of the file knows it")
+            .help("write `key = { file = \"/run/secrets/eab\" }` or `key = { env = \"EAB_KEY\" }`");
     }
 }
 
