@@ -162,7 +162,7 @@ impl Gateway {
 
         let metrics = Metrics::new();
         let mut servers = ServerFollower::new(&metrics);
-        servers.prepare(&mut snapshot).await;
+        servers.prepare(&mut snapshot, &boot).await;
         let (switch, drain) = drain();
         let shared = GatewayState::new(&boot, snapshot, metrics, drain);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
@@ -458,7 +458,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         if let Err(error) = start_demo(&snapshot).await {
             tracing::warn!("the demo upstream cannot start: {error}");
         }
-        self.servers.prepare(&mut snapshot).await;
+        self.servers.prepare(&mut snapshot, &boot).await;
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
@@ -498,7 +498,10 @@ impl ServerFollower {
 
     /// Gives the upstreams of a snapshot that comes into force their states, and waits a moment for addresses of new
     /// names.
-    async fn prepare(&mut self, snapshot: &mut Snapshot) {
+    async fn prepare(&mut self, snapshot: &mut Snapshot, boot: &Boot) {
+        let secrets = Arc::clone(&boot.secrets);
+        let shown = move |name: &str| secrets.hide(name).into_owned();
+        self.resolutions.show_as(Arc::new(shown));
         let names = self.registry.unresolved(&snapshot.upstreams);
         let found = self.resolutions.first(names).await;
         self.registry.adopt(&mut snapshot.upstreams, &found);

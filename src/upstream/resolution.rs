@@ -31,6 +31,9 @@ pub type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 /// The way of asking for a name's addresses.
 pub type Lookup = Arc<dyn Fn(Arc<str>) -> Answer + Send + Sync>;
 
+/// The form in which a name is logged: the environment may have given a part of it, which is then secret.
+pub type ShownName = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
 /// Asks the system, as every other program on it does: `/etc/hosts` counts, and whatever else is set up.
 #[must_use]
 pub fn by_system() -> Lookup {
@@ -63,6 +66,7 @@ fn is_routed(address: &IpAddr) -> bool {
 /// The tasks that keep the addresses of all names.
 pub struct Resolutions {
     lookup: Lookup,
+    shown: ShownName,
     metrics: Arc<Metrics>,
     running: HashMap<FollowedName, AbortHandle>,
 }
@@ -88,9 +92,15 @@ impl Resolutions {
     pub fn new(lookup: Lookup, metrics: Arc<Metrics>) -> Self {
         Self {
             lookup,
+            shown: Arc::new(str::to_owned),
             metrics,
             running: HashMap::new(),
         }
+    }
+
+    /// Has names logged in this form, those that are followed from now on.
+    pub fn show_as(&mut self, shown: ShownName) {
+        self.shown = shown;
     }
 
     /// The addresses of `names` that are known within two seconds.
@@ -108,7 +118,8 @@ impl Resolutions {
             match outcome {
                 Outcome::Found(addresses) => drop(found.insert(name, addresses)),
                 bad => tracing::warn!(
-                    "{name} has no address yet ({}); requests to it are answered with 503 until it has",
+                    "{} has no address yet ({}); requests to it are answered with 503 until it has",
+                    (self.shown)(&name),
                     bad.why()
                 ),
             }
@@ -131,6 +142,7 @@ impl Resolutions {
                 }
                 let task = before.remove(&followed).unwrap_or_else(|| {
                     let following = Following {
+                        shown: (self.shown)(name),
                         followed: followed.clone(),
                         state: Arc::clone(&upstream.state),
                         lookup: Arc::clone(&self.lookup),
@@ -149,6 +161,8 @@ impl Resolutions {
 /// The task of one name.
 struct Following {
     followed: FollowedName,
+    /// The name in the log.
+    shown: String,
     state: Arc<UpstreamState>,
     lookup: Lookup,
     metrics: Arc<Metrics>,
@@ -179,16 +193,17 @@ impl Following {
 
     fn note(&mut self, outcome: Outcome) {
         let FollowedName { upstream, name, .. } = &self.followed;
+        let shown = &self.shown;
         self.metrics.resolved(outcome.kind());
         let Outcome::Found(addresses) = outcome else {
             if !self.is_failing {
                 self.is_failing = true;
                 let why = outcome.why();
                 if self.state.lacks_address(name) {
-                    tracing::warn!("upstream {upstream}: {name} has no address yet: {why}");
+                    tracing::warn!("upstream {upstream}: {shown} has no address yet: {why}");
                 } else {
                     tracing::warn!(
-                        "upstream {upstream}: {name} cannot be resolved: {why}; its addresses before stay in use"
+                        "upstream {upstream}: {shown} cannot be resolved: {why}; its addresses before stay in use"
                     );
                 }
             }
@@ -196,7 +211,7 @@ impl Following {
         };
         if self.is_failing {
             self.is_failing = false;
-            tracing::info!("upstream {upstream}: {name} is resolved again");
+            tracing::info!("upstream {upstream}: {shown} is resolved again");
         }
         if let Some(before) = self.state.resolved(name, &addresses) {
             tracing::info!(
