@@ -181,10 +181,11 @@ impl Probing {
         };
         let (upstream, server) = (&self.upstream.name, &self.member.state.shown);
         self.metrics.probed(upstream, server, result);
-        self.upstream.probed(
-            &self.member,
-            outcome.as_ref().map(|()| ()).map_err(|why| &**why),
-        );
+        let outcome = match &outcome {
+            Ok(()) => Ok(()),
+            Err(why) => Err(why.as_str()),
+        };
+        self.upstream.probed(&self.member, outcome);
         self.is_under_way.store(false, Ordering::Relaxed);
     }
 }

@@ -330,9 +330,11 @@ fn reloads(all: &Scrape<'_>) -> Option<Vec<Sample>> {
 /// Certificates of other gateways, for identities that had one at least.
 fn taken(metrics: &Metrics) -> Vec<Sample> {
     let taken = lock(&metrics.taken);
-    let sample_of =
-        |(identity, count): (&Box<str>, &u64)| sample(Labels::of("identity", &**identity), *count);
-    taken.iter().map(sample_of).collect()
+    let mut samples = Vec::with_capacity(taken.len());
+    for (identity, count) in taken.iter() {
+        samples.push(sample(Labels::of("identity", identity), *count));
+    }
+    samples
 }
 
 /// The ends of looks, once the store is asked.

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) enum Way {
     Tcp(SocketAddr),
     Unix(PathBuf),
-    Tls(SocketAddr, TlsClient),
+    Tls(SocketAddr, Box<TlsClient>),
 }
 
 impl Way {

@@ -52,8 +52,12 @@ async fn successors_take_over_under_load() {
         .keep(4, &way, "/")
         .keep(2, &way, "/slow")
         .connect(4, &way)
-        .keep(1, &Way::Tls(gateway.tls().await, ca.trusting()), "/")
-        .connect(1, &Way::Tls(gateway.tls().await, ca.trusting()))
+        .keep(
+            1,
+            &Way::Tls(gateway.tls().await, Box::new(ca.trusting())),
+            "/",
+        )
+        .connect(1, &Way::Tls(gateway.tls().await, Box::new(ca.trusting())))
         .keep(1, &Way::Unix(gateway.folder().join("http.sock")), "/")
         .connect(1, &Way::Unix(gateway.folder().join("http.sock")))
         .http2(1, gateway.address());
