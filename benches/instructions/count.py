@@ -22,6 +22,9 @@ WRITTEN = HERE / "figures.toml"
 WARM_ROUNDS = 30
 ROUNDS = 40
 SLACK = 1.02
+# The folder of the sources is a part of every symbol's hash, which orders the code: two builds of one commit in two
+# folders had up to 13 % other misses, and 0.3 % other instructions.
+MISSES_SLACK = 1.15
 
 COLUMNS = {
     "instructions": lambda profile, requests, _: round(profile.totals["Ir"] / requests),
@@ -101,7 +104,8 @@ def excess(case, counts, bound):
     """What lies beyond the written figures, in words."""
     for name, value in counts.items():
         most = bound.get(name)
-        if value is not None and most is not None and value > most * SLACK:
+        slack = MISSES_SLACK if name == "l1i_misses" else SLACK
+        if value is not None and most is not None and value > most * slack:
             yield f"{case}: {name} {value}, written are {most}"
 
 
