@@ -88,14 +88,17 @@ impl Failure {
 
     /// Is it this problem of the protocol (RFC 8555, section 6.7)?
     pub(super) fn is(&self, problem: &str) -> bool {
-        let Self::Refused(Problem {
-            r#type: Some(kind), ..
-        }) = self
-        else {
-            return false;
-        };
-        kind.strip_prefix("urn:ietf:params:acme:error:") == Some(problem)
+        matches!(self, Self::Refused(refused) if is_problem(refused, problem))
     }
+}
+
+/// The problem of a nonce that the authority does not take (RFC 8555, section 6.5).
+pub(super) const BAD_NONCE: &str = "badNonce";
+
+/// Is it this problem of the protocol (RFC 8555, section 6.7)?
+pub(super) fn is_problem(said: &Problem, problem: &str) -> bool {
+    let kind = said.r#type.as_deref();
+    kind.and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:")) == Some(problem)
 }
 
 /// What an authority says of a problem, and of each name where it says more.

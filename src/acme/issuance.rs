@@ -1,7 +1,7 @@
 //! One order, from its beginning to the certificate (RFC 8555, section 7.4).
 
 use super::authority::{ChallengeKind, OrderedIdentity};
-use super::failure::{Failure, reason};
+use super::failure::{BAD_NONCE, Failure, is_problem, reason};
 use super::issued::Bundle;
 use super::store_vault::ChallengeEntry;
 use super::vault::{OrderRight, Vault};
@@ -19,6 +19,28 @@ pub(super) const ORDER_WITHIN: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(250);
 /// The longest time for the authority's look, or for its signature.
 const POLL_WITHIN: Duration = Duration::from_secs(120);
+
+/// The most times that a question of an order is put while its nonces are refused, each with the library's own tries.
+const NONCE_TRIES: usize = 5;
+
+/// Asks again when the authority refuses the nonce (RFC 8555, section 6.5), beyond the three times of the library. A
+/// certificate that is signed already would else be ordered a second time. A macro, since a closure that lends the order
+/// to its future cannot be sent to another thread.
+macro_rules! insist {
+    ($ask:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $ask.await {
+                Err(instant_acme::Error::Api(problem))
+                    if tries < NONCE_TRIES && is_problem(&problem, BAD_NONCE) =>
+                {
+                    tries += 1;
+                }
+                done => break done,
+            }
+        }
+    }};
+}
 
 /// What is ordered, and how.
 pub(super) struct Purchase<'a> {
@@ -48,7 +70,7 @@ impl Purchase<'_> {
         let posted = self.show_names(&mut order).await?;
         let policy = RetryPolicy::new().initial_delay(POLL).timeout(POLL_WITHIN);
         if order.state().status == OrderStatus::Pending {
-            let status = order.poll_ready(&policy).await;
+            let status = insist!(order.poll_ready(&policy));
             if !matches!(status, Ok(OrderStatus::Ready)) {
                 return Err(self.why_not(&mut order, &posted, status.err()).await);
             }
@@ -60,8 +82,8 @@ impl Purchase<'_> {
         let request = params.serialize_request(&key).map_err(crypto)?;
         // Another gateway may be ordering by now.
         self.right.confirm().await?;
-        order.finalize_csr(request.der()).await?;
-        let chain = order.poll_certificate(&policy).await?;
+        insist!(order.finalize_csr(request.der()))?;
+        let chain = insist!(order.poll_certificate(&policy))?;
         self.usable(&chain, &key.serialize_pem())
     }
 

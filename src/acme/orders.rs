@@ -3,7 +3,7 @@
 use super::account::{OpenAccount, account_name};
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity};
-use super::failure::Failure;
+use super::failure::{BAD_NONCE, Failure};
 use super::folder::Part;
 use super::held_versions::HeldVersions;
 use super::issuance::{ORDER_WITHIN, Purchase};
@@ -315,7 +315,7 @@ impl Orders {
                     }
                     return Ok(bundle);
                 }
-                Err(failure) if failure.is("badNonce") && tries < TRIES => {}
+                Err(failure) if failure.is(BAD_NONCE) && tries < TRIES => {}
                 Err(failure) if failure.is("accountDoesNotExist") && !is_account_new => {
                     is_account_new = true;
                     self.forget_account(&identity.authority, vault).await?;

@@ -27,6 +27,9 @@ const LEAST_START: Duration = Duration::from_secs(5);
 /// Longest time after a hand-over in which a client may send another request on a connection that it keeps, and hears
 /// then that it is the last. No client waits for it.
 const LINGER: Duration = Duration::from_secs(5);
+/// As long at a signal to stop, where the file has no `drain_delay`: a client that sends request after request hears it,
+/// and whoever waits for the end hardly notices.
+const SHORT_LINGER: Duration = Duration::from_millis(200);
 /// Logged when a gateway that leaves is to end.
 const STOPPED_AT_ONCE: &str = "stopped at once: a second signal came";
 /// The time beyond the end of draining by which the process is gone.
@@ -182,12 +185,17 @@ impl Gateway {
                 let delay = self.drain_delay;
                 service_manager::tell(ServiceState::Stops(delay + self.drain + LAST_ACTS));
                 if delay.is_zero() {
-                    return true;
-                }
-                tracing::info!("stopping: connections are still accepted for {delay:?}");
-                tokio::select! {
-                    () = sleep(delay) => return true,
-                    () = self.signals.stop() => {}
+                    tokio::select! {
+                        () = sleep(SHORT_LINGER.min(self.drain / 2)) => return true,
+                        () = closed(dispatcher) => return true,
+                        () = self.signals.stop() => {}
+                    }
+                } else {
+                    tracing::info!("stopping: connections are still accepted for {delay:?}");
+                    tokio::select! {
+                        () = sleep(delay) => return true,
+                        () = self.signals.stop() => {}
+                    }
                 }
             }
             Departure::HandedOver => tokio::select! {
@@ -238,6 +246,11 @@ fn linger(drain_delay: Duration, drain: Duration) -> Duration {
 /// Resolves when no connection waits to be accepted and the last one has ended.
 async fn finished(acceptors: &mut JoinSet<()>, dispatcher: &Dispatcher) {
     while acceptors.join_next().await.is_some() {}
+    closed(dispatcher).await;
+}
+
+/// Resolves when no connection is open.
+async fn closed(dispatcher: &Dispatcher) {
     while dispatcher.open() > 0 {
         sleep(Duration::from_millis(10)).await;
     }

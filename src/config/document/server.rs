@@ -50,7 +50,8 @@ table! {
     drain: Duration = time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
 
     /// The time after the signal to stop in which connections are still accepted, for load balancers that learn late.
-    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`.
+    /// `/readyz` is 503 from the signal on, and each answer over HTTP/1.1 says `Connection: close`. Without it this goes
+    /// on for 0.2s, or until no connection is open.
     drain_delay: Duration = time(Zero::Allowed), Value("\"0s\""), "\"5s\"", Restart(|boot| show_time(boot.drain_delay));
 
     /// The longest time that a fresh connection may take to show its protocol.

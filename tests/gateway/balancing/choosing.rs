@@ -1,7 +1,7 @@
 //! Which server gets a request.
 
 use super::file;
-use crate::support::{Connection, File, Gateway, Upstream, get, request};
+use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, get, request};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -106,8 +106,12 @@ async fn requests_go_where_the_fewest_are_in_flight() {
     while slow.seen() == 0 {
         let mut wire = gateway.connect().await;
         wire.send(get("/")).await;
+        // It is answered by the one server, or has come to the other: else the next may also go there.
+        tokio::select! {
+            answer = wire.answer() => drop(answer.expect(200)),
+            () = eventually(PATIENCE, "a request at the slow server", async || slow.seen() > 0) => {}
+        }
         held.push(wire);
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let before = quick.seen();
     for _ in 0..10 {

@@ -146,7 +146,7 @@ async fn gateways_follow_each_other_on_sockets_that_stay_open() {
         gateway = held.gateway(&upstream).await;
     }
     let tally = clients.stop().await;
-    // At a stop idle connections are closed at once.
-    assert_unnoticed("on sockets of systemd", &tally, start, 7);
+    // Kept connections stay open for a moment at a stop, so that hardly a client meets the race.
+    assert_unnoticed("on sockets of systemd", &tally, start, 1);
     gateway.stop().await;
 }
