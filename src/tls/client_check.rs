@@ -1,5 +1,6 @@
 //! What an identity asks of clients: a certificate of one of its authorities, valid and not revoked.
 
+use super::named_certificate::NamedClients;
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -82,6 +83,14 @@ impl ClientCheck {
         let verifier = builder
             .build()
             .map_err(|error| vec![IdentityMistake::Client(error.to_string())])?;
+        let verifier: Arc<dyn ClientCertVerifier> = if parts.crl_pem.is_empty() {
+            Arc::new(NamedClients {
+                named: authorities.clone(),
+                chains: verifier,
+            })
+        } else {
+            verifier
+        };
         let mut digest = Sha256::new();
         for authority in &authorities {
             digest.update(authority);

@@ -38,9 +38,22 @@ pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> 
 /// The fault of a certificate or a key in a file.
 pub(super) fn of_file(error: &rustls::Error) -> String {
     match error {
-        rustls::Error::InvalidCertificate(bad) => format!("the certificate is of no use: {bad}"),
+        rustls::Error::InvalidCertificate(bad) => unusable(bad),
         other => other.to_string(),
     }
+}
+
+/// Two causes have names of webpki's alone, and are common among certificates that people make by hand.
+fn unusable(bad: &CertificateError) -> String {
+    let cause = bad.to_string();
+    let why = if cause.contains("UnsupportedCertVersion") {
+        "it is of X.509 version 1: sign it with extensions, such as `subjectAltName` (`openssl x509 -req -extfile FILE`)"
+    } else if cause.contains("CaUsedAsEndEntity") {
+        "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this very one as `ca`"
+    } else {
+        &cause
+    };
+    format!("the certificate is of no use: {why}")
 }
 
 fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
@@ -69,7 +82,7 @@ fn of_handshake(error: &rustls::Error, advice: Advice) -> String {
             Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
                 format!("the certificate is not valid yet ({bad}); is the clock right?")
             }
-            other => format!("the certificate is of no use: {other}"),
+            other => unusable(other),
         },
         rustls::Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure => {

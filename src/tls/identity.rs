@@ -1,9 +1,15 @@
 //! A certificate to present, and the private key that belongs to it.
+//!
+//! Whoever presents a certificate need not understand it. webpki reads those of X.509 version 3 alone, and `openssl x509
+//! -req` without extensions makes one of version 1, which clients may take all the same.
 
 use super::{Mistake, PROVIDER, certificates, failure};
-use rustls::pki_types::PrivateKeyDer;
+use rustls::InconsistentKeys;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 
 /// The identity of two PEM files.
 pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<SingleCertAndKey, Mistake> {
@@ -11,10 +17,37 @@ pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<SingleCertAndKey, Mistake>
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
         Mistake::Key("it has no `-----BEGIN PRIVATE KEY-----`, without a passphrase".into())
     })?;
-    let certified = CertifiedKey::from_der(chain, key, &PROVIDER).map_err(|error| match error {
+    let certified = certified(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => Mistake::Key("it is not the certificate's".into()),
         rustls::Error::InvalidCertificate(_) => Mistake::Cert(failure::of_file(&error)),
         other => Mistake::Key(failure::of_file(&other)),
     })?;
     Ok(SingleCertAndKey::from(certified))
+}
+
+/// A certificate with its key, which belong together.
+///
+/// # Errors
+/// The key is another one's, or one of the two is of no use.
+pub(super) fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, rustls::Error> {
+    let key = PROVIDER.key_provider.load_private_key(key)?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
+        Err(error @ rustls::Error::InvalidCertificate(_)) => {
+            let leaf = certified.cert.first();
+            let own = leaf.and_then(|leaf| X509Certificate::from_der(leaf).ok());
+            let (Some((_, leaf)), Some(key)) = (own, certified.key.public_key()) else {
+                return Err(error);
+            };
+            if leaf.public_key().raw != key.as_ref() {
+                return Err(InconsistentKeys::KeyMismatch.into());
+            }
+            Ok(certified)
+        }
+        Err(error) => Err(error),
+    }
 }

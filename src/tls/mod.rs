@@ -13,6 +13,7 @@ mod distinguished_name;
 mod failure;
 mod identity;
 mod identity_mistake;
+mod named_certificate;
 mod offer;
 mod offer_in_force;
 mod roots;
@@ -35,6 +36,7 @@ pub use server_identity::{Alpn, IdentityParts, ServerIdentity, TlsVersion};
 pub use session::{ClientCertificate, TlsSession, named_host};
 
 use any_server::AnyServer;
+use roots::OwnRoots;
 use rustls::ClientConfig;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -55,7 +57,7 @@ pub struct ClientTls(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     /// The authorities to trust; without any, those that the system trusts.
-    roots: Option<Arc<rustls::RootCertStore>>,
+    roots: Option<OwnRoots>,
     identity: Option<Arc<SingleCertAndKey>>,
     server_name: Option<ServerName<'static>>,
     /// Any certificate is believed.
@@ -113,7 +115,7 @@ impl ClientTls {
         let mut mistakes = Vec::new();
         let mut note = |mistake| mistakes.push(mistake);
         let roots = match files.ca {
-            Some(pem) => roots::read(pem).map_err(&mut note).ok().map(Arc::new),
+            Some(pem) => roots::read(pem).map_err(&mut note).ok(),
             None if files.insecure => None,
             None => {
                 if let Err(why) = roots::of_system() {
@@ -171,7 +173,12 @@ impl ClientTls {
             _ if self.0.is_insecure => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AnyServer(PROVIDER.clone()))),
-            Some(roots) => builder.with_root_certificates(roots.clone()),
+            Some(roots) => {
+                let servers = named_certificate::servers(&roots.store, roots.named.clone())?;
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(servers)
+            }
             None => builder.with_root_certificates(roots::of_system()?),
         };
         Ok(Arc::new(match &self.0.identity {

@@ -1,7 +1,9 @@
 //! Authorities whose certificates are trusted: those of a file, or the system's.
 
+use super::named_certificate::NamedCertificates;
 use super::{Mistake, certificates, failure};
 use rustls::RootCertStore;
+use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, LazyLock};
 
 /// The authorities that this system trusts, read once: it takes milliseconds.
@@ -23,12 +25,24 @@ fn load() -> Result<Arc<RootCertStore>, Arc<str>> {
     }
 }
 
+/// The authorities of a file, and the digests of their certificates.
+#[derive(Debug, Clone)]
+pub(super) struct OwnRoots {
+    pub(super) store: Arc<RootCertStore>,
+    pub(super) named: NamedCertificates,
+}
+
 /// The authorities of a PEM file.
-pub(super) fn read(pem: &[u8]) -> Result<RootCertStore, Mistake> {
+pub(super) fn read(pem: &[u8]) -> Result<OwnRoots, Mistake> {
     let mut roots = RootCertStore::empty();
+    let mut named = NamedCertificates::new();
     for certificate in certificates(pem).map_err(Mistake::Ca)? {
+        named.insert(Sha256::digest(&certificate).into());
         let added = roots.add(certificate);
         added.map_err(|error| Mistake::Ca(failure::of_file(&error)))?;
     }
-    Ok(roots)
+    Ok(OwnRoots {
+        store: Arc::new(roots),
+        named,
+    })
 }

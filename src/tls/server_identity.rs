@@ -2,7 +2,9 @@
 //! made at load; a handshake only reads it.
 
 use super::client_check::{ClientCheck, ClientParts};
-use super::{CertificateFacts, IdentityMistake, PROVIDER, ServedName, certificates, failure};
+use super::{
+    CertificateFacts, IdentityMistake, PROVIDER, ServedName, certificates, failure, identity,
+};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::PrivateKeyDer;
@@ -248,7 +250,7 @@ fn read_pair(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, CertificateFacts)
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
         Bad::Key("it has no `-----BEGIN PRIVATE KEY-----` without a passphrase".into())
     })?;
-    let certified = CertifiedKey::from_der(chain, key, &PROVIDER).map_err(|error| match error {
+    let certified = identity::certified(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => Bad::KeyMismatch,
         rustls::Error::InvalidCertificate(_) => Bad::Certificate(failure::of_file(&error)),
         other => Bad::Key(failure::of_file(&other)),

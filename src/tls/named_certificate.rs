@@ -1,0 +1,180 @@
+//! Certificates that a file of authorities names themselves: a peer that shows one of them is believed without a chain.
+//!
+//! `openssl req -x509` makes a certificate that signs itself and calls itself an authority. A chain must not end in an
+//! authority's certificate (RFC 5280 section 4.2.1.9), so that webpki refuses it, although the operator has named this
+//! very certificate.
+
+use super::CertificateFacts;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::ExtendedKeyUsage;
+use x509_parser::prelude::FromDer as _;
+
+/// Digests (SHA-256) of the certificates in a file of authorities.
+pub(super) type NamedCertificates = BTreeSet<[u8; 32]>;
+
+/// Is it one of these certificates, and valid at `now` for the purpose that `serves` looks for?
+///
+/// # Errors
+/// It is one of them, and not valid now or not for the purpose.
+fn is_named(
+    named: &NamedCertificates,
+    certificate: &CertificateDer<'_>,
+    now: UnixTime,
+    serves: fn(&ExtendedKeyUsage<'_>) -> bool,
+) -> Result<bool, Error> {
+    let Some(facts) = CertificateFacts::read(certificate) else {
+        return Ok(false);
+    };
+    if !named.contains(&facts.fingerprint) {
+        return Ok(false);
+    }
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if now < facts.not_before {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if now > facts.not_after {
+        return Err(CertificateError::Expired.into());
+    }
+    let (_, read) =
+        X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let usage = read.extended_key_usage();
+    let usage = usage.map_err(|_| CertificateError::BadEncoding)?;
+    match usage {
+        Some(usage) if !usage.value.any && !serves(usage.value) => {
+            Err(CertificateError::InvalidPurpose.into())
+        }
+        _ => Ok(true),
+    }
+}
+
+/// Believes servers whose certificate is named, if it is for their name, and others as webpki does.
+#[derive(Debug)]
+pub(super) struct NamedServers {
+    pub(super) named: NamedCertificates,
+    pub(super) chains: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for NamedServers {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if is_named(&self.named, end_entity, now, |usage| usage.server_auth)? {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        let chains = &self.chains;
+        chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Believes clients whose certificate is named, and others as webpki does. Where there are revocation lists it is not
+/// used: a named certificate would be believed whatever they say.
+#[derive(Debug)]
+pub(super) struct NamedClients {
+    pub(super) named: NamedCertificates,
+    pub(super) chains: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCertVerifier for NamedClients {
+    fn offer_client_auth(&self) -> bool {
+        self.chains.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.chains.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chains.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if is_named(&self.named, end_entity, now, |usage| usage.client_auth)? {
+            return Ok(ClientCertVerified::assertion());
+        }
+        let chains = &self.chains;
+        chains.verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// The check of servers by a file of authorities.
+///
+/// # Errors
+/// When there is no authority in the file.
+pub(super) fn servers(
+    roots: &Arc<RootCertStore>,
+    named: NamedCertificates,
+) -> Result<Arc<dyn ServerCertVerifier>, Arc<str>> {
+    let chains =
+        WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), super::PROVIDER.clone());
+    let chains = chains.build().map_err(|error| error.to_string())?;
+    Ok(Arc::new(NamedServers { named, chains }))
+}
+
+#[cfg(test)]
+mod tests;
