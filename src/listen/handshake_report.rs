@@ -6,7 +6,7 @@ use super::handshake::{FailedHandshake, HandshakeFailure};
 use crate::client::spelled;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Handshake;
-use crate::tls::{ServerIdentity, TlsSession, TlsVersion};
+use crate::tls::{ServerIdentity, TlsSession, TlsVersion, certificate_fault};
 use rustls::{CertificateError, Error};
 use std::time::Duration;
 
@@ -117,6 +117,7 @@ fn words(failed: &FailedHandshake) -> String {
             format!("it shows no certificate, which `client` demands{}", of_identity())
         }
         HandshakeFailure::Client(Error::InvalidCertificate(why)) => {
+            let why = certificate_fault(why);
             format!("its certificate is refused: {why}{}", of_identity())
         }
         HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {

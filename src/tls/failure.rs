@@ -43,17 +43,23 @@ pub(super) fn of_file(error: &rustls::Error) -> String {
     }
 }
 
-/// Two causes have names of webpki's alone, and are common among certificates that people make by hand.
 fn unusable(bad: &CertificateError) -> String {
+    format!("the certificate is of no use: {}", certificate_fault(bad))
+}
+
+/// The fault of a certificate in words. Two faults have names of webpki's alone, and are common among certificates that
+/// people make by hand.
+#[must_use]
+pub fn certificate_fault(bad: &CertificateError) -> String {
     let cause = bad.to_string();
     let why = if cause.contains("UnsupportedCertVersion") {
         "it is of X.509 version 1: sign it with extensions, such as `subjectAltName` (`openssl x509 -req -extfile FILE`)"
     } else if cause.contains("CaUsedAsEndEntity") {
         "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this very one as `ca`"
     } else {
-        &cause
+        return cause;
     };
-    format!("the certificate is of no use: {why}")
+    why.into()
 }
 
 fn of_handshake(error: &rustls::Error, advice: Advice) -> String {

@@ -27,7 +27,7 @@ pub use authority_challenges::{
 pub use certificate::CertificateFacts;
 pub use challenge_lookup::ChallengeQuestion;
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
-pub use failure::{Advice, explain};
+pub use failure::{Advice, certificate_fault, explain};
 pub use identity_mistake::IdentityMistake;
 pub use offer::{ClaimedTwice, Offer};
 pub use offer_in_force::OfferInForce;
