@@ -3,6 +3,7 @@
 mod banner;
 mod certificates;
 mod handover;
+pub mod key_sets;
 mod lifecycle;
 mod predecessor;
 mod service_manager;
@@ -38,6 +39,7 @@ use arc_swap::ArcSwap;
 use banner::OpenAddress;
 use certificates::CertificateOrders;
 use handover::program::Program;
+use key_sets::KeyFollower;
 use lifecycle::{Gateway, SignalDesk};
 use predecessor::Predecessor;
 use service_manager::ServiceState;
@@ -149,6 +151,7 @@ impl Gateway {
             identities,
             offers,
             orders,
+            key_sets,
             ..
         } = compiled;
         snapshot.generation = 1;
@@ -163,6 +166,8 @@ impl Gateway {
         let metrics = Metrics::new();
         let mut servers = ServerFollower::new(&metrics);
         servers.prepare(&mut snapshot, &boot).await;
+        let mut keys = KeyFollower::new(&metrics);
+        keys.prepare(key_sets).await;
         let (switch, drain) = drain();
         let shared = GatewayState::new(&boot, snapshot, metrics, drain);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
@@ -194,6 +199,7 @@ impl Gateway {
             shared: shared.clone(),
             tls: Arc::clone(&tls),
             servers,
+            keys,
             orders: Arc::clone(&orders),
         };
         let reload = start_reload(file, files, identities, installer);
@@ -439,6 +445,7 @@ struct SnapshotInstaller {
     shared: GatewayState,
     tls: Arc<TlsListeners>,
     servers: ServerFollower,
+    keys: KeyFollower,
     orders: Arc<CertificateOrders>,
 }
 
@@ -451,6 +458,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
             identities,
             offers,
             orders,
+            key_sets,
             ..
         } = compiled;
         let generation = self.shared.snapshots.load().generation + 1;
@@ -459,6 +467,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
             tracing::warn!("the demo upstream cannot start: {error}");
         }
         self.servers.prepare(&mut snapshot, &boot).await;
+        self.keys.prepare(key_sets).await;
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);

@@ -13,6 +13,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod descriptors;
+pub mod fetch;
 pub mod key;
 pub mod limit;
 pub mod listen;

@@ -1,31 +1,27 @@
 //! The HTTP client that an authority is spoken to with: a connection for each request, TLS 1.2 or later, and a bound on
 //! all of it.
 
-use crate::clock;
 use crate::tls::ClientTls;
+use crate::{clock, fetch};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 /// The longest time for a request and its answer.
 const WITHIN: Duration = Duration::from_secs(20);
 /// The longest answer. A chain of certificates has some 10 KiB.
 const LONGEST: usize = 1 << 20;
 
-type Failing = Box<dyn std::error::Error + Send + Sync>;
+type Failing = fetch::FetchError;
 
 /// A client of one authority. Clones share what it asked for.
 #[derive(Debug, Clone)]
@@ -62,33 +58,13 @@ impl CaClient {
 
     async fn exchange(
         &self,
-        mut request: Request<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
     ) -> Result<Response<Full<Bytes>>, Failing> {
-        let uri = request.uri().clone();
-        let host = uri.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if uri.scheme() != Some(&Scheme::HTTPS) {
+        if request.uri().scheme() != Some(&Scheme::HTTPS) {
             return Err("it is no https URL".into());
         }
-        let name = self.tls.name_of(host).ok_or("its host is no name")?;
-        let config = self.tls.config().map_err(|why| {
-            format!("no authority is trusted here: {why}; name a file of them with `ca`")
-        })?;
-        let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(443))).await?;
-        let stream = TlsConnector::from(config).connect(name, tcp).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let connection = AbortOnDrop(tokio::spawn(connection));
-        if let Some(authority) = uri.authority() {
-            let host = HeaderValue::from_str(authority.as_str())?;
-            request.headers_mut().insert(HOST, host);
-        }
-        *request.uri_mut() = uri
-            .path_and_query()
-            .map_or("/", |path| path.as_str())
-            .parse()?;
-        let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, LONGEST).collect().await?.to_bytes();
-        drop(connection);
+        let answer = fetch::exchange(&self.tls, request, LONGEST).await?;
+        let (parts, body) = answer.into_parts();
         self.refused(&parts)?;
         Ok(Response::from_parts(parts, Full::new(body)))
     }
@@ -145,15 +121,6 @@ impl HttpClient for CaClient {
             let answer = client.answer(request).await.map_err(Error::Other)?;
             Ok(BytesResponse::from(answer))
         })
-    }
-}
-
-/// A task that ends with its user.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

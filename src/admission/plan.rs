@@ -306,10 +306,16 @@ impl Plan {
                 limit,
                 part: part.clone(),
             },
-            Doubt::Unbelieved(part) => RefusalCause::BadToken {
-                limit,
-                part: part.clone(),
-                why: caller.identity.doubt().unwrap_or(TokenDoubt::Unbelieved),
+            Doubt::Unbelieved(part) => match caller.identity.doubt() {
+                Some(TokenDoubt::KeysUnread) => RefusalCause::KeysUnread {
+                    limit,
+                    part: part.clone(),
+                },
+                why => RefusalCause::BadToken {
+                    limit,
+                    part: part.clone(),
+                    why: why.unwrap_or(TokenDoubt::Unbelieved),
+                },
             },
         });
     }

@@ -35,6 +35,14 @@ pub enum RefusalCause {
         /// The fault of the token.
         why: TokenDoubt,
     },
+    /// The limit, or a group of it, needs a claim, and the keys of the token's issuer have not been read yet.
+    #[error("the limit \"{}\" asks for {part}, and the keys that would verify it have not been read yet", limit.name)]
+    KeysUnread {
+        /// The limit.
+        limit: Arc<Limit>,
+        /// The claim.
+        part: KeyPart,
+    },
     /// The request gives several different values for a part that the limit, or a group of it, counts by.
     #[error("the limit \"{}\" counts by {part}, which came several times and differs", limit.name)]
     AmbiguousKey {
@@ -65,6 +73,7 @@ impl RefusalCause {
             | Self::MissingKey { limit, .. }
             | Self::UnknownKey { limit, .. }
             | Self::BadToken { limit, .. }
+            | Self::KeysUnread { limit, .. }
             | Self::AmbiguousKey { limit, .. } => Some(limit),
             Self::StoreDown => None,
         }

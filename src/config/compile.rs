@@ -63,6 +63,7 @@ impl Compilation<'_> {
             holds: holds(server),
         };
         let routed = services.len();
+        let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();
         services.extend(unrouted(document, &by_name));
         Compiled {
             boot: self.boot,
@@ -75,7 +76,7 @@ impl Compilation<'_> {
                 hash_keys: document.upstreams.iter().map(hash_key).collect(),
                 upstreams,
                 trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
-                tokens: self.jwt.map(|jwt| jwt.verifier),
+                tokens,
                 fields: outline.fields,
                 errors: self.errors,
                 jitter: outline.jitter,
@@ -84,6 +85,7 @@ impl Compilation<'_> {
             identities: Arc::new(self.identities.identities),
             offers: self.identities.offers,
             orders: self.identities.orders.into(),
+            key_sets: key_sets.unwrap_or_default(),
             warnings: self.report.diagnostics,
             ignored: Vec::new(),
             source: self.report.source,

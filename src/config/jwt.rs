@@ -1,7 +1,10 @@
-//! `[jwt]` as written → the rules that verify tokens: keys read from their files, each for algorithms of its own family. No
-//! message shows a key.
+//! `[jwt]` as written → the rules that verify tokens: keys read from their files, each for algorithms of its own family, and
+//! the URLs where issuers publish keys. No message shows a key.
 
 mod claims;
+mod published;
+
+pub use published::PublishedKeys;
 
 use super::diagnostic::{Code, Details as _, Findings};
 use super::document::{self, Document, Jwt as Written, KeyFile};
@@ -9,15 +12,13 @@ use super::outline::TokenOutline;
 use super::side_files::{Reference, SideFiles};
 use super::source::At;
 use super::value::quoted;
-use crate::key::token::{MOST_TRIED, TokenKey, Verifier, is_shared};
-use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Validation};
+use crate::key::key_rules::{KeyRules, MOST_KEYS, TokenKey};
+use crate::key::token::{MOST_TRIED, Verifier, is_shared};
+use jsonwebtoken::{Algorithm, DecodingKey};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most keys.
-const MOST_KEYS: usize = 32;
 /// The largest file of keys.
 const MOST_BYTES: u64 = 1024 * 1024;
 /// The longest leeway.
@@ -28,8 +29,17 @@ const MOST_LEEWAY: Duration = Duration::from_hours(1);
 pub struct TokenRules {
     /// The verifier of tokens.
     pub verifier: Arc<Verifier>,
+    /// The keys of the verifier that are read from URLs.
+    pub published: Vec<PublishedKeys>,
     /// The rules in a form that can be compared.
     pub outline: TokenOutline,
+}
+
+impl TokenRules {
+    /// The verifier, and its keys that are read from URLs.
+    pub(super) fn split(self) -> (Arc<Verifier>, Vec<PublishedKeys>) {
+        (self.verifier, self.published)
+    }
 }
 
 /// Reads the keys. None without `[jwt]`, or when the table has a mistake.
@@ -45,9 +55,17 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<To
     {
         return None;
     }
+    let rules = KeyRules {
+        algorithms,
+        leeway: written.leeway(),
+        require_exp: written.require_exp(),
+        audience: named(&written.audience),
+        issuer: named(&written.issuer),
+    };
+    let published = published::read(written, &rules, beside);
     let mut reader = KeyReader {
         written,
-        algorithms,
+        rules,
         keys: Vec::new(),
         digest: Sha256::new(),
         found: Findings::default(),
@@ -55,7 +73,7 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<To
     reader.files(beside);
     reader.count();
     let KeyReader {
-        algorithms,
+        rules,
         keys,
         digest,
         mut found,
@@ -64,7 +82,7 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<To
     beside.found.append(&mut found);
     (!beside.found.has_error_since(before)).then(|| TokenRules {
         outline: TokenOutline {
-            algorithms: spelled(&algorithms),
+            algorithms: rules.spelled(),
             issuer: written.issuer.values(),
             audience: written.audience.values(),
             leeway: written.leeway(),
@@ -73,8 +91,18 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Option<To
             files: [names(&written.keys), written.jwks.values()].concat(),
             digest: digest.finalize().into(),
         },
-        verifier: Arc::new(Verifier::new(written.header(), keys)),
+        verifier: Arc::new(Verifier::new(
+            written.header(),
+            keys,
+            published.iter().map(|one| Arc::clone(&one.set)).collect(),
+        )),
+        published,
     })
+}
+
+/// The names of a list, if it was written.
+fn named(list: &document::List<String>) -> Option<Vec<String>> {
+    (!list.is_absent()).then(|| list.values())
 }
 
 /// Notes mistakes of the table beside its keys.
@@ -84,7 +112,7 @@ fn settings(written: &Written, found: &mut Findings) {
         found
             .error(Code::MissingKey, message)
             .at(&written.place, "neither `keys` nor `jwks`")
-            .help("add `keys = \"issuer.pem\"`, a public key or a shared secret, or `jwks = \"jwks.json\"`");
+            .help("add `keys = \"issuer.pem\"`, a public key or a shared secret, or `jwks = \"https://id.example.com/jwks.json\"`");
     }
     families(written, found);
     if let Some(leeway) = written.leeway.at().filter(|at| at.value > MOST_LEEWAY) {
@@ -119,7 +147,7 @@ enum KeySource<'a> {
 
 struct KeyReader<'a> {
     written: &'a Written,
-    algorithms: Vec<Algorithm>,
+    rules: KeyRules,
     keys: Vec<TokenKey>,
     digest: Sha256,
     found: Findings,
@@ -134,6 +162,7 @@ impl KeyReader<'_> {
             Some((at.value.file.at()?, KeySource::Own(kid)))
         });
         let sets = self.written.jwks.entries().iter();
+        let sets = sets.filter(|at| !published::is_url(&at.value));
         let sets = sets.map(|file| (file, KeySource::Set));
         for (file, kind) in own.chain(sets) {
             let at = Reference {
@@ -151,16 +180,16 @@ impl KeyReader<'_> {
         self.digest.update((content.len() as u64).to_be_bytes());
         self.digest.update(content);
         let before = self.keys.len();
-        let is_shared = self.algorithms.iter().any(|one| is_shared(*one));
+        let is_shared = self.rules.algorithms.iter().any(|one| is_shared(*one));
         let read = match kind {
-            KeySource::Set => self.jwks(content),
+            KeySource::Set => self.rules.set(content).map(|keys| self.keys.extend(keys)),
             KeySource::Own(kid) if is_shared => self.secret(file, kid, content),
             KeySource::Own(kid) => self.pem(kid, content),
         };
         let why = match read {
             Err(why) => why,
             Ok(()) if self.keys.len() == before => {
-                let algorithms = spelled(&self.algorithms).join(", ");
+                let algorithms = self.rules.spelled().join(", ");
                 format!("no key for {algorithms}, or none that is long enough")
             }
             Ok(()) if self.keys.len() > MOST_KEYS => format!("more than {MOST_KEYS} keys"),
@@ -182,7 +211,7 @@ impl KeyReader<'_> {
     /// Notes more keys of one id, or without an id, than a token is tried with: the last keys would never verify a
     /// token.
     fn count(&mut self) {
-        let (keys, algorithms) = (&self.keys, &self.algorithms);
+        let (keys, algorithms) = (&self.keys, &self.rules.algorithms);
         let many = algorithms.iter().flat_map(|algorithm| {
             keys.iter().map(move |key| {
                 let same = |other: &&TokenKey| {
@@ -235,7 +264,13 @@ impl KeyReader<'_> {
             Algorithm::HS384 => 48,
             _ => 32,
         };
-        let least = self.algorithms.iter().map(longest).max().unwrap_or(32);
+        let least = self
+            .rules
+            .algorithms
+            .iter()
+            .map(longest)
+            .max()
+            .unwrap_or(32);
         if secret.len() < least {
             let (file_name, many) = (quoted(&file.value), secret.len());
             let message = format!("the secret in {file_name} is short enough to be guessed");
@@ -245,7 +280,7 @@ impl KeyReader<'_> {
                 .at(&file.span, label)
                 .help("share a random one: `openssl rand -base64 48`");
         }
-        self.keep(kid, DecodingKey::from_secret(secret), None);
+        self.keep(kid, DecodingKey::from_secret(secret));
         Ok(())
     }
 
@@ -271,84 +306,15 @@ impl KeyReader<'_> {
                 .or_else(|_| DecodingKey::from_ec_pem(block))
                 .or_else(|_| DecodingKey::from_ed_pem(block))
                 .map_err(|_| format!("its block {} ({label}) is no public key", index + 1))?;
-            self.keep(kid, key, None);
-        }
-        Ok(())
-    }
-
-    /// Reads keys as issuers publish them, without those for other uses.
-    fn jwks(&mut self, content: &[u8]) -> Result<(), String> {
-        // The error of serde may show a part of the key.
-        let set: JwkSet = serde_json::from_slice(content)
-            .map_err(|error| format!("not a JWKS, as of line {}", error.line()))?;
-        for jwk in &set.keys {
-            let common = &jwk.common;
-            let signs =
-                !matches!(&common.public_key_use, Some(other) if *other != PublicKeyUse::Signature);
-            if let (true, Ok(key)) = (signs, DecodingKey::from_jwk(jwk)) {
-                let pinned = common.key_algorithm.map(|one| one.to_string());
-                self.keep(common.key_id.as_deref(), key, pinned.as_deref());
-            }
+            self.keep(kid, key);
         }
         Ok(())
     }
 
     /// Keeps a key for the algorithms that it fits, if any.
-    fn keep(&mut self, id: Option<&str>, key: DecodingKey, pinned: Option<&str>) {
-        let mut algorithms = self.algorithms.clone();
-        algorithms.retain(|one| {
-            fits(*one, &key) && pinned.is_none_or(|pinned| format!("{one:?}") == pinned)
-        });
-        let Some(first) = algorithms.first() else {
-            return;
-        };
-        let mut validation = Validation::new(*first);
-        validation.leeway = self.written.leeway().as_secs();
-        validation.validate_nbf = true;
-        validation.required_spec_claims.clear();
-        if self.written.require_exp() {
-            validation.required_spec_claims.insert("exp".into());
-        }
-        // Without `audience` a token may be for any audience.
-        validation.validate_aud = !self.written.audience.is_absent();
-        if validation.validate_aud {
-            validation.set_audience(&self.written.audience.values::<Vec<_>>());
-            validation.required_spec_claims.insert("aud".into());
-        }
-        if !self.written.issuer.is_absent() {
-            validation.set_issuer(&self.written.issuer.values::<Vec<_>>());
-            validation.required_spec_claims.insert("iss".into());
-        }
-        validation.algorithms = algorithms;
-        self.keys.push(TokenKey {
-            id: id.map(str::to_owned),
-            key,
-            validation,
-        });
+    fn keep(&mut self, id: Option<&str>, key: DecodingKey) {
+        self.keys.extend(self.rules.key(id, key, None));
     }
-}
-
-/// The algorithms as tokens name them.
-fn spelled(algorithms: &[Algorithm]) -> Vec<String> {
-    algorithms.iter().map(|one| format!("{one:?}")).collect()
-}
-
-/// Can this key verify signatures of `algorithm`? A key that is too short cannot.
-fn fits(algorithm: Algorithm, key: &DecodingKey) -> bool {
-    /// 2048 bits.
-    const LEAST_RSA: usize = 256;
-    let bytes = match key.kind() {
-        DecodingKeyKind::SecretOrDer(bytes)
-        | DecodingKeyKind::RsaModulusExponent { n: bytes, .. } => bytes.len(),
-    };
-    let right = match algorithm {
-        // A point of the curve, both coordinates behind one byte.
-        Algorithm::ES256 => bytes == 65,
-        Algorithm::ES384 => bytes == 97,
-        _ if key.family() == AlgorithmFamily::Rsa => bytes >= LEAST_RSA,
-        _ => true,
-    };
-    right && algorithm.family() == key.family()
 }
 
 /// Files with keys, and the ids of the keys.

@@ -56,6 +56,7 @@ mod generated;
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use files::Files;
 pub use identities::{Identities, LoadedIdentity};
+pub use jwt::PublishedKeys;
 pub use outline::Boot;
 pub use print::print;
 pub use quick_start::QuickStart;
@@ -90,6 +91,8 @@ pub struct Compiled {
     pub offers: Vec<Option<Offer>>,
     /// The certificates to order.
     pub orders: Arc<[OrderedIdentity]>,
+    /// The keys of tokens that are read from URLs.
+    pub key_sets: Vec<PublishedKeys>,
     /// Warnings about settings that may not have the intended effect.
     pub warnings: Vec<Diagnostic>,
     /// Warnings that the file ignores.

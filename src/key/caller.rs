@@ -133,6 +133,8 @@ pub enum TokenDoubt {
     TooEarly,
     /// The token is for another audience, or from another issuer.
     Foreign,
+    /// The keys that may have signed the token have not been read yet: nothing is known of it.
+    KeysUnread,
 }
 
 impl TokenDoubt {
@@ -148,6 +150,7 @@ impl TokenDoubt {
             Self::Expired => "expired",
             Self::TooEarly => "not valid yet",
             Self::Foreign => "from another issuer, or for another audience",
+            Self::KeysUnread => "not verified: its issuer's keys have not been read yet",
         }
     }
 }

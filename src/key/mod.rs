@@ -10,6 +10,8 @@ mod digest_cache;
 mod exemption;
 pub mod forwarded;
 mod group;
+pub mod key_rules;
+pub mod key_set;
 mod meter;
 mod part;
 mod percent;

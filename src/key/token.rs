@@ -1,12 +1,15 @@
 //! JSON Web Tokens: the believed tokens, and the claims of a verified one. A claim without verification counts as none.
 
+use super::key_rules::TokenKey;
+use super::key_set::KeySet;
 use super::{Identity, TokenDoubt, credential};
 use http::{HeaderMap, HeaderName, header};
-use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, Header, decode, decode_header};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
+use std::sync::Arc;
 
 /// Longest token; a longer one counts as none.
 const LONGEST: usize = 16 * 1024;
@@ -18,17 +21,8 @@ pub const MOST_TRIED: usize = 4;
 pub struct Verifier {
     header: HeaderName,
     keys: Vec<TokenKey>,
-}
-
-/// One key, and the properties of tokens that it may have signed.
-#[derive(Debug)]
-pub struct TokenKey {
-    /// The name of the key in tokens, if it has one.
-    pub id: Option<String>,
-    /// The key.
-    pub key: DecodingKey,
-    /// Algorithms of the key's own family only: none can be taken for another.
-    pub validation: Validation,
+    /// Keys that issuers publish.
+    sets: Vec<Arc<KeySet>>,
 }
 
 /// The output shows no key.
@@ -37,15 +31,16 @@ impl fmt::Debug for Verifier {
         f.debug_struct("Verifier")
             .field("header", &self.header)
             .field("keys", &self.keys.len())
+            .field("sets", &self.sets.len())
             .finish()
     }
 }
 
 impl Verifier {
-    /// Believes tokens in this field that one of `keys` has signed.
+    /// Believes tokens in this field that one of `keys` has signed, or one of the keys in `sets`.
     #[must_use]
-    pub fn new(header: HeaderName, keys: Vec<TokenKey>) -> Self {
-        Self { header, keys }
+    pub fn new(header: HeaderName, keys: Vec<TokenKey>, sets: Vec<Arc<KeySet>>) -> Self {
+        Self { header, keys, sets }
     }
 
     /// The claims of the token in `fields`.
@@ -71,34 +66,37 @@ impl Verifier {
             // The token demands an extension that this verifier does not understand (RFC 7515, section 4.1.11).
             return Err(TokenDoubt::Malformed);
         }
-        let mut why = TokenDoubt::Unbelieved;
-        for one in self.candidates(&head) {
-            match decode::<Map<String, Value>>(token, &one.key, &one.validation) {
-                Ok(token) => return Ok(token.claims),
-                Err(error) => why = wrong(&error).unwrap_or(why),
-            }
+        if self.sets.is_empty() {
+            return tried(token, &head, &[&self.keys]);
         }
-        Err(why)
+        self.verified_by_sets(token, &head)
     }
 
-    /// The keys that may have signed a token with this head: the keys of the name that it gives, or, where no key has
-    /// that name, the nameless keys. A head without a name may mean any key. Nameless keys are then tried first.
-    fn candidates<'k>(&'k self, head: &'k Header) -> impl Iterator<Item = &'k TokenKey> {
-        let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
-        let by_name = self.keys.iter().any(is_named);
-        let is_first = move |key: &&TokenKey| {
-            if by_name {
-                is_named(key)
-            } else {
-                key.id.is_none()
-            }
+    /// Verifies a token by the keys of the file and those that issuers publish.
+    fn verified_by_sets(
+        &self,
+        token: &[u8],
+        head: &Header,
+    ) -> Result<Map<String, Value>, TokenDoubt> {
+        let read: Vec<_> = self.sets.iter().map(|set| set.keys()).collect();
+        let published = read
+            .iter()
+            .filter_map(|keys| Some(keys.as_ref()?.as_slice()));
+        let all: Vec<&[TokenKey]> = std::iter::once(&self.keys[..]).chain(published).collect();
+        let doubt = match tried(token, head, &all) {
+            Err(TokenDoubt::Unbelieved) => TokenDoubt::Unbelieved,
+            decided => return decided,
         };
-        let first = self.keys.iter().filter(is_first);
-        let then = self.keys.iter();
-        let then = then.filter(|key| head.kid.is_none() && key.id.is_some());
-        let all = first.chain(then);
-        all.filter(|key| key.validation.algorithms.contains(&head.alg))
-            .take(MOST_TRIED)
+        let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
+        if all.iter().copied().flatten().any(is_named) {
+            return Err(doubt);
+        }
+        if read.iter().any(|keys| keys.is_none()) {
+            return Err(TokenDoubt::KeysUnread);
+        }
+        // A key may be new at its issuer.
+        self.sets.iter().for_each(|set| set.want());
+        Err(doubt)
     }
 
     /// The token itself: behind `Bearer` in `Authorization`, with or without `Bearer` in other fields. Where two tokens
@@ -124,6 +122,46 @@ impl Verifier {
             _ => Err(TokenDoubt::Malformed),
         }
     }
+}
+
+/// Verifies a token by the keys that may have signed it.
+fn tried(
+    token: &[u8],
+    head: &Header,
+    keys: &[&[TokenKey]],
+) -> Result<Map<String, Value>, TokenDoubt> {
+    let mut why = TokenDoubt::Unbelieved;
+    for one in candidates(keys, head) {
+        match decode::<Map<String, Value>>(token, &one.key, &one.validation) {
+            Ok(token) => return Ok(token.claims),
+            Err(error) => why = wrong(&error).unwrap_or(why),
+        }
+    }
+    Err(why)
+}
+
+/// The keys that may have signed a token with this head: the keys of the name that it gives, or, where no key has that name,
+/// the nameless keys. A head without a name may mean any key. Nameless keys are then tried first.
+fn candidates<'k>(
+    keys: &'k [&'k [TokenKey]],
+    head: &'k Header,
+) -> impl Iterator<Item = &'k TokenKey> {
+    let all = || keys.iter().copied().flatten();
+    let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
+    let by_name = all().any(is_named);
+    let is_first = move |key: &&TokenKey| {
+        if by_name {
+            is_named(key)
+        } else {
+            key.id.is_none()
+        }
+    };
+    let first = all().filter(is_first);
+    let then = all().filter(|key| head.kid.is_none() && key.id.is_some());
+    first
+        .chain(then)
+        .filter(|key| key.validation.algorithms.contains(&head.alg))
+        .take(MOST_TRIED)
 }
 
 /// Is the byte allowed in a token (RFC 7515, section 7.1)?

@@ -23,8 +23,8 @@ mod worker_cells;
 
 pub use label::{
     AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Eviction, Failure, Handshake,
-    Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect, Rejection,
-    Resolution, RetryResult,
+    KeyFetch, Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits, ProbeResult, Redirect,
+    Rejection, Resolution, RetryResult,
 };
 pub use servers::ServerReading;
 pub use store::{StoreMetrics, StoreReach, StoreStatus};
@@ -70,6 +70,9 @@ pub struct Metrics {
     servers: servers::ServerTallies,
     /// Answers to questions for the addresses of servers' names.
     resolutions: [SharedCounter; Resolution::ALL.len()],
+    key_fetches: [SharedCounter; KeyFetch::ALL.len()],
+    /// Were the keys at a URL ever read?
+    keys_read: Mutex<BTreeMap<String, bool>>,
     /// Certificates that another gateway ordered, by identity.
     taken: Mutex<BTreeMap<Box<str>, u64>>,
     lookups: [SharedCounter; Lookup::ALL.len()],
@@ -159,6 +162,23 @@ impl Metrics {
     /// Notes the answer to a question for the addresses of a server's name.
     pub fn resolved(&self, result: Resolution) {
         self.resolutions[result as usize].add(1);
+    }
+
+    /// Notes how a read of the keys that an issuer publishes has ended.
+    pub fn keys_fetched(&self, result: KeyFetch) {
+        self.key_fetches[result as usize].add(1);
+    }
+
+    /// Sets whether the keys at each URL were ever read.
+    pub fn keys_read(&self, read: BTreeMap<String, bool>) {
+        *lock(&self.keys_read) = read;
+    }
+
+    /// Notes that the keys at this URL are read.
+    pub fn keys_are_read(&self, url: &str) {
+        if let Some(read) = lock(&self.keys_read).get_mut(url) {
+            *read = true;
+        }
     }
 
     /// Notes that a certificate was taken from the store, where another gateway has put it.

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 23] = [
+const ROOMS: [(&str, &[&str]); 24] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
     ("shutdown", &["clock"]),
     ("telemetry", &["client", "clock"]),
     ("tls", &["clock"]),
+    ("fetch", &["tls"]),
     ("route", &[]),
     (
         "upstream",
@@ -39,7 +40,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
         "store",
         &["clock", "shutdown", "telemetry", "tls", "key", "limit"],
     ),
-    ("acme", &["clock", "telemetry", "tls", "store"]),
+    ("acme", &["clock", "telemetry", "tls", "fetch", "store"]),
     ("snapshot", &["route", "upstream", "key", "limit"]),
     (
         "admission",

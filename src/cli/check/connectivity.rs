@@ -1,8 +1,9 @@
 //! `check --connect`: can the store and the servers of the file be reached? Each is probed once, for a few seconds at most.
 
 use super::{CheckOutput, Format};
+use crate::app::key_sets::fetch_keys;
 use crate::cli::UNREACHABLE;
-use crate::config::Compiled;
+use crate::config::{Compiled, PublishedKeys};
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreSettings};
 use crate::upstream::survey::{self, Reached};
@@ -17,6 +18,8 @@ use tokio::time::timeout;
 
 /// The longest that the probe of a Redis takes.
 const REDIS_WITHIN: Duration = Duration::from_secs(3);
+/// The longest that a read of keys takes.
+const KEYS_WITHIN: Duration = Duration::from_secs(5);
 /// Servers that are probed at once.
 const AT_ONCE: usize = 64;
 
@@ -109,7 +112,35 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
     }
     answers.sort_by_key(|(number, _): &(usize, Vec<Probe>)| *number);
     probes.extend(answers.into_iter().flat_map(|(_, probes)| probes));
+    for published in &compiled.key_sets {
+        probes.push(keys(published).await);
+    }
     probes
+}
+
+/// Reads the keys at a URL.
+async fn keys(published: &PublishedKeys) -> Probe {
+    let set = &published.set;
+    let read = timeout(KEYS_WITHIN, fetch_keys(set.url(), &published.tls)).await;
+    let read =
+        read.unwrap_or_else(|_| Err(format!("no answer within {} s", KEYS_WITHIN.as_secs())));
+    let outcome = read.and_then(|(document, _)| {
+        set.install(&document)?;
+        let (ids, count) = set.ids();
+        let ids = if ids.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", ids.join(", "))
+        };
+        Ok(format!("{}{ids}", super::count(count, "key")))
+    });
+    Probe {
+        what: "jwks",
+        name: String::new(),
+        place: set.url().to_string(),
+        outcome,
+        open: false,
+    }
 }
 
 async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {

@@ -27,9 +27,15 @@ table! {
     /// this file is.
     keys: Items<KeyFile> = custom(ValueShape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
 
-    /// Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name and keys
-    /// without a name. A token that names no key is held against 4 keys at most.
-    jwks: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `keys`"), "\"jwks.json\"";
+    /// JSON Web Key Sets: files, and URLs where issuers publish them (`https://`; `http://` of this machine alone). A token that
+    /// names its key (`kid`) is held against keys of that name and keys without a name. A token that names no key is held
+    /// against 4 keys at most. A URL is read at start, then as often as its answer says (`max-age`), between 5 min and 24 h, and
+    /// each hour where it says nothing; when a token names a key that is not there, at most once a minute for that. While its
+    /// server is away the keys stay. Until they are read for the first time, what needs a token is answered 503.
+    jwks: Items<String> = texts_as(ValueShape::Files, any), Words("none, beside `keys`"), "\"https://id.example.com/jwks.json\"";
+
+    /// A file of authorities (PEM) that servers of `jwks` are believed by, in place of the system's.
+    ca: String = text_as(ValueShape::File, any), Words("the system's"), "\"internal-ca.pem\"";
 
     /// The algorithms that tokens may be signed with; no other is accepted. They are algorithms of private keys or of
     /// shared secrets, not of both.

@@ -2,7 +2,7 @@
 
 use super::*;
 use http::HeaderValue;
-use jsonwebtoken::{EncodingKey, encode};
+use jsonwebtoken::{DecodingKey, EncodingKey, Validation, encode};
 use serde_json::json;
 
 const SECRET: &[u8] = b"a shared secret of more than 32 bytes";
@@ -19,7 +19,7 @@ fn verifier(header: HeaderName, change: impl FnOnce(&mut Validation)) -> Verifie
         key: DecodingKey::from_secret(SECRET),
         validation,
     };
-    Verifier::new(header, vec![key])
+    Verifier::new(header, vec![key], Vec::new())
 }
 
 fn signed(algorithm: Algorithm, secret: &[u8], claims: &Value) -> String {
@@ -242,7 +242,7 @@ fn few_keys_are_tried() {
         key(5, Some("c")),
         key(6, Some("a")),
     ];
-    let verifier = Verifier::new(header::AUTHORIZATION, keys);
+    let verifier = Verifier::new(header::AUTHORIZATION, keys, Vec::new());
     let tried = |kid: Option<&str>| {
         let mut head = Header::new(Algorithm::HS256);
         head.kid = kid.map(str::to_owned);

@@ -188,24 +188,9 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
             write_chance(&mut text, details.wait);
             String::from_utf8(text).unwrap_or_default()
         }
-        (ProxyError::Refused(RefusalCause::MissingKey { part, .. }), _) => {
-            format!("The request needs {}.", called(part))
-        }
-        (ProxyError::Refused(RefusalCause::UnknownKey { part, .. }), _) => {
-            format!("No group contains the value of {}.", called(part))
-        }
-        (ProxyError::Refused(RefusalCause::BadToken { why, .. }), _) => {
-            format!("The token of the request is {}.", why.as_str())
-        }
-        (ProxyError::Refused(RefusalCause::AmbiguousKey { part, .. }), _) => format!(
-            "The request has {} several times, with different values.",
-            called(part)
-        ),
+        (ProxyError::Refused(cause), _) => refused(cause),
         (ProxyError::TooManyHeld, _) => {
             "Too many requests are waiting. Try again shortly.".to_owned()
-        }
-        (ProxyError::Refused(RefusalCause::StoreDown), _) => {
-            "Limits cannot be checked at the moment. Try again shortly.".to_owned()
         }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
         (ProxyError::Misdirected, _) => {
@@ -233,14 +218,40 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         (ProxyError::Upstream(UpstreamError::Timeout(_)), _) => {
             "The upstream did not answer in time.".to_owned()
         }
-        (other, _) => {
-            let mut text = other.to_string();
-            if let Some(first) = text.get_mut(..1) {
-                first.make_ascii_uppercase();
-            }
-            text + "."
-        }
+        (other, _) => sentence(other.to_string()),
     }
+}
+
+/// The sentence about a refusal without a wait.
+fn refused(cause: &RefusalCause) -> String {
+    match cause {
+        RefusalCause::MissingKey { part, .. } => format!("The request needs {}.", called(part)),
+        RefusalCause::UnknownKey { part, .. } => {
+            format!("No group contains the value of {}.", called(part))
+        }
+        RefusalCause::BadToken { why, .. } => {
+            format!("The token of the request is {}.", why.as_str())
+        }
+        RefusalCause::KeysUnread { .. } => {
+            "Tokens cannot be verified at the moment. Try again shortly.".to_owned()
+        }
+        RefusalCause::AmbiguousKey { part, .. } => format!(
+            "The request has {} several times, with different values.",
+            called(part)
+        ),
+        RefusalCause::StoreDown => {
+            "Limits cannot be checked at the moment. Try again shortly.".to_owned()
+        }
+        RefusalCause::Limited { .. } => sentence(cause.to_string()),
+    }
+}
+
+/// The words of an error as a sentence.
+fn sentence(mut text: String) -> String {
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text + "."
 }
 
 /// The name of a part of a key among clients.

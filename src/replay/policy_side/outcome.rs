@@ -40,7 +40,9 @@ pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
             limit: Arc::clone(&limit.name),
             window: None,
         },
-        // The gateway answers an ambiguous key with 400. The store of a replay is never away.
-        RefusalCause::AmbiguousKey { .. } | RefusalCause::StoreDown => ReplayOutcome::NoRoute,
+        // The gateway answers an ambiguous key with 400. The store of a replay is never away, and a log knows no keys.
+        RefusalCause::AmbiguousKey { .. }
+        | RefusalCause::StoreDown
+        | RefusalCause::KeysUnread { .. } => ReplayOutcome::NoRoute,
     }
 }

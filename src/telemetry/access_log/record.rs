@@ -138,6 +138,8 @@ labels! {
         UnknownKey = "unknown_key",
         /// The request's token is not believed, and a limit or a group asks for a claim of it.
         BadToken = "bad_token",
+        /// The keys that would verify the request's token have not been read yet, and a limit or a group asks for a claim.
+        KeysUnread = "keys_unread",
         /// The request's host belongs on another connection.
         Misdirected = "misdirected",
         /// No route matches.
@@ -209,6 +211,7 @@ impl Reason {
             Self::MissingKey => "a part of a limit's key is missing",
             Self::UnknownKey => "the key is in no group",
             Self::BadToken => "the token is not believed",
+            Self::KeysUnread => "the keys of tokens have not been read yet",
             Self::Misdirected => "the host belongs on another connection",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
@@ -254,6 +257,7 @@ impl Reason {
                 | Self::MissingKey
                 | Self::UnknownKey
                 | Self::BadToken
+                | Self::KeysUnread
         )
     }
 }

@@ -7,8 +7,8 @@ use super::family::{
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
     CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure,
-    Handshake, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits, Redirect, Rejection,
-    Resolution, pairs,
+    Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits, Redirect,
+    Rejection, Resolution, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -143,6 +143,10 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.upstreams, times_of_answers);
     Counter NONE "tollgate_upstream_resolutions" "Questions for the addresses of servers' names, by what was answered."
         => |all| by_label("result", Resolution::ALL, |result| all.metrics.resolutions[result as usize].get());
+    Counter NONE "tollgate_jwks_fetches" "Reads of the keys that issuers publish, by what came of them."
+        => |all| by_label("result", KeyFetch::ALL, |result| all.metrics.key_fetches[result as usize].get());
+    Gauge NONE "tollgate_jwks_read" "1 when the keys at a URL were read, 0 before: tokens that they may have signed are answered 503."
+        => |all| Some(keys_read(all));
     Counter NONE "tollgate_config_reloads" "Attempts to take over a changed configuration."
         => reloads;
     Gauge NONE "tollgate_config_last_reload_successful" "1 when the file as it was last read is in force."
@@ -279,6 +283,14 @@ fn tls_files(all: &Scrape<'_>) -> Vec<Sample> {
     let samples = files.iter();
     samples
         .map(|(identity, ok)| sample(Labels::of("identity", identity), u64::from(*ok)))
+        .collect()
+}
+
+fn keys_read(all: &Scrape<'_>) -> Vec<Sample> {
+    let read = lock(&all.metrics.keys_read);
+    let samples = read.iter();
+    samples
+        .map(|(url, read)| sample(Labels::of("url", url), u64::from(*read)))
         .collect()
 }
 

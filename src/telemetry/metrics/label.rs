@@ -135,6 +135,16 @@ labels! {
         Late = "late",
     }
 
+    /// The end of a read of the keys that an issuer publishes.
+    pub enum KeyFetch {
+        /// There are other keys than before.
+        Changed = "changed",
+        /// The keys are those of before.
+        Same = "same",
+        /// They could not be read, or are of no use.
+        Failed = "failed",
+    }
+
     /// The end of a look for a challenge of another gateway.
     pub enum Lookup {
         /// An answer stood ready.

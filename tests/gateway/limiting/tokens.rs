@@ -1,6 +1,7 @@
 //! Limits that count by claims, and only by those of a token that the file's keys have signed.
 
 mod doubted;
+mod published;
 
 use crate::gateway::store_kind::Place;
 use crate::support::{Answer, File, Gateway, Upstream, eventually, get, request, tollgate};

@@ -1,0 +1,74 @@
+//! One request to a server of somebody else, beside the requests of clients: a connection of its own, TLS 1.2 or later, a
+//! bound on the answer. Whoever asks sets the deadline.
+
+use crate::tls::ClientTls;
+use bytes::Bytes;
+use http::header::HOST;
+use http::uri::Scheme;
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Why there is no answer.
+pub type FetchError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends a request to the server of its URL over HTTP/1.1, and reads an answer of at most `longest` bytes. No redirect is
+/// followed. `http://` is spoken without TLS.
+///
+/// # Errors
+/// There is no connection, no answer, or a longer one.
+pub async fn exchange(
+    tls: &ClientTls,
+    request: Request<Full<Bytes>>,
+    longest: usize,
+) -> Result<Response<Bytes>, FetchError> {
+    let uri = request.uri().clone();
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if uri.scheme() != Some(&Scheme::HTTPS) {
+        let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?;
+        return over(tcp, request, longest).await;
+    }
+    let name = tls.name_of(host).ok_or("its host is no name")?;
+    let config = tls.config().map_err(|why| {
+        format!("no authority is trusted here: {why}; name a file of them with `ca`")
+    })?;
+    let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(443))).await?;
+    let stream = TlsConnector::from(config).connect(name, tcp).await?;
+    over(stream, request, longest).await
+}
+
+async fn over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut request: Request<Full<Bytes>>,
+    longest: usize,
+) -> Result<Response<Bytes>, FetchError> {
+    let uri = request.uri().clone();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = AbortOnDrop(tokio::spawn(connection));
+    if let Some(authority) = uri.authority() {
+        let host = HeaderValue::from_str(authority.as_str())?;
+        request.headers_mut().insert(HOST, host);
+    }
+    *request.uri_mut() = uri
+        .path_and_query()
+        .map_or("/", |path| path.as_str())
+        .parse()?;
+    let (parts, body) = sender.send_request(request).await?.into_parts();
+    let body = Limited::new(body, longest).collect().await?.to_bytes();
+    drop(connection);
+    Ok(Response::from_parts(parts, body))
+}
+
+/// A task that ends with its user.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,109 @@
+//! The keys that an issuer publishes at a URL (RFC 7517), as they were read last. They are read beside requests, by the
+//! application; a request takes what is there.
+
+use super::key_rules::{KeyRules, MOST_KEYS, TokenKey};
+use arc_swap::ArcSwapOption;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// The keys at one URL, for the rules of one file.
+#[derive(Debug)]
+pub struct KeySet {
+    url: Arc<str>,
+    rules: KeyRules,
+    /// Nothing before they are read for the first time.
+    keys: ArcSwapOption<Vec<TokenKey>>,
+    /// The document that they stand in, which another file may read by other rules.
+    document: Mutex<Option<Arc<[u8]>>>,
+    /// A token names a key that is not among them.
+    wanted: Notify,
+}
+
+impl KeySet {
+    /// The keys at `url`, not read yet.
+    #[must_use]
+    pub fn new(url: &str, rules: KeyRules) -> Self {
+        Self {
+            url: url.into(),
+            rules,
+            keys: ArcSwapOption::empty(),
+            document: Mutex::default(),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// Where they are published.
+    #[must_use]
+    pub fn url(&self) -> &Arc<str> {
+        &self.url
+    }
+
+    /// Takes over the keys of a document. Returns whether they are others than before.
+    ///
+    /// # Errors
+    /// The document is of no use, and the keys stay as they are. The words show no part of it.
+    pub fn install(&self, content: &[u8]) -> Result<bool, String> {
+        let mut document = self.document.lock().unwrap_or_else(PoisonError::into_inner);
+        if document.as_deref() == Some(content) && self.is_read() {
+            return Ok(false);
+        }
+        let keys = self.rules.set(content)?;
+        match keys.len() {
+            0 => {
+                let algorithms = self.rules.spelled().join(", ");
+                return Err(format!(
+                    "no key for {algorithms}, or none that is long enough"
+                ));
+            }
+            1..=MOST_KEYS => {}
+            _ => return Err(format!("more than {MOST_KEYS} keys")),
+        }
+        *document = Some(content.into());
+        self.keys.store(Some(Arc::new(keys)));
+        Ok(true)
+    }
+
+    /// Takes over what was read for an earlier file, by the rules of this one.
+    ///
+    /// # Errors
+    /// By these rules it is of no use.
+    pub fn adopt(&self, before: &Self) -> Result<(), String> {
+        let document = before.document.lock();
+        let document = document.unwrap_or_else(PoisonError::into_inner).clone();
+        match document {
+            Some(document) => self.install(&document).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Were they ever read?
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.keys.load().is_some()
+    }
+
+    /// The ids of the keys, and how many there are.
+    #[must_use]
+    pub fn ids(&self) -> (Vec<String>, usize) {
+        let keys = self.keys.load();
+        let keys = keys.as_deref().map_or(&[][..], Vec::as_slice);
+        (
+            keys.iter().filter_map(|key| key.id.clone()).collect(),
+            keys.len(),
+        )
+    }
+
+    pub(super) fn keys(&self) -> arc_swap::Guard<Option<Arc<Vec<TokenKey>>>> {
+        self.keys.load()
+    }
+
+    /// Asks for another look at the URL: a token may be signed by a key that is new there.
+    pub(super) fn want(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Resolves when another look is asked for.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+}
