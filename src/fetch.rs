@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 pub type FetchError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends a request to the server of its URL over HTTP/1.1, and reads an answer of at most `longest` bytes. No redirect is
-/// followed. `http://` is spoken without TLS.
+/// followed. `http://` is spoken without TLS, to a server on this machine alone.
 ///
 /// # Errors
 /// There is no connection, no answer, or a longer one.
@@ -31,6 +31,9 @@ pub async fn exchange(
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if uri.scheme() != Some(&Scheme::HTTPS) {
         let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?;
+        if !tcp.peer_addr()?.ip().is_loopback() {
+            return Err("`http://` is for this machine alone, and its host is another one".into());
+        }
         return over(tcp, request, longest).await;
     }
     let name = tls.name_of(host).ok_or("its host is no name")?;

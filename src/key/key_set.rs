@@ -3,6 +3,7 @@
 
 use super::key_rules::{KeyRules, MOST_KEYS, TokenKey};
 use arc_swap::ArcSwapOption;
+use jsonwebtoken::Algorithm;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -80,6 +81,11 @@ impl KeySet {
     #[must_use]
     pub fn is_read(&self) -> bool {
         self.keys.load().is_some()
+    }
+
+    /// May a token that is signed so be believed at all?
+    pub(super) fn takes(&self, algorithm: Algorithm) -> bool {
+        self.rules.algorithms.contains(&algorithm)
     }
 
     /// The ids of the keys, and how many there are.

@@ -91,7 +91,12 @@ impl Verifier {
         if all.iter().copied().flatten().any(is_named) {
             return Err(doubt);
         }
-        if read.iter().any(|keys| keys.is_none()) {
+        let mut unread = self
+            .sets
+            .iter()
+            .zip(&read)
+            .filter(|(_, keys)| keys.is_none());
+        if unread.any(|(set, _)| set.takes(head.alg)) {
             return Err(TokenDoubt::KeysUnread);
         }
         // A key may be new at its issuer.

@@ -179,6 +179,9 @@ async fn what_needs_a_token_is_503_until_keys_were_read_and_no_longer() {
     gateway.get_with("/free", &free).await.expect(200);
     // A value that is no token is none whatever the keys are.
     asked(&gateway, "Bearer x").await.expect(401);
+    // Nor is one that no key of this file may sign.
+    let other = super::shared(super::SECRET, &json!({ "sub": "eve" }));
+    asked(&gateway, &other).await.expect(401);
     for (what, bad) in [
         ("no JWKS", answer("200 OK", "{}")),
         ("no key of use", answer("200 OK", "{\"keys\":[]}")),
