@@ -4,9 +4,11 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::forwarded::{self, BelievedFields, Origin, lines};
 use super::request::{BadRequest, Target};
-use super::{hop, request_id};
+use super::{hop, identity_fields, request_id};
 use crate::listen::{ForwardedFields, Peer};
 use crate::route::Template;
+use crate::snapshot::HostChange;
+use crate::upstream::ServerHost;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -49,6 +51,9 @@ pub fn head(
     let address = peer.ip();
     let trust = &exchange.local.snapshot.trust;
     let believed = BelievedFields::of(trust, address, fields);
+    let host = exchange
+        .service()
+        .and_then(|service| service.host_change.as_ref());
     let named_scheme = target.scheme().filter(|_| believed.is_some());
     let origin = Origin {
         peer: address,
@@ -57,7 +62,8 @@ pub fn head(
         host: target.authority(),
         scheme: named_scheme.unwrap_or(peer.scheme),
         version: parts.version,
-        is_host_own: target.own_authority().is_some(),
+        // Another host is written below in any case.
+        is_host_own: host.is_none() && target.own_authority().is_some(),
     };
     let has_ours = lines::has_ours(fields, &origin);
     if has_ours && forwarded::is_loop(fields) {
@@ -65,6 +71,11 @@ pub fn head(
     }
     hop::strip_request(fields);
     let service = exchange.service();
+    // What is written before can be named in `Connection`, and goes with it.
+    if let Some(service) = service.filter(|service| service.identity.is_some()) {
+        identity_fields::write(service, target, parts, exchange);
+    }
+    let fields = &mut parts.headers;
     let certificate = client_certificate(exchange);
     let is_usual = !has_ours
         && !websocket
@@ -82,6 +93,13 @@ pub fn head(
             fields.insert(CLIENT_CERT, certificate);
         }
         add_fields(fields, websocket, &origin, &mut introduced, exchange);
+    }
+    if let Some(HostChange {
+        host: ServerHost::Text(host),
+        ..
+    }) = host
+    {
+        fields.insert(header::HOST, host.clone());
     }
     if let Some(rewrite) = service.and_then(|service| service.rewrite.as_ref()) {
         parts.uri = rewritten(&parts.uri, rewrite)?;

@@ -1,0 +1,65 @@
+//! The fields that tell a route's servers who its client is: taken from what clients send before anything counts by them,
+//! and written by the gateway on the way to the server.
+
+use super::exchange::Exchange;
+use super::handshake_facts;
+use super::hop;
+use super::request::Target;
+use crate::admission::destination::Destination;
+use crate::key::cookie::Cookies;
+use crate::key::token::Token;
+use crate::key::{Caller, IdentityFields};
+use crate::snapshot::Service;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+
+/// Removes what a client has sent in such fields, or in fields that servers could take for them.
+#[cold]
+#[inline(never)]
+pub(super) fn strip(identity: &IdentityFields, fields: &mut HeaderMap) {
+    hop::remove_all(fields, |name| identity.claims(name));
+}
+
+/// Writes the fields of the client of a request to `service`. A field whose value is not known is not sent.
+#[cold]
+#[inline(never)]
+pub(super) fn write(service: &Service, target: &Target, parts: &mut Parts, exchange: &Exchange) {
+    let Some(identity) = &service.identity else {
+        return;
+    };
+    let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers)
+        .knowing(exchange.token.clone());
+    let caller = Caller {
+        address: exchange.client,
+        route: &service.name,
+        method: &parts.method,
+        fields: &parts.headers,
+        location: &Destination {
+            authority: target.host(),
+            path: parts.uri.path(),
+            query: parts.uri.query(),
+            pattern: &service.path,
+        },
+        cookies: &Cookies::of(&parts.headers),
+        identity: &token,
+        content: exchange.content,
+        certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
+    };
+    let tiers: Vec<_> = exchange
+        .plan
+        .groups(service)
+        .map(|(_, name)| name)
+        .collect();
+    let value = |field| {
+        let mut value = identity.value(field, &caller, tiers.iter().copied())?;
+        // It names a person: HPACK does not index it, and no dump shows it.
+        value.set_sensitive(true);
+        Some(value)
+    };
+    let values: Vec<Option<HeaderValue>> = identity.fields.iter().map(value).collect();
+    for (field, value) in identity.fields.iter().zip(values) {
+        if let Some(value) = value {
+            parts.headers.insert(field.name.clone(), value);
+        }
+    }
+}
