@@ -45,14 +45,8 @@ impl Compilation<'_> {
             table,
         } = self.checked;
         let by_name = by_name(&limits);
-        let mut services = services(
-            document,
-            &rules,
-            &by_name,
-            &self.upstreams,
-            &self.groups.all,
-        );
-        let server = &document.server;
+        let (upstreams, groups) = (&self.upstreams, &self.groups.all);
+        let mut services = services(document, &rules, &by_name, upstreams, groups);
         let outline = Outline {
             boot: self.boot.clone(),
             routes: routes(document, rules, &services),
@@ -62,12 +56,12 @@ impl Compilation<'_> {
             groups: self.groups.all,
             limits: limits.clone(),
             defaults: each(&document.defaults.limits),
-            trust: server.trust.values(),
-            trust_field: server.trust_field.get().copied(),
+            trust: document.server.trust.values(),
+            trust_field: document.server.trust_field.get().copied(),
             fields: document.response.headers(),
             errors: self.errors.clone(),
             jitter: document.response.jitter(),
-            holds: holds(server),
+            holds: holds(&document.server),
         };
         let routed = services.len();
         services.extend(unrouted(document, &by_name));

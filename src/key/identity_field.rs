@@ -2,7 +2,7 @@
 //! handshakes, and groups whose members have shown something that only they have.
 
 use super::{Caller, Group, KeyPart, Memberships};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -67,6 +67,17 @@ impl IdentityFields {
         self.fields
             .iter()
             .any(|field| is_read_as(name.as_str(), field.name.as_str()))
+    }
+
+    /// Removes what a client has sent in these fields, or in such as servers could take for them.
+    #[cold]
+    #[inline(never)]
+    pub fn strip(&self, fields: &mut HeaderMap) {
+        let claimed = fields.keys().filter(|name| self.claims(name));
+        let claimed: Vec<HeaderName> = claimed.cloned().collect();
+        for name in claimed {
+            fields.remove(name);
+        }
     }
 
     /// The value of `field` for `caller`, whose numbers are those of the groups in `tiers`; nothing where a piece of the

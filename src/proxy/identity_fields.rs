@@ -1,24 +1,15 @@
-//! The fields that tell a route's servers who its client is: taken from what clients send before anything counts by them,
-//! and written by the gateway on the way to the server.
+//! The fields that tell a route's servers who its client is, written on the way to the server.
 
 use super::exchange::Exchange;
 use super::handshake_facts;
-use super::hop;
 use super::request::Target;
 use crate::admission::destination::Destination;
+use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
-use crate::key::{Caller, IdentityFields};
 use crate::snapshot::Service;
+use http::HeaderValue;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
-
-/// Removes what a client has sent in such fields, or in fields that servers could take for them.
-#[cold]
-#[inline(never)]
-pub(super) fn strip(identity: &IdentityFields, fields: &mut HeaderMap) {
-    hop::remove_all(fields, |name| identity.claims(name));
-}
 
 /// Writes the fields of the client of a request to `service`. A field whose value is not known is not sent.
 #[cold]

@@ -270,7 +270,7 @@ impl Worker {
             parts.uri = onward;
         }
         if let Some(identity) = exchange.identity() {
-            identity_fields::strip(identity, &mut parts.headers);
+            identity.strip(&mut parts.headers);
         }
         // The descriptor comes first, so that no request is charged that could not be forwarded.
         let promise = match self.promise(exchange) {
@@ -415,10 +415,7 @@ impl Worker {
         let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
         let allowed = service.timeout;
         let way_back = way_back(&local, target, &parts.headers, exchange);
-        let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
-        let down = asked
-            .then(|| parts.extensions.remove::<OnUpgrade>())
-            .flatten();
+        let down = wanted_upgrade(parts);
         let OnwardHead {
             request: head,
             beside,
@@ -427,11 +424,10 @@ impl Worker {
         let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity().cloned());
         let (body, upload) = RequestBody::new(prefix, incoming, pace, identity);
         exchange.upload.clone_from(&upload);
-        let request = head.map(|()| body);
 
         let started = clock::now();
         let call = UpstreamCall {
-            request,
+            request: head.map(|()| body),
             added: AddedLines::new(beside.as_deref(), &exchange.id),
             descriptor,
             purpose: match down {
@@ -453,9 +449,7 @@ impl Worker {
             Err(error) => return Err(unanswered(error, balancer, exchange)),
         };
         let took = came(&mut answer, started, balancer, exchange);
-        if let Some(way_back) = &way_back {
-            way_back.restore(&mut answer);
-        }
+        way_back.iter().for_each(|back| back.restore(&mut answer));
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
     }
@@ -574,6 +568,14 @@ fn turned_away(
     request_body::discard(incoming, parts);
     exchange.leave(mem::take(&mut parts.headers));
     refused
+}
+
+/// The client's half of the tunnel that it asks for.
+#[inline]
+fn wanted_upgrade(parts: &mut Parts) -> Option<OnUpgrade> {
+    hop::wants_websocket(&parts.method, parts.version, &parts.headers)
+        .then(|| parts.extensions.remove::<OnUpgrade>())
+        .flatten()
 }
 
 /// The way from addresses in the answer back to the client's, where the servers are asked for another host.

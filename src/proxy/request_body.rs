@@ -2,7 +2,6 @@
 
 use super::body_failure::{BodyError, UploadFailure, broken_by};
 use super::body_prefix::BodyPrefix;
-use super::identity_fields;
 use super::soft_timeout::QUICK;
 use super::trailers;
 use crate::key::IdentityFields;
@@ -135,7 +134,7 @@ impl UploadBody {
     fn filtered(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
         let mut frame = trailers::filtered(frame);
         if let (Some(identity), Some(trailers)) = (&self.identity, frame.trailers_mut()) {
-            identity_fields::strip(identity, trailers);
+            identity.strip(trailers);
         }
         frame
     }

@@ -125,10 +125,8 @@ pub async fn send(
     }
     let pool = &endpoint.pool;
     // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
-    let idle = match purpose {
-        Purpose::Exchange => pool.take(at),
-        Purpose::Tunnel => None,
-    };
+    let is_exchange = purpose == Purpose::Exchange;
+    let idle = is_exchange.then(|| pool.take(at)).flatten();
     // The descriptor is kept, or the new connection takes it at once.
     drop(descriptor);
     let (mut connection, pool) = match idle {
