@@ -3,12 +3,12 @@
 pub mod changes;
 pub mod errors;
 
-use crate::key::KeyTemplate;
 use crate::key::client_ip::Trust;
 use crate::key::token::Verifier;
+use crate::key::{Group, IdentityFields, KeyTemplate};
 use crate::limit::Limit;
-use crate::route::{PathPattern, Table, Template};
-use crate::upstream::Upstream;
+use crate::route::{PathBack, PathPattern, Table, Template};
+use crate::upstream::{ServerHost, Upstream};
 use bytes::Bytes;
 use changes::Changes;
 use errors::ErrorFormats;
@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub upstreams: Vec<Arc<Upstream>>,
     /// The key that the server of each upstream is chosen by, where one is.
     pub hash_keys: Vec<Option<KeyTemplate>>,
+    /// The groups whose members routes ask for.
+    pub route_groups: Vec<Arc<Group>>,
     /// The peers that are believed about the client's address.
     pub trust: Trust,
     /// The check of tokens, if any are believed.
@@ -68,8 +70,12 @@ pub struct Service {
     pub own: Option<StaticReply>,
     /// The path that is forwarded instead of the matched one, if they differ.
     pub rewrite: Option<Template>,
+    /// The host that its servers are asked for, where that is not the client's.
+    pub host_change: Option<HostChange>,
     /// The changes to the fields of its requests.
     pub request_fields: Option<Changes>,
+    /// The fields by which its servers know its clients.
+    pub identity: Option<Arc<IdentityFields>>,
     /// The changes to the fields of its answers.
     pub response_fields: Option<Changes>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
@@ -92,6 +98,15 @@ impl Service {
     pub fn route(&self) -> Option<&str> {
         Some(&*self.name).filter(|name| !name.is_empty())
     }
+}
+
+/// A route's servers are asked for another host than the client asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostChange {
+    /// The host that they are asked for.
+    pub host: ServerHost,
+    /// The paths of addresses in their answers, where the route changes the path in a way that leads back.
+    pub path_back: Option<PathBack>,
 }
 
 /// A route's own answer.

@@ -307,10 +307,7 @@ impl Plan {
                 part: part.clone(),
             },
             Doubt::Unbelieved(part) => match caller.identity.doubt() {
-                Some(TokenDoubt::KeysUnread) => RefusalCause::KeysUnread {
-                    limit,
-                    part: part.clone(),
-                },
+                Some(TokenDoubt::KeysUnread) => RefusalCause::KeysUnread,
                 why => RefusalCause::BadToken {
                     limit,
                     part: part.clone(),

@@ -35,14 +35,6 @@ pub enum RefusalCause {
         /// The fault of the token.
         why: TokenDoubt,
     },
-    /// The limit, or a group of it, needs a claim, and the keys of the token's issuer have not been read yet.
-    #[error("the limit \"{}\" asks for {part}, and the keys that would verify it have not been read yet", limit.name)]
-    KeysUnread {
-        /// The limit.
-        limit: Arc<Limit>,
-        /// The claim.
-        part: KeyPart,
-    },
     /// The request gives several different values for a part that the limit, or a group of it, counts by.
     #[error("the limit \"{}\" counts by {part}, which came several times and differs", limit.name)]
     AmbiguousKey {
@@ -59,6 +51,9 @@ pub enum RefusalCause {
         /// The time until the limit has room.
         wait: Wait,
     },
+    /// A claim of the request's token is asked for, and the keys of its issuer have not been read yet.
+    #[error("the keys that would verify the request's token have not been read yet")]
+    KeysUnread,
     /// The store is away, and the file demands to refuse.
     #[error("the limit store is away")]
     StoreDown,
@@ -73,9 +68,8 @@ impl RefusalCause {
             | Self::MissingKey { limit, .. }
             | Self::UnknownKey { limit, .. }
             | Self::BadToken { limit, .. }
-            | Self::KeysUnread { limit, .. }
             | Self::AmbiguousKey { limit, .. } => Some(limit),
-            Self::StoreDown => None,
+            Self::StoreDown | Self::KeysUnread => None,
         }
     }
 }

@@ -108,6 +108,8 @@ pub enum StripCause {
     Name,
     /// `Connection` names the field.
     Named,
+    /// The route's servers read there who the client is.
+    Identity,
 }
 
 /// The cause within a sentence: "the field is dropped, since ...".
@@ -125,6 +127,9 @@ impl fmt::Display for StripCause {
             }
             Self::Name => "a name with `_` or `\"` is read as another one by some upstreams",
             Self::Named => "`Connection` names it: it is for this gateway and nobody behind",
+            Self::Identity => {
+                "the servers of the route read there who the client is, and the gateway alone says so"
+            }
         })
     }
 }

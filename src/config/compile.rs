@@ -7,15 +7,17 @@ use super::jwt::TokenRules;
 use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
 use super::validate::{Validation, looks_at_method, redirected, template};
+use super::value::literal_path;
 use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
-use crate::key::{KeyTemplate, MissingKey, Sameness};
+use crate::key::{Group, IdentityFields, KeyTemplate, MissingKey, Sameness};
 use crate::limit::Limit;
-use crate::route::Rule;
+use crate::route::{PathBack, PathPattern, Rule, Segment};
 use crate::snapshot::errors::ErrorFormats;
-use crate::snapshot::{HoldCaps, Service, Snapshot, StaticReply};
+use crate::snapshot::{HoldCaps, HostChange, Service, Snapshot, StaticReply};
 use crate::store::Backend;
-use crate::upstream;
+use crate::upstream::{self, ServerHost};
+use http::header;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -43,24 +45,23 @@ impl Compilation<'_> {
             table,
         } = self.checked;
         let by_name = by_name(&limits);
-        let upstreams = self.upstreams;
-        let mut services = services(document, &rules, &by_name);
-        let server = &document.server;
+        let (upstreams, groups) = (&self.upstreams, &self.groups.all);
+        let mut services = services(document, &rules, &by_name, upstreams, groups);
         let outline = Outline {
             boot: self.boot.clone(),
             routes: routes(document, rules, &services),
-            upstreams: upstream_outlines(document, &upstreams),
+            upstreams: upstream_outlines(document, &self.upstreams),
             identities: self.identities.outlines,
             jwt: self.jwt.as_ref().map(|jwt| jwt.outline.clone()),
             groups: self.groups.all,
             limits: limits.clone(),
             defaults: each(&document.defaults.limits),
-            trust: server.trust.values(),
-            trust_field: server.trust_field.get().copied(),
+            trust: document.server.trust.values(),
+            trust_field: document.server.trust_field.get().copied(),
             fields: document.response.headers(),
             errors: self.errors.clone(),
             jitter: document.response.jitter(),
-            holds: holds(server),
+            holds: holds(&document.server),
         };
         let routed = services.len();
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();
@@ -74,7 +75,8 @@ impl Compilation<'_> {
                 unrouted: (services.len() > routed).then_some(routed),
                 services,
                 hash_keys: document.upstreams.iter().map(hash_key).collect(),
-                upstreams,
+                route_groups: route_groups(document, &outline.groups),
+                upstreams: self.upstreams,
                 trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
                 tokens,
                 fields: outline.fields,
@@ -126,7 +128,13 @@ fn by_name(limits: &[Arc<Limit>]) -> ByName<'_> {
     by_name
 }
 
-fn services(document: &Document, rules: &[Rule], limits: &ByName<'_>) -> Vec<Service> {
+fn services(
+    document: &Document,
+    rules: &[Rule],
+    limits: &ByName<'_>,
+    all_upstreams: &[Arc<upstream::Upstream>],
+    groups: &[Arc<Group>],
+) -> Vec<Service> {
     let upstreams = document.upstreams.iter();
     let positions: HashMap<&str, usize> = upstreams
         .map(|upstream| upstream.name.value.as_str())
@@ -136,16 +144,19 @@ fn services(document: &Document, rules: &[Rule], limits: &ByName<'_>) -> Vec<Ser
     routes
         .map(|(route, rule)| {
             let limits = chosen(document.limits_of(route), limits);
+            let upstream = route.upstream.get().map(|name| {
+                let position = positions.get(name.as_str());
+                *position.expect("validate resolves every upstream name")
+            });
             Service {
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
-                upstream: route.upstream.get().map(|name| {
-                    let position = positions.get(name.as_str());
-                    *position.expect("validate resolves every upstream name")
-                }),
+                upstream,
+                host_change: host_change(route, upstream.map(|at| &*all_upstreams[at])),
                 own: own(route),
                 rewrite: template(route).ok().flatten(),
                 request_fields: route.request_headers.get().cloned(),
+                identity: identity(route, groups),
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
@@ -153,6 +164,56 @@ fn services(document: &Document, rules: &[Rule], limits: &ByName<'_>) -> Vec<Ser
             }
         })
         .collect()
+}
+
+/// The host that the servers of a route are asked for: the one that the route sets, else that of its upstream.
+fn host_change(
+    route: &document::Route,
+    upstream: Option<&upstream::Upstream>,
+) -> Option<HostChange> {
+    let set = route.request_headers.get().and_then(|changes| {
+        let mut set = changes.set.iter();
+        set.find(|(name, _)| *name == header::HOST)
+    });
+    let host = match set {
+        Some((_, host)) => ServerHost::Text(host.clone()),
+        None => upstream?.host.clone()?,
+    };
+    Some(HostChange {
+        host,
+        path_back: path_back(route),
+    })
+}
+
+/// The fields by which the servers of a route know its clients, with the groups whose members prove that they are.
+fn identity(route: &document::Route, groups: &[Arc<Group>]) -> Option<Arc<IdentityFields>> {
+    let fields = route.forward_identity.get()?.iter();
+    let proven = groups.iter().filter(|group| group.by.is_proof());
+    Some(Arc::new(IdentityFields {
+        fields: fields.map(|at| at.value.clone()).collect(),
+        groups: proven.map(Arc::clone).collect(),
+    }))
+}
+
+/// The way back of the paths that a route forwards, where a prefix alone is another.
+fn path_back(route: &document::Route) -> Option<PathBack> {
+    if let Some(prefix) = route.strip_prefix.get() {
+        return PathBack::new("", &literal_path(prefix));
+    }
+    let rewrite = route.rewrite.get()?;
+    let (rest, literal) = route.path.get()?.segments.split_last()?;
+    let Segment::Rest(name) = rest else {
+        return None;
+    };
+    let is_fixed = |one: &Segment| matches!(one, Segment::Literal(_) | Segment::Folded(_));
+    let seen = rewrite.strip_suffix(&format!("/{{*{name}}}"))?;
+    let is_one_way = seen.contains('{') || !literal.iter().all(is_fixed);
+    let written = PathPattern {
+        segments: literal.to_vec(),
+    };
+    (!is_one_way)
+        .then(|| PathBack::new(seen, &literal_path(&written)))
+        .flatten()
 }
 
 fn upstream_outlines(
@@ -188,6 +249,18 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
         .chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
         .collect()
+}
+
+/// The groups whose members routes ask for.
+fn route_groups(document: &Document, groups: &[Arc<Group>]) -> Vec<Arc<Group>> {
+    let is_asked = |group: &&Arc<Group>| {
+        let mut names = document
+            .routes
+            .iter()
+            .flat_map(|route| route.groups.entries());
+        names.any(|at| *at.value == *group.name)
+    };
+    groups.iter().filter(is_asked).map(Arc::clone).collect()
 }
 
 /// The key that the server of an upstream is chosen by. A request without it is no mistake.
@@ -267,6 +340,7 @@ fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<Ro
             rewrite: rewrite.filter(|_| !strips),
             own: service.own.clone(),
             request_headers: service.request_fields.clone(),
+            identity: service.identity.clone(),
             response_headers: service.response_fields.clone(),
             limits: names(document.limits_of(route)),
             timeout: service.timeout,

@@ -74,7 +74,7 @@ fn every_example_of_who_is_counted_is_good() {
     let examples: Vec<&str> = examples
         .filter_map(|rest| rest.split("```").next())
         .collect();
-    assert_eq!(examples.len(), 5);
+    assert_eq!(examples.len(), 7);
     for example in examples {
         let limits = example
             .lines()

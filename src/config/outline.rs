@@ -3,7 +3,7 @@
 use super::masking::Secrets;
 use super::value::show_span;
 use crate::key::client_ip::Field;
-use crate::key::{Group, KeyPart};
+use crate::key::{Group, IdentityFields, KeyPart};
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;
@@ -142,6 +142,8 @@ pub struct RouteOutline {
     pub own: Option<StaticReply>,
     /// The changes of a request's fields.
     pub request_headers: Option<Changes>,
+    /// The fields by which its servers know its clients.
+    pub identity: Option<Arc<IdentityFields>>,
     /// The changes of a response's fields.
     pub response_headers: Option<Changes>,
     /// The names of its own limits and of its upstream's.

@@ -33,6 +33,7 @@ fn upstream(written: &Upstream, beside: &mut SideFiles<'_>) -> upstream::Upstrea
         state: Arc::new(UpstreamState::new(&servers)),
         servers,
         connect_timeout: written.connect_timeout(),
+        host: written.host(),
         tls: tls(written, beside),
         protocol: written.http(),
         resolve: written.resolve(),

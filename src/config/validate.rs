@@ -2,6 +2,7 @@
 
 mod authorities;
 mod case_bypass;
+mod forwarded_identity;
 mod grants;
 mod groups;
 mod identities;
@@ -71,6 +72,7 @@ pub(super) fn check(
     let file = names::WholeFile { document, source };
     names::check(file, found);
     groups::check(file, found);
+    forwarded_identity::check(document, found);
     identities::check(file, found);
     authorities::check(file, found);
     grants::check(document, source, found);

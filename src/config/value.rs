@@ -6,6 +6,7 @@ mod balance;
 mod byte_rate;
 mod condition;
 mod field_change;
+mod identity;
 mod key;
 mod net;
 #[cfg(test)]
@@ -23,13 +24,14 @@ pub(super) use balance::{Balance, balance, probe_host, probe_path, share, status
 pub(super) use byte_rate::byte_rate;
 pub(super) use condition::{condition_field, condition_parameter, condition_value};
 pub(super) use field_change::{Direction, editable_field, field_value};
+pub(super) use identity::{identity_field, identity_value};
 pub(super) use key::{field, members, part};
 pub(super) use net::{address, file_mode, host, listen_address, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
 pub(super) use response::{
     ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,
 };
-pub(super) use server::server;
+pub(super) use server::{server, server_host};
 pub(super) use store::{server_name, store};
 pub use time::show_span;
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate};

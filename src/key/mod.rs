@@ -10,6 +10,7 @@ mod digest_cache;
 mod exemption;
 pub mod forwarded;
 mod group;
+mod identity_field;
 pub mod key_rules;
 pub mod key_set;
 mod meter;
@@ -28,6 +29,7 @@ pub use caller::{
 pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{Group, Memberships};
+pub use identity_field::{IdentityField, IdentityFields, IdentityPiece};
 pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};

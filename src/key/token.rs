@@ -9,6 +9,7 @@ use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Longest token; a longer one counts as none.
@@ -202,7 +203,18 @@ pub fn is_shared(algorithm: Algorithm) -> bool {
 pub struct Token<'a> {
     verifier: Option<&'a Verifier>,
     fields: &'a HeaderMap,
-    claims: OnceCell<Result<Map<String, Value>, TokenDoubt>>,
+    claims: OnceCell<TokenReading>,
+}
+
+/// What the verification of a token has yielded: kept, so that a request's token is verified once. The output shows no
+/// claim.
+#[derive(Clone)]
+pub struct TokenReading(Rc<Result<Map<String, Value>, TokenDoubt>>);
+
+impl fmt::Debug for TokenReading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenReading").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Token<'a> {
@@ -216,6 +228,21 @@ impl<'a> Token<'a> {
         }
     }
 
+    /// The same token, where it has been verified before.
+    #[must_use]
+    pub fn knowing(self, reading: Option<TokenReading>) -> Self {
+        Self {
+            claims: reading.map_or_else(OnceCell::new, OnceCell::from),
+            ..self
+        }
+    }
+
+    /// What its verification has yielded, if a claim has been asked for.
+    #[must_use]
+    pub fn reading(&self) -> Option<TokenReading> {
+        self.claims.get().cloned()
+    }
+
     /// Is there a token whose signature would have to be verified?
     #[must_use]
     pub fn is_there(&self) -> bool {
@@ -225,13 +252,13 @@ impl<'a> Token<'a> {
 
     /// The cause for which the token has no claims, if a claim has been asked for.
     pub fn why_not(&self) -> Option<TokenDoubt> {
-        self.claims.get()?.as_ref().err().copied()
+        self.claims.get()?.0.as_ref().as_ref().err().copied()
     }
 
     fn claims(&self) -> Option<&Map<String, Value>> {
         let verifier = self.verifier?;
-        let claims = self.claims.get_or_init(|| verifier.claims(self.fields));
-        claims.as_ref().ok()
+        let read = || TokenReading(Rc::new(verifier.claims(self.fields)));
+        self.claims.get_or_init(read).0.as_ref().as_ref().ok()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::upstream::connection::UnsentRequest;
 use crate::upstream::endpoint::{Endpoint, PooledConnection};
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
+use crate::upstream::pool::Pool;
 use crate::upstream::retry_rule::RetryCause;
 use crate::upstream::{ConnectError, Purpose};
 use http::Response;
@@ -38,6 +39,8 @@ pub(super) struct Attempts<'a> {
     notes: &'a CallNotes,
     key: Option<u64>,
     purpose: Purpose,
+    /// The request is for the host of the server that it is sent to.
+    own_host: bool,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
     /// The failure after which it was to be sent last, until its end is counted.
@@ -63,9 +66,16 @@ impl<'a> Attempts<'a> {
             notes,
             key,
             purpose,
+            own_host: false,
             sent_again: 0,
             cause: None,
         }
+    }
+
+    /// The same, of a request that is for the host of each server that it is sent to, if `own_host` says so.
+    pub(super) fn naming(mut self, own_host: bool) -> Self {
+        self.own_host = own_host;
+        self
     }
 
     /// A new connection, to another server where this one takes none; or a resting one of a server that takes no new
@@ -121,7 +131,7 @@ impl<'a> Attempts<'a> {
                 std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
             let unsent = connection.into_unsent();
             let endpoint = self.endpoint()?;
-            let Some(unsent) = unsent else {
+            let Some(mut unsent) = unsent else {
                 self.blame(&endpoint, &error);
                 return Err(UpstreamError::Answer(error).into());
             };
@@ -133,6 +143,7 @@ impl<'a> Attempts<'a> {
             }
             let (fresh, pool) = self.connect().await?;
             connection = fresh;
+            self.name_server(&mut unsent, &pool);
             match connection.send_again(unsent).await {
                 Ok(response) => return self.answered(response, connection, pool).await,
                 Err(failed) => error = failed,
@@ -145,11 +156,12 @@ impl<'a> Attempts<'a> {
         mut self,
         mut response: Response<()>,
         mut connection: Connection<RequestBody>,
-        mut pool: Rc<crate::upstream::pool::Pool<RequestBody>>,
+        mut pool: Rc<Pool<RequestBody>>,
     ) -> Result<UpstreamAnswer, ProxyError> {
-        while let Some(again) = self.again_after(&response, &connection).await {
+        while let Some(mut again) = self.again_after(&response, &connection).await {
             put_back(connection, &pool);
             (connection, pool) = self.connect().await?;
+            self.name_server(&mut again, &pool);
             response = match connection.send_again(again).await {
                 Ok(response) => response,
                 Err(error) => {
@@ -242,6 +254,13 @@ impl<'a> Attempts<'a> {
         true
     }
 
+    /// Addresses the request to the server of `pool` itself, where it names the server that it is sent to.
+    fn name_server(&self, unsent: &mut UnsentRequest<RequestBody>, pool: &Pool<RequestBody>) {
+        if let Some(host) = pool.host().filter(|_| self.own_host) {
+            unsent.set_host(host);
+        }
+    }
+
     /// Counts a failure against its server, if it is the server's.
     fn blame(&self, endpoint: &Endpoint<RequestBody>, error: &AnswerError) {
         let is_upload = matches!(
@@ -269,10 +288,7 @@ impl<'a> Attempts<'a> {
 }
 
 /// Puts a connection back whose answer is not wanted, where all of the answer is there.
-fn put_back(
-    mut connection: Connection<RequestBody>,
-    pool: &crate::upstream::pool::Pool<RequestBody>,
-) {
+fn put_back(mut connection: Connection<RequestBody>, pool: &Pool<RequestBody>) {
     let mut quiet = Context::from_waker(Waker::noop());
     while let std::task::Poll::Ready(Some(Ok(_))) = connection.poll_frame(&mut quiet) {}
     if connection.is_read() {

@@ -108,7 +108,7 @@ impl ProxyError {
                 RefusalCause::MissingKey { .. } => Reason::MissingKey,
                 RefusalCause::UnknownKey { .. } => Reason::UnknownKey,
                 RefusalCause::BadToken { .. } => Reason::BadToken,
-                RefusalCause::KeysUnread { .. } => Reason::KeysUnread,
+                RefusalCause::KeysUnread => Reason::KeysUnread,
                 RefusalCause::Limited { .. } => Reason::LimitRefused,
                 RefusalCause::StoreDown => Reason::StoreDown,
             },
@@ -129,7 +129,7 @@ impl ProxyError {
                 wait: Wait::Micros(wait),
                 ..
             }) => Some(*wait),
-            Self::Refused(RefusalCause::StoreDown | RefusalCause::KeysUnread { .. })
+            Self::Refused(RefusalCause::StoreDown | RefusalCause::KeysUnread)
             | Self::TooManyHeld
             | Self::Busy
             | Self::Draining => Some(LATER),
@@ -171,8 +171,6 @@ fn refusal_status(cause: &RefusalCause) -> StatusCode {
             StatusCode::from_u16(limit.answers.keyless).unwrap_or(StatusCode::UNAUTHORIZED)
         }
         RefusalCause::AmbiguousKey { .. } => StatusCode::BAD_REQUEST,
-        RefusalCause::StoreDown | RefusalCause::KeysUnread { .. } => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        RefusalCause::StoreDown | RefusalCause::KeysUnread => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

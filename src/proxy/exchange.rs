@@ -16,7 +16,8 @@ use super::worker_snapshot::WorkerSnapshot;
 use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
 use crate::clock::{self, Timestamp};
-use crate::key::Content;
+use crate::key::token::TokenReading;
+use crate::key::{Content, IdentityFields};
 use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
@@ -79,6 +80,8 @@ pub struct Exchange {
     /// The client's address, after trusted hops.
     pub client: Option<IpAddr>,
     pub(super) route: Option<usize>,
+    /// What the verification of its token has yielded, where it is needed again.
+    pub(super) token: Option<TokenReading>,
     /// The limits that apply, with their keys: written here, because a plan is large.
     pub(super) plan: Plan,
     /// The plan's limits have been asked, or none of them decides.
@@ -172,6 +175,7 @@ impl Exchange {
                 },
                 local,
                 route: None,
+                token: None,
                 plan: Plan::default(),
                 is_planned: false,
                 admission: None,
@@ -203,9 +207,10 @@ impl Exchange {
         self.version
     }
 
-    /// A route recognised the request.
-    pub fn matched(&mut self, route: usize) {
+    /// A route recognised the request. Its token has been verified where the route asks for a group that goes by it.
+    pub fn matched(&mut self, route: usize, token: Option<TokenReading>) {
         self.route = Some(route);
+        self.token = token;
     }
 
     /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
@@ -293,6 +298,12 @@ impl Exchange {
     #[must_use]
     pub fn service(&self) -> Option<&Service> {
         self.route.map(|route| self.local.service(route))
+    }
+
+    /// The fields by which the route's servers know its client.
+    #[inline]
+    pub fn identity(&self) -> Option<&Arc<IdentityFields>> {
+        self.service()?.identity.as_ref()
     }
 
     /// Writes the answer to an error.

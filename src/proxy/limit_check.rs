@@ -89,7 +89,8 @@ impl Worker {
         parts: &Parts,
         exchange: &mut Exchange,
     ) -> Option<Admission> {
-        let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers);
+        let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers)
+            .knowing(exchange.token.take());
         let caller = Caller {
             address: exchange.client,
             route: &service.name,
@@ -110,6 +111,7 @@ impl Worker {
         plan.make_room(service);
         if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
             plan.fill(service, &caller, |_| true);
+            exchange.token = token.reading().filter(|_| service.identity.is_some());
             return None;
         }
         plan.fill(service, &caller, |limit| !limit.asks_token());
@@ -120,6 +122,7 @@ impl Worker {
         }
         plan.fill(service, &caller, Limit::asks_token);
         plan.sort();
+        exchange.token = token.reading().filter(|_| service.identity.is_some());
         None
     }
 }

@@ -17,8 +17,10 @@ pub mod header_value;
 pub mod hold;
 pub mod hop;
 mod https_redirect;
+mod identity_fields;
 mod json_probe;
 mod limit_check;
+mod location;
 pub mod reply;
 pub mod request;
 mod request_body;
@@ -26,6 +28,7 @@ pub mod request_id;
 mod reservation;
 mod response_body;
 mod response_cost;
+pub mod route_members;
 pub mod route_request;
 mod server_key;
 pub mod soft_timeout;
@@ -69,9 +72,11 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use location::WayBack;
 use request::{BadRequest, Target};
 use request_body::{RequestBody, Upload};
 use response_body::{BodyBringer, BodyStart, Carrier, UpstreamBody};
+use route_members::RouteMembers;
 use route_request::RouteRequest;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -264,6 +269,9 @@ impl Worker {
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
         }
+        if let Some(identity) = exchange.identity() {
+            identity.strip(&mut parts.headers);
+        }
         // The descriptor comes first, so that no request is charged that could not be forwarded.
         let promise = match self.promise(exchange) {
             Ok(promise) => promise,
@@ -337,14 +345,20 @@ impl Worker {
         } else {
             Cow::Borrowed("")
         };
+        let shown = || exchange.tls.as_deref().and_then(handshake_facts::shown);
+        let members = RouteMembers::of(&exchange.local.snapshot, parts, exchange.client, shown);
         let coming = RouteRequest {
             parts,
             target,
             peer: exchange.peer,
             trust: &exchange.local.snapshot.trust,
+            members: members.as_deref(),
         };
-        let route = table
-            .find(&host, path.to_match(), &parts.method, &coming)
+        let found = table.find(&host, path.to_match(), &parts.method, &coming);
+        if let Some(members) = &members {
+            members.are_known()?;
+        }
+        let route = found
             .or(exchange.local.snapshot.unrouted)
             .ok_or(ProxyError::NoRoute)?;
         let onward = if request::is_forward_target(&parts.uri, &path) {
@@ -352,7 +366,8 @@ impl Worker {
         } else {
             Some(request::forward_target(&parts.uri, &path)?)
         };
-        exchange.matched(route);
+        let reading = members.and_then(|members| members.reading());
+        exchange.matched(route, reading);
         Ok(onward.map(Uri::from))
     }
 
@@ -402,22 +417,20 @@ impl Worker {
         let key = local.snapshot.hash_keys[upstream].as_ref();
         let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
         let allowed = service.timeout;
-        let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
-        let down = asked
-            .then(|| parts.extensions.remove::<OnUpgrade>())
-            .flatten();
+        let way_back = way_back(&local, target, &parts.headers, exchange);
+        let down = wanted_upgrade(parts);
         let OnwardHead {
             request: head,
             beside,
         } = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
         let prefix = exchange.prefix.take();
-        let (body, upload) = RequestBody::new(prefix, incoming, exchange.pace(self.pace, peer));
+        let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity().cloned());
+        let (body, upload) = RequestBody::new(prefix, incoming, pace, identity);
         exchange.upload.clone_from(&upload);
-        let request = head.map(|()| body);
 
         let started = clock::now();
         let call = UpstreamCall {
-            request,
+            request: head.map(|()| body),
             added: AddedLines::new(beside.as_deref(), &exchange.id),
             descriptor,
             purpose: match down {
@@ -427,6 +440,7 @@ impl Worker {
             at: started,
             reservation: exchange.reservation.clone(),
             key,
+            own_host: way_back.as_ref().is_some_and(|back| back.is_to_own_host()),
             notes: &exchange.call,
         };
         let sent = {
@@ -438,6 +452,7 @@ impl Worker {
             Err(error) => return Err(unanswered(error, balancer, exchange)),
         };
         let took = came(&mut answer, started, balancer, exchange);
+        way_back.iter().for_each(|back| back.restore(&mut answer));
         self.relay(answer, took, down, peer, exchange)
             .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
     }
@@ -556,6 +571,26 @@ fn turned_away(
     request_body::discard(incoming, parts);
     exchange.leave(mem::take(&mut parts.headers));
     refused
+}
+
+/// The client's half of the tunnel that it asks for.
+#[inline]
+fn wanted_upgrade(parts: &mut Parts) -> Option<OnUpgrade> {
+    hop::wants_websocket(&parts.method, parts.version, &parts.headers)
+        .then(|| parts.extensions.remove::<OnUpgrade>())
+        .flatten()
+}
+
+/// The way from addresses in the answer back to the client's, where the servers are asked for another host.
+#[inline]
+fn way_back<'l>(
+    local: &'l WorkerSnapshot,
+    target: &Target,
+    fields: &HeaderMap,
+    exchange: &Exchange,
+) -> Option<Box<WayBack<'l>>> {
+    let change = local.service(exchange.route?).host_change.as_ref()?;
+    Some(WayBack::of(change, target, fields, exchange))
 }
 
 /// The head of an answer has come: counts it, and returns the time since the request was `started`.

@@ -333,7 +333,8 @@ fn is_same(one: &[u8], other: &[u8], scheme: Scheme) -> bool {
 
 /// Is this `host[:digits]`? The check is stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~`
 /// only. Escapes and delimiters are in no host's name and have fooled many a rule.
-pub(super) fn is_host(text: &[u8]) -> bool {
+#[must_use]
+pub fn is_host(text: &[u8]) -> bool {
     if text.len() > LONGEST_HOST {
         return false;
     }

@@ -4,6 +4,7 @@ use super::body_failure::{BodyError, UploadFailure, broken_by};
 use super::body_prefix::BodyPrefix;
 use super::soft_timeout::QUICK;
 use super::trailers;
+use crate::key::IdentityFields;
 use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use std::cell::Cell;
 use std::future::pending;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -47,6 +49,8 @@ pub struct UploadBody {
     incoming: Incoming,
     pace: RateTimer,
     upload: Rc<Upload>,
+    /// The fields that no client may send, not even as trailers.
+    identity: Option<Arc<IdentityFields>>,
 }
 
 impl RequestBody {
@@ -56,6 +60,7 @@ impl RequestBody {
         beginning: Option<Box<BodyPrefix>>,
         incoming: Incoming,
         allowed: RateBound,
+        identity: Option<Arc<IdentityFields>>,
     ) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() && beginning.is_none() {
             return (Self::Empty, None);
@@ -66,6 +71,7 @@ impl RequestBody {
             incoming,
             pace: RateTimer::new(allowed),
             upload: Rc::clone(&upload),
+            identity,
         };
         (Self::Stream(Box::new(sending)), Some(upload))
     }
@@ -121,7 +127,16 @@ impl UploadBody {
         let frame = frame?;
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
         self.upload.bytes.set(self.upload.bytes.get() + length);
-        Some(trailers::filtered(frame))
+        Some(self.filtered(frame))
+    }
+
+    /// The frame without the trailers that may not be relayed.
+    fn filtered(&self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let mut frame = trailers::filtered(frame);
+        if let (Some(identity), Some(trailers)) = (&self.identity, frame.trailers_mut()) {
+            identity.strip(trailers);
+        }
+        frame
     }
 
     fn poll_frame(
@@ -149,7 +164,7 @@ impl UploadBody {
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
                 self.upload.bytes.set(self.upload.bytes.get() + length);
-                Some(Ok(trailers::filtered(frame)))
+                Some(Ok(self.filtered(frame)))
             }
             Some(Err(error)) => {
                 self.upload.broken.set(Some(broken_by(&error)));

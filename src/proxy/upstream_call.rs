@@ -18,7 +18,7 @@ use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
 use crate::upstream::{Purpose, tunnel};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -42,6 +42,8 @@ pub struct UpstreamCall<'a> {
     pub(super) reservation: Option<Rc<Reservations>>,
     /// The hash of the request's key, where servers are chosen by one.
     pub key: Option<u64>,
+    /// Is the request for the host of the server that it is sent to, whichever that is?
+    pub own_host: bool,
     /// What is noted of the call.
     pub notes: &'a CallNotes,
 }
@@ -102,13 +104,14 @@ pub async fn send(
     outgoing: UpstreamCall<'_>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let UpstreamCall {
-        request,
+        mut request,
         added,
         descriptor,
         purpose,
         at,
         reservation,
         key,
+        own_host,
         notes,
     } = outgoing;
     let server = match balancer.choose(key) {
@@ -122,10 +125,8 @@ pub async fn send(
     }
     let pool = &endpoint.pool;
     // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
-    let idle = match purpose {
-        Purpose::Exchange => pool.take(at),
-        Purpose::Tunnel => None,
-    };
+    let is_exchange = purpose == Purpose::Exchange;
+    let idle = is_exchange.then(|| pool.take(at)).flatten();
     // The descriptor is kept, or the new connection takes it at once.
     drop(descriptor);
     let (mut connection, pool) = match idle {
@@ -134,6 +135,9 @@ pub async fn send(
     };
     if let Some(reservation) = reservation {
         reservation.forwarded();
+    }
+    if own_host {
+        name_server(&mut request, &pool);
     }
     if purpose == Purpose::Tunnel {
         return Box::pin(open_tunnel(connection, pool, request)).await;
@@ -145,13 +149,22 @@ pub async fn send(
             pool,
         }),
         Ok(response) => {
-            let attempts = Attempts::new(balancer, notes, key, purpose);
+            let attempts = Attempts::new(balancer, notes, key, purpose).naming(own_host);
             Box::pin(attempts.answered(response, connection, pool)).await
         }
         Err(error) => {
-            let attempts = Attempts::new(balancer, notes, key, purpose);
+            let attempts = Attempts::new(balancer, notes, key, purpose).naming(own_host);
             Box::pin(attempts.after(connection, error)).await
         }
+    }
+}
+
+/// Addresses `request` to the server of `pool` itself.
+#[cold]
+#[inline(never)]
+fn name_server(request: &mut Request<RequestBody>, pool: &Pool<RequestBody>) {
+    if let Some(host) = pool.host() {
+        request.headers_mut().insert(header::HOST, host.clone());
     }
 }
 

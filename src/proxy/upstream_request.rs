@@ -4,9 +4,11 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::forwarded::{self, BelievedFields, Origin, lines};
 use super::request::{BadRequest, Target};
-use super::{hop, request_id};
+use super::{hop, identity_fields, request_id};
 use crate::listen::{ForwardedFields, Peer};
 use crate::route::Template;
+use crate::snapshot::HostChange;
+use crate::upstream::ServerHost;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -45,26 +47,20 @@ pub fn head(
     peer: &Peer,
     exchange: &Exchange,
 ) -> Result<OnwardHead, ProxyError> {
+    let service = exchange.service();
+    let host = service.and_then(|service| service.host_change.as_ref());
+    let origin = origin(target, parts, host.is_some(), peer, exchange);
     let fields = &mut parts.headers;
-    let address = peer.ip();
-    let trust = &exchange.local.snapshot.trust;
-    let believed = BelievedFields::of(trust, address, fields);
-    let named_scheme = target.scheme().filter(|_| believed.is_some());
-    let origin = Origin {
-        peer: address,
-        client: exchange.client,
-        believed,
-        host: target.authority(),
-        scheme: named_scheme.unwrap_or(peer.scheme),
-        version: parts.version,
-        is_host_own: target.own_authority().is_some(),
-    };
     let has_ours = lines::has_ours(fields, &origin);
     if has_ours && forwarded::is_loop(fields) {
         return Err(ProxyError::Loop);
     }
     hop::strip_request(fields);
-    let service = exchange.service();
+    // What is written before can be named in `Connection`, and goes with it.
+    if let Some(service) = service.filter(|service| service.identity.is_some()) {
+        identity_fields::write(service, target, parts, exchange)?;
+    }
+    let fields = &mut parts.headers;
     let certificate = client_certificate(exchange);
     let is_usual = !has_ours
         && !websocket
@@ -83,6 +79,9 @@ pub fn head(
         }
         add_fields(fields, websocket, &origin, &mut introduced, exchange);
     }
+    if let Some(host) = host {
+        name_host(host, fields);
+    }
     if let Some(rewrite) = service.and_then(|service| service.rewrite.as_ref()) {
         parts.uri = rewritten(&parts.uri, rewrite)?;
     }
@@ -91,6 +90,40 @@ pub fn head(
     *request.uri_mut() = mem::take(&mut parts.uri);
     *request.headers_mut() = mem::take(&mut parts.headers);
     Ok(OnwardHead { request, beside })
+}
+
+/// The origin of a request, whose host is `changed` for the server.
+#[inline]
+fn origin<'a>(
+    target: &'a Target,
+    parts: &Parts,
+    changed: bool,
+    peer: &Peer,
+    exchange: &Exchange,
+) -> Origin<'a> {
+    let address = peer.ip();
+    let trust = &exchange.local.snapshot.trust;
+    let believed = BelievedFields::of(trust, address, &parts.headers);
+    let named_scheme = target.scheme().filter(|_| believed.is_some());
+    Origin {
+        peer: address,
+        client: exchange.client,
+        believed,
+        host: target.authority(),
+        scheme: named_scheme.unwrap_or(peer.scheme),
+        version: parts.version,
+        // Another host is written in any case.
+        is_host_own: !changed && target.own_authority().is_some(),
+    }
+}
+
+/// Names the host that all servers are asked for. Each server's own host is named when the server is known.
+#[cold]
+#[inline(never)]
+fn name_host(change: &HostChange, fields: &mut HeaderMap) {
+    if let ServerHost::Text(host) = &change.host {
+        fields.insert(header::HOST, host.clone());
+    }
 }
 
 /// The certificate that the client has shown, where the upstream gets it.

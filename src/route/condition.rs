@@ -1,4 +1,4 @@
-//! Conditions of a route beyond host, path and method: fields, parameters of the query, the scheme.
+//! Conditions of a route beyond host, path and method: fields, parameters of the query, the scheme, groups.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::borrow::Cow;
@@ -17,6 +17,8 @@ pub enum Condition {
     Query(Arc<str>, Option<Arc<str>>),
     /// The request came by `https`, or by `http`.
     Https(bool),
+    /// The client is a member of one of these groups.
+    Groups(Vec<Arc<str>>),
 }
 
 /// A request, as conditions see it. No part is worked out before a condition asks for it.
@@ -27,6 +29,10 @@ pub trait RequestView {
     fn query(&self) -> Option<&str>;
     /// Did the request come by `https`?
     fn is_https(&self) -> bool;
+    /// Is the client a verified member of one of these groups? A client of whom nothing is known is in none.
+    fn is_member(&self, _groups: &[Arc<str>]) -> bool {
+        false
+    }
 }
 
 impl Condition {
@@ -41,6 +47,7 @@ impl Condition {
             Self::Query(name, None) => parameters(asked, name).next().is_some(),
             Self::Query(name, Some(value)) => is_joined(parameters(asked, name), value.as_bytes()),
             Self::Https(https) => asked.is_https() == *https,
+            Self::Groups(groups) => asked.is_member(groups),
         }
     }
 
@@ -64,7 +71,7 @@ impl Condition {
                 Some(String::from_utf8_lossy(value.as_bytes()))
             }
             Self::Query(_, value) => value.as_deref().map(Cow::Borrowed),
-            Self::Https(_) => None,
+            Self::Https(_) | Self::Groups(_) => None,
         }
     }
 
@@ -163,9 +170,21 @@ impl fmt::Display for Example<'_> {
             Condition::Https(https) => Some(*https),
             _ => None,
         }) {
-            Some(true) => out.write_str(" by https"),
-            Some(false) => out.write_str(" by http"),
-            None => Ok(()),
+            Some(true) => out.write_str(" by https")?,
+            Some(false) => out.write_str(" by http")?,
+            None => {}
+        }
+        let mut groups = all.iter().filter_map(|one| match one {
+            Condition::Groups(groups) => groups.first(),
+            _ => None,
+        });
+        // Each route has one such condition at most.
+        match (groups.next(), groups.next()) {
+            (Some(one), Some(other)) if one != other => {
+                write!(out, " of a member of {one} and {other}")
+            }
+            (Some(one), _) => write!(out, " of a member of {one}"),
+            (None, _) => Ok(()),
         }
     }
 }
@@ -186,6 +205,7 @@ impl fmt::Display for Condition {
             Self::Query(name, Some(value)) => write!(out, "{name} = {value:?}"),
             Self::Https(true) => out.write_str("https"),
             Self::Https(false) => out.write_str("http"),
+            Self::Groups(groups) => out.write_str(&groups.join(" or ")),
         }
     }
 }

@@ -4,12 +4,14 @@ mod condition;
 mod containment;
 mod host;
 pub mod path;
+mod path_back;
 mod table;
 mod template;
 mod trie;
 
 pub use condition::{Condition, RequestView};
 pub use host::host_key;
+pub use path_back::PathBack;
 pub use table::{Overlap, Table};
 pub use template::Template;
 

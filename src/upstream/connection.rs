@@ -8,7 +8,7 @@ use super::retry_rule::RetryCause;
 use super::stream::{PeekEnd as _, ServerStream};
 use super::{OutgoingBody, keep_alive};
 use crate::clock;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::{Body, Frame};
 use hyper::body::Bytes;
 use std::future::{Future, poll_fn};
@@ -54,6 +54,17 @@ pub struct UnsentRequest<B> {
 enum Unsent<B> {
     Written(http1::WrittenRequest<B>),
     Whole(WholeRequest<B>),
+}
+
+impl<B> UnsentRequest<B> {
+    /// Names another host in the request: another server gets it.
+    #[cold]
+    pub fn set_host(&mut self, host: &HeaderValue) {
+        match &mut self.request {
+            Unsent::Written(written) => written.set_host(host),
+            Unsent::Whole(whole) => drop(whole.head.headers.insert(header::HOST, host.clone())),
+        }
+    }
 }
 
 impl<B: OutgoingBody> Connection<B> {

@@ -32,6 +32,7 @@ pub mod retry_rule;
 mod rotation;
 mod server;
 pub mod server_health;
+mod server_host;
 pub mod server_queue;
 pub mod server_state;
 mod server_tls;
@@ -47,6 +48,7 @@ pub use connect_error::ConnectError;
 pub use destination::{Destination, Protocol};
 pub use registry::Registry;
 pub use server::Server;
+pub use server_host::ServerHost;
 pub use server_tls::{OfferedProtocols, ServerTls};
 pub use server_url::ServerUrl;
 pub use upstream_rules::UpstreamRules;
@@ -89,6 +91,8 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// Requests carry the certificate that their client has shown (RFC 9440).
     pub forward_client_cert: bool,
+    /// The host that its servers are asked for; nothing where it is the client's.
+    pub host: Option<ServerHost>,
     /// TLS towards its servers, where one of them has it.
     pub tls: Option<ServerTls>,
     /// The protocol that its servers are asked in.

@@ -13,6 +13,7 @@ use super::stream::ServerStream;
 use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, Protocol, Purpose};
 use crate::clock;
 use crate::descriptors::DescriptorShare;
+use http::HeaderValue;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::pin::pin;
@@ -47,6 +48,8 @@ struct PoolKey {
 #[derive(Debug)]
 pub struct Pool<B: OutgoingBody> {
     destination: Destination,
+    /// The host of requests that name the server itself; nothing where the URL makes no field's value.
+    host: Option<HeaderValue>,
     reachability: Arc<Reachability>,
     /// The bound on the server's connections, where there is one.
     bound: Option<Arc<ConnectionBound>>,
@@ -101,6 +104,7 @@ impl<B: OutgoingBody> Pools<B> {
         let pool = pools.entry(key).or_insert_with(|| {
             let pool = Rc::new(Pool {
                 destination: destination.clone(),
+                host: HeaderValue::try_from(destination.url.host()).ok(),
                 reachability: Reachability::of(destination),
                 bound: bound.clone(),
                 idle: RefCell::new(Vec::new()),
@@ -131,6 +135,12 @@ impl<B: OutgoingBody> Pool<B> {
     #[must_use]
     pub fn destination(&self) -> &Destination {
         &self.destination
+    }
+
+    /// The host of requests that name the server itself.
+    #[must_use]
+    pub fn host(&self) -> Option<&HeaderValue> {
+        self.host.as_ref()
     }
 
     /// The idle connection that was put back last, among those that the server has promised to keep until after `now`.

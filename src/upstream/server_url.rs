@@ -84,6 +84,18 @@ impl ServerUrl {
         matches!(self, Self::H2c { .. } | Self::Https { .. })
     }
 
+    /// The host of a request that names the server itself: without the port where it is the scheme's own (RFC 9110,
+    /// section 4.2.3). A server on a Unix socket has no host, and is asked for `localhost`.
+    #[must_use]
+    pub fn host(&self) -> String {
+        let all = self.authority();
+        let usual = if self.is_encrypted() { ":443" } else { ":80" };
+        match all.strip_suffix(usual) {
+            Some(host) => host.to_owned(),
+            None => all,
+        }
+    }
+
     /// The host of a request to this server that names none.
     #[must_use]
     pub fn authority(&self) -> String {
@@ -120,14 +132,28 @@ mod tests {
         let https = ServerUrl::Https { host, port };
         assert_eq!(https.to_string(), "https://orders:3000");
         assert_eq!(https.authority(), "orders:3000");
+        assert_eq!(https.host(), "orders:3000");
         assert_eq!(https.name().map(|name| &**name), Some("orders"));
         let (host, port): (Arc<str>, u16) = ("::1".into(), 80);
         let h2c = ServerUrl::H2c { host, port };
         assert_eq!(h2c.to_string(), "h2c://[::1]:80");
-        assert_eq!(h2c.authority(), "[::1]:80");
+        assert_eq!(
+            (h2c.authority(), h2c.host()),
+            ("[::1]:80".into(), "[::1]".into())
+        );
         assert_eq!((h2c.name(), h2c.address()), (None, "[::1]:80".parse().ok()));
         let unix = ServerUrl::Unix("/run/app.sock".into());
         assert_eq!(unix.to_string(), "unix:/run/app.sock");
-        assert_eq!(unix.authority(), "localhost");
+        assert_eq!(
+            (unix.authority(), unix.host()),
+            ("localhost".into(), "localhost".into())
+        );
+        let (host, port): (Arc<str>, u16) = ("orders".into(), 443);
+        let plain = ServerUrl::Http {
+            host: Arc::clone(&host),
+            port,
+        };
+        assert_eq!(plain.host(), "orders:443");
+        assert_eq!(ServerUrl::Https { host, port }.host(), "orders");
     }
 }

@@ -6,6 +6,7 @@ mod authority_looks;
 mod balancing;
 mod check;
 mod cli;
+mod client_identity;
 mod cluster_failover;
 mod cluster_gap;
 mod cluster_refunds;

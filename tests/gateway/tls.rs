@@ -15,7 +15,8 @@ use rustls::{AlertDescription, Error, ProtocolVersion};
 use serde_json::Value;
 
 /// Listens in clear text, and with TLS by every identity.
-const LISTEN: &str = "listen = [\"127.0.0.1:0\", { address = \"127.0.0.2:0\", tls = true }]";
+pub(super) const LISTEN: &str =
+    "listen = [\"127.0.0.1:0\", { address = \"127.0.0.2:0\", tls = true }]";
 
 /// A gateway with these identities in front of `upstream`.
 async fn gateway(upstream: &Upstream, identities: &[String]) -> Gateway {
@@ -27,12 +28,12 @@ async fn gateway_with(upstream: &Upstream, server: &str, identities: &[String]) 
     Gateway::start(&file.with(&identities.concat())).await
 }
 
-fn asked(host: &str) -> String {
+pub(super) fn asked(host: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
 /// What the upstream saw of a request.
-fn seen_field(echo: &Value, name: &str) -> Option<String> {
+pub(super) fn seen_field(echo: &Value, name: &str) -> Option<String> {
     let fields = echo["fields"].as_array().expect("the echo lists fields");
     let field = fields.iter().find(|field| field[0] == name)?;
     Some(field[1].as_str()?.to_owned())

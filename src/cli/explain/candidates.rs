@@ -106,6 +106,7 @@ fn unmet(rule: &Rule, query: &RouteQuery<'_>) -> String {
             Condition::Field(..) => "header ",
             Condition::Query(..) => "query ",
             Condition::Https(_) => "scheme ",
+            Condition::Groups(_) => "a member of ",
         };
         let shown = match one.secret_name(is_secret) {
             Some(name) => format!("{table}{name} = \"***\""),

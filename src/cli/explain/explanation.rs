@@ -9,7 +9,7 @@ use crate::key::client_ip::Walk;
 use crate::limit::Limit;
 use crate::limit::verdict::{Verdict, VerdictOutcome};
 use crate::proxy::error::ProxyError;
-use http::Method;
+use http::{HeaderName, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -41,6 +41,10 @@ pub(super) struct Routing {
     pub(super) candidates: Vec<RouteCandidate>,
     pub(super) stripped: Vec<StrippedField>,
     pub(super) limits: Vec<AppliedLimit>,
+    /// The host that the servers are asked for, where it is not the client's.
+    pub(super) asked_host: Option<String>,
+    /// The fields by which the servers know the client; none where the value is not known.
+    pub(super) identity: Vec<(HeaderName, Option<String>)>,
     /// The reason that the token claims nothing, where a limit asks for a claim.
     pub(super) token: Option<TokenDoubt>,
 }

@@ -30,6 +30,11 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             let all = routing.stripped.iter();
             all.map(|one| json!({ "field": one.name.as_str(), "why": one.why.to_string() })).collect::<Vec<_>>()
         }),
+        "asked_host": routing.and_then(|routing| routing.asked_host.as_deref()),
+        "identity": routing.map(|routing| {
+            let all = routing.identity.iter();
+            all.map(|(name, value)| json!({ "field": name.as_str(), "value": value })).collect::<Vec<_>>()
+        }),
         "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
         "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": match &explanation.handshake {

@@ -25,6 +25,7 @@ impl Routing {
         if let Some(route) = &mut self.route {
             route.servers.iter_mut().for_each(hide);
         }
+        self.asked_host.iter_mut().for_each(hide);
         for candidate in &mut self.candidates {
             hide(&mut candidate.why);
         }

@@ -9,6 +9,7 @@ use super::handshake::{self, ClientHandshake, HandshakeOutlook};
 use super::outlook;
 use super::stripped_fields::{self, StrippedField};
 use crate::admission::destination::Destination;
+use crate::admission::stripped_fields::StripCause;
 use crate::admission::{Plan, RefusalCause};
 use crate::client::Scheme;
 use crate::clock;
@@ -22,12 +23,15 @@ use crate::limit::{Limit, Preflights};
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, ConnectionPeer, Hops};
 use crate::proxy::request::{self, BadRequest, Target};
+use crate::proxy::route_members::RouteMembers;
 use crate::proxy::route_request::RouteRequest;
 use crate::route::{host_key, path};
 use crate::snapshot::Service;
+use crate::upstream::ServerHost;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -155,6 +159,7 @@ impl Head {
         &'h self,
         compiled: &'h Compiled,
         request: &'h ExplainedRequest,
+        members: Option<&'h RouteMembers<'h>>,
     ) -> RouteQuery<'h> {
         RouteQuery {
             host: &self.host,
@@ -168,6 +173,7 @@ impl Head {
                     scheme: request.scheme(),
                 },
                 trust: &compiled.snapshot.trust,
+                members,
             },
         }
     }
@@ -181,8 +187,8 @@ impl Head {
         certificate: Option<ShownCertificate<'_>>,
     ) -> (Routing, ExpectedAnswer) {
         let snapshot = &compiled.snapshot;
-        let fields = &request.parts.headers;
-        let query = self.query(compiled, request);
+        let members = RouteMembers::of(snapshot, &request.parts, address, || certificate);
+        let query = self.query(compiled, request, members.as_deref());
         let found = query.find(&snapshot.table);
         let mut routing = Routing {
             candidates: candidates::all(compiled, found, &query),
@@ -197,6 +203,9 @@ impl Head {
         };
         let service = &snapshot.services[service];
         routing.forwarded = forwarded_path(service, &self.onward);
+        routing.asked_host = asked_host(service);
+        let fields = as_counted(service, &request.parts.headers, &mut routing.stripped);
+        let fields = &*fields;
         let token = Token::new(snapshot.tokens.as_deref(), fields);
         let caller = Caller {
             address,
@@ -218,9 +227,55 @@ impl Head {
         routing.limits = applied(compiled, service, &caller, &plan);
         let (method, limits) = (&request.parts.method, &routing.limits);
         let answer = outlook::answer(service, method, &self.onward, plan.lack(), limits);
+        routing.identity = told(service, &caller, &plan);
         routing.token = token.why_not();
         (routing, answer)
     }
+}
+
+/// The host that the servers are asked for, where it is not the client's.
+fn asked_host(service: &Service) -> Option<String> {
+    let change = service.host_change.as_ref()?;
+    Some(match &change.host {
+        ServerHost::Own => "the server's own".to_owned(),
+        ServerHost::Text(host) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
+    })
+}
+
+/// The fields that limits count by: those are gone that tell servers who the client is.
+fn as_counted<'f>(
+    service: &Service,
+    fields: &'f HeaderMap,
+    stripped: &mut Vec<StrippedField>,
+) -> Cow<'f, HeaderMap> {
+    let Some(identity) = &service.identity else {
+        return Cow::Borrowed(fields);
+    };
+    let mut left = fields.clone();
+    for name in fields.keys().filter(|name| identity.claims(name)) {
+        left.remove(name);
+        stripped.push(StrippedField {
+            name: name.clone(),
+            why: StripCause::Identity,
+        });
+    }
+    Cow::Owned(left)
+}
+
+/// The fields by which the servers know the client, with their values.
+fn told(service: &Service, caller: &Caller<'_>, plan: &Plan) -> Vec<(HeaderName, Option<String>)> {
+    let Some(identity) = &service.identity else {
+        return Vec::new();
+    };
+    let tiers: Vec<_> = plan.groups(service).map(|(_, name)| name).collect();
+    let fields = identity.fields.iter();
+    fields
+        .map(|field| {
+            let value = identity.value(field, caller, tiers.iter().copied());
+            let shown = |value: HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (field.name.clone(), value.map(shown))
+        })
+        .collect()
 }
 
 /// The path that the upstream gets, if one does.

@@ -108,6 +108,21 @@ fn request(routing: &Routing, out: &mut String) {
         Some(other) => format!("{matched}: matched; forwarded as {other}"),
     };
     line(out, "path", &path);
+    if let Some(host) = &routing.asked_host {
+        line(
+            out,
+            "asks",
+            &format!("for {host}, in place of the client's host"),
+        );
+    }
+    for (at, (name, value)) in routing.identity.iter().enumerate() {
+        let title = if at == 0 { "tells" } else { "" };
+        let text = match value {
+            Some(value) => format!("{name}: {value}"),
+            None => format!("{name} is not sent: nothing is verified that it could tell"),
+        };
+        line(out, title, &text);
+    }
     if let Some(why) = routing.token {
         let why = format!("claims nothing: it is {}", why.as_str());
         line(out, "token", &why);

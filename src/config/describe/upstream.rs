@@ -3,11 +3,11 @@
 use super::super::outline::UpstreamOutline;
 use super::show_span;
 use crate::key::KeyPart;
-use crate::upstream::UpstreamRules;
 use crate::upstream::balance_rule::{BalanceRule, NoneLeft};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::{ProbeQuestion, ProbeRule};
 use crate::upstream::retry_rule::{RetryCause, RetryRule};
+use crate::upstream::{ServerHost, UpstreamRules};
 use std::time::Duration;
 
 fn span(time: Duration) -> String {
@@ -79,6 +79,16 @@ pub fn queue(rules: &UpstreamRules) -> String {
     format!("{}, {}", rules.queue.max, span(rules.queue.wait))
 }
 
+/// The host that servers are asked for, as the file writes it.
+#[must_use]
+pub fn server_host(host: Option<&ServerHost>) -> String {
+    match host {
+        None => "client".into(),
+        Some(ServerHost::Own) => "upstream".into(),
+        Some(ServerHost::Text(text)) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
+    }
+}
+
 /// An upstream as a sentence: `3 servers, least-requests; a server leaves after 3 failed probes, at most 17s, or after 5
 /// failures in a row; one retry, of at most 20 % of requests; at most 100 in flight each, then 100 wait up to 1s`.
 #[must_use]
@@ -112,6 +122,10 @@ pub fn upstream(one: &UpstreamOutline) -> String {
                 span(ramp)
             )
         }),
+        upstream.host.as_ref().map(|host| match host {
+            ServerHost::Own => "each is asked for its own host".into(),
+            ServerHost::Text(_) => format!("asked for {}", server_host(Some(host))),
+        }),
         (rules.none_left == NoneLeft::Refuse).then(|| "503 while none is available".into()),
     ];
     let clauses: Vec<String> = clauses.into_iter().flatten().collect();
@@ -126,7 +140,10 @@ pub fn is_plain(one: &UpstreamOutline) -> bool {
         retry: Some(RetryRule::default()),
         ..UpstreamRules::default()
     };
-    one.upstream.servers.len() == 1 && one.upstream.rules == usual && bounds(one).is_none()
+    one.upstream.servers.len() == 1
+        && one.upstream.rules == usual
+        && one.upstream.host.is_none()
+        && bounds(one).is_none()
 }
 
 /// The bounds of servers, and the wait for one: `at most 100 in flight each, then 100 wait up to 1s`.

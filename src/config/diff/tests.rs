@@ -116,6 +116,30 @@ fn changes_of_fields_are_told_without_values() {
 }
 
 #[test]
+fn hosts_members_and_what_is_told_of_clients_are_told() {
+    const GROUP: &str = "[groups.g]\nby = \"header:x-api-key\"\nmembers = [\"k\"]\n";
+    let with = |upstream: &str, route: &str| {
+        let text = OLD.replace("\"a:1\"\n", &format!("\"a:1\"\n{upstream}"));
+        let text = format!("{text}{route}{GROUP}");
+        parse("gateway.toml", &text).unwrap().outline
+    };
+    let old = with("", "");
+    let new = with(
+        "host = \"upstream\"\n",
+        "groups = \"g\"\nforward_identity = { x-who = \"g/{group}\" }\n",
+    );
+    let changed = diff(&old, &new, &old.boot);
+    let changed: Vec<String> = changed.iter().map(Change::to_string).collect();
+    assert_eq!(
+        changed,
+        [
+            "upstreams.u: host client to upstream",
+            "routes.r: groups any to g, forward_identity none to x-who = \"g/{group}\"",
+        ]
+    );
+}
+
+#[test]
 fn another_end_is_told() {
     let with = |end: &str| {
         let text = OLD.replace("upstream = \"u\"", end);

@@ -43,7 +43,7 @@ pub(super) fn changes(
     let add = resolved("add", &read.add, direction, fields);
     let mut remove = Vec::new();
     for at in read.remove.entries() {
-        let name = fields.take(editable_field(direction, &at.value), &at.span);
+        let name = fields.take(editable_field(direction, "remove", &at.value), &at.span);
         remove.extend(name.map(|name| At::new(name, at.span.clone())));
     }
     let is_whole = !read.is_bad() && remove.len() == read.remove.entries().len();
@@ -104,7 +104,7 @@ fn resolved(
     let mut resolved: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
     let mut good = true;
     for (name, value) in lines.written().into_iter().flatten() {
-        let field = fields.take(editable_field(direction, &name.value), &name.span);
+        let field = fields.take(editable_field(direction, key, &name.value), &name.span);
         let value_read = field_value(direction, &name.value, &value.value);
         let value = fields.take(value_read, &value.span);
         let (Some(field), Some(value)) = (field, value) else {

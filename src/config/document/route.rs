@@ -6,8 +6,8 @@ use super::super::diagnostic::{Code, Details as _};
 use super::super::outline::{show, show_list, show_time};
 use super::super::source::{At, Span};
 use super::super::value::{
-    Direction, ValueError, condition_field, condition_parameter, condition_value, host, method,
-    new_path, path, prefix,
+    Direction, ValueError, condition_field, condition_parameter, condition_value, host,
+    identity_field, identity_value, method, new_path, path, prefix,
 };
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
@@ -19,10 +19,13 @@ use super::static_reply::{Redirect, Respond, respond};
 use super::table::{Section as _, table};
 use super::words::{Words as _, words};
 use super::{Items, List};
+use crate::key::IdentityField;
 use crate::route::{Condition, HostPattern, PathPattern};
 use crate::snapshot::changes::Changes;
-use comparison::{conditions, header_changes, show_option, shown_redirect, shown_respond};
-use http::Method;
+use comparison::{
+    conditions, header_changes, identity_fields, show_option, shown_redirect, shown_respond,
+};
+use http::{HeaderName, Method};
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -30,7 +33,7 @@ table! {
     /// A rule that recognises requests and leads them to an upstream or an answer. The most specific route wins, never
     /// the first. An exact host goes before a wildcard, and a wildcard before any host. Then segment by segment a
     /// literal goes before a parameter, and a parameter before a rest. Then a route with methods goes before one for
-    /// any method, and more conditions (`headers`, `query`, `scheme`) before fewer. Where a condition fails, the next
+    /// any method, and more conditions (`headers`, `query`, `scheme`, `groups`) before fewer. Where a condition fails, the next
     /// route is tried.
     Route { name, place } = ROUTES, "routes", "a route", named true, later &["retry"];
 
@@ -69,6 +72,11 @@ table! {
     scheme: Items<Condition> = custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
 
+    /// Groups of which the route's requests come from a member, of one of them at least. Whoever is in none of them, or
+    /// has a token that is not believed, is taken by the next route. The groups count as one condition, like a field.
+    groups: Items<String> = filled_texts(any, empty_list("leave it out for any client")), Words("any client"), "[\"gold\", \"staff\"]",
+        Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Groups(_))));
+
     /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
     /// query stays. Limits and the log see the path as it came.
     strip_prefix: PathPattern = text(prefix), Words("nothing"), "\"/api\"",
@@ -84,6 +92,15 @@ table! {
     /// writes itself cannot be changed.
     request_headers: Changes = inner_table(|read, fields| changes(read, Direction::Request, fields)), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
+
+    /// Fields that tell servers who the client is, with templates of what is verified: `{jwt:CLAIM}` of a token that is
+    /// believed, `{tls:subject}` and `{tls:fingerprint}` of the client's certificate, `{tier}`, the group whose tier
+    /// holds for the request, and `{group}`, the first group of this file that the client is in. Groups count here that
+    /// go by a token, a certificate, a cookie, or a secret field or parameter. What clients send in such fields is
+    /// removed. A field whose value is not known is not sent. Bytes that are not visible ASCII, and `%`, are written
+    /// `%XX`.
+    forward_identity: Items<IdentityField> = custom(ValueShape::Lines, identity), Words("none"), "{ x-consumer = \"{jwt:sub}\", x-plan = \"{tier}\" }",
+        Route(|route| identity_fields(route.identity.as_deref()));
 
     /// Changes to a response's fields on the way to the client. An error of Tollgate's own, such as a refusal, gets
     /// only fields that it does not have: none of its fields is replaced or removed.
@@ -156,6 +173,38 @@ fn query(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
     let text = condition_parameter;
     conditions_of(key, text, text, Condition::Query, fields)
 }
+
+/// Names of fields, each with the template of its value.
+fn identity(key: &'static str, fields: &mut Fields<'_>) -> List<IdentityField> {
+    let mut seen: Vec<(HeaderName, Span)> = Vec::new();
+    let entries = fields.named(key, |fields, At { value: name, span }, value| {
+        let name = fields.take(identity_field(&name), &span)?;
+        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == name) {
+            fields
+                .wrong(key, Code::Duplicate, "has a name twice")
+                .at(&span, "the same name, whatever the case")
+                .and(first, "the first time");
+            return None;
+        }
+        seen.push((name.clone(), span.clone()));
+        let DeValue::String(text) = value.get_ref() else {
+            let title = fields.title();
+            let message = format!("a field under `{key}` in `{title}` takes a text");
+            fields.error(Code::WrongType, message).at(&value.span(), "");
+            return None;
+        };
+        let pieces = fields.take(identity_value(text), &value.span())?;
+        Some(At::new(IdentityField { name, pieces }, span))
+    });
+    fields.filled(key, entries, &NO_IDENTITY)
+}
+
+/// The report on a table without fields.
+const NO_IDENTITY: Emptiness = Emptiness {
+    message: "tells nothing of clients",
+    label: "at least one field",
+    help: "leave it out where servers need not know their clients",
+};
 
 fn scheme(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
     let scheme = fields.choice::<Scheme>(key);

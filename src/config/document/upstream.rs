@@ -1,9 +1,11 @@
 //! `[upstreams.NAME]`.
 
-use super::super::describe::upstream::{choice, ejection, probes, queue, retries};
+use super::super::describe::upstream::{
+    choice, ejection, probes, queue, retries, server_host as server_host_told,
+};
 use super::super::outline::{show, show_list, show_time};
 use super::super::source::At;
-use super::super::value::{Balance, pem_path, server, server_name};
+use super::super::value::{Balance, pem_path, server, server_host, server_name};
 use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::balance::{balance_form, queue_form};
@@ -19,7 +21,7 @@ use crate::upstream::balance_rule::{NoneLeft, QueueRule};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::ProbeRule;
 use crate::upstream::retry_rule::RetryRule;
-use crate::upstream::{Protocol, Server, ServerUrl};
+use crate::upstream::{Protocol, Server, ServerHost, ServerUrl};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -75,6 +77,13 @@ table! {
     /// The longest wait for a connection to a server, the handshake of TLS included.
     connect_timeout: Duration = time(Zero::Refused), Value("\"2s\""), "\"500ms\"",
         Upstream(|one| show_time(one.upstream.connect_timeout));
+
+    /// The host that servers are asked for: `client`, the one that the client asked for; `upstream`, each server's own
+    /// as its URL has it (`localhost` over a Unix socket); or this one, with or without a port. `X-Forwarded-Host` has
+    /// the client's in any case. Where the host is not the client's, `Location` and `Content-Location` of answers that
+    /// lead to it, or to the server itself, are written anew with the client's scheme and host.
+    host: Option<ServerHost> = text(server_host), Value("\"client\""), "\"upstream\"",
+        Upstream(|one| show(server_host_told(one.upstream.host.as_ref())));
 
     /// The protocol that servers are asked in. `auto`: over `https` what the handshake agrees on (ALPN), else HTTP/1.1,
     /// and HTTP/2 over `h2c`. WebSockets go over HTTP/1.1 in any case.

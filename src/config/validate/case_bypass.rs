@@ -8,6 +8,7 @@ use super::routes::place;
 use crate::route::{Condition, HostPattern, RequestView, Rule, Segment, Table};
 use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// A route that is bypassed, the path in another case, and the limits that do not hold there.
 struct CaseBypass<'a> {
@@ -107,6 +108,7 @@ struct ProbeRequest {
     fields: HeaderMap,
     query: String,
     https: bool,
+    groups: Vec<Arc<str>>,
 }
 
 impl ProbeRequest {
@@ -122,6 +124,7 @@ impl ProbeRequest {
             fields: HeaderMap::new(),
             query: String::new(),
             https: false,
+            groups: Vec::new(),
         };
         let mut query = form_urlencoded::Serializer::new(String::new());
         for condition in &rule.conditions {
@@ -135,6 +138,7 @@ impl ProbeRequest {
                     query.append_pair(name, value.as_deref().unwrap_or("x"));
                 }
                 Condition::Https(https) => request.https = *https,
+                Condition::Groups(groups) => request.groups.extend(groups.first().cloned()),
             }
         }
         request.query = query.finish();
@@ -153,6 +157,10 @@ impl RequestView for ProbeRequest {
 
     fn is_https(&self) -> bool {
         self.https
+    }
+
+    fn is_member(&self, groups: &[Arc<str>]) -> bool {
+        self.groups.iter().any(|group| groups.contains(group))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::names::{NameIndex, WholeFile};
+use crate::key::{IdentityPiece, KeyPart};
 
 /// Notes groups that are named and not defined, and groups without effect.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
@@ -31,11 +32,18 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
             unread |= limit.by.is_bad();
         }
     }
+    of_routes(&mut groups, file, found);
+    let mut told = document
+        .routes
+        .iter()
+        .flat_map(|route| route.forward_identity.entries());
+    let tells_groups = told.any(|at| at.value.pieces.contains(&IdentityPiece::Group));
     if unread {
         return;
     }
     for group in &document.groups {
-        let knows = group.by.get().is_some_and(|by| known.contains(&by));
+        let is_told = group.by.get().is_some_and(KeyPart::is_proof) && tells_groups;
+        let knows = is_told || group.by.get().is_some_and(|by| known.contains(&by));
         if !knows && !group.by.is_bad() && !groups.is_used(&group.name) {
             let name = group.name.value.escape_debug();
             let tier = format!("`tiers.{name} = {{ rate = \"1000/min\" }}`");
@@ -46,6 +54,25 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
                 .help(format!(
                     "give a limit a tier for it: {tier}, or exempt it: {exempt}"
                 ));
+        }
+    }
+}
+
+/// Notes what routes ask for: groups that are not defined, and groups that go by a part of the path.
+fn of_routes<'a>(groups: &mut NameIndex<'a>, file: WholeFile<'a>, found: &mut Findings) {
+    for route in &file.document.routes {
+        for name in route.groups.entries() {
+            groups.used(&format!("{route} is for group"), name, file, found);
+            let mut all = file.document.groups.iter();
+            let group = all.find(|group| group.name.value == name.value);
+            let by = group.and_then(|group| group.by.at());
+            if let Some(by) = by.filter(|by| matches!(by.value, KeyPart::Path(_))) {
+                found
+                    .conflict(format!("{route} is for a group that goes by a part of the path"))
+                    .at(&name.span, "asked before any route is known")
+                    .and(&by.span, "the path of a route")
+                    .help("let the group go by a token, a certificate or a key, or write the path of the route");
+            }
         }
     }
 }

@@ -133,7 +133,7 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
                 .contains(&name)
         }
         Condition::Https(https) => *https,
-        Condition::Query(..) => false,
+        Condition::Query(..) | Condition::Groups(_) => false,
     };
     all.into_iter().find(written_by_proxies).map(|at| &at.span)
 }

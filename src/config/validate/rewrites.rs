@@ -105,6 +105,7 @@ fn one_end(route: &Route, found: &mut Findings) {
         ("strip_prefix", route.strip_prefix.span()),
         ("rewrite", route.rewrite.span()),
         ("request_headers", route.request_headers.span()),
+        ("forward_identity", route.forward_identity.span()),
     ];
     for (key, idle) in of_upstreams {
         if let Some(idle) = idle.filter(|_| first != "upstream") {

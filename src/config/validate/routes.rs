@@ -78,10 +78,14 @@ fn rule(route: &Route) -> Option<Rule> {
         return None;
     }
     let conditions = [&route.headers, &route.query, &route.scheme];
-    if conditions.into_iter().any(List::is_bad) {
+    if conditions.into_iter().any(List::is_bad) || route.groups.is_bad() {
         return None;
     }
     let mut conditions: Vec<Condition> = route.conditions().map(|at| at.value.clone()).collect();
+    if !route.groups.is_absent() {
+        let names = once(&route.groups).into_iter().map(Arc::from);
+        conditions.push(Condition::Groups(names.collect()));
+    }
     // Conditions in another order or spelling are the same conditions.
     conditions.sort_by_cached_key(ToString::to_string);
     Some(Rule {

@@ -64,7 +64,7 @@ pub(super) fn note(document: &Document, found: &mut Findings) {
                 let span = &at.span;
                 dropped.warning(Code::UnreachableRoute, ReadField { name, span }, message)
             }
-            Condition::Query(..) | Condition::Https(_) => None,
+            Condition::Query(..) | Condition::Https(_) | Condition::Groups(_) => None,
         }));
     }
 }
@@ -185,7 +185,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
                     _ => warning,
                 }
             }
-            StripCause::Name | StripCause::Named => {
+            StripCause::Name | StripCause::Named | StripCause::Identity => {
                 let joint = name.as_str().replace(['_', '"'], "-");
                 warning("dropped, since some upstreams take its name for another")
                     .help(format!("let clients send `{joint}`, and write that"))

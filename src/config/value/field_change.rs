@@ -1,5 +1,6 @@
 //! Fields that a route may change, and the values they may get.
 
+use super::server::named_host;
 use super::{Code, ValueError, quoted};
 use crate::key::is_secret;
 use crate::proxy::hop;
@@ -14,9 +15,10 @@ pub(in crate::config) enum Direction {
     Response,
 }
 
-/// The name of a field that may be changed.
+/// The name of a field that `change` (`set`, `add` or `remove`) may change.
 pub(in crate::config) fn editable_field(
     direction: Direction,
+    change: &str,
     text: &str,
 ) -> Result<HeaderName, ValueError> {
     let wrong = |label: &str| {
@@ -28,6 +30,9 @@ pub(in crate::config) fn editable_field(
     };
     let name = HeaderName::from_bytes(text.as_bytes())
         .map_err(|_| wrong("a field name is letters, digits and `-`"))?;
+    if direction == Direction::Request && name == header::HOST && change != "set" {
+        return Err(wrong("a request has one host: only `set` changes it"));
+    }
     match why_not(direction, &name) {
         Some(why) => Err(wrong(why)),
         None => Ok(name),
@@ -67,9 +72,6 @@ fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
             || matches!(name, "forwarded" | "via" | "x-real-ip" | "max-forwards")
     };
     match direction {
-        Direction::Request if *name == header::HOST => {
-            Some("the upstream is asked for the host that the client asked for")
-        }
         Direction::Request if is_of_proxies(text) => Some(OURS),
         Direction::Response if is_of_limits(text) => Some(OURS),
         Direction::Request | Direction::Response => None,
@@ -82,6 +84,9 @@ pub(in crate::config) fn field_value(
     name: &str,
     text: &str,
 ) -> Result<HeaderValue, ValueError> {
+    if direction == Direction::Request && name.eq_ignore_ascii_case("host") {
+        return named_host(text);
+    }
     let mut value = value(text)?;
     // HPACK does not index a sensitive value, and no dump shows it.
     value.set_sensitive(direction == Direction::Request || is_secret(name));

@@ -2,14 +2,52 @@
 //!
 //! The address may hold a password, so messages never repeat it.
 
+use super::super::suggest::nearest;
 use super::{Code, ValueError, with_valid_offers};
-use crate::upstream::ServerUrl;
+use crate::proxy::request::is_host;
+use crate::upstream::{ServerHost, ServerUrl};
+use http::HeaderValue;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Reads `http://host:port`, `https://host:port`, `h2c://host:port`, `unix:/path`, `host:port` or `demo:`.
 pub(in crate::config) fn server(text: &str) -> Result<ServerUrl, ValueError> {
     with_valid_offers(text, read_server)
+}
+
+/// Reads the host that servers are asked for: `client`, `upstream`, or a host with or without a port.
+pub(in crate::config) fn server_host(text: &str) -> Result<Option<ServerHost>, ValueError> {
+    match text {
+        "client" => Ok(None),
+        "upstream" => Ok(Some(ServerHost::Own)),
+        _ => {
+            // A word that is nearly one of the two would be a host that no server knows.
+            if let Some(word) = nearest(text, ["client", "upstream"]) {
+                return Err(
+                    ValueError::of(Code::BadHost, text, "is nearly a word of `host`", "").help(
+                        format!("write `\"{word}\"`; a host of that name is written with its port"),
+                    ),
+                );
+            }
+            named_host(text).map(|host| Some(ServerHost::Text(host)))
+        }
+    }
+}
+
+/// Reads a host as requests name it, with or without a port.
+pub(super) fn named_host(text: &str) -> Result<HeaderValue, ValueError> {
+    let host = HeaderValue::from_str(text).ok();
+    host.filter(|_| is_host(text.as_bytes())).ok_or_else(|| {
+        let label = "a name or an address, with or without a port";
+        let wrong = ValueError::of(Code::BadHost, text, "is not a host", label);
+        let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let bare = bare.split('/').next().unwrap_or(bare);
+        if bare != text && is_host(bare.as_bytes()) {
+            wrong.help(format!("write `\"{bare}\"`"))
+        } else {
+            wrong.help("write `\"orders.internal\"`")
+        }
+    })
 }
 
 fn read_server(text: &str) -> Result<ServerUrl, ValueError> {

@@ -232,7 +232,7 @@ fn refused(cause: &RefusalCause) -> String {
         RefusalCause::BadToken { why, .. } => {
             format!("The token of the request is {}.", why.as_str())
         }
-        RefusalCause::KeysUnread { .. } => {
+        RefusalCause::KeysUnread => {
             "Tokens cannot be verified at the moment. Try again shortly.".to_owned()
         }
         RefusalCause::AmbiguousKey { part, .. } => format!(

@@ -6,6 +6,7 @@ use crate::key::client_ip::Trust;
 use crate::route::RequestView;
 use http::HeaderMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A logged request, as the conditions of routes see it.
 impl RequestView for LoggedRequest<'_> {
@@ -20,6 +21,10 @@ impl RequestView for LoggedRequest<'_> {
     fn is_https(&self) -> bool {
         let proxy_fields = self.proxy_fields.as_ref();
         proxy_fields.is_some_and(|fields| fields.is_https) || self.target.starts_with("https://")
+    }
+
+    fn is_member(&self, groups: &[Arc<str>]) -> bool {
+        groups.iter().any(|group| self.is_logged_in(group))
     }
 }
 

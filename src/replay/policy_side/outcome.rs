@@ -41,8 +41,8 @@ pub(super) fn refusal(cause: &RefusalCause) -> ReplayOutcome {
             window: None,
         },
         // The gateway answers an ambiguous key with 400. The store of a replay is never away, and a log knows no keys.
-        RefusalCause::AmbiguousKey { .. }
-        | RefusalCause::StoreDown
-        | RefusalCause::KeysUnread { .. } => ReplayOutcome::NoRoute,
+        RefusalCause::AmbiguousKey { .. } | RefusalCause::StoreDown | RefusalCause::KeysUnread => {
+            ReplayOutcome::NoRoute
+        }
     }
 }

@@ -25,7 +25,7 @@ use super::retry_rule::RetryCause;
 use bytes::{Bytes, BytesMut};
 use chunk_decoder::{ChunkDecoder, Decoded};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::Frame;
 use read_buffers::ReadBuffer;
 use request_writer::RequestWriter;
@@ -61,6 +61,13 @@ pub struct Http1<B, S> {
 pub struct WrittenRequest<B> {
     writer: RequestWriter<B>,
     to_head: bool,
+}
+
+impl<B> WrittenRequest<B> {
+    /// Names another host in the request.
+    pub(super) fn set_host(&mut self, host: &HeaderValue) {
+        self.writer.set_host(host);
+    }
 }
 
 /// The part of an answer that comes next.

@@ -4,8 +4,8 @@ use super::super::OutgoingBody;
 use super::answer_error::AnswerError;
 use super::request_head::{self, BodyEnd};
 use bytes::{Buf, Bytes};
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
@@ -127,6 +127,26 @@ impl<B> RequestWriter<B> {
             keeps: self.keeps,
             ..Self::new()
         })
+    }
+
+    /// Names another host in a request that is written anew. Its head begins `line`; pieces of the body may follow.
+    #[cold]
+    pub(super) fn set_host(&mut self, host: &HeaderValue) {
+        const FIELD: &[u8] = b"\r\nhost: ";
+        let find = |text: &[u8], wanted: &[u8]| {
+            let mut windows = text.windows(wanted.len());
+            windows.position(|window| window == wanted)
+        };
+        let Some(end) = find(&self.line, b"\r\n\r\n") else {
+            return;
+        };
+        let Some(field) = find(&self.line[..end], FIELD) else {
+            return;
+        };
+        let start = field + FIELD.len();
+        let length = find(&self.line[start..], b"\r\n").unwrap_or(0);
+        self.line
+            .splice(start..start + length, host.as_bytes().iter().copied());
     }
 
     /// The head as it is written, and the body: those of a request that can be sent once more.

@@ -55,6 +55,7 @@ fn upstream() -> Arc<Upstream> {
     })];
     Arc::new(Upstream {
         forward_client_cert: false,
+        host: None,
         rules: crate::upstream::UpstreamRules::default(),
         name: "orders".into(),
         state: Arc::new(UpstreamState::new(&servers)),

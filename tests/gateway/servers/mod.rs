@@ -1,5 +1,6 @@
 //! Servers with TLS, of HTTP/2, at sockets and behind names.
 
+mod hosts;
 mod http2;
 mod names;
 mod other_protocols;

@@ -1,7 +1,7 @@
 //! How the keys of a route are shown where two files are compared.
 
 use crate::config::outline::{ShownValue, list, show};
-use crate::key::is_secret;
+use crate::key::{IdentityFields, is_secret};
 use crate::route::{Condition, Rule};
 use crate::snapshot::StaticReply;
 use crate::snapshot::changes::Changes;
@@ -33,6 +33,14 @@ pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option
         text: any(&texts),
         whole: Some(format!("{all:?}")),
     })
+}
+
+/// The fields by which servers know clients, with their templates.
+pub(super) fn identity_fields(identity: Option<&IdentityFields>) -> Option<ShownValue> {
+    match identity {
+        Some(identity) => show(list(&identity.fields)),
+        None => show("none"),
+    }
 }
 
 /// The destination of a redirect.

@@ -166,7 +166,13 @@ async fn what_needs_a_token_is_503_until_keys_were_read_and_no_longer() {
             "by = \"jwt:sub\"\nmissing = \"refuse\"\nrate = \"1000/h\"",
         )
         .route("strict", "/strict", "main", &["strict"])
-        .route("free", "/free", "main", &[]);
+        .route("free", "/free", "main", &[])
+        .with("[groups.gold]\nby = \"jwt:plan\"\nmembers = [\"gold\"]")
+        .route("gold", "/for", "main", &[])
+        .with("groups = [\"gold\"]")
+        .route("others", "/for", "main", &[])
+        .route("told", "/told", "main", &[])
+        .with("forward_identity = { x-consumer = \"{jwt:sub}\" }");
     let gateway = Gateway::start(&file).await;
     let token = key.token("ann");
     let refused = asked(&gateway, &token).await.expect(503);
@@ -177,6 +183,11 @@ async fn what_needs_a_token_is_503_until_keys_were_read_and_no_longer() {
     gateway.get("/strict").await.expect(401);
     let free = [("Authorization", token.as_str())];
     gateway.get_with("/free", &free).await.expect(200);
+    for target in ["/for", "/told"] {
+        let unknown = gateway.get_with(target, &free).await.expect(503);
+        assert_eq!(gateway.line_of(&unknown).await["reason"], "keys_unread");
+        gateway.get(target).await.expect(200);
+    }
     // A value that is no token is none whatever the keys are.
     asked(&gateway, "Bearer x").await.expect(401);
     // Nor is one that no key of this file may sign.
