@@ -3,6 +3,7 @@
 
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
+use super::grpc::GrpcCall;
 use super::request_body::RequestBody;
 use super::response_body::Carrier;
 use super::upstream_answer::UpstreamAnswer;
@@ -38,6 +39,8 @@ pub(super) struct Attempts<'a> {
     notes: &'a CallNotes,
     key: Option<u64>,
     purpose: Purpose,
+    /// The request is a call of gRPC.
+    grpc: Option<&'a GrpcCall>,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
     /// The failure after which it was to be sent last, until its end is counted.
@@ -63,9 +66,16 @@ impl<'a> Attempts<'a> {
             notes,
             key,
             purpose,
+            grpc: None,
             sent_again: 0,
             cause: None,
         }
+    }
+
+    /// These attempts, of a call of gRPC where there is one.
+    pub(super) fn calling(mut self, grpc: Option<&'a GrpcCall>) -> Self {
+        self.grpc = grpc;
+        self
     }
 
     /// A new connection, to another server where this one takes none; or a resting one of a server that takes no new
@@ -121,7 +131,7 @@ impl<'a> Attempts<'a> {
                 std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
             let unsent = connection.into_unsent();
             let endpoint = self.endpoint()?;
-            let Some(unsent) = unsent else {
+            let Some(mut unsent) = unsent else {
                 self.blame(&endpoint, &error);
                 return Err(UpstreamError::Answer(error).into());
             };
@@ -133,6 +143,9 @@ impl<'a> Attempts<'a> {
             }
             let (fresh, pool) = self.connect().await?;
             connection = fresh;
+            if let Some(call) = self.grpc {
+                call.goes_out(unsent.fields_mut(), connection.is_http2(), clock::now())?;
+            }
             match connection.send_again(unsent).await {
                 Ok(response) => return self.answered(response, connection, pool).await,
                 Err(failed) => error = failed,

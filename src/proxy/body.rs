@@ -113,6 +113,10 @@ impl http_body::Body for Body {
                 if let (Some(exchange), Some(data)) = (&mut this.exchange, part.data_ref()) {
                     exchange.passes(data);
                 }
+                if let (Some(exchange), Some(trailers)) = (&mut this.exchange, part.trailers_ref())
+                {
+                    exchange.trailed(trailers);
+                }
                 // Nothing follows trailers, and hyper does not ask again after writing them.
                 if part.is_trailers() || download.is_end_stream() {
                     this.complete();
