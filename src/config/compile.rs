@@ -150,6 +150,7 @@ fn services(document: &Document, rules: &[Rule], limits: &ByName<'_>) -> Vec<Ser
                 compares_bodies: compare_bodies(&limits),
                 limits,
                 timeout: route.timeout(),
+                idle: route.idle.get().copied(),
             }
         })
         .collect()
@@ -270,6 +271,7 @@ fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<Ro
             response_headers: service.response_fields.clone(),
             limits: names(document.limits_of(route)),
             timeout: service.timeout,
+            idle: service.idle,
         }
     })
     .collect()

@@ -141,7 +141,10 @@ impl Handler for Worker {
         let outcome = self.carry(&mut parts, incoming, &peer, &mut exchange).await;
         let mut response = match outcome {
             Ok(Reply::Response(response)) => response,
-            Ok(Reply::Tunnel(tunnel)) => return tunnel.begin(exchange, peer, self.pace.idle),
+            Ok(Reply::Tunnel(tunnel)) => {
+                let idle = exchange.own_idle().unwrap_or(self.pace.idle);
+                return tunnel.begin(exchange, peer, idle);
+            }
             Err(error) => exchange.fail(&error).map(Body::own),
         };
         exchange.stamp(response.headers_mut());
@@ -467,42 +470,43 @@ impl Worker {
                 let start = answer.start()?;
                 exchange.answered(status, answer.response.headers(), took);
                 let upload = exchange.upload.clone();
-                let response = self.turn_round(answer, start, upload, peer);
+                let idle = exchange.own_idle().unwrap_or(self.pace.idle);
+                let response = turn_round(answer, start, upload, idle, peer);
                 Ok(Reply::Response(response))
             }
         }
     }
+}
 
-    fn turn_round(
-        &self,
-        answer: UpstreamAnswer,
-        start: BodyStart,
-        upload: Option<Rc<Upload>>,
-        peer: &Peer,
-    ) -> Response<Body> {
-        let UpstreamAnswer {
-            response,
-            carrier,
-            pool,
-        } = answer;
-        let (mut parts, ()) = response.into_parts();
-        let left = carrier.left(&start);
-        let source = match (carrier, upload) {
-            (Carrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
-            (Carrier::Connection(connection), Some(upload)) if connection.is_writing() => {
-                let abandoned = request_body::abandoned(peer.watch.clone(), upload);
-                let idle = self.pace.idle;
-                BodyBringer::Shared(shared_connection::share(connection, pool, idle, abandoned))
-            }
-            (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
-        };
-        // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
-        // older upstream: no kept connection, and no chunks that mark the end of a body.
-        parts.version = Version::HTTP_11;
-        hop::strip_response(parts.status, &mut parts.headers);
-        let download = UpstreamBody::new(source, start, left, self.pace.idle, &peer.watch);
-        Response::from_parts(parts, Body::upstream(download))
-    }
+/// The answer of a server, as the client gets it: its body may be silent for `idle`.
+fn turn_round(
+    answer: UpstreamAnswer,
+    start: BodyStart,
+    upload: Option<Rc<Upload>>,
+    idle: Duration,
+    peer: &Peer,
+) -> Response<Body> {
+    let UpstreamAnswer {
+        response,
+        carrier,
+        pool,
+    } = answer;
+    let (mut parts, ()) = response.into_parts();
+    let left = carrier.left(&start);
+    let source = match (carrier, upload) {
+        (Carrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
+        (Carrier::Connection(connection), Some(upload)) if connection.is_writing() => {
+            let abandoned = request_body::abandoned(peer.watch.clone(), upload);
+            BodyBringer::Shared(shared_connection::share(connection, pool, idle, abandoned))
+        }
+        (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
+    };
+    // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
+    // older upstream: no kept connection, and no chunks that mark the end of a body.
+    parts.version = Version::HTTP_11;
+    hop::strip_response(parts.status, &mut parts.headers);
+    let download = UpstreamBody::new(source, start, left, idle, &peer.watch);
+    Response::from_parts(parts, Body::upstream(download))
 }
 
 /// The gateway's own answer to `OPTIONS *`, and to a request that may travel no further.

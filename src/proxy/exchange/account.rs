@@ -36,8 +36,17 @@ impl Exchange {
             .map_or(Ok(()), |cause| Err(cause.into()))
     }
 
-    /// The least rate of the client: gRPC has the idle time alone, in both directions.
+    /// The longest silence of the route's bodies, where the route has one of its own.
+    pub(in crate::proxy) fn own_idle(&self) -> Option<Duration> {
+        self.service()?.idle
+    }
+
+    /// The bound on the slowness of the client: the route's idle time, where it has one, and of gRPC the idle time
+    /// alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
+        let own = self.own_idle();
+        peer.has_idle(own, self.version == Version::HTTP_2);
+        let allowed = own.map_or(allowed, |idle| allowed.over(idle));
         if self.is_silent_by_nature() {
             peer.watch.idle_alone();
             allowed.idle_alone()

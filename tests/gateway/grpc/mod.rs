@@ -1,6 +1,7 @@
 //! Calls of gRPC: their streams, refusals, deadlines, statuses, and streams that are silent for long.
 
 mod deadlines;
+mod idle;
 mod refusals;
 mod statuses;
 mod streams;
