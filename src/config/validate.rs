@@ -4,6 +4,7 @@ mod authorities;
 mod case_bypass;
 mod grants;
 mod groups;
+mod grpc;
 mod identities;
 mod lints;
 mod listeners;
@@ -80,6 +81,7 @@ pub(super) fn check(
     rewrites::check(document, found);
     upstream_rules::check(document, found);
     lints::note(document, found);
+    grpc::note(document, found);
     stripped_fields::note(document, found);
     redis::note(document, &compiled, found);
     unreachable::note(document, found);
