@@ -84,6 +84,8 @@ pub struct Service {
     pub compares_bodies: bool,
     /// The longest time from forwarding to the head of the response; beyond it 504.
     pub timeout: Duration,
+    /// The longest silence of its bodies and WebSockets, where the route has one of its own.
+    pub idle: Option<Duration>,
 }
 
 impl Service {

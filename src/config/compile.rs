@@ -161,6 +161,7 @@ fn services(
                 compares_bodies: compare_bodies(&limits),
                 limits,
                 timeout: route.timeout(),
+                idle: route.idle.get().copied(),
             }
         })
         .collect()
@@ -344,6 +345,7 @@ fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<Ro
             response_headers: service.response_fields.clone(),
             limits: names(document.limits_of(route)),
             timeout: service.timeout,
+            idle: service.idle,
         }
     })
     .collect()

@@ -79,6 +79,7 @@ codes! {
     EmptyGroup "empty-group" "A group has no members.";
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit exempts every request.";
+    H2Needed "h2-needed" "A route for gRPC leads to a server of HTTP/1.1.";
     HashWithoutKey "hash-without-key" "`balance` is to go by a key, and names none that tells requests apart.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
     HostClaimedTwice "host-claimed-twice" "Two identities of one listener are for the same host.";

@@ -150,6 +150,8 @@ pub struct RouteOutline {
     pub limits: Vec<Arc<str>>,
     /// The longest time from forwarding to the head of the response.
     pub timeout: Duration,
+    /// The longest silence of its bodies and WebSockets, where it is not the server's.
+    pub idle: Option<Duration>,
 }
 
 /// The tokens that are believed.

@@ -5,6 +5,7 @@ mod case_bypass;
 mod forwarded_identity;
 mod grants;
 mod groups;
+mod grpc;
 mod identities;
 mod lints;
 mod listeners;
@@ -82,6 +83,7 @@ pub(super) fn check(
     rewrites::check(document, found);
     upstream_rules::check(document, found);
     lints::note(document, found);
+    grpc::note(document, found);
     stripped_fields::note(document, found);
     redis::note(document, &compiled, found);
     unreachable::note(document, found);

@@ -208,6 +208,11 @@ impl<B> PendingResponse<B> {
         self.rate.borrow().silent_since()
     }
 
+    /// The time for which the client may take nothing of the response.
+    pub(super) fn idle(&self) -> Duration {
+        self.rate.borrow().bound().idle
+    }
+
     /// Has the whole body been handed out?
     pub(super) fn is_whole(&self) -> bool {
         self.whole.get()
@@ -247,8 +252,11 @@ impl<B: ResponseBody> PendingResponse<B> {
     /// The response has begun.
     pub(super) fn set_body(&self, body: B) {
         self.whole.set(body.is_end_stream());
-        if !body.has_minimum_rate() {
-            self.rate.borrow_mut().idle_alone();
+        let (own, is_bare) = (body.own_idle(), !body.has_minimum_rate());
+        if own.is_some() || is_bare {
+            let mut rate = self.rate.borrow_mut();
+            let bound = own.map_or(rate.bound(), |idle| rate.bound().over(idle));
+            rate.bind(if is_bare { bound.idle_alone() } else { bound });
         }
         self.body.replace(Some(body));
     }

@@ -7,6 +7,7 @@ use hyper::body::{Body, Incoming};
 use std::error::Error as StdError;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Most fields in a head, without the pseudo-fields of HTTP/2. In HTTP/1.1 hyper's own bound is as high: setting it
 /// there would make hyper allocate for each head.
@@ -37,6 +38,9 @@ pub trait ResponseBody:
 {
     /// Must the client take the body at the minimum rate? A body that may be silent by its nature has no minimum rate.
     fn has_minimum_rate(&self) -> bool;
+
+    /// The time for which the client may take nothing of the body, where it is not the listener's.
+    fn own_idle(&self) -> Option<Duration>;
 
     /// The client has taken the whole body. A body that is dropped before has lost its client.
     fn taken(&mut self);

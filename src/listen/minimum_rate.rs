@@ -35,6 +35,16 @@ impl RateBound {
         }
     }
 
+    /// The same rate over another time.
+    #[must_use]
+    pub fn over(self, idle: Duration) -> Self {
+        let least = u128::from(self.least) * idle.as_micros() / self.idle.as_micros().max(1);
+        Self {
+            idle,
+            least: u64::try_from(least).unwrap_or(u64::MAX),
+        }
+    }
+
     /// This bound without a rate, for a stream that may be silent by its nature.
     #[must_use]
     pub fn idle_alone(self) -> Self {
@@ -82,10 +92,18 @@ impl RateMeter {
         }
     }
 
-    /// Demands no rate from here on.
-    pub fn idle_alone(&mut self) {
-        self.bound = self.bound.idle_alone();
-        self.slow = false;
+    /// Has this bound from here on.
+    pub fn bind(&mut self, bound: RateBound) {
+        if self.bound != bound {
+            self.bound = bound;
+            self.slow = false;
+        }
+    }
+
+    /// The bound on the peer.
+    #[must_use]
+    pub fn bound(&self) -> RateBound {
+        self.bound
     }
 
     /// Notes that the peer is waited for from `now` on, unless a wait has begun already.
@@ -214,9 +232,9 @@ impl RateTimer {
         }
     }
 
-    /// Demands no rate from here on.
-    pub fn idle_alone(&mut self) {
-        self.meter.idle_alone();
+    /// Has this bound from here on.
+    pub fn bind(&mut self, bound: RateBound) {
+        self.meter.bind(bound);
     }
 
     /// Notes bytes, which end a wait.
@@ -293,6 +311,13 @@ mod tests {
             }
         }
         None
+    }
+
+    #[test]
+    fn another_time_keeps_the_rate() {
+        assert_eq!(ALLOWED.over(IDLE * 10), RateBound::new(IDLE * 10, 256));
+        assert_eq!(ALLOWED.over(IDLE / 4), RateBound::new(IDLE / 4, 256));
+        assert_eq!(ALLOWED.idle_alone().over(IDLE * 10).least, 0);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use listener::Listener;
 use minimum_rate::RateBound;
 use socket::{SocketWatch, Stream};
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -75,6 +75,8 @@ pub struct Peer {
     tls: OnceCell<Rc<TlsSession>>,
     /// The peer's connection in the worker's register.
     registration: Registration,
+    /// A request of the peer has had an idle time of its own.
+    has_own_idle: Cell<bool>,
     /// The peer's timer, kept from one request to the next: moving a deadline on costs a fraction of setting a new one.
     timer: RefCell<Option<Pin<Box<Sleep>>>>,
     /// Counts the peer's connection as open, for dispatch and for draining.
@@ -108,6 +110,7 @@ impl Peer {
             offer,
             tls: OnceCell::new(),
             registration,
+            has_own_idle: Cell::new(false),
             timer: RefCell::default(),
             _open: open,
             metric,
@@ -139,6 +142,16 @@ impl Peer {
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.address.map(|address| address.ip())
+    }
+
+    /// A request of the peer has the idle time of its route, where that has one of its own. Over HTTP/2 (`is_shared`) the
+    /// longest of its requests holds for what the socket does not take.
+    #[inline]
+    pub fn has_idle(&self, own: Option<Duration>, is_shared: bool) {
+        if own.is_some() || self.has_own_idle.get() {
+            self.has_own_idle.set(true);
+            self.watch.set_own_idle(own, is_shared);
+        }
     }
 
     /// Lets go of all that is kept from one request to the next.

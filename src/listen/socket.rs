@@ -20,6 +20,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -51,6 +52,8 @@ struct SocketState {
     took_late: Option<Instant>,
     /// The client may take bytes as slowly as it likes, as long as it takes some.
     idle_alone: bool,
+    /// The time for which it may take none, where the route of its requests has one of its own.
+    own_idle: Option<Duration>,
     /// The share that counts a second descriptor of the socket.
     share: DescriptorShare,
 }
@@ -103,6 +106,7 @@ impl Stream {
             is_full: false,
             took_late: None,
             idle_alone: false,
+            own_idle: None,
             share,
         };
         Ok(Self {
@@ -248,9 +252,14 @@ impl SocketState {
         let timer = stall
             .timer
             .get_or_insert_with(|| Box::new(RateTimer::new(stall.bound)));
-        if self.idle_alone {
-            timer.idle_alone();
-        }
+        let bound = self
+            .own_idle
+            .map_or(stall.bound, |idle| stall.bound.over(idle));
+        timer.bind(if self.idle_alone {
+            bound.idle_alone()
+        } else {
+            bound
+        });
         loop {
             ready!(timer.poll_check(cx));
             let mut sent = 0;
@@ -415,6 +424,15 @@ impl SocketWatch {
     pub fn idle_alone(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).idle_alone = true;
+        }
+    }
+
+    /// The client may take none of the bytes that are written from here on for `idle`, or for the listener's time. The
+    /// longest time holds where `is_shared`: several requests are under way.
+    pub fn set_own_idle(&self, idle: Option<Duration>, is_shared: bool) {
+        if let Some(socket) = self.socket.upgrade() {
+            let own = &mut lock(&socket).own_idle;
+            *own = if is_shared { idle.max(*own) } else { idle };
         }
     }
 

@@ -180,7 +180,7 @@ impl<B: ResponseBody> StreamSet<B> {
                 now + bounds.silent
             } else {
                 let allowed = if self.activity.has_responses() {
-                    bounds.idle
+                    bounds.idle.max(self.longest_idle())
                 } else {
                     bounds.silent
                 };
@@ -192,6 +192,16 @@ impl<B: ResponseBody> StreamSet<B> {
             let until = until.min(now + bounds.silent);
             sleep_until(next.map_or(until, |next| next.min(until))).await;
         }
+    }
+
+    /// The longest time for which the client may take nothing of a response that waits for it.
+    fn longest_idle(&self) -> Duration {
+        let all = self.all.borrow();
+        let waiting = all.iter().filter(|response| response.is_waiting());
+        waiting
+            .map(|response| response.idle())
+            .max()
+            .unwrap_or_default()
     }
 
     /// Gives up responses of which the client has taken nothing for the idle time, or too little. Returns the time at

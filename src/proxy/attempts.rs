@@ -3,6 +3,7 @@
 
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
+use super::grpc::GrpcCall;
 use super::request_body::RequestBody;
 use super::response_body::Carrier;
 use super::upstream_answer::UpstreamAnswer;
@@ -41,6 +42,8 @@ pub(super) struct Attempts<'a> {
     purpose: Purpose,
     /// The request is for the host of the server that it is sent to.
     own_host: bool,
+    /// The request is a call of gRPC.
+    grpc: Option<&'a GrpcCall>,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
     /// The failure after which it was to be sent last, until its end is counted.
@@ -67,6 +70,7 @@ impl<'a> Attempts<'a> {
             key,
             purpose,
             own_host: false,
+            grpc: None,
             sent_again: 0,
             cause: None,
         }
@@ -75,6 +79,12 @@ impl<'a> Attempts<'a> {
     /// The same, of a request that is for the host of each server that it is sent to, if `own_host` says so.
     pub(super) fn naming(mut self, own_host: bool) -> Self {
         self.own_host = own_host;
+        self
+    }
+
+    /// These attempts, of a call of gRPC where there is one.
+    pub(super) fn calling(mut self, grpc: Option<&'a GrpcCall>) -> Self {
+        self.grpc = grpc;
         self
     }
 
@@ -144,6 +154,9 @@ impl<'a> Attempts<'a> {
             let (fresh, pool) = self.connect().await?;
             connection = fresh;
             self.name_server(&mut unsent, &pool);
+            if let Some(call) = self.grpc {
+                call.goes_out(unsent.fields_mut(), connection.is_http2(), clock::now())?;
+            }
             match connection.send_again(unsent).await {
                 Ok(response) => return self.answered(response, connection, pool).await,
                 Err(failed) => error = failed,

@@ -11,6 +11,7 @@ use http_body::{Frame, SizeHint};
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// A response's body towards the client; the exchange rides on it and ends with it.
 pub struct Body {
@@ -113,6 +114,10 @@ impl http_body::Body for Body {
                 if let (Some(exchange), Some(data)) = (&mut this.exchange, part.data_ref()) {
                     exchange.passes(data);
                 }
+                if let (Some(exchange), Some(trailers)) = (&mut this.exchange, part.trailers_ref())
+                {
+                    exchange.trailed(trailers);
+                }
                 // Nothing follows trailers, and hyper does not ask again after writing them.
                 if part.is_trailers() || download.is_end_stream() {
                     this.complete();
@@ -156,6 +161,10 @@ impl ResponseBody for Body {
     fn has_minimum_rate(&self) -> bool {
         let exchange = self.exchange.as_ref();
         !exchange.is_some_and(|exchange| exchange.is_silent_by_nature())
+    }
+
+    fn own_idle(&self) -> Option<Duration> {
+        self.exchange.as_ref()?.own_idle()
     }
 
     fn taken(&mut self) {

@@ -51,6 +51,9 @@ pub enum ProxyError {
     /// The client's body is not framed as HTTP frames bodies (RFC 9112, section 7.1).
     #[error("the request's body is malformed")]
     BodyMalformed,
+    /// The time that the client gives its call of gRPC is over, or would be before the call is forwarded.
+    #[error("the deadline of the call passes before it is answered")]
+    DeadlineExceeded,
     /// The upstream fails the request.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -71,11 +74,41 @@ impl ProxyError {
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
             Self::BodyMalformed => StatusCode::BAD_REQUEST,
+            Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(
                 UpstreamError::Connect(ConnectError::Timeout { .. }) | UpstreamError::Timeout(_),
             ) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(error) if error.is_untried() => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// The status of gRPC for the error. Limits refuse with `RESOURCE_EXHAUSTED`, whatever status of HTTP the file
+    /// names, since clients take `UNAVAILABLE` for a reason to try again at once.
+    #[must_use]
+    pub fn grpc_status(&self) -> u16 {
+        match self {
+            // No client receives it.
+            Self::ClientGone => 1,
+            Self::DeadlineExceeded | Self::Upstream(UpstreamError::Timeout(_)) => 4,
+            Self::Refused(RefusalCause::Limited { .. }) => 8,
+            Self::NoRoute => 12,
+            Self::BadRequest(_)
+            | Self::Loop
+            | Self::Misdirected
+            | Self::BodyStopped
+            | Self::BodyMalformed
+            | Self::Refused(RefusalCause::AmbiguousKey { .. }) => 13,
+            Self::TooManyHeld
+            | Self::Busy
+            | Self::Draining
+            | Self::Refused(RefusalCause::StoreDown | RefusalCause::KeysUnread)
+            | Self::Upstream(_) => 14,
+            Self::Refused(
+                RefusalCause::MissingKey { .. }
+                | RefusalCause::UnknownKey { .. }
+                | RefusalCause::BadToken { .. },
+            ) => 16,
         }
     }
 
@@ -117,6 +150,7 @@ impl ProxyError {
             Self::Draining => Reason::Draining,
             Self::ClientGone => Reason::ClientGone,
             Self::BodyStopped => Reason::ClientTimeout,
+            Self::DeadlineExceeded => Reason::DeadlineExceeded,
             Self::Upstream(error) => Reason::from(error.failure()),
         }
     }

@@ -8,6 +8,7 @@ use super::body_prefix::BodyPrefix;
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
+use super::grpc::GrpcCall;
 use super::reply::{self, ProblemDetails, ReplyFormat};
 use super::request_body::{self, Upload};
 use super::request_id::X_REQUEST_ID;
@@ -25,8 +26,10 @@ use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
 use crate::tls::TlsSession;
 use bytes::Bytes;
+use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Incoming;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -62,9 +65,7 @@ pub struct Exchange {
     version: Version,
     user_agent: Option<HeaderValue>,
     /// The request speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
-    pub grpc: bool,
-    /// The request has the form of every call of gRPC: HTTP/2 with POST.
-    calls: bool,
+    pub grpc: Option<Box<GrpcCall>>,
     /// The form of refusals for a request without gRPC.
     form: ReplyFormat,
     /// The facts known of the request's body before it is forwarded.
@@ -149,8 +150,7 @@ impl Exchange {
                 user_agent: logged
                     .then(|| request.headers().get(header::USER_AGENT).cloned())
                     .flatten(),
-                grpc: reply::is_grpc(request.headers()),
-                calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
+                grpc: GrpcCall::of(request),
                 content: if request.body().is_end_stream() {
                     Content::Absent
                 } else {
@@ -252,7 +252,10 @@ impl Exchange {
         self.source = AnswerSource::Upstream;
         self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
-            reservation.answered(self.status, fields);
+            match &self.grpc {
+                None => reservation.answered(status.is_server_error(), fields),
+                Some(call) => reservation.call_answered(call, status, fields, self.seen),
+            }
         }
         let others = after + Duration::from_micros(self.delayed);
         let whole = self.seen.saturating_duration_since(self.started);
@@ -323,6 +326,11 @@ impl Exchange {
         if let Some(limit) = error.limit() {
             self.limit = Some(Arc::clone(&limit.name));
         }
+        // Clients of gRPC, too, look for another connection after 421.
+        let is_told_in_grpc = self.grpc.is_some() && !matches!(error, ProxyError::Misdirected);
+        if is_told_in_grpc && let Some(call) = &mut self.grpc {
+            call.status = Some(error.grpc_status());
+        }
         let spare = self.spare.take().unwrap_or_default();
         let violated = self.violated();
         let told = ProblemDetails {
@@ -332,11 +340,28 @@ impl Exchange {
             prepared: self.prepared(&violated),
             request_id: &self.id,
         };
-        // Clients of gRPC, too, look for another connection after 421.
-        if self.grpc && !matches!(error, ProxyError::Misdirected) {
-            reply::grpc(&told, spare)
+        if is_told_in_grpc {
+            reply::grpc::refusal(&told, spare)
         } else {
             reply::to(&told, &self.local.snapshot.errors, self.form, spare)
+        }
+    }
+
+    /// The gateway's own answer that is no error, in the form that the request's client reads.
+    pub(super) fn spoken(&mut self, answer: Response<Bytes>) -> Response<Bytes> {
+        let Some(call) = &mut self.grpc else {
+            return answer;
+        };
+        let (status, answer) = reply::grpc::of_http(&answer);
+        call.status = Some(status);
+        answer
+    }
+
+    /// Lets go of the body of a request that is not forwarded. A call of gRPC may be a stream that stays open: its client
+    /// learns from a reset behind the answer that nobody reads on (RFC 9113, section 8.1).
+    pub(super) fn let_go(&self, incoming: Incoming, parts: &Parts) {
+        if self.grpc.is_none() {
+            request_body::discard(incoming, parts);
         }
     }
 
@@ -469,10 +494,16 @@ impl Drop for Exchange {
         if self.status == 0 {
             self.status = self.status_of_nobody();
         }
+        if self.grpc.is_some() {
+            self.call_ends();
+        }
         let costs = self.settled();
         self.count_break();
         let took = self.started.elapsed();
         self.count(took);
+        if let Some(call) = &self.grpc {
+            self.route_metrics().call(call.status);
+        }
         if self.worker.access.is_on() {
             if !self.is_planned {
                 // The store was away, or the client left before it had answered: no limit has counted the request.

@@ -14,7 +14,7 @@ use crate::snapshot::HoldCaps;
 use crate::store::Reservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 /// The shortest hold whose client is watched. A client that leaves is noticed within a second; a shorter hold is over
 /// before a watch would pay.
@@ -48,7 +48,7 @@ impl Worker {
     ) -> Result<(), ProxyError> {
         let began = clock::now();
         let mut counted = exchange.counted_as_held(began);
-        let held = self.wait(&places, peer).await;
+        let held = self.wait(&places, exchange.call_deadline(), peer).await;
         exchange.seen = clock::now();
         let time = exchange.seen.saturating_duration_since(began);
         if places.are_put_off() {
@@ -70,8 +70,14 @@ impl Worker {
     /// up before it is forwarded, as they do after others have left.
     ///
     /// # Errors
-    /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.
-    async fn wait(&self, places: &Tickets, peer: &Peer) -> Result<Vec<Reservation>, ProxyError> {
+    /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late: for
+    /// the limit, or for the `deadline` of a call.
+    async fn wait(
+        &self,
+        places: &Tickets,
+        deadline: Option<Instant>,
+        peer: &Peer,
+    ) -> Result<Vec<Reservation>, ProxyError> {
         let wait = places.until().saturating_duration_since(clock::now());
         let gone = async {
             if wait > WORTH_WATCHING {
@@ -85,6 +91,12 @@ impl Worker {
             match self.drain.deadline() {
                 Some(deadline) if places.until() + FORWARDING > deadline => {}
                 _ => std::future::pending().await,
+            }
+        };
+        let late = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
             }
         };
         let turn = async {
@@ -104,6 +116,7 @@ impl Worker {
             went = turn => went,
             () = gone => Err(ProxyError::ClientGone),
             () = cut_by_drain => Err(ProxyError::Draining),
+            () = late => Err(ProxyError::DeadlineExceeded),
         }
     }
 }

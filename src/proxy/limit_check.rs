@@ -73,8 +73,12 @@ impl Worker {
         }
         let due = asked + Duration::from_micros(delay);
         let tickets = Tickets::new(&self.queues, charges.places, asked, due);
-        let caps = exchange.local.snapshot.holds;
         // The request is refused after having been charged: dropping the tickets gives the places back.
+        if delay > 0 && exchange.is_past_deadline(due) {
+            exchange.held_for(Duration::ZERO);
+            return Err(ProxyError::DeadlineExceeded);
+        }
+        let caps = exchange.local.snapshot.holds;
         let held = self.holds.enter(Client::of(exchange.client), caps);
         Ok((tickets, held.ok_or(ProxyError::TooManyHeld)?))
     }

@@ -11,6 +11,7 @@ pub mod error;
 pub mod exchange;
 pub mod fields;
 pub mod forwarded;
+pub mod grpc;
 mod handshake_facts;
 mod head_rejection;
 pub mod header_value;
@@ -145,7 +146,10 @@ impl Handler for Worker {
         let outcome = self.carry(&mut parts, incoming, &peer, &mut exchange).await;
         let mut response = match outcome {
             Ok(Reply::Response(response)) => response,
-            Ok(Reply::Tunnel(tunnel)) => return tunnel.begin(exchange, peer, self.pace.idle),
+            Ok(Reply::Tunnel(tunnel)) => {
+                let idle = exchange.own_idle().unwrap_or(self.pace.idle);
+                return tunnel.begin(exchange, peer, idle);
+            }
             Err(error) => exchange.fail(&error).map(Body::own),
         };
         exchange.stamp(response.headers_mut());
@@ -285,8 +289,10 @@ impl Worker {
                 return Err(turned_away(refused, incoming, parts, exchange));
             }
         }
-        if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
-            return Ok(answered_by_route(own, incoming, parts));
+        let local = Rc::clone(&exchange.local);
+        let service = exchange.route.map(|route| local.service(route));
+        if let Some(own) = service.and_then(|service| service.own.as_ref()) {
+            return Ok(answered_by_route(own, incoming, parts, exchange));
         }
         self.forward(&target, parts, incoming, peer, promise, exchange)
             .await
@@ -323,6 +329,7 @@ impl Worker {
             exchange.peer.scheme,
             &parts.headers,
         )?;
+        exchange.read_deadline(&parts.headers)?;
         let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
         stripped_fields::tidy(&mut parts.headers, &believed);
         hop::drop_named(&mut parts.headers)?;
@@ -406,17 +413,14 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let Some((service, upstream)) = exchange
-            .service()
-            .and_then(|service| Some((service, service.upstream?)))
-        else {
+        let service = exchange.route.map(|route| local.service(route));
+        let Some((service, upstream)) = service.and_then(|one| Some((one, one.upstream?))) else {
             // The request has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
         let balancer = local.balancer(upstream, &self.pools);
         let key = local.snapshot.hash_keys[upstream].as_ref();
         let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
-        let allowed = service.timeout;
         let way_back = way_back(&local, target, &parts.headers, exchange);
         let down = wanted_upgrade(parts);
         let OnwardHead {
@@ -429,6 +433,7 @@ impl Worker {
         exchange.upload.clone_from(&upload);
 
         let started = clock::now();
+        let allowed = exchange.sets_out(started, service.timeout)?;
         let call = UpstreamCall {
             request: head.map(|()| body),
             added: AddedLines::new(beside.as_deref(), &exchange.id),
@@ -442,6 +447,7 @@ impl Worker {
             key,
             own_host: way_back.as_ref().is_some_and(|back| back.is_to_own_host()),
             notes: &exchange.call,
+            grpc: exchange.grpc.as_deref(),
         };
         let sent = {
             let sending = pin!(upstream_call::send(balancer, call));
@@ -479,42 +485,43 @@ impl Worker {
                 let start = answer.start()?;
                 exchange.answered(status, answer.response.headers(), took);
                 let upload = exchange.upload.clone();
-                let response = self.turn_round(answer, start, upload, peer);
+                let idle = exchange.own_idle().unwrap_or(self.pace.idle);
+                let response = turn_round(answer, start, upload, idle, peer);
                 Ok(Reply::Response(response))
             }
         }
     }
+}
 
-    fn turn_round(
-        &self,
-        answer: UpstreamAnswer,
-        start: BodyStart,
-        upload: Option<Rc<Upload>>,
-        peer: &Peer,
-    ) -> Response<Body> {
-        let UpstreamAnswer {
-            response,
-            carrier,
-            pool,
-        } = answer;
-        let (mut parts, ()) = response.into_parts();
-        let left = carrier.left(&start);
-        let source = match (carrier, upload) {
-            (Carrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
-            (Carrier::Connection(connection), Some(upload)) if connection.is_writing() => {
-                let abandoned = request_body::abandoned(peer.watch.clone(), upload);
-                let idle = self.pace.idle;
-                BodyBringer::Shared(shared_connection::share(connection, pool, idle, abandoned))
-            }
-            (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
-        };
-        // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
-        // older upstream: no kept connection, and no chunks that mark the end of a body.
-        parts.version = Version::HTTP_11;
-        hop::strip_response(parts.status, &mut parts.headers);
-        let download = UpstreamBody::new(source, start, left, self.pace.idle, &peer.watch);
-        Response::from_parts(parts, Body::upstream(download))
-    }
+/// The answer of a server, as the client gets it: its body may be silent for `idle`.
+fn turn_round(
+    answer: UpstreamAnswer,
+    start: BodyStart,
+    upload: Option<Rc<Upload>>,
+    idle: Duration,
+    peer: &Peer,
+) -> Response<Body> {
+    let UpstreamAnswer {
+        response,
+        carrier,
+        pool,
+    } = answer;
+    let (mut parts, ()) = response.into_parts();
+    let left = carrier.left(&start);
+    let source = match (carrier, upload) {
+        (Carrier::Tunnel(body), _) => BodyBringer::Tunnel(body),
+        (Carrier::Connection(connection), Some(upload)) if connection.is_writing() => {
+            let abandoned = request_body::abandoned(peer.watch.clone(), upload);
+            BodyBringer::Shared(shared_connection::share(connection, pool, idle, abandoned))
+        }
+        (Carrier::Connection(connection), _) => BodyBringer::Connection((connection, pool)),
+    };
+    // Each hop writes its own version (RFC 9110 section 2.5). Otherwise a client would be held to the limits of an
+    // older upstream: no kept connection, and no chunks that mark the end of a body.
+    parts.version = Version::HTTP_11;
+    hop::strip_response(parts.status, &mut parts.headers);
+    let download = UpstreamBody::new(source, start, left, idle, &peer.watch);
+    Response::from_parts(parts, Body::upstream(download))
 }
 
 /// The gateway's own answer to `OPTIONS *`, and to a request that may travel no further.
@@ -528,7 +535,7 @@ fn reply_here() -> Reply {
 #[cold]
 #[inline(never)]
 fn challenged(text: &str, incoming: Incoming, parts: &Parts, exchange: &mut Exchange) -> Reply {
-    request_body::discard(incoming, parts);
+    exchange.let_go(incoming, parts);
     exchange.challenged();
     Reply::Response(authority_challenge::answer(text, &parts.method).map(Body::own))
 }
@@ -544,9 +551,9 @@ fn redirected(
 ) -> Result<Reply, ProxyError> {
     match https_redirect::answer(target, &parts.uri) {
         Ok(answer) => {
-            request_body::discard(incoming, parts);
+            exchange.let_go(incoming, parts);
             exchange.redirected();
-            Ok(Reply::Response(answer.map(Body::own)))
+            Ok(Reply::Response(exchange.spoken(answer).map(Body::own)))
         }
         Err(refused) => Err(turned_away(refused, incoming, parts, exchange)),
     }
@@ -554,10 +561,15 @@ fn redirected(
 
 /// The answer of a route that has no upstream.
 #[inline(never)]
-fn answered_by_route(own: &StaticReply, incoming: Incoming, parts: &Parts) -> Reply {
+fn answered_by_route(
+    own: &StaticReply,
+    incoming: Incoming,
+    parts: &Parts,
+    exchange: &mut Exchange,
+) -> Reply {
     let answer = static_reply::answer(own, &parts.method, &parts.uri);
-    request_body::discard(incoming, parts);
-    Reply::Response(answer.map(Body::own))
+    exchange.let_go(incoming, parts);
+    Reply::Response(exchange.spoken(answer).map(Body::own))
 }
 
 /// A request is not forwarded: a little of its body is read, and its fields' room is left to the answer.
@@ -568,7 +580,7 @@ fn turned_away(
     parts: &mut Parts,
     exchange: &mut Exchange,
 ) -> ProxyError {
-    request_body::discard(incoming, parts);
+    exchange.let_go(incoming, parts);
     exchange.leave(mem::take(&mut parts.headers));
     refused
 }
@@ -606,16 +618,15 @@ fn came(
     let took = now.saturating_duration_since(started);
     let status = answer.response.status().as_u16();
     balancer.metrics.answered(status, took);
-    let is_unavailable = exchange.grpc && is_unavailable(answer.response.headers());
-    exchange.call.answered(balancer, status, is_unavailable);
+    let is_unavailable = match &mut exchange.grpc {
+        None => Some(false),
+        Some(call) => call.answered(answer.response.status(), answer.response.headers()),
+    };
+    if let Some(is_unavailable) = is_unavailable {
+        exchange.call.answered(balancer, status, is_unavailable);
+    }
     exchange.seen = now;
     took
-}
-
-/// Does an answer of gRPC without a body say that the service is unavailable?
-fn is_unavailable(fields: &HeaderMap) -> bool {
-    let status = fields.get("grpc-status");
-    status.is_some_and(|status| status.as_bytes() == b"14")
 }
 
 /// No server has answered: the cause is found, and counted against the upstream and the server where it is theirs.
@@ -630,6 +641,10 @@ fn unanswered(
     let upload = exchange.upload.as_deref();
     let mut error = upstream_call::blame(error, upload);
     if let ProxyError::Upstream(UpstreamError::Timeout(after)) = error {
+        // How long a call may take is the client's choice, and nothing that a server has failed.
+        if exchange.is_past_deadline(exchange.seen) {
+            return ProxyError::DeadlineExceeded;
+        }
         // A client that is slow with its body may have taken all of the time.
         let is_sent = upload.is_none_or(|upload| upload.done.get());
         match (exchange.call.endpoint(), exchange.call.asked()) {

@@ -1,6 +1,7 @@
 //! Every answer the gateway itself writes: status, fields, and a body that says why.
 
 mod format;
+pub mod grpc;
 mod problem;
 mod refusal_text;
 
@@ -15,13 +16,10 @@ use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The most fields of a refusal, with those that are stamped on it afterwards.
 const FIELDS: usize = 12;
@@ -84,59 +82,6 @@ pub fn to(
         fields.insert(header::WWW_AUTHENTICATE, value);
     }
     response
-}
-
-/// Does the request speak gRPC?
-#[must_use]
-pub fn is_grpc(fields: &HeaderMap) -> bool {
-    // Comparing names is cheaper than looking up a field that most requests lack.
-    let mut kinds = fields
-        .iter()
-        .filter(|(name, _)| **name == header::CONTENT_TYPE);
-    kinds
-        .next()
-        .is_some_and(|(_, kind)| kind.as_bytes().starts_with(b"application/grpc"))
-}
-
-/// The answer in gRPC: status 200, and the error in fields of a response that has only trailers.
-#[cold]
-#[inline(never)]
-#[must_use]
-pub fn grpc(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    let fields = response.headers_mut();
-    *fields = spare;
-    fields.reserve(FIELDS);
-    fields.insert(header::CONTENT_TYPE, GRPC);
-    fields.insert(header::CACHE_CONTROL, NO_STORE);
-    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(details.error)));
-    if let Ok(message) = HeaderValue::try_from(problem::detail(details)) {
-        fields.insert(GRPC_MESSAGE, message);
-    }
-    if let Some(wait) = details.wait {
-        fields::retry_after(fields, wait);
-    }
-    response
-}
-
-/// The status codes of gRPC, by the meaning of the error there; the file may name another HTTP status for a limit's
-/// refusal.
-fn grpc_status(error: &ProxyError) -> u16 {
-    match error {
-        ProxyError::Refused(RefusalCause::Limited { .. }) => return 8,
-        ProxyError::Refused(
-            RefusalCause::MissingKey { .. }
-            | RefusalCause::UnknownKey { .. }
-            | RefusalCause::BadToken { .. },
-        ) => return 16,
-        _ => {}
-    }
-    match error.status() {
-        StatusCode::NOT_FOUND => 12,
-        StatusCode::GATEWAY_TIMEOUT => 4,
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => 14,
-        _ => 13,
-    }
 }
 
 /// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).

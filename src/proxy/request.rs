@@ -86,6 +86,10 @@ pub enum BadRequest {
     /// More names in `Connection` than the gateway looks for.
     #[error("Connection names more than 100 fields")]
     ManyConnectionNames,
+    /// A `grpc-timeout` that is no time, or several. What is left of it could not be told to a server; servers of gRPC
+    /// refuse it, too.
+    #[error("grpc-timeout is not one number of at most eight digits with a unit")]
+    CallTimeout,
     /// A path that cannot be normalised.
     #[error(transparent)]
     Path(#[from] BadPath),

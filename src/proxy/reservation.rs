@@ -5,6 +5,7 @@
 //! that is dropped is refunded where nothing was forwarded.
 
 use super::error::ProxyError;
+use super::grpc::GrpcCall;
 use super::response_cost::{BodyFormat, BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
 use crate::key::{MeterPlace, OnLeave};
@@ -17,7 +18,7 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// The charges of one request that are not final.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Reservations {
     forwarded: Cell<bool>,
     /// A piece of the answer's body has passed.
     begun: Cell<bool>,
+    /// Charges of a call of gRPC that its end may refund, with the costs that the head of its answer has named.
+    undecided: RefCell<Vec<(Reservation, Option<ResponseCost>)>>,
     /// Charges that wait for a number in the answer's body.
     meters: RefCell<Vec<BodyMeter>>,
     costs: RefCell<Vec<ResponseCost>>,
@@ -84,6 +87,7 @@ impl Reservations {
             charges: RefCell::new(mem::take(&mut charges.refundable)),
             forwarded: Cell::new(false),
             begun: Cell::new(false),
+            undecided: RefCell::default(),
             meters: RefCell::default(),
             costs: RefCell::default(),
         }))
@@ -120,9 +124,9 @@ impl Reservations {
         self.end(RequestEnd::Answered);
     }
 
-    /// The upstream answered with this status and these fields.
-    pub(super) fn answered(&self, status: u16, fields: &HeaderMap) {
-        let end = if (500..600).contains(&status) {
+    /// The upstream answered with these fields, perhaps with an error of its own.
+    pub(super) fn answered(&self, is_error: bool, fields: &HeaderMap) {
+        let end = if is_error {
             RequestEnd::ServerError
         } else {
             RequestEnd::Answered
@@ -136,6 +140,48 @@ impl Reservations {
         }
     }
 
+    /// The upstream answered a call of gRPC, whose status may be still to come.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn call_answered(
+        &self,
+        call: &GrpcCall,
+        status: StatusCode,
+        fields: &HeaderMap,
+        now: Instant,
+    ) {
+        if !call.is_open() {
+            return self.answered(
+                status.is_server_error() || call.is_server_error(now),
+                fields,
+            );
+        }
+        for charge in self.charges.take() {
+            if RequestEnd::ServerError.refunds(&charge.limit) {
+                let meter = charge.limit.meter.as_ref();
+                let cost = meter.map(|meter| match &meter.place {
+                    MeterPlace::Header(_) => ResponseCost::in_head(&charge.limit, meter, fields),
+                    // Messages of gRPC are no JSON.
+                    MeterPlace::Json(_) => ResponseCost::unreadable(&charge.limit),
+                });
+                self.undecided.borrow_mut().push((charge, cost));
+            } else {
+                self.settle(charge, fields);
+            }
+        }
+    }
+
+    /// A call of gRPC whose status was still to come is over, perhaps with a server's error.
+    pub(super) fn call_ended(&self, is_error: bool) {
+        for (charge, cost) in self.undecided.take() {
+            if is_error {
+                self.store.amend(&charge, Amendment::Refund);
+            } else if let Some(cost) = cost {
+                self.correct(&charge, cost);
+            }
+        }
+    }
+
     /// The gateway answers by itself.
     pub(super) fn failed(&self, error: &ProxyError) {
         self.end(match error {
@@ -143,6 +189,7 @@ impl Reservations {
             ProxyError::ClientGone
             | ProxyError::Draining
             | ProxyError::TooManyHeld
+            | ProxyError::DeadlineExceeded
             | ProxyError::Refused(RefusalCause::Limited { .. })
                 if !self.forwarded.get() =>
             {
@@ -151,6 +198,8 @@ impl Reservations {
             // Such a request counts as answered, whatever status the file names: no server was asked, and guesses
             // count.
             ProxyError::Refused(_) => RequestEnd::Answered,
+            // The client has given too little time, which is no server's error.
+            ProxyError::DeadlineExceeded => RequestEnd::Answered,
             // No server could be asked.
             ProxyError::Upstream(_) => RequestEnd::ServerError,
             _ => match error.status() {
@@ -178,6 +227,7 @@ impl Reservations {
     /// The response is over, or its client has `left`. The numbers so far count; without any, a client that has left is
     /// charged as the limit's `on_leave` demands.
     pub(super) fn over(&self, left: bool) {
+        self.call_ended(false);
         let left = left && self.begun.get();
         for meter in self.meters.take() {
             let mut cost = meter.end();

@@ -3,11 +3,13 @@
 use super::attempts::Attempts;
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
+use super::grpc::GrpcCall;
 use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
 use super::response_body::Carrier;
 use super::soft_timeout::QUICK;
 use super::upstream_answer::UpstreamAnswer;
+use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -46,6 +48,8 @@ pub struct UpstreamCall<'a> {
     pub own_host: bool,
     /// What is noted of the call.
     pub notes: &'a CallNotes,
+    /// The request is a call of gRPC.
+    pub grpc: Option<&'a GrpcCall>,
 }
 
 /// Fields of a request that are written as bytes behind the others.
@@ -113,6 +117,7 @@ pub async fn send(
         key,
         own_host,
         notes,
+        grpc,
     } = outgoing;
     let server = match balancer.choose(key) {
         Choice::Server(server) => server,
@@ -133,6 +138,12 @@ pub async fn send(
         Some(idle) => (idle, Rc::clone(pool)),
         None => Box::pin(connect(balancer, notes, key, purpose)).await?,
     };
+    if let Some(call) = grpc
+        && let Err(error) = goes_out(call, &mut request, &connection)
+    {
+        pool.put(connection);
+        return Err(error.into());
+    }
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
@@ -142,20 +153,19 @@ pub async fn send(
     if purpose == Purpose::Tunnel {
         return Box::pin(open_tunnel(connection, pool, request)).await;
     }
+    let attempts = || {
+        Attempts::new(balancer, notes, key, purpose)
+            .naming(own_host)
+            .calling(grpc)
+    };
     match connection.send(request, &added.0).await {
         Ok(response) if !balancer.repeats_after(response.status().as_u16()) => Ok(UpstreamAnswer {
             response,
             carrier: Carrier::Connection(connection),
             pool,
         }),
-        Ok(response) => {
-            let attempts = Attempts::new(balancer, notes, key, purpose).naming(own_host);
-            Box::pin(attempts.answered(response, connection, pool)).await
-        }
-        Err(error) => {
-            let attempts = Attempts::new(balancer, notes, key, purpose).naming(own_host);
-            Box::pin(attempts.after(connection, error)).await
-        }
+        Ok(response) => Box::pin(attempts().answered(response, connection, pool)).await,
+        Err(error) => Box::pin(attempts().after(connection, error)).await,
     }
 }
 
@@ -166,6 +176,17 @@ fn name_server(request: &mut Request<RequestBody>, pool: &Pool<RequestBody>) {
     if let Some(host) = pool.host() {
         request.headers_mut().insert(header::HOST, host.clone());
     }
+}
+
+/// Prepares a call of gRPC that goes out on `connection`.
+#[cold]
+fn goes_out(
+    call: &GrpcCall,
+    request: &mut Request<RequestBody>,
+    connection: &Connection<RequestBody>,
+) -> Result<(), UpstreamError> {
+    let fields = Some(request.headers_mut());
+    call.goes_out(fields, connection.is_http2(), clock::now())
 }
 
 /// A new connection; or an idle one of a server that takes no new ones.

@@ -190,6 +190,35 @@ mod tests {
     }
 
     #[test]
+    fn a_call_fails_by_its_own_status() {
+        for (rest, has_failed) in [
+            (r#""status":503,"reason":"ok"}"#, true),
+            (r#""status":200,"grpc_status":0,"reason":"ok"}"#, false),
+            (r#""status":200,"grpc_status":null,"reason":"ok"}"#, false),
+            (r#""status":200,"grpc_status":14,"reason":"ok"}"#, true),
+            (
+                r#""status":200,"grpc_status":14,"reason":"store_down"}"#,
+                false,
+            ),
+            (
+                r#""status":200,"grpc_status":4,"reason":"upstream_timeout"}"#,
+                true,
+            ),
+            (
+                r#""status":200,"grpc_status":4,"reason":"deadline_exceeded"}"#,
+                false,
+            ),
+            (
+                r#""status":200,"grpc_status":8,"reason":"limit_refused"}"#,
+                false,
+            ),
+        ] {
+            let line = format!(r#"{{"ts":1,"client":"::1","path":"/a.B/C",{rest}"#);
+            assert_eq!(read(&line).unwrap().failed(), has_failed, "{line}");
+        }
+    }
+
+    #[test]
     fn what_stood_in_the_lines_before_changes_nothing() {
         const LINES: [&str; 6] = [
             r#"{"ts": 12.000001, "client": "203.0.113.9", "method": "GET", "host": "a", "path": "/x?q=1"}"#,

@@ -11,6 +11,7 @@ use super::{Fault, instant};
 use crate::clock::Timestamp;
 use crate::key::address::read_address;
 use crate::limit::verdict::INLINE_LIMITS;
+use crate::proxy::grpc::is_server_error;
 use http::{HeaderMap, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -52,6 +53,8 @@ pub(super) struct LoggedRequest<'a> {
     pub(super) times: u64,
     /// The status of the answer; 0 where the line has none.
     pub(super) status: u16,
+    /// The status of a call of gRPC.
+    pub(super) grpc_status: Option<u16>,
     /// The access log's word for the cause of the answer; empty where the line has none.
     pub(super) reason: &'a str,
     /// The limit that refused or held the request; empty where the line names none.
@@ -107,6 +110,7 @@ impl<'a> LoggedRequest<'a> {
             duration: 0,
             times: 1,
             status: 0,
+            grpc_status: None,
             reason: "",
             limit: "",
             reached: false,
@@ -160,8 +164,20 @@ impl<'a> LoggedRequest<'a> {
     /// Did the request end with a server's error, for which limits may refund it? An answer of 5xx that the gateway
     /// gave for its own state is no server's error.
     pub(super) fn failed(&self) -> bool {
-        let own = ["store_down", "too_many_held", "busy", "draining"];
-        (500..600).contains(&self.status) && !own.contains(&self.reason)
+        let own = [
+            "store_down",
+            "too_many_held",
+            "busy",
+            "draining",
+            "deadline_exceeded",
+            "client_timeout",
+            "bad_request",
+        ];
+        let is_error = match self.grpc_status {
+            Some(status) => is_server_error(status),
+            None => (500..600).contains(&self.status),
+        };
+        is_error && !own.contains(&self.reason)
     }
 
     /// Would the client leave before the request is forwarded, if the request were held for `wait`? In the log the

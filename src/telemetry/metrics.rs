@@ -3,7 +3,7 @@
 //! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
 //! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
-//! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (7 + 6 x 17) and one for
+//! and source), their times R x 60 x 17, calls of gRPC R x 18, decisions L x R x 15, delays L x 17, upstreams U x (7 + 6 x 17) and one for
 //! each of their servers, and of I identities towards clients I x 20 + 19.
 //! A route, limit or upstream that a reload removes keeps its series until the process ends, because a counter never
 //! goes back.

@@ -50,6 +50,16 @@ pub struct UnsentRequest<B> {
     pub cause: RetryCause,
 }
 
+impl<B> UnsentRequest<B> {
+    /// The request's fields, where it has not been written in HTTP/1.1.
+    pub fn fields_mut(&mut self) -> Option<&mut HeaderMap> {
+        match &mut self.request {
+            Unsent::Whole(request) => Some(&mut request.head.headers),
+            Unsent::Written(_) => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Unsent<B> {
     Written(http1::WrittenRequest<B>),

@@ -28,6 +28,9 @@ pub enum UpstreamError {
     /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
     #[error("the upstream's answer has a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
+    /// The server speaks HTTP/1.1, which does not carry gRPC.
+    #[error("the upstream speaks HTTP/1.1, and gRPC needs HTTP/2")]
+    NoHttp2,
     /// The upstream switched protocols without having been asked to.
     #[error("the upstream switched protocols unasked")]
     UnaskedUpgrade,
@@ -57,7 +60,7 @@ impl UpstreamError {
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,
-            Self::UnaskedCoding | Self::UnaskedUpgrade => Failure::Protocol,
+            Self::UnaskedCoding | Self::UnaskedUpgrade | Self::NoHttp2 => Failure::Protocol,
         }
     }
 }

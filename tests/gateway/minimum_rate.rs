@@ -2,7 +2,8 @@
 //! is never ended.
 
 use crate::support::{
-    Connection, End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, h2, long, request,
+    Connection, End, Feed, File, Gateway, H2, Manner, ModernServer, PATIENCE, Upstream, Wire, get,
+    h2, long, request,
 };
 use bytes::Bytes;
 use http::Request;
@@ -19,6 +20,14 @@ const BEAT: Duration = Duration::from_millis(100);
 
 async fn paced(upstream: &Upstream) -> Gateway {
     Gateway::start(&File::to(upstream, &[]).server(PACED)).await
+}
+
+async fn paced_to(url: &str) -> Gateway {
+    let file = File::default()
+        .server(PACED)
+        .with(&format!("[upstreams.main]\nservers = \"{url}\""))
+        .route("all", "/{*rest}", "main", &[]);
+    Gateway::start(&file).await
 }
 
 /// An upstream that answers the head of a request whose body may still come, and keeps the connection.
@@ -78,8 +87,8 @@ const GRPC: (&str, &str) = ("Content-Type", "application/grpc");
 
 #[tokio::test]
 async fn an_upload_that_drips_is_ended() {
-    // Errors of gRPC are told behind a 200.
-    for (fields, status) in [(&[][..], 408), (&[GRPC], 200)] {
+    // HTTP/1.1 carries no gRPC, whatever the field says.
+    for (fields, status) in [(&[][..], 408), (&[GRPC], 408)] {
         let upstream = Upstream::silent().await;
         let gateway = paced(&upstream).await;
         let mut client = gateway.connect().await;
@@ -218,8 +227,8 @@ async fn a_server_that_reads_slowly_is_not_the_clients_fault() {
 
 #[tokio::test]
 async fn grpc_may_drip() {
-    let upstream = Upstream::echo().await;
-    let gateway = paced(&upstream).await;
+    let server = ModernServer::start(Manner::default()).await;
+    let gateway = paced_to(&format!("h2c://{}", server.address)).await;
     let client = gateway.h2().await;
     let (feed, body) = Feed::open();
     let call = Request::post("http://gateway.test/")

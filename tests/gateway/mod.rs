@@ -19,6 +19,7 @@ mod explain;
 mod floods;
 mod forwarding;
 mod framing;
+mod grpc;
 mod head_deadline;
 mod head_faults;
 mod identities;

@@ -78,6 +78,12 @@ fn what_routes_ask_for_is_told() {
 }
 
 #[test]
+fn the_silence_of_a_route_is_told() {
+    let new = format!("{OLD}idle = \"10m\"\n");
+    assert_eq!(changes(&new), ["routes.r: idle the server's to 10min"]);
+}
+
+#[test]
 fn what_routes_make_of_the_path_is_told() {
     let (a, b) = (
         format!("{OLD}path = \"/a/{{*rest}}\"\nstrip_prefix = \"/a\"\n"),

@@ -129,6 +129,11 @@ table! {
 
     /// The longest time from forwarding, after any hold, to the head of the response. Beyond it the answer is 504.
     timeout: Duration = time(Zero::Refused), Value("\"30s\""), "\"5s\"", Route(|route| show_time(route.timeout));
+
+    /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of
+    /// `[server]`. `min_rate` then holds over this time. Write a longer one for streams that are silent for long.
+    idle: Duration = time(Zero::Refused), Words("that of `[server]`"), "\"10min\"",
+        Route(|route| route.idle.map_or_else(|| show("the server's"), show_time));
 }
 
 /// Are two spellings of a path that differ in case two paths?

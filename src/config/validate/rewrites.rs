@@ -102,6 +102,7 @@ fn one_end(route: &Route, found: &mut Findings) {
     }
     let of_upstreams = [
         ("timeout", route.timeout.span()),
+        ("idle", route.idle.span()),
         ("strip_prefix", route.strip_prefix.span()),
         ("rewrite", route.rewrite.span()),
         ("request_headers", route.request_headers.span()),

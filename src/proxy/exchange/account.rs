@@ -2,6 +2,7 @@
 
 use super::{Exchange, ExchangeEnd};
 use crate::admission::Admission;
+use crate::clock;
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Ruling, VerdictOutcome};
@@ -11,14 +12,15 @@ use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handshake_facts;
 use crate::proxy::reply::{RefusalText, Violations};
+use crate::proxy::request::BadRequest;
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
 use crate::store::StoreDecision;
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
-use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure};
+use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure, RouteMetrics};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Version};
+use http::{HeaderMap, HeaderValue, Method, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -34,8 +36,17 @@ impl Exchange {
             .map_or(Ok(()), |cause| Err(cause.into()))
     }
 
-    /// The least rate of the client: gRPC has the idle time alone, in both directions.
+    /// The longest silence of the route's bodies, where the route has one of its own.
+    pub(in crate::proxy) fn own_idle(&self) -> Option<Duration> {
+        self.service()?.idle
+    }
+
+    /// The bound on the slowness of the client: the route's idle time, where it has one, and of gRPC the idle time
+    /// alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
+        let own = self.own_idle();
+        peer.has_idle(own, self.version == Version::HTTP_2);
+        let allowed = own.map_or(allowed, |idle| allowed.over(idle));
         if self.is_silent_by_nature() {
             peer.watch.idle_alone();
             allowed.idle_alone()
@@ -46,7 +57,7 @@ impl Exchange {
 
     /// May the client be silent by its nature? A field alone is no proof, since any client can write it.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
-        self.grpc && self.calls
+        self.grpc.is_some() && self.method == Method::POST
     }
 
     /// Does an answer of the gateway's own end the connection, as far as is known with its head? In HTTP/2 it ends a
@@ -84,6 +95,68 @@ impl Exchange {
         if self.source == AnswerSource::Gateway {
             // The cause of the gateway's answer says more than the client's leaving before it was read.
             self.ending = ExchangeEnd::Complete;
+        }
+    }
+
+    /// The trailers of a call's answer are handed on.
+    pub(in crate::proxy) fn trailed(&mut self, trailers: &HeaderMap) {
+        if let Some(call) = &mut self.grpc {
+            call.ended(trailers);
+            self.call_ends();
+        }
+    }
+
+    /// No more of a call's answer comes: its status, or the lack of one, counts for its server and for the limits.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn call_ends(&mut self) {
+        let Some(call) = &mut self.grpc else { return };
+        if !call.close() {
+            return;
+        }
+        let is_unavailable = call.is_unavailable();
+        if let Some(reservation) = &self.reservation {
+            reservation.call_ended(call.is_server_error(clock::now()));
+        }
+        if let Some(upstream) = self.service().and_then(|service| service.upstream) {
+            let balancer = self.local.balancer(upstream, &self.worker.pools);
+            self.call.answered(balancer, self.status, is_unavailable);
+        }
+    }
+
+    /// The end of the time that the client gives its call, where it gives one.
+    pub(in crate::proxy) fn call_deadline(&self) -> Option<Instant> {
+        self.grpc.as_ref()?.ends()
+    }
+
+    /// Is the time that the client gives its call over at `at`?
+    pub(in crate::proxy) fn is_past_deadline(&self, at: Instant) -> bool {
+        self.grpc.as_ref().is_some_and(|call| call.is_over(at))
+    }
+
+    /// The request sets out at `now`. Returns the time for the head of an answer, of the `allowed`.
+    ///
+    /// # Errors
+    /// When the time that the client gives its call is over.
+    pub(in crate::proxy) fn sets_out(
+        &mut self,
+        now: Instant,
+        allowed: Duration,
+    ) -> Result<Duration, ProxyError> {
+        match &mut self.grpc {
+            None => Ok(allowed),
+            Some(call) => call.sets_out(now, allowed),
+        }
+    }
+
+    /// Reads the time that the client gives its call.
+    ///
+    /// # Errors
+    /// When the field is malformed.
+    pub(in crate::proxy) fn read_deadline(&mut self, fields: &HeaderMap) -> Result<(), BadRequest> {
+        match &mut self.grpc {
+            None => Ok(()),
+            Some(call) => call.read_deadline(fields, self.started),
         }
     }
 
@@ -410,13 +483,17 @@ impl Exchange {
         told
     }
 
+    pub(super) fn route_metrics(&self) -> &RouteMetrics {
+        match self.route {
+            Some(route) => &self.local.route(route).metrics,
+            None => &self.local.unrouted,
+        }
+    }
+
     /// Counts the request, and the bytes of both bodies.
     pub(super) fn count(&self, took: Duration) {
         let worker = &self.worker;
-        let metrics = match self.route {
-            Some(route) => &self.local.route(route).metrics,
-            None => &self.local.unrouted,
-        };
+        let metrics = self.route_metrics();
         metrics.request(&self.method, self.status, self.source, took);
         worker.metrics.bodies(self.received_bytes(), self.sent);
     }
@@ -466,6 +543,7 @@ impl Exchange {
             decided_by: self.admission.as_ref().map(Admission::decider),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
+            grpc_status: self.grpc.as_ref().map(|call| call.status),
             tls: self
                 .tls
                 .as_deref()

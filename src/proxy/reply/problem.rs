@@ -215,6 +215,10 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         (ProxyError::Upstream(UpstreamError::Answer(_) | UpstreamError::UnaskedUpgrade), _) => {
             "The upstream gave no valid answer.".to_owned()
         }
+        (ProxyError::Upstream(UpstreamError::NoHttp2), _) => {
+            "The upstream speaks HTTP/1.1, and gRPC needs HTTP/2: its servers are written h2c:// or https://."
+                .to_owned()
+        }
         (ProxyError::Upstream(UpstreamError::Timeout(_)), _) => {
             "The upstream did not answer in time.".to_owned()
         }

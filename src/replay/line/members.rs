@@ -25,7 +25,7 @@ const fn member(
 }
 
 /// All members that describe a part of a request.
-static MEMBERS: [MemberReader; 18] = [
+static MEMBERS: [MemberReader; 19] = [
     member("ts", |request, value| {
         instant::of(value).map(|ts| request.ts = Some(ts))
     }),
@@ -70,6 +70,10 @@ static MEMBERS: [MemberReader; 18] = [
     }),
     member("status", |request, value| {
         request.status = number(value, 0, "status").unwrap_or(0);
+        Ok(())
+    }),
+    member("grpc_status", |request, value| {
+        request.grpc_status = number(value, 0, "grpc_status").ok();
         Ok(())
     }),
     member("reason", |request, value| {

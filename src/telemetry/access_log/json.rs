@@ -50,6 +50,9 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     member(out, br#","upstream":"#, record.upstream);
     member(out, br#","upstream_ms":"#, record.upstream_time);
     call(out, record);
+    if let Some(status) = record.grpc_status {
+        member(out, br#","grpc_status":"#, status.map(u64::from));
+    }
     member(out, br#","bytes_in":"#, record.bytes_in);
     member(out, br#","bytes_out":"#, record.bytes_out);
     if record.peer == record.client {
@@ -281,6 +284,16 @@ mod tests {
         let line = parsed(&record);
         assert_eq!(line["tls"].get("sni"), Some(&Value::Null));
         assert_eq!(line["client_subject"], "CN=\"a\"");
+    }
+
+    #[test]
+    fn calls_of_grpc_have_a_status() {
+        let mut record = AccessRecord::sample();
+        assert!(parsed(&record).get("grpc_status").is_none());
+        record.grpc_status = Some(Some(14));
+        assert_eq!(parsed(&record)["grpc_status"], 14);
+        record.grpc_status = Some(None);
+        assert_eq!(parsed(&record).get("grpc_status"), Some(&Value::Null));
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub struct AccessRecord<'a> {
     pub retry_after: Option<Duration>,
     /// The units that the limit has left.
     pub remaining: Option<u64>,
+    /// The status of a call of gRPC, where the request is one: `None` inside where the client was told none.
+    pub grpc_status: Option<Option<u16>>,
     /// The handshake of the request's connection; `None` in clear text.
     pub tls: Option<TlsFacts<'a>>,
 }
@@ -154,6 +156,8 @@ labels! {
         ConnectFailed = "connect_failed",
         /// The handshake of TLS with the upstream failed.
         UpstreamTls = "upstream_tls",
+        /// The time that the client gives its call of gRPC was over, or too short for the hold.
+        DeadlineExceeded = "deadline_exceeded",
         /// The upstream did not answer in time.
         UpstreamTimeout = "upstream_timeout",
         /// The upstream broke off.
@@ -219,6 +223,7 @@ impl Reason {
             Self::NoneLeft => "no server was available",
             Self::ConnectFailed => "no connection to the upstream",
             Self::UpstreamTls => "no TLS with the upstream",
+            Self::DeadlineExceeded => "the call's deadline passed",
             Self::UpstreamTimeout => "the upstream did not answer in time",
             Self::UpstreamReset => "the upstream broke off",
             Self::UpstreamInvalid => "the upstream did not answer in HTTP",
@@ -301,6 +306,7 @@ impl AccessRecord<'_> {
             decided_by: Some(DecidedBy::Store),
             retry_after: None,
             remaining: Some(19),
+            grpc_status: None,
             tls: None,
         }
     }

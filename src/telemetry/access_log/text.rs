@@ -26,6 +26,10 @@ pub(super) fn short(
     out.push(b' ');
     millis(out, record.duration);
     out.extend(b"ms");
+    if let Some(Some(status @ 1..)) = record.grpc_status {
+        out.extend(b" grpc-status ");
+        number(out, u64::from(status));
+    }
     why(out, record);
     for (index, limit) in record.would_refuse.iter().enumerate() {
         out.extend(if index == 0 {
@@ -180,6 +184,8 @@ mod tests {
         assert!(short_line(&record, false).ends_with(" held 2s 300ms by limit per-key"));
         record.reason = Reason::NoRoute;
         assert!(short_line(&record, false).ends_with(" no route matches"));
+        record.grpc_status = Some(Some(12));
+        assert!(short_line(&record, false).ends_with("ms grpc-status 12 no route matches"));
     }
 
     #[test]

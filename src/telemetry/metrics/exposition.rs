@@ -12,8 +12,8 @@ use super::label::{
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
-    DecisionCells, DecisionKey, HandshakeCells, LimitCells, RouteCells, ServerCells, UpstreamCells,
-    lock,
+    CallCells, DecisionCells, DecisionKey, GRPC_STATUSES, HandshakeCells, LimitCells, RouteCells,
+    ServerCells, UpstreamCells, lock,
 };
 use super::{Metrics, StoreReach, process};
 use prometheus_client::collector::Collector;
@@ -64,6 +64,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.routes, counts_of_requests);
     Histogram SECONDS "tollgate_http_request_duration" "Time from a request's head to the end of its answer, held time included."
         => |all| all.sums(|worker| &worker.routes, times_of_requests);
+    Counter NONE "tollgate_grpc_calls" "Calls of gRPC, by the status that the client was told; other: none, or one that gRPC does not define."
+        => |all| all.sums(|worker| &worker.calls, calls_of_routes);
     Gauge NONE "tollgate_http_requests_in_flight" "Requests being served."
         => |all| all.total(|worker| worker.totals.in_flight.get());
     Gauge NONE "tollgate_connections" "Open connections of clients."
@@ -191,6 +193,21 @@ fn counts_of_requests(route: Labels, cells: &RouteCells) -> Vec<((Labels, Combin
     let seen = cells.read().into_iter();
     seen.map(|(seen, times)| ((route.clone(), seen), times.count()))
         .collect()
+}
+
+fn calls_of_routes(route: Labels, cells: &CallCells) -> Vec<(Labels, u64)> {
+    let counts = cells.0.iter().enumerate();
+    let met = counts
+        .filter_map(|(status, count)| Some((status, count.get())).filter(|(_, count)| *count > 0));
+    let rows = met.map(|(status, count)| {
+        let word = if status < GRPC_STATUSES {
+            status.to_string()
+        } else {
+            "other".to_owned()
+        };
+        (route.clone().and("grpc_status", word), count)
+    });
+    rows.collect()
 }
 
 fn times_of_requests(route: Labels, cells: &RouteCells) -> Vec<(Labels, Times)> {

@@ -6,10 +6,10 @@ use super::label::{
     RetryResult, class_position,
 };
 use super::worker_cells::{
-    CombinationTimes, DecisionCells, DecisionKey, LimitCells, RouteCells, ServerCells,
-    UpstreamCells, WorkerCells,
+    CallCells, CombinationTimes, DecisionCells, DecisionKey, GRPC_STATUSES, LimitCells, RouteCells,
+    ServerCells, UpstreamCells, WorkerCells,
 };
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,6 +34,9 @@ impl WorkerMetrics {
         RouteMetrics(Rc::new(RouteHandle {
             cells: self.0.routes.resolve(Labels::of("route", name)),
             seen: RefCell::default(),
+            calls: OnceCell::new(),
+            worker: Rc::clone(&self.0),
+            name: name.into(),
         }))
     }
 
@@ -139,6 +142,10 @@ struct RouteHandle {
     /// The combinations that this worker has met, in the order of meeting: they are few, so the search begins at the
     /// front.
     seen: RefCell<Vec<CombinationTimes>>,
+    /// The route's calls of gRPC, resolved at the first of them: most routes have none.
+    calls: OnceCell<Arc<CallCells>>,
+    worker: Handle<WorkerCells>,
+    name: Box<str>,
 }
 
 impl RouteMetrics {
@@ -161,6 +168,18 @@ impl RouteMetrics {
         if counted_as == wanted {
             seen.push((wanted, times));
         }
+    }
+
+    /// Notes the end of a call of gRPC, with the status that the client was told.
+    #[cold]
+    pub fn call(&self, status: Option<u16>) {
+        let route = &self.0;
+        let labels = || Labels::of("route", &route.name);
+        let cells = route
+            .calls
+            .get_or_init(|| route.worker.calls.resolve(labels()));
+        let place = status.map_or(GRPC_STATUSES, usize::from);
+        cells.0[place.min(GRPC_STATUSES)].add(1);
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) struct WorkerCells {
     pub(super) totals: Totals,
     pub(super) overhead: Histogram<OverheadBuckets>,
     pub(super) routes: Family<Labels, RouteCells>,
+    pub(super) calls: Family<Labels, CallCells>,
     pub(super) limits: Family<Labels, LimitCells>,
     pub(super) decisions: Family<DecisionKey, DecisionCells>,
     pub(super) upstreams: Family<Labels, UpstreamCells>,
@@ -97,6 +98,13 @@ impl RouteCells {
         times.map(|(seen, times)| (seen, times.read())).collect()
     }
 }
+
+/// Calls of gRPC on one route: by their statuses 0 to 16, then all others and those without one.
+#[derive(Debug, Default)]
+pub(super) struct CallCells(pub(super) [WorkerCounter; GRPC_STATUSES + 1]);
+
+/// The number of statuses that gRPC defines.
+pub(super) const GRPC_STATUSES: usize = 17;
 
 /// One limit, on all of its routes.
 #[derive(Debug, Default)]

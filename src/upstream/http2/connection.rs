@@ -3,6 +3,7 @@
 use super::super::open_socket::OpenSocket;
 use super::super::stream::ServerStream;
 use super::first_bytes::{FirstBytes, NotedStream};
+use super::ping_pace::{PING, PingPace};
 use crate::clock;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
@@ -25,8 +26,6 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
 /// The largest head of an answer.
 const MOST_HEAD: u32 = 64 * 1024;
-/// The time between two questions whether the server is still there, while streams are open.
-const PING: Duration = Duration::from_secs(30);
 /// The longest wait for the answer.
 const PONG: Duration = Duration::from_secs(10);
 /// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would
@@ -71,6 +70,8 @@ struct ConnectionState {
     is_over: Cell<bool>,
     /// The server asks for fewer requests.
     is_calm: Cell<bool>,
+    /// A part of an answer has come since the server was last asked whether it is there.
+    has_sent: Cell<bool>,
     /// Wakes the task, where no sender is left.
     left: Notify,
     /// Wakes the tasks that wait for a stream.
@@ -250,6 +251,12 @@ impl OpenStream {
         self.connection.origin.authority.clone()
     }
 
+    /// Notes that a part of an answer has come.
+    #[inline]
+    pub(super) fn note_sent(&self) {
+        self.connection.state.has_sent.set(true);
+    }
+
     /// Notes that the server asks for fewer requests.
     pub(super) fn note_calm(&self) {
         self.connection.state.is_calm.set(true);
@@ -307,14 +314,15 @@ async fn leave(state: &ConnectionState) {
     sleep(PONG).await;
 }
 
-/// Resolves when a server with open streams does not answer a ping.
+/// Resolves when a server with open streams does not answer a ping, which comes as often as servers bear.
 async fn watch(pings: Option<PingPong>, state: &ConnectionState) {
     let Some(mut pings) = pings else {
         return std::future::pending().await;
     };
+    let mut pace = PingPace::default();
     loop {
         sleep(PING).await;
-        if state.open.get() == 0 {
+        if state.open.get() == 0 || !pace.is_due(state.has_sent.take(), clock::now()) {
             continue;
         }
         let answered = timeout(PONG, pings.ping(Ping::opaque())).await;

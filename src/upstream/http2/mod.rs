@@ -5,6 +5,7 @@
 
 pub(super) mod connection;
 mod first_bytes;
+mod ping_pace;
 mod request_head;
 pub(super) mod stream_pool;
 
@@ -181,6 +182,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             Ok(answer) => answer,
             Err(error) => return Poll::Ready(Err(self.failed(error))),
         };
+        self.stream.note_sent();
         // The rest of the body still goes up; the request is answered.
         self.rest = self.request.take().and_then(|request| request.body);
         let (head, stream) = answer.into_parts();
@@ -345,6 +347,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             let failure = match &mut self.phase {
                 Phase::Data(stream) => match ready!(stream.poll_data(cx)) {
                     Some(Ok(data)) => {
+                        self.stream.note_sent();
                         // Data that is taken is passed on before more is asked for.
                         let _ = stream.flow_control().release_capacity(data.len());
                         if let Some(left) = &mut self.length {

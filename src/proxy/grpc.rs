@@ -1,0 +1,241 @@
+//! Calls of gRPC: what tells a request as one, and what is known of it on its way.
+//!
+//! The form of calls and answers is that of the page "gRPC over HTTP2" (PROTOCOL-HTTP2 of the gRPC project).
+
+mod timeout;
+
+use super::error::ProxyError;
+use super::request::BadRequest;
+use crate::upstream::failure::UpstreamError;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header};
+use std::time::Duration;
+use timeout::CallDeadline;
+use tokio::time::Instant;
+
+/// The field, most times among trailers, with the status of a call.
+pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// The field with the message of a call that failed, percent-encoded.
+pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// The type of the content of all calls; `+` and `;` may follow.
+const CONTENT: &[u8] = b"application/grpc";
+
+/// The status of a call that the client has given too little time.
+const DEADLINE_EXCEEDED: u16 = 4;
+/// The status of a call whose service is unavailable.
+const UNAVAILABLE: u16 = 14;
+/// The status that clients take for one that they cannot read.
+const UNKNOWN: u16 = 2;
+/// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
+const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
+
+/// A request that is a call of gRPC.
+#[derive(Debug, Default)]
+pub struct GrpcCall {
+    /// The status that the client is told, as far as it is known.
+    pub status: Option<u16>,
+    /// The time that the client gives the call.
+    deadline: Option<CallDeadline>,
+    /// The end of the time that the route gives its servers for the head of an answer.
+    route_ends: Option<Instant>,
+    /// The answer has begun, and its status comes with its end.
+    is_open: bool,
+}
+
+impl GrpcCall {
+    /// The call that `request` is: HTTP/2, with a content type of gRPC. Another version of HTTP has no trailers that
+    /// clients of gRPC could read.
+    #[inline]
+    #[must_use]
+    pub fn of<B>(request: &Request<B>) -> Option<Box<Self>> {
+        (request.version() == Version::HTTP_2 && has_type(request.headers())).then(Box::default)
+    }
+
+    /// Reads the time that the client gives the call, whose head came at `began`.
+    ///
+    /// # Errors
+    /// When the field is malformed: what is left of such a time cannot be told to a server.
+    #[cold]
+    pub fn read_deadline(&mut self, fields: &HeaderMap, began: Instant) -> Result<(), BadRequest> {
+        self.deadline = CallDeadline::read(fields, began)?;
+        Ok(())
+    }
+
+    /// Is the time that the client gives over at `at`?
+    #[must_use]
+    pub fn is_over(&self, at: Instant) -> bool {
+        self.deadline
+            .is_some_and(|deadline| deadline.has_passed(at))
+    }
+
+    /// The end of the time that the client gives.
+    #[must_use]
+    pub fn ends(&self) -> Option<Instant> {
+        self.deadline.map(|deadline| deadline.at)
+    }
+
+    /// The call sets out at `now`, and its route allows `allowed` for the head of an answer. Returns the time that may
+    /// pass until then.
+    ///
+    /// # Errors
+    /// When the time that the client gives is over.
+    #[cold]
+    pub fn sets_out(&mut self, now: Instant, allowed: Duration) -> Result<Duration, ProxyError> {
+        self.route_ends = Some(now + allowed);
+        if self.is_over(now) {
+            return Err(ProxyError::DeadlineExceeded);
+        }
+        let own = self
+            .deadline
+            .map(|deadline| deadline.at.saturating_duration_since(now));
+        Ok(own.map_or(allowed, |own| own.min(allowed)))
+    }
+
+    /// Prepares the call to go out at `now`: over HTTP/2 alone, with the time that is left for it.
+    ///
+    /// # Errors
+    /// When the connection is not of HTTP/2, which alone carries gRPC.
+    #[cold]
+    pub fn goes_out(
+        &self,
+        fields: Option<&mut HeaderMap>,
+        is_http2: bool,
+        now: Instant,
+    ) -> Result<(), UpstreamError> {
+        if !is_http2 {
+            return Err(UpstreamError::NoHttp2);
+        }
+        if let (Some(deadline), Some(end), Some(fields)) = (self.deadline, self.route_ends, fields)
+        {
+            deadline.write(fields, end, now);
+        }
+        Ok(())
+    }
+
+    /// The head of the answer has come. Returns the failure that it tells: whether the service is unavailable; nothing
+    /// where only the answer's end tells it.
+    #[cold]
+    pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap) -> Option<bool> {
+        self.status = fields.get(GRPC_STATUS).map(read_status);
+        self.is_open = self.status.is_none() && status == StatusCode::OK;
+        (!self.is_open).then(|| self.is_unavailable())
+    }
+
+    /// Does only the end of the answer tell the call's status?
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The trailers of the answer have come.
+    #[cold]
+    pub fn ended(&mut self, trailers: &HeaderMap) {
+        if let Some(status) = trailers.get(GRPC_STATUS) {
+            self.status = Some(read_status(status));
+        }
+    }
+
+    /// No more of the answer comes. True if its status was still to come.
+    pub fn close(&mut self) -> bool {
+        std::mem::take(&mut self.is_open)
+    }
+
+    /// Does the status say that the service is unavailable?
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.status == Some(UNAVAILABLE)
+    }
+
+    /// Is the status a server's error at `now`? A deadline that the client has set, and that has passed, is none: else a
+    /// client with short deadlines would be served for nothing.
+    #[must_use]
+    pub fn is_server_error(&self, now: Instant) -> bool {
+        let is_own = self.status == Some(DEADLINE_EXCEEDED) && self.is_over(now);
+        self.status.is_some_and(is_server_error) && !is_own
+    }
+}
+
+/// Is the status a server's error, for limits with `refund = ["5xx"]`?
+#[must_use]
+pub fn is_server_error(status: u16) -> bool {
+    SERVER_ERRORS.contains(&status)
+}
+
+/// The status in a field, as clients understand it.
+fn read_status(value: &HeaderValue) -> u16 {
+    let text = value.to_str().ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(UNKNOWN)
+}
+
+/// Is the type of the content that of gRPC? Not that of gRPC-Web, whose answers have no trailers.
+fn has_type(fields: &HeaderMap) -> bool {
+    // Comparing names is cheaper than looking up a field that most requests lack.
+    let mut kinds = fields
+        .iter()
+        .filter(|(name, _)| **name == header::CONTENT_TYPE);
+    kinds
+        .next()
+        .is_some_and(|(_, kind)| is_type(kind.as_bytes()))
+}
+
+/// Is it a content type of gRPC?
+#[must_use]
+pub fn is_type(kind: &[u8]) -> bool {
+    let Some((first, rest)) = kind.split_at_checked(CONTENT.len()) else {
+        return false;
+    };
+    first.eq_ignore_ascii_case(CONTENT) && matches!(rest.first(), None | Some(b';' | b'+' | b' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_by_their_type() {
+        for kind in [
+            "application/grpc",
+            "Application/gRPC",
+            "application/grpc+proto",
+            "application/grpc;charset=utf-8",
+        ] {
+            assert!(is_type(kind.as_bytes()), "{kind}");
+        }
+        for kind in [
+            "application/grpc-web",
+            "application/grpc-web+proto",
+            "application/grpcx",
+            "application/grp",
+            "text/plain",
+            "",
+        ] {
+            assert!(!is_type(kind.as_bytes()), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_of_the_client_is_no_error_of_the_server() {
+        let began = Instant::now();
+        let mut call = GrpcCall {
+            status: Some(DEADLINE_EXCEEDED),
+            ..GrpcCall::default()
+        };
+        assert!(call.is_server_error(began));
+        let mut fields = HeaderMap::new();
+        fields.insert("grpc-timeout", HeaderValue::from_static("1S"));
+        call.read_deadline(&fields, began).unwrap();
+        assert!(call.is_server_error(began));
+        assert!(!call.is_server_error(began + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn only_http2_has_calls() {
+        let mut request = Request::post("/a.B/C")
+            .header("content-type", "application/grpc")
+            .body(())
+            .unwrap();
+        assert!(GrpcCall::of(&request).is_none());
+        *request.version_mut() = Version::HTTP_2;
+        assert!(GrpcCall::of(&request).is_some());
+    }
+}

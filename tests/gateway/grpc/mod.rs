@@ -1,0 +1,24 @@
+//! Calls of gRPC: their streams, refusals, deadlines, statuses, and streams that are silent for long.
+
+mod deadlines;
+mod idle;
+mod refusals;
+mod statuses;
+mod streams;
+
+use crate::support::{File, Gateway, GrpcServer};
+
+/// A file with a server of gRPC behind `/`, and a route whose table may go on.
+fn file(server: &GrpcServer, limits: &[&str]) -> File {
+    leading_to(&server.url(), limits)
+}
+
+fn leading_to(url: &str, limits: &[&str]) -> File {
+    File::default()
+        .with(&format!("[upstreams.main]\nservers = \"{url}\""))
+        .route("all", "/{*rest}", "main", limits)
+}
+
+async fn gateway(server: &GrpcServer) -> Gateway {
+    Gateway::start(&file(server, &[])).await
+}
