@@ -3,10 +3,10 @@
 
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
-use super::grpc::GrpcCall;
 use super::request_body::RequestBody;
 use super::response_body::Carrier;
 use super::upstream_answer::UpstreamAnswer;
+use super::upstream_call::ServerPart;
 use crate::clock;
 use crate::telemetry::metrics::{Failure, RetryResult};
 use crate::upstream::balance::Balancer;
@@ -40,10 +40,8 @@ pub(super) struct Attempts<'a> {
     notes: &'a CallNotes,
     key: Option<u64>,
     purpose: Purpose,
-    /// The request is for the host of the server that it is sent to.
-    own_host: bool,
-    /// The request is a call of gRPC.
-    grpc: Option<&'a GrpcCall>,
+    /// What is written into the request for each server that it is sent to.
+    own: ServerPart<'a>,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
     /// The failure after which it was to be sent last, until its end is counted.
@@ -69,22 +67,18 @@ impl<'a> Attempts<'a> {
             notes,
             key,
             purpose,
-            own_host: false,
-            grpc: None,
+            own: ServerPart {
+                own_host: false,
+                grpc: None,
+            },
             sent_again: 0,
             cause: None,
         }
     }
 
-    /// The same, of a request that is for the host of each server that it is sent to, if `own_host` says so.
-    pub(super) fn naming(mut self, own_host: bool) -> Self {
-        self.own_host = own_host;
-        self
-    }
-
-    /// These attempts, of a call of gRPC where there is one.
-    pub(super) fn calling(mut self, grpc: Option<&'a GrpcCall>) -> Self {
-        self.grpc = grpc;
+    /// The same, of a request into which `own` is written for each server that it is sent to.
+    pub(super) fn writing(mut self, own: ServerPart<'a>) -> Self {
+        self.own = own;
         self
     }
 
@@ -154,7 +148,7 @@ impl<'a> Attempts<'a> {
             let (fresh, pool) = self.connect().await?;
             connection = fresh;
             self.name_server(&mut unsent, &pool);
-            if let Some(call) = self.grpc {
+            if let Some(call) = self.own.grpc {
                 call.goes_out(unsent.fields_mut(), connection.is_http2(), clock::now())?;
             }
             match connection.send_again(unsent).await {
@@ -269,7 +263,7 @@ impl<'a> Attempts<'a> {
 
     /// Addresses the request to the server of `pool` itself, where it names the server that it is sent to.
     fn name_server(&self, unsent: &mut UnsentRequest<RequestBody>, pool: &Pool<RequestBody>) {
-        if let Some(host) = pool.host().filter(|_| self.own_host) {
+        if let Some(host) = pool.host().filter(|_| self.own.own_host) {
             unsent.set_host(host);
         }
     }

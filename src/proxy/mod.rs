@@ -88,7 +88,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use upstream_answer::UpstreamAnswer;
-use upstream_call::{AddedLines, UpstreamCall};
+use upstream_call::{AddedLines, ServerPart, UpstreamCall};
 use upstream_request::OnwardHead;
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
@@ -445,9 +445,8 @@ impl Worker {
             at: started,
             reservation: exchange.reservation.clone(),
             key,
-            own_host: way_back.as_ref().is_some_and(|back| back.is_to_own_host()),
             notes: &exchange.call,
-            grpc: exchange.grpc.as_deref(),
+            own: server_part(way_back.as_deref(), exchange),
         };
         let sent = {
             let sending = pin!(upstream_call::send(balancer, call));
@@ -603,6 +602,15 @@ fn way_back<'l>(
 ) -> Option<Box<WayBack<'l>>> {
     let change = local.service(exchange.route?).host_change.as_ref()?;
     Some(WayBack::of(change, target, fields, exchange))
+}
+
+/// What is written into the request for the server that it is sent to.
+#[inline]
+fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> ServerPart<'e> {
+    ServerPart {
+        own_host: way_back.is_some_and(WayBack::is_to_own_host),
+        grpc: exchange.grpc.as_deref(),
+    }
 }
 
 /// The head of an answer has come: counts it, and returns the time since the request was `started`.

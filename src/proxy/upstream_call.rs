@@ -44,12 +44,45 @@ pub struct UpstreamCall<'a> {
     pub(super) reservation: Option<Rc<Reservations>>,
     /// The hash of the request's key, where servers are chosen by one.
     pub key: Option<u64>,
-    /// Is the request for the host of the server that it is sent to, whichever that is?
-    pub own_host: bool,
     /// What is noted of the call.
     pub notes: &'a CallNotes,
+    /// What is written into it for the server that it is sent to.
+    pub own: ServerPart<'a>,
+}
+
+/// What is written into a request when it is known to which server it goes, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerPart<'a> {
+    /// The request is for the host of the server, whichever that is.
+    pub own_host: bool,
     /// The request is a call of gRPC.
     pub grpc: Option<&'a GrpcCall>,
+}
+
+impl ServerPart<'_> {
+    /// Is nothing written?
+    #[inline]
+    fn is_nothing(&self) -> bool {
+        !self.own_host && self.grpc.is_none()
+    }
+
+    /// Writes it into `request`, which goes out on `connection` to the server of `pool`.
+    #[cold]
+    #[inline(never)]
+    fn write(
+        &self,
+        request: &mut Request<RequestBody>,
+        connection: &Connection<RequestBody>,
+        pool: &Pool<RequestBody>,
+    ) -> Result<(), UpstreamError> {
+        if let Some(host) = pool.host().filter(|_| self.own_host) {
+            request.headers_mut().insert(header::HOST, host.clone());
+        }
+        self.grpc.map_or(Ok(()), |call| {
+            let fields = Some(request.headers_mut());
+            call.goes_out(fields, connection.is_http2(), clock::now())
+        })
+    }
 }
 
 /// Fields of a request that are written as bytes behind the others.
@@ -115,9 +148,8 @@ pub async fn send(
         at,
         reservation,
         key,
-        own_host,
         notes,
-        grpc,
+        own,
     } = outgoing;
     let server = match balancer.choose(key) {
         Choice::Server(server) => server,
@@ -138,8 +170,8 @@ pub async fn send(
         Some(idle) => (idle, Rc::clone(pool)),
         None => Box::pin(connect(balancer, notes, key, purpose)).await?,
     };
-    if let Some(call) = grpc
-        && let Err(error) = goes_out(call, &mut request, &connection)
+    if !own.is_nothing()
+        && let Err(error) = own.write(&mut request, &connection, &pool)
     {
         pool.put(connection);
         return Err(error.into());
@@ -147,17 +179,10 @@ pub async fn send(
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
-    if own_host {
-        name_server(&mut request, &pool);
-    }
     if purpose == Purpose::Tunnel {
         return Box::pin(open_tunnel(connection, pool, request)).await;
     }
-    let attempts = || {
-        Attempts::new(balancer, notes, key, purpose)
-            .naming(own_host)
-            .calling(grpc)
-    };
+    let attempts = || Attempts::new(balancer, notes, key, purpose).writing(own);
     match connection.send(request, &added.0).await {
         Ok(response) if !balancer.repeats_after(response.status().as_u16()) => Ok(UpstreamAnswer {
             response,
@@ -167,26 +192,6 @@ pub async fn send(
         Ok(response) => Box::pin(attempts().answered(response, connection, pool)).await,
         Err(error) => Box::pin(attempts().after(connection, error)).await,
     }
-}
-
-/// Addresses `request` to the server of `pool` itself.
-#[cold]
-#[inline(never)]
-fn name_server(request: &mut Request<RequestBody>, pool: &Pool<RequestBody>) {
-    if let Some(host) = pool.host() {
-        request.headers_mut().insert(header::HOST, host.clone());
-    }
-}
-
-/// Prepares a call of gRPC that goes out on `connection`.
-#[cold]
-fn goes_out(
-    call: &GrpcCall,
-    request: &mut Request<RequestBody>,
-    connection: &Connection<RequestBody>,
-) -> Result<(), UpstreamError> {
-    let fields = Some(request.headers_mut());
-    call.goes_out(fields, connection.is_http2(), clock::now())
 }
 
 /// A new connection; or an idle one of a server that takes no new ones.

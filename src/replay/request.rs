@@ -166,6 +166,7 @@ impl<'a> LoggedRequest<'a> {
     pub(super) fn failed(&self) -> bool {
         let own = [
             "store_down",
+            "keys_unread",
             "too_many_held",
             "busy",
             "draining",
