@@ -39,22 +39,18 @@ impl Compilation<'_> {
     /// Puts everything together.
     pub(super) fn compile(self) -> Compiled {
         let (document, shared) = (self.document, self.may_ask_redis());
-        let Validation {
-            limits,
-            rules,
-            table,
-        } = self.checked;
-        let by_name = by_name(&limits);
+        let checked = self.checked;
+        let by_name = by_name(&checked.limits);
         let (upstreams, groups) = (&self.upstreams, &self.groups.all);
-        let mut services = services(document, &rules, &by_name, upstreams, groups);
+        let mut services = services(document, &checked.rules, &by_name, upstreams, groups);
         let outline = Outline {
             boot: self.boot.clone(),
-            routes: routes(document, rules, &services),
+            routes: routes(document, checked.rules, &services),
             upstreams: upstream_outlines(document, &self.upstreams),
             identities: self.identities.outlines,
             jwt: self.jwt.as_ref().map(|jwt| jwt.outline.clone()),
             groups: self.groups.all,
-            limits: limits.clone(),
+            limits: checked.limits.clone(),
             defaults: each(&document.defaults.limits),
             trust: document.server.trust.values(),
             trust_field: document.server.trust_field.get().copied(),
@@ -71,7 +67,7 @@ impl Compilation<'_> {
             snapshot: Snapshot {
                 generation: 0,
                 other_methods: looks_at_method(document).is_none(),
-                table,
+                table: checked.table,
                 unrouted: (services.len() > routed).then_some(routed),
                 services,
                 hash_keys: document.upstreams.iter().map(hash_key).collect(),

@@ -3,13 +3,12 @@
 use super::attempts::Attempts;
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
-use super::grpc::GrpcCall;
 use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
 use super::response_body::Carrier;
+use super::server_part::ServerPart;
 use super::soft_timeout::QUICK;
 use super::upstream_answer::UpstreamAnswer;
-use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -20,7 +19,7 @@ use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
 use crate::upstream::{Purpose, tunnel};
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -48,41 +47,6 @@ pub struct UpstreamCall<'a> {
     pub notes: &'a CallNotes,
     /// What is written into it for the server that it is sent to.
     pub own: ServerPart<'a>,
-}
-
-/// What is written into a request when it is known to which server it goes, and when.
-#[derive(Debug, Clone, Copy)]
-pub struct ServerPart<'a> {
-    /// The request is for the host of the server, whichever that is.
-    pub own_host: bool,
-    /// The request is a call of gRPC.
-    pub grpc: Option<&'a GrpcCall>,
-}
-
-impl ServerPart<'_> {
-    /// Is nothing written?
-    #[inline]
-    fn is_nothing(&self) -> bool {
-        !self.own_host && self.grpc.is_none()
-    }
-
-    /// Writes it into `request`, which goes out on `connection` to the server of `pool`.
-    #[cold]
-    #[inline(never)]
-    fn write(
-        &self,
-        request: &mut Request<RequestBody>,
-        connection: &Connection<RequestBody>,
-        pool: &Pool<RequestBody>,
-    ) -> Result<(), UpstreamError> {
-        if let Some(host) = pool.host().filter(|_| self.own_host) {
-            request.headers_mut().insert(header::HOST, host.clone());
-        }
-        self.grpc.map_or(Ok(()), |call| {
-            let fields = Some(request.headers_mut());
-            call.goes_out(fields, connection.is_http2(), clock::now())
-        })
-    }
 }
 
 /// Fields of a request that are written as bytes behind the others.

@@ -246,6 +246,7 @@ async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
         asking.spawn(async move { client.get("/").await.expect(200) });
     }
     upstream.sees(1).await;
+    gateway.holds(2).await;
     let refused = client.get("/").await.expect(429);
     let wait = refused.number("retry-after-ms");
     assert!(wait <= 900, "a place is free again in {wait} ms");
