@@ -25,12 +25,20 @@ pub(super) struct LineReader {
 /// The text of a line. A member that is not read need not be UTF-8: in JSON, invalid bytes become an escape that stands
 /// for no text.
 pub(super) fn text(line: &[u8]) -> Result<Cow<'_, str>, Fault> {
-    let line = line.trim_ascii();
+    let line = trimmed(line);
     match str::from_utf8(line) {
         Ok(text) => Ok(Cow::Borrowed(text)),
         Err(_) if line.starts_with(b"{") => Ok(Cow::Owned(mended(line))),
         Err(_) => Err(Fault::NotText),
     }
+}
+
+/// The line without the blanks of JSON around it (RFC 8259, section 2). A form feed, which is a blank in ASCII, is none there.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let start = line.iter().position(is_text).unwrap_or(line.len());
+    let end = line.iter().rposition(is_text).map_or(start, |at| at + 1);
+    &line[start..end]
 }
 
 #[cold]

@@ -147,7 +147,12 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Feed>, Infallible
         "Echo" | "Silent" => {
             let echoes = method == "Echo";
             tokio::spawn(async move {
-                while let Some(Ok(frame)) = body.frame().await {
+                while let Some(frame) = body.frame().await {
+                    let Ok(frame) = frame else {
+                        eprintln!("the call broke: {frame:?}");
+                        let _ = frames.send(trailers("13")).await;
+                        return;
+                    };
                     if echoes
                         && let Ok(data) = frame.into_data()
                         && frames.send(Frame::data(data)).await.is_err()

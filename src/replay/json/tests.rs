@@ -184,6 +184,9 @@ fn what_is_not_json_is_not_read() {
         compare(format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
         compare(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
     }
+    // A form feed is no blank in JSON.
+    compare(b"\x0c{\"a\":1}");
+    compare(b"{\"a\":1}\x0c");
     // The last of several members of one name counts, in serde_json and in the cursor.
     compare(br#"{"a":1,"b":2,"a":{"c":3,"\u0063":4}}"#);
 }

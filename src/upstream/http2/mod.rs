@@ -297,8 +297,9 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let (Some(upload), Some(body)) = (&mut self.upload, body.or(self.rest.as_mut())) else {
             return Poll::Ready(Ok(()));
         };
-        self.is_begun = true;
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        // A body of which nothing has come yet can still go elsewhere: a stream may be open for long before it speaks.
+        self.is_begun = true;
         upload.is_last = body.is_end_stream();
         match frame {
             None => upload.is_last = true,

@@ -6,7 +6,9 @@ use crate::support::{Feed, Gateway, GrpcServer, PATIENCE, long};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -42,16 +44,20 @@ async fn converse(client: &crate::support::H2, turns: usize) {
     assert_eq!(trailers["grpc-status"], "0");
 }
 
+/// Streams that open at the same time: those that open at once wait for each other's connections, and the tests' own
+/// server is no faster than the gateway.
+const OPENING: usize = 200;
+
 /// The server asks each of its connections to end every second: streams under way go on, new ones find another.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn no_stream_is_lost_when_connections_are_asked_to_end() {
     let server = GrpcServer::going_away(Some(Duration::from_secs(1))).await;
     let gateway = gateway(&server).await;
     let (clients, streams) = if long() { (100, 100) } else { (5, 60) };
-    let mut all = JoinSet::new();
+    let (mut all, opening) = (JoinSet::new(), Arc::new(Semaphore::new(OPENING)));
     for _ in 0..clients {
         let client = gateway.h2().await;
-        all.spawn(many(client, streams));
+        all.spawn(many(client, streams, Arc::clone(&opening)));
     }
     all.join_all().await;
     assert!(server.connections() > 1);
@@ -60,13 +66,15 @@ async fn no_stream_is_lost_when_connections_are_asked_to_end() {
 }
 
 /// So many streams at once on one connection, all open for longer than the server keeps its own.
-async fn many(client: crate::support::H2, count: usize) {
+async fn many(client: crate::support::H2, count: usize, opening: Arc<Semaphore>) {
     let mut all = JoinSet::new();
     for number in 0..count {
-        let client = client.clone();
+        let (client, opening) = (client.clone(), Arc::clone(&opening));
         all.spawn(async move {
             let (feed, body) = Feed::open();
+            let turn = opening.acquire().await.unwrap();
             let answer = client.send(call("Echo", &[], body)).await.unwrap();
+            drop(turn);
             let mut answer = answer.into_body();
             for _ in 0..4 {
                 let message = Bytes::from(format!("\0\0\0\0\x04{number:04}"));

@@ -136,6 +136,8 @@ enum Reply {
     /// Nothing: the server has said that it takes no such stream.
     Ignore,
     Refuse,
+    /// A refusal as soon as the head is there, which is counted with the answers.
+    RefuseOpen,
     /// The end of the connection, since there were too many requests.
     Calm,
 }
@@ -174,6 +176,12 @@ async fn play(mut connection: Connection, rule: Rule, answered: &AtomicUsize) ->
                 let mut pong = vec![0, 0, 8, 6, 1, 0, 0, 0, 0];
                 pong.extend_from_slice(&payload);
                 wire.send(pong).await;
+            }
+            1 if flags & 1 == 0 && rule(streams + 1) == Reply::RefuseOpen => {
+                streams += 1;
+                wire.send([&[0, 0, 4, 3, 0], id, &[0, 0, 0, 7]].concat())
+                    .await;
+                answered.fetch_add(1, Ordering::SeqCst);
             }
             0 | 1 if flags & 1 == 1 => {
                 streams += 1;
@@ -286,6 +294,29 @@ async fn a_refused_stream_is_repeated_whatever_its_method() {
         (server.connections(), answered.load(Ordering::SeqCst)),
         (1, 3)
     );
+}
+
+#[tokio::test]
+async fn an_open_stream_that_has_said_nothing_is_repeated() {
+    fn first_refused(stream: usize) -> Reply {
+        if stream == 1 {
+            Reply::RefuseOpen
+        } else {
+            Reply::Answer
+        }
+    }
+    let (server, answered) = by_hand(first_refused).await;
+    let gateway = before(&server).await;
+    let mut client = gateway.connect().await;
+    let length = [("content-length", "4")];
+    client.send(request("POST", "/", &length)).await;
+    eventually(PATIENCE, "the stream is refused", async || {
+        answered.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    client.send("body").await;
+    client.answer().await.expect(200);
+    assert_eq!(answered.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
