@@ -184,7 +184,8 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         };
         self.stream.note_sent();
         // The rest of the body still goes up; the request is answered.
-        self.rest = self.request.take().and_then(|request| request.body);
+        let body = self.request.take().and_then(|request| request.body);
+        self.rest = body.filter(|_| self.upload.is_some());
         let (head, stream) = answer.into_parts();
         let response = Response::from_parts(head, ());
         let is_bodiless = self.to_head || matches!(response.status().as_u16(), 204 | 304);
@@ -275,7 +276,12 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                 continue;
             }
             if let Poll::Ready(_reset) = upload.stream.poll_reset(cx) {
-                self.end_upload();
+                if self.is_begun {
+                    self.end_upload();
+                } else {
+                    // The request may be repeated, and its body goes with it.
+                    self.upload = None;
+                }
                 continue;
             }
             ready!(self.poll_body(cx))?;
