@@ -75,6 +75,7 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
     for script in script::ALL {
         client.many(vec![script.load()]);
     }
+    let mut charging = 0;
     for turn in 0..BATCHES {
         let mut random = fastrand::Rng::with_seed(seed + turn);
         let questions = batch(&mut random);
@@ -86,7 +87,8 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
         client.say("FLUSHALL");
         let together = client.many(vec![question::decide(Some(NOW), gathered)]);
         let stored = client.dump();
-        assert!(!stored.is_empty());
+        // Of a batch that chance has made of one small limit all may be refused, so that nothing is stored.
+        charging += u64::from(!stored.is_empty());
         client.say("FLUSHALL");
         let seed = format!("seed {seed}, turn {turn}");
         let sequence = sequence(&mut client, &questions, &seed);
@@ -96,6 +98,10 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
         assert_eq!(together, vec![Value::BulkString(expected)], "{seed}");
         assert_eq!(client.dump(), stored, "{seed}");
     }
+    assert!(
+        charging > BATCHES / 2,
+        "{charging} of {BATCHES} batches stored something, seed {seed}"
+    );
 }
 
 /// The number of times that the server read and stored a state for so many requests in one call.
