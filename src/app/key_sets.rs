@@ -146,7 +146,12 @@ impl KeyReader {
                         let may = asked_at.map_or(now, |at| at + ASKED_EVERY).max(now);
                         due = due.min(may);
                     }
-                    changed = self.newest.changed() => if changed.is_err() { return },
+                    changed = self.newest.changed() => match changed {
+                        Err(_) => return,
+                        // What was read is of no use by the rules of the new file.
+                        Ok(()) if !self.newest.borrow().is_read() => break,
+                        Ok(()) => {}
+                    },
                 }
             }
             if is_asked {

@@ -1,7 +1,7 @@
 //! `[acme.NAME]` as written → authorities that are ready to be asked: their files and secrets are read from their places.
 
 use super::diagnostic::{Code, Details as _};
-use super::document::{AcmeTable, Document, IN_STORE, SecretSource};
+use super::document::{AcmeTable, Document, IN_STORE, SecretSource, Setting};
 use super::masking::Numbering;
 use super::side_files::{Reference, SideFiles};
 use super::source::At;
@@ -49,7 +49,7 @@ fn authority(
     secrets: &mut Vec<String>,
     beside: &mut SideFiles<'_>,
 ) -> Option<Authority> {
-    let tls = tls(table, beside);
+    let tls = believed(&table.ca, "the authority of the directory's server", beside);
     let external = match table.eab.get() {
         Some(_) => Some(external(table, secrets, beside)?),
         None => None,
@@ -169,16 +169,21 @@ fn external(
     })
 }
 
-/// What an authority's own server must show.
-fn tls(table: &AcmeTable, beside: &mut SideFiles<'_>) -> Option<ClientTls> {
-    let Some(ca) = table.ca.at() else {
+/// What a server must show that the gateway itself asks: a certificate of an authority in the file `ca`, or else of one of the
+/// system's. `label` says whose authorities they are.
+pub(super) fn believed(
+    ca: &Setting<String>,
+    label: &str,
+    beside: &mut SideFiles<'_>,
+) -> Option<ClientTls> {
+    let Some(ca) = ca.at() else {
         // The system's authorities are read when a connection is made: a check needs none.
-        return (!table.ca.is_bad()).then(ClientTls::of_system);
+        return (!ca.is_bad()).then(ClientTls::of_system);
     };
     let at = Reference {
         span: &ca.span,
         failure: &format!("cannot read {}", quoted(&ca.value)),
-        label: "the authority of the directory's server",
+        label,
     };
     let pem = beside.bytes(&ca.value, MOST_BYTES, at)?;
     let made = ClientTls::new(PemFiles {

@@ -1,21 +1,19 @@
 //! URLs of `jwks`: where issuers publish their keys, and the authorities that their servers are believed by. Nothing is read
 //! from there at load.
 
+use crate::config::authorities;
 use crate::config::diagnostic::{Code, Details as _};
 use crate::config::document::Jwt as Written;
-use crate::config::side_files::{Reference, SideFiles};
+use crate::config::side_files::SideFiles;
 use crate::config::source::At;
 use crate::config::value::quoted;
 use crate::key::key_rules::KeyRules;
 use crate::key::key_set::KeySet;
 use crate::key::token::is_shared;
-use crate::tls::{ClientTls, Mistake, PemFiles};
+use crate::tls::ClientTls;
 use http::Uri;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// The largest file of authorities.
-const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Keys that are read from a URL.
 #[derive(Debug, Clone)]
@@ -47,7 +45,8 @@ pub(super) fn read(
             .conflict("`ca` in `[jwt]` is of no use: `jwks` has no URL")
             .at(&ca.span, "for servers that publish keys");
     }
-    let tls = tls(written, beside);
+    let label = "the authorities of servers that publish keys";
+    let tls = authorities::believed(&written.ca, label, beside);
     let mut published: Vec<PublishedKeys> = Vec::new();
     for url in urls {
         let fault = match fault(&url.value) {
@@ -105,37 +104,4 @@ fn fault(text: &str) -> Option<&'static str> {
     (is_http && !is_here).then_some(
         "write `https://`: whoever is on the way could give out keys; `http://` is for this machine alone",
     )
-}
-
-/// What servers of keys must show.
-fn tls(written: &Written, beside: &mut SideFiles<'_>) -> Option<ClientTls> {
-    let Some(ca) = written.ca.at() else {
-        // The system's authorities are read when a connection is made: a check needs none.
-        return (!written.ca.is_bad()).then(ClientTls::of_system);
-    };
-    let at = Reference {
-        span: &ca.span,
-        failure: &format!("cannot read {}, the `ca` of `[jwt]`", quoted(&ca.value)),
-        label: "the authorities of servers that publish keys",
-    };
-    let pem = beside.bytes(&ca.value, MOST_BYTES, at)?;
-    let made = ClientTls::new(PemFiles {
-        ca: Some(&pem),
-        ..PemFiles::default()
-    });
-    let mistakes = match made {
-        Ok(made) => return Some(made),
-        Err(mistakes) => mistakes,
-    };
-    let why = mistakes.iter().find_map(|mistake| match mistake {
-        Mistake::Ca(why) => Some(why.as_str()),
-        _ => None,
-    });
-    let why = why.unwrap_or("it has no usable certificate");
-    let message = format!("{} is of no use for TLS: {why}", quoted(&ca.value));
-    beside
-        .found
-        .error(Code::BadCertificate, message)
-        .at(&ca.span, "in this file");
-    None
 }
