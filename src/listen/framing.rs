@@ -135,15 +135,14 @@ impl FramingTracker {
         let part = &bytes[..end.unwrap_or(bytes.len())];
         let kept = part.len().min(KEPT.saturating_sub(self.line.len()));
         self.line.extend_from_slice(&part[..kept]);
+        let sign = memchr(b'#', part);
         // A method may contain the sign too.
-        let behind = if self.head.in_target {
-            Some(part)
-        } else {
-            memchr(b' ', part).map(|blank| &part[blank..])
-        };
-        if let Some(target) = behind {
-            self.head.in_target = true;
-            self.head.fragment |= memchr(b'#', target).is_some();
+        if sign.is_some() || end.is_none() {
+            let blank = memchr(b' ', part);
+            let target = if self.head.in_target { Some(0) } else { blank };
+            self.head.in_target = target.is_some();
+            let behind = target.map(|target| &part[target..]);
+            self.head.fragment |= behind.is_some_and(|target| target.contains(&b'#'));
         }
         let Some(end) = end else {
             return &[];
@@ -153,6 +152,10 @@ impl FramingTracker {
     }
 
     fn field<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if let (Some(rest), true) = (bytes.strip_prefix(b"\r\n"), self.cut.is_empty()) {
+            self.end_of_head();
+            return rest;
+        }
         let Some(end) = memchr(b'\n', bytes) else {
             let first = *self.cut.first().unwrap_or(&bytes[0]);
             // Only the fields that matter are read, and a line that may be the empty one.

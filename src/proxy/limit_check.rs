@@ -115,7 +115,7 @@ impl Worker {
         plan.make_room(service);
         if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
             plan.fill(service, &caller, |_| true);
-            exchange.token = token.reading().filter(|_| service.identity.is_some());
+            exchange.token = token.reading().filter(|_| is_read_again(exchange, service));
             return None;
         }
         plan.fill(service, &caller, |limit| !limit.asks_token());
@@ -126,7 +126,17 @@ impl Worker {
         }
         plan.fill(service, &caller, Limit::asks_token);
         plan.sort();
-        exchange.token = token.reading().filter(|_| service.identity.is_some());
+        exchange.token = token.reading().filter(|_| is_read_again(exchange, service));
         None
     }
+}
+
+/// Is the client read once more behind its limits?
+#[cold]
+fn is_read_again(exchange: &Exchange, service: &Service) -> bool {
+    let keys = &exchange.local.snapshot.hash_keys;
+    service.identity.is_some()
+        || service
+            .upstream
+            .is_some_and(|server| keys[server].is_some())
 }

@@ -29,6 +29,7 @@ pub mod request_id;
 mod reservation;
 mod response_body;
 mod response_cost;
+mod route_caller;
 pub mod route_members;
 pub mod route_request;
 mod server_key;

@@ -351,20 +351,20 @@ pub fn is_host(text: &[u8]) -> bool {
         let port = inside.get(end + 1..).unwrap_or_default();
         return is_address && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port));
     }
+    let class = |byte: &u8| NAME[usize::from(*byte)];
+    let length = text.iter().position(|byte| class(byte) == OTHER);
+    let (name, port) = text.split_at(length.unwrap_or(text.len()));
     // No label is empty, except the one behind a final dot.
-    let (mut before, mut length) = (b'.', 0);
-    for byte in text {
-        if !NAME[usize::from(*byte)] {
-            break;
-        }
-        if *byte == b'.' && before == b'.' {
-            return false;
-        }
-        before = *byte;
-        length += 1;
+    let mut before = DOT;
+    let mut empty_labels = 0;
+    for byte in name {
+        let class = class(byte);
+        empty_labels |= before & class & DOT;
+        before = class;
     }
-    let port = &text[length..];
-    length > 0 && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
+    !name.is_empty()
+        && empty_labels == 0
+        && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
 /// `host:` without its colon.
@@ -372,13 +372,21 @@ fn without_empty_port(authority: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(authority.as_bytes().strip_suffix(b":")?).ok()
 }
 
-/// The bytes of labels and of the dots between them.
-static NAME: [bool; 256] = {
-    let mut table = [false; 256];
+/// The classes of bytes in a name: of no label, of a label, and the dot between labels.
+const OTHER: u8 = 0;
+const LABEL: u8 = 1;
+const DOT: u8 = 2;
+
+static NAME: [u8; 256] = {
+    let mut table = [OTHER; 256];
     let mut byte = 0_u8;
     while byte < 128 {
-        let fits = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-        table[byte as usize] = fits;
+        table[byte as usize] = match byte {
+            b'.' => DOT,
+            b'-' | b'_' | b'~' => LABEL,
+            _ if byte.is_ascii_alphanumeric() => LABEL,
+            _ => OTHER,
+        };
         byte += 1;
     }
     table
