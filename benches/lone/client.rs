@@ -1,7 +1,8 @@
 //! A bare client: sends the same bytes again and again on one connection, waits for the answer each time, and prints the
 //! median time in nanoseconds. Compiled by `run`; it sleeps while it waits, as the gateway does.
 //!
-//! Usage: client PORT FILE TIMES PATTERN: the bytes of FILE, answered once PATTERN has come.
+//! Usage: client TIMES PORT FILE PATTERN [PORT FILE PATTERN]: the bytes of FILE, answered once PATTERN has come. A second server is asked
+//! before each question to the first, and its time is not counted: the first has then stood still for as long as between two requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,25 +12,45 @@ use std::time::Instant;
 const WARM_UP: usize = 100;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let [_, port, file, times, pattern] = &arguments[..] else {
-        panic!("usage: client PORT FILE TIMES PATTERN");
-    };
-    let question = std::fs::read(file).expect("a file");
-    let mut stream = TcpStream::connect(("127.0.0.1", port.parse().expect("a port"))).expect("a server");
-    stream.set_nodelay(true).expect("a socket");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (times, servers) = arguments.split_first().expect("a number of times");
     let times: usize = times.parse().expect("a number");
+    let mut servers: Vec<Server> = servers.chunks(3).map(Server::new).collect();
+    let (counted, between) = servers.split_first_mut().expect("a server");
     let mut took: Vec<u128> = (0..times + WARM_UP)
         .map(|_| {
+            between.iter_mut().for_each(Server::ask);
             let begun = Instant::now();
-            stream.write_all(&question).expect("a question");
-            wait_for(&mut stream, pattern.as_bytes());
+            counted.ask();
             begun.elapsed().as_nanos()
         })
         .skip(WARM_UP)
         .collect();
     took.sort_unstable();
     println!("{}", took[times / 2]);
+}
+
+struct Server {
+    stream: TcpStream,
+    question: Vec<u8>,
+    pattern: Vec<u8>,
+}
+
+impl Server {
+    fn new(words: &[String]) -> Self {
+        let [port, file, pattern] = words else {
+            panic!("usage: client TIMES PORT FILE PATTERN [PORT FILE PATTERN]");
+        };
+        let stream = TcpStream::connect(("127.0.0.1", port.parse().expect("a port"))).expect("a server");
+        stream.set_nodelay(true).expect("a socket");
+        let question = std::fs::read(file).expect("a file");
+        Self { stream, question, pattern: pattern.clone().into_bytes() }
+    }
+
+    fn ask(&mut self) {
+        self.stream.write_all(&self.question).expect("a question");
+        wait_for(&mut self.stream, &self.pattern);
+    }
 }
 
 /// Reads an answer, which ends with these bytes.

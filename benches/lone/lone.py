@@ -77,16 +77,20 @@ def main():
         time.sleep(1)
         (state / "request").write_bytes(REQUEST)
 
-        def median(core, port, file, times, pattern):
-            command = on(core, client, port, state / file, times, pattern)
+        def median(core, times, *servers):
+            command = on(core, client, times, *(word for server in servers for word in server))
             return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1000
 
+        def gateway(name):
+            return ports[name], state / "request", BODY.decode()
+
         def ask(name, times=TIMES):
-            return median(OTHERS, ports[name], "request", times, BODY.decode())
+            return median(OTHERS, times, gateway(name))
 
         (state / "call").write_bytes(asked(redis, lambda: ask("redis limit", 1)))
+        bare = redis, state / "call", "\r\n"
         rounds = [
-            (ask("plain"), ask("redis limit"), median(OURS, redis, "call", TIMES, "\r\n"))
+            (ask("plain"), ask("redis limit"), median(OURS, TIMES, bare), median(OURS, TIMES, bare, gateway("plain")))
             for _ in range(options.rounds)
         ]
     report(rounds)
@@ -94,15 +98,17 @@ def main():
 
 def report(rounds):
     """Prints the least and the median of the rounds' medians."""
-    added = [limited - plain for plain, limited, _ in rounds]
-    plain, limited, bare = zip(*rounds)
-    print(f"{'p50, microseconds':24}{'least':>10}{'median':>10}")
-    for name, values in (("plain", plain), ("redis limit", limited), ("bare round trip", bare)):
-        print(f"{name:24}{min(values):10.1f}{statistics.median(values):10.1f}")
+    plain, limited, bare, between = zip(*rounds)
+    added = [limited - plain for plain, limited, *_ in rounds]
+    print(f"{'p50, microseconds':32}{'least':>10}{'median':>10}")
+    names = {"plain": plain, "redis limit": limited, "bare round trip": bare, "the same between requests": between}
+    for name, values in names.items():
+        print(f"{name:32}{min(values):10.1f}{statistics.median(values):10.1f}")
     least = min(limited) - min(plain)
-    print(f"{'added':24}{least:10.1f}{statistics.median(added):10.1f}")
-    ratios = statistics.median(one / trip for one, trip in zip(added, bare))
-    print(f"{'added / bare':24}{least / min(bare):10.2f}{ratios:10.2f}")
+    print(f"{'added':32}{least:10.1f}{statistics.median(added):10.1f}")
+    for name, trips in (("added / bare", bare), ("added / bare between requests", between)):
+        ratio = statistics.median(one / trip for one, trip in zip(added, trips))
+        print(f"{name:32}{least / min(trips):10.2f}{ratio:10.2f}")
 
 
 if __name__ == "__main__":
