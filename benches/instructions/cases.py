@@ -20,6 +20,7 @@ class Case:
     redis: bool = False
     log: bool = False
     http2: bool = False
+    http2_servers: bool = False
     tls: bool = False
     path: str = "/"
 
@@ -41,6 +42,7 @@ CASES = (
     Case("three redis limits", limits=3, redis=True),
     Case("access log", log=True),
     Case("h2c", http2=True),
+    Case("h2c to servers", http2_servers=True),
     Case("nginx", proxy="nginx"),
     Case("nginx with our fields", proxy="nginx", path="/full"),
     Case("nginx limit_req", proxy="nginx", rate=TINY, path="/refused"),
@@ -79,6 +81,7 @@ def tollgate(case, port, upstream, redis):
     )
     access = "json" if case.log else "off"
     listener = f'{{ address = "127.0.0.1:{port}", tls = true }}' if case.tls else f'"127.0.0.1:{port}"'
+    scheme = "h2c" if case.http2_servers else "http"
     identity = f'[tls.own]\ncert = "{CERTIFICATE}"\nkey = "{KEY}"\n' if case.tls else ""
     return f"""[server]
 listen = [{listener}]
@@ -87,7 +90,7 @@ workers = 1
 access = "{access}"
 {identity}{store}{limits}
 [upstreams.up]
-servers = ["http://127.0.0.1:{upstream}"]
+servers = ["{scheme}://127.0.0.1:{upstream}"]
 [routes.all]
 path = "/{{*rest}}"
 upstream = "up"

@@ -116,16 +116,16 @@ def main():
     binary = options.binary.resolve() if options.binary else loopback.build("release")
     bounds, figures, beyond = written(), {}, []
     print(f"{'a request':24}" + "".join(f"{name:>16}" for name in COLUMNS))
-    upstream = Upstream()
+    upstreams = Upstream(), Upstream(http2=True)
     for case in CASES:
         if options.only and case.name not in options.only or options.ours and not case.is_ours:
             continue
         try:
-            counts = counted(case, upstream, binary, options.keep)
+            counts = counted(case, upstreams[case.http2_servers], binary, options.keep)
             beyond_here = list(excess(case.name, counts, bounds.get(case.name, {})))
             if beyond_here and not options.write:
                 # Of two counts the lower decides: what differs between them is the order in which answers came.
-                counts = lower(counts, counted(case, upstream, binary, options.keep))
+                counts = lower(counts, counted(case, upstreams[case.http2_servers], binary, options.keep))
                 beyond_here = list(excess(case.name, counts, bounds.get(case.name, {})))
         except (OSError, ValueError, loopback.DidNotStart) as error:
             if case.is_ours:

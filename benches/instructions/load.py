@@ -19,7 +19,8 @@ ANSWER = (
 class Upstream:
     """Answers every request with the same bytes, on a thread of its own, until the process ends."""
 
-    def __init__(self):
+    def __init__(self, http2=False):
+        self.answer = answer_http2 if http2 else answer
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
@@ -33,7 +34,7 @@ class Upstream:
                     connection, _ = self.listener.accept()
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     ready.register(connection, selectors.EVENT_READ, bytearray())
-                elif not answer(key.fileobj, key.data):
+                elif not self.answer(key.fileobj, key.data):
                     ready.unregister(key.fileobj)
                     key.fileobj.close()
 
@@ -46,6 +47,34 @@ def answer(connection, have):
         while (length := request_length(have)) is not None:
             connection.sendall(reply(have.split(b" ", 2)[1]))
             del have[:length]
+        return bool(piece)
+    except OSError:
+        return False
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+# :status 200, then server, date, content-type and content-length as literals with names of the static table (RFC 7541, appendix A).
+FIELDS = ((b"\x27", b"upstream"), (b"\x12", b"Sun, 22 Nov 2026 19:00:00 GMT"), (b"\x10", b"application/json"), (b"\x0d", b"%d" % len(BODY)))
+BLOCK = b"\x88" + b"".join(b"\x0f" + name + bytes([len(value)]) + value for name, value in FIELDS)
+
+
+def answer_http2(connection, have):
+    """The same for HTTP/2 (RFC 9113): an answer to each stream that has ended. False at the end of the connection."""
+    try:
+        piece = connection.recv(65536)
+        have += piece
+        said = b""
+        if have.startswith(PREFACE):
+            del have[: len(PREFACE)]
+            said = frame(Http2.SETTINGS, 0, 0, b"\x00\x03" + struct.pack(">I", 1000))  # streams at a time
+        while len(have) >= 9 and len(have) >= 9 + (length := int.from_bytes(have[:3], "big")):
+            kind, flags, stream = have[3], have[4], int.from_bytes(have[5:9], "big")
+            if kind in (Http2.SETTINGS, Http2.PING) and not flags & Http2.ACK:
+                said += frame(kind, Http2.ACK, 0, bytes(have[9 : 9 + length]) if kind == Http2.PING else b"")
+            if kind in (Http2.DATA, Http2.HEADERS) and flags & Http2.END_STREAM:
+                said += frame(Http2.HEADERS, Http2.END_HEADERS, stream, BLOCK) + frame(Http2.DATA, Http2.END_STREAM, stream, BODY)
+            del have[: 9 + length]
+        connection.sendall(said)
         return bool(piece)
     except OSError:
         return False

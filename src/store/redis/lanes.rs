@@ -52,7 +52,8 @@ impl Lanes {
                 self.recruits.notify_one();
             }
         } else if !self.woken.replace(true) {
-            self.work.notify_one();
+            // The lane that has worked last finds itself, its connection and Redis' side of it in the caches.
+            self.work.notify_last();
         }
     }
 

@@ -2,9 +2,11 @@
 //! connections of HTTP/1.1 is gone.
 
 use super::connection::OpenStream;
+use bytes::Bytes;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version, header};
+use memchr::memchr;
 
 /// Fields of connections of HTTP/1.1 (RFC 9113, section 8.2.2).
 const OF_CONNECTIONS: [HeaderName; 5] = [
@@ -15,50 +17,54 @@ const OF_CONNECTIONS: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+/// The names of most lines that the gateway adds.
+static ADDED: [HeaderName; 8] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+    header::FORWARDED,
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-host"),
+    header::VIA,
+    header::HOST,
+    HeaderName::from_static("x-request-id"),
+];
+
 /// Adds lines as HTTP/1.1 writes them: whole lines, maybe in several parts.
 pub(super) fn add(fields: &mut HeaderMap, lines: &[&[u8]]) {
-    let text = lines.concat();
-    for line in text.split(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            continue;
-        };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-        {
+    // All values share one block: a value in a block of its own would cost an allocation, and another when it is copied.
+    let text = Bytes::from(lines.concat());
+    if !text.is_empty() {
+        fields.reserve(ADDED.len());
+    }
+    let mut start = 0;
+    while start < text.len() {
+        let rest = &text[start..];
+        let length = memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+        if let Some((name, value)) = field(&text, &rest[..length]) {
             fields.append(name, value);
         }
+        start += length;
     }
+}
+
+/// The field that a line of `text` writes.
+fn field(text: &Bytes, line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = memchr(b':', line)?;
+    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+    let ours = ADDED.iter().find(|ours| ours.as_str().as_bytes() == name);
+    let name = match ours {
+        Some(ours) => ours.clone(),
+        None => HeaderName::from_bytes(name).ok()?,
+    };
+    let value = HeaderValue::from_maybe_shared(text.slice_ref(value)).ok()?;
+    Some((name, value))
 }
 
 /// The head of a request on `stream`.
 pub(super) fn head(request: &Parts, has_body: bool, stream: &OpenStream) -> Request<()> {
     let mut fields = request.headers.clone();
-    let is_coded = fields.contains_key(header::TRANSFER_ENCODING);
-    for name in OF_CONNECTIONS {
-        fields.remove(name);
-    }
-    // The frames end the body; a length that does not fit them makes the request malformed.
-    if is_coded
-        || !has_body
-        || fields
-            .get_all(header::CONTENT_LENGTH)
-            .iter()
-            .nth(1)
-            .is_some()
-    {
-        let is_nothing = |length: &HeaderValue| !is_coded && length.as_bytes() == b"0";
-        if !fields.get(header::CONTENT_LENGTH).is_some_and(is_nothing) {
-            fields.remove(header::CONTENT_LENGTH);
-        }
-    }
-    // Values that are secret never enter the table of the connection, which other clients' requests share (RFC 7541,
-    // section 7.1).
-    for name in [header::AUTHORIZATION, header::COOKIE] {
-        if let header::Entry::Occupied(mut entry) = fields.entry(name) {
-            entry.iter_mut().for_each(|value| value.set_sensitive(true));
-        }
+    if prepare(&mut fields, stream.is_reused) {
+        remove_of_connections(&mut fields, has_body);
     }
     let host = fields.remove(header::HOST);
     let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
@@ -80,6 +86,49 @@ pub(super) fn head(request: &Parts, has_body: bool, stream: &OpenStream) -> Requ
     head
 }
 
+/// Marks the values that HPACK does not index. Is one of the fields another in HTTP/2, or none?
+///
+/// Secret values never enter the table of the connection, which other clients' requests share (RFC 7541, section 7.1).
+/// Values that the next request hardly has would only drive others out of it; h2 compares each with all of its name. The
+/// first request of a connection brings the names of these into the table.
+fn prepare(fields: &mut HeaderMap, has_names: bool) -> bool {
+    let mut has_others = false;
+    for (name, value) in fields {
+        match name.as_str() {
+            "connection" | "transfer-encoding" | "upgrade" | "keep-alive" | "proxy-connection"
+            | "content-length" => has_others = true,
+            "authorization" | "cookie" => value.set_sensitive(true),
+            "x-request-id" | "traceparent" | "x-forwarded-for" | "x-real-ip" | "forwarded" => {
+                value.set_sensitive(has_names || value.is_sensitive());
+            }
+            _ => {}
+        }
+    }
+    has_others
+}
+
+/// Removes what belongs to a connection of HTTP/1.1, and a length that does not fit.
+fn remove_of_connections(fields: &mut HeaderMap, has_body: bool) {
+    let is_coded = fields.contains_key(header::TRANSFER_ENCODING);
+    for name in OF_CONNECTIONS {
+        fields.remove(name);
+    }
+    // The frames end the body; a length that does not fit them makes the request malformed.
+    if is_coded
+        || !has_body
+        || fields
+            .get_all(header::CONTENT_LENGTH)
+            .iter()
+            .nth(1)
+            .is_some()
+    {
+        let is_nothing = |length: &HeaderValue| !is_coded && length.as_bytes() == b"0";
+        if !fields.get(header::CONTENT_LENGTH).is_some_and(is_nothing) {
+            fields.remove(header::CONTENT_LENGTH);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +145,46 @@ mod tests {
         assert_eq!(fields.len(), 2);
         add(&mut fields, &[b"", b"", b""]);
         assert_eq!(fields.len(), 2);
+    }
+
+    #[test]
+    fn secrets_are_never_indexed_and_what_differs_is_not_behind_the_first_request() {
+        for has_names in [false, true] {
+            let mut fields = HeaderMap::new();
+            for name in ["cookie", "x-request-id", "forwarded", "accept"] {
+                fields.append(name, HeaderValue::from_static("value"));
+            }
+            assert!(!prepare(&mut fields, has_names));
+            let unindexed: Vec<_> = fields
+                .iter()
+                .filter(|(_, value)| value.is_sensitive())
+                .map(|(name, _)| name.as_str())
+                .collect();
+            match has_names {
+                false => assert_eq!(unindexed, ["cookie"]),
+                true => assert_eq!(unindexed, ["cookie", "x-request-id", "forwarded"]),
+            }
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_is_gone_and_a_length_that_fits_stays() {
+        let mut fields = HeaderMap::new();
+        for name in OF_CONNECTIONS {
+            fields.append(name, HeaderValue::from_static("x"));
+        }
+        fields.append("content-length", HeaderValue::from_static("3"));
+        assert!(prepare(&mut fields, true));
+        remove_of_connections(&mut fields, true);
+        assert!(
+            fields.is_empty(),
+            "a coding makes the length void: {fields:?}"
+        );
+        for (has_body, left) in [(true, 1), (false, 0)] {
+            fields.insert("content-length", HeaderValue::from_static("3"));
+            assert!(prepare(&mut fields, true));
+            remove_of_connections(&mut fields, has_body);
+            assert_eq!(fields.len(), left);
+        }
     }
 }
