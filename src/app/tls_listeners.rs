@@ -1,12 +1,12 @@
 //! Listeners with TLS while the gateway runs: a reload replaces what they offer, certificates that were ordered are put in as
-//! they come, and broken files and certificates that have ended are reported.
+//! they come, and broken files, certificates and revocation lists that have ended are reported.
 
 use crate::acme::{Bundle, IssuedCertificates};
 use crate::clock;
 use crate::config::{Boot, Identities, LoadedIdentity, describe};
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::telemetry::metrics::Metrics;
-use crate::tls::{Offer, OfferInForce, ServerIdentity};
+use crate::tls::{ClientCheck, Offer, OfferInForce, ServerIdentity};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -170,7 +170,8 @@ impl TlsListeners {
         }
     }
 
-    /// Logs every certificate that has ended. It is shown to clients all the same.
+    /// Logs every certificate that has ended, which is shown to clients all the same, and every revocation list that has,
+    /// which refuses clients.
     fn report_ended(&self) {
         let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
         for one in self.identities.load().all() {
@@ -182,10 +183,18 @@ impl TlsListeners {
                     "the certificate of identity {name} has ended at {end}: clients refuse it"
                 );
             }
+            let lists = identity.client().into_iter().flat_map(ClientCheck::lists);
+            for list in lists.filter(|list| list.has_ended(now)) {
+                let end = describe::show_instant(list.next_update.unwrap_or(now));
+                let of = &list.issuer;
+                tracing::error!(
+                    "the revocation list of {of} in `crl` of identity {name} has ended at {end}: its clients are refused"
+                );
+            }
         }
     }
 
-    /// Logs certificates that have ended, now and each hour.
+    /// Logs certificates and lists that have ended, now and each hour.
     pub(super) async fn watch_ends(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(ENDED_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,5 +1,6 @@
 //! `tollgate explain`: the meaning of a diagnostic's code, or what would become of a request.
 
+mod arrival;
 mod candidates;
 mod counters;
 mod explanation;

@@ -108,6 +108,7 @@ codes! {
     QueueWithoutBound "queue-without-bound" "A queue is written in front of servers that take any number of requests.";
     RedirectWithoutTls "redirect-without-tls" "A listener sends requests on to `https`, and no listener has TLS.";
     RetryUnsafe "retry-unsafe" "Answers are to be retried whose requests are never safe to send again.";
+    RevocationList "revocation-list" "A revocation list has ended, or an authority has none: all its clients are refused.";
     SaySo "say-so" "Membership of a group depends on a value that any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";

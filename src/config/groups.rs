@@ -7,6 +7,7 @@ use super::side_files::{Reference, SideFiles};
 use super::source::{At, Span};
 use super::value::{network, quoted};
 use crate::key::{Digest, Group, KeyPart, cookie, credential};
+use crate::tls::canonical_subject;
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -270,6 +271,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
         return Ok(match by {
             KeyPart::Host => Group::digest(&text.to_ascii_lowercase()),
             KeyPart::Cookie(_) => Group::digest(&cookie::read(text)),
+            KeyPart::TlsSubject => Group::digest(subject(text)?.as_bytes()),
             KeyPart::Header { name, .. } if credential::is_in(name) => {
                 Group::digest(&credential::spelled(text))
             }
@@ -286,6 +288,14 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
         *byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
     }
     Ok(Group::shortened(&sha256))
+}
+
+/// A subject in the one spelling that keys have.
+fn subject(text: &[u8]) -> Result<String, String> {
+    let text = str::from_utf8(text).ok();
+    text.and_then(canonical_subject).ok_or_else(|| {
+        "no subject: it is written as in the access log's `client_subject`, or as `openssl x509 -noout -subject -nameopt RFC2253` writes it behind `subject=`".into()
+    })
 }
 
 /// A fingerprint, as programs write it: with or without colons, in letters of any size, behind `sha256:` or alone.
@@ -445,6 +455,23 @@ mod tests {
         for wrong in ["", "ab", &plain[1..], &format!("{plain}0"), "CN=anna"] {
             assert!(
                 one_value(wrong.as_bytes(), &KeyPart::TlsFingerprint).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_subject_has_one_spelling_among_members() {
+        let member = |text: &str| one_value(text.as_bytes(), &KeyPart::TlsSubject);
+        for text in ["CN=Jürg,O=House", "cn=J\\C3\\BCrg,o=House"] {
+            assert_eq!(
+                member(text),
+                Ok(Group::digest("CN=Jürg,O=House".as_bytes()))
+            );
+        }
+        for wrong in ["anna", "O = House, CN = anna", "/CN=anna"] {
+            assert!(
+                member(wrong).unwrap_err().contains("-nameopt RFC2253"),
                 "{wrong}"
             );
         }

@@ -10,6 +10,7 @@ mod coverage;
 mod listeners;
 mod loaded;
 mod pem_files;
+mod revocation;
 mod written;
 
 use super::authorities::Authorities;
@@ -121,6 +122,7 @@ pub(super) fn read(
     for (written, loaded) in written.iter().zip(loaded) {
         let Some(loaded) = loaded else { continue };
         certificate_life::note(written, &loaded.identity, beside.found);
+        revocation::note(written, &loaded.identity, beside.found);
         coverage::of_hosts(written, &loaded.identity, beside.found);
         both.push((written, loaded));
     }

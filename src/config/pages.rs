@@ -137,6 +137,9 @@ mod tests {
             ("early.key", "early.key"),
             ("authority.pem", "partners-ca.pem"),
             ("authority.pem", "internal-ca.pem"),
+            ("clients.pem", "clients-ca.pem"),
+            ("list.pem", "list.pem"),
+            ("old-list.pem", "old-list.pem"),
         ] {
             fs::copy(format!("tests/config/tls/{from}"), folder.path().join(to)).unwrap();
         }

@@ -8,10 +8,11 @@ use crate::tls::{
     named_host,
 };
 use bytes::BytesMut;
-use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
+use rustls::{Error, PeerIncompatible, ServerConfig};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -21,8 +22,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 const HANDSHAKE: u8 = 0x16;
 /// Most bytes of one read, of which most hellos need one.
 const CHUNK: usize = 4096;
-/// The alert that refuses a client whose host no identity answers for (RFC 6066 section 3): fatal, `unrecognized_name`.
-const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
+/// The alert that refuses a client whose host no identity answers for (RFC 6066 section 3).
+const UNRECOGNIZED_NAME: [u8; 7] = fatal(112);
+/// The alert that refuses a client of TLS 1.1 or older (RFC 8446 section 6.2).
+const PROTOCOL_VERSION: [u8; 7] = fatal(70);
+/// The alert that refuses bytes that are no hello (RFC 8446 section 6.2).
+const DECODE_ERROR: [u8; 7] = fatal(50);
+/// Where a client's hello says its version: behind the heads of the record and of the message (RFC 5246 section 7.4.1.2).
+const HELLO_VERSION: Range<usize> = 9..11;
 /// The answer to a client that does not speak TLS.
 const PLAIN_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
 content-type: text/plain; charset=utf-8\r\n\
@@ -34,6 +41,11 @@ This port speaks TLS: use https:// in place of http://.\r\n";
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most reads for that, of a client that goes on sending.
 const MOST_DISCARDS: usize = 64;
+
+/// A record with a fatal alert.
+const fn fatal(alert: u8) -> [u8; 7] {
+    [0x15, 3, 3, 0, 2, 2, alert]
+}
 
 /// What handshakes are made from.
 #[derive(Debug, Clone, Copy)]
@@ -187,19 +199,23 @@ async fn read_hello(
     mut read: BytesMut,
 ) -> Result<(Accepted, BytesMut), HandshakeFailure> {
     let mut acceptor = Acceptor::default();
+    // Most hellos come in one piece, or with enough of it.
+    let is_old = read
+        .get(HELLO_VERSION)
+        .is_some_and(|version| version < [3, 3].as_slice());
     loop {
         while !read.is_empty() {
             let mut rest = &read[..];
-            acceptor.read_tls(&mut rest).map_err(|_| broken())?;
+            if acceptor.read_tls(&mut rest).is_err() {
+                let _ = stream.write_all(&DECODE_ERROR).await;
+                return Err(broken());
+            }
             let taken = read.len() - rest.len();
             let _ = read.split_to(taken);
             match acceptor.accept() {
                 Ok(Some(accepted)) => return Ok((accepted, read)),
                 Ok(None) => {}
-                Err((error, alert)) => {
-                    send(stream, alert).await;
-                    return Err(HandshakeFailure::Protocol(error));
-                }
+                Err((error, alert)) => return Err(refuse(stream, error, alert, is_old).await),
             }
         }
         read.reserve(CHUNK);
@@ -208,6 +224,22 @@ async fn read_hello(
             Ok(_) => {}
         }
     }
+}
+
+/// Refuses a hello. rustls misses an extension in those of TLS 1.1 and older, and says so in place of the version.
+#[cold]
+async fn refuse(
+    stream: &mut Stream,
+    error: Error,
+    alert: AcceptedAlert,
+    is_old: bool,
+) -> HandshakeFailure {
+    if is_old {
+        let _ = stream.write_all(&PROTOCOL_VERSION).await;
+        return HandshakeFailure::Protocol(PeerIncompatible::Tls12NotOffered.into());
+    }
+    send(stream, alert).await;
+    HandshakeFailure::Protocol(error)
 }
 
 /// The handshake that shows an authority that a host is ours.
@@ -301,6 +333,10 @@ async fn send(stream: &mut Stream, mut alert: AcceptedAlert) {
     let mut bytes = Vec::new();
     // A vector takes everything; of a client that has left nothing more is wanted.
     let _ = alert.write_all(&mut bytes);
+    if bytes.is_empty() {
+        // rustls has none for bytes of which it can make no message.
+        bytes.extend(DECODE_ERROR);
+    }
     let _ = stream.write_all(&bytes).await;
 }
 

@@ -7,7 +7,7 @@ use crate::client::spelled;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Handshake;
 use crate::tls::{ServerIdentity, TlsSession, TlsVersion, certificate_fault};
-use rustls::{CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 use std::time::Duration;
 
 /// The least time between two lines about handshakes that failed for one cause.
@@ -61,14 +61,14 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
     static NO_NAME: Throttle = Throttle::every(LOG_EVERY);
     static NO_CERTIFICATE: Throttle = Throttle::every(LOG_EVERY);
     static CERTIFICATE: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
-    static PROTOCOL: Throttle = Throttle::every(LOG_EVERY);
+    static PROTOCOL: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
     static LATE: Throttle = Throttle::every(LOG_EVERY);
     let throttle = match &failed.cause {
         HandshakeFailure::PlainText => &PLAIN_TEXT,
         HandshakeFailure::NoName(_) => &NO_NAME,
         HandshakeFailure::Client(Error::NoCertificatesPresented) => &NO_CERTIFICATE,
         HandshakeFailure::Client(why) => &CERTIFICATE[kind_of(why)],
-        HandshakeFailure::Protocol(_) => &PROTOCOL,
+        HandshakeFailure::Protocol(why) => &PROTOCOL[kind_of_disagreement(why)],
         HandshakeFailure::Late => &LATE,
         // A client that leaves needs no action.
         HandshakeFailure::Silent | HandshakeFailure::Left => return,
@@ -88,6 +88,40 @@ fn kind_of(error: &Error) -> usize {
         Error::InvalidCertificate(Bad::Revoked) => 1,
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => 2,
         _ => 3,
+    }
+}
+
+/// Handshakes in which the two sides do not agree: the client takes nothing of what is offered, refuses the certificate,
+/// or breaks the protocol.
+fn kind_of_disagreement(error: &Error) -> usize {
+    match error {
+        Error::PeerIncompatible(_) => 0,
+        Error::NoApplicationProtocol => 1,
+        Error::AlertReceived(_) => 2,
+        _ => 3,
+    }
+}
+
+/// What the two sides do not agree in.
+fn disagreement(error: &Error) -> String {
+    use PeerIncompatible as Bad;
+    match error {
+        Error::NoApplicationProtocol => {
+            "it speaks no protocol of `alpn`".into()
+        }
+        Error::PeerIncompatible(
+            Bad::Tls12NotOffered
+            | Bad::Tls12NotOfferedOrEnabled
+            | Bad::SupportedVersionsExtensionRequired,
+        ) => "it speaks no version of TLS from `min` on".into(),
+        Error::PeerIncompatible(why) => format!(
+            "it shares no cipher suite, key exchange or signature with TLS as it is spoken here ({why:?})"
+        ),
+        Error::AlertReceived(AlertDescription::UnknownCA) => {
+            "it does not believe the authority of our certificate (UnknownCA): does `cert` have the certificates between behind its own?".into()
+        }
+        Error::AlertReceived(alert) => format!("it ends the handshake ({alert:?})"),
+        other => other.to_string(),
     }
 }
 
@@ -123,9 +157,8 @@ fn words(failed: &FailedHandshake) -> String {
         HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {
             format!("its certificate is ordered and has not come yet{}", of_identity())
         }
-        HandshakeFailure::Client(why) | HandshakeFailure::Protocol(why) => {
-            format!("{why}{}", of_identity())
-        }
+        HandshakeFailure::Client(why) => format!("{why}{}", of_identity()),
+        HandshakeFailure::Protocol(why) => format!("{}{}", disagreement(why), of_identity()),
         HandshakeFailure::Late => {
             format!("its handshake took longer than `server.handshake`{}", of_identity())
         }

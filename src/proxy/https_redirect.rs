@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, StatusCode, Uri, header};
 /// When the request names no host, as only one of HTTP/1.0 does.
 #[cold]
 #[inline(never)]
-pub(super) fn answer(target: &Target, uri: &Uri) -> Result<Response<Bytes>, ProxyError> {
+pub fn answer(target: &Target, uri: &Uri) -> Result<Response<Bytes>, ProxyError> {
     let host = without_port(target.host());
     if host.is_empty() {
         return Err(BadRequest::MissingHost.into());

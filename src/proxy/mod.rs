@@ -17,7 +17,7 @@ mod head_rejection;
 pub mod header_value;
 pub mod hold;
 pub mod hop;
-mod https_redirect;
+pub mod https_redirect;
 mod identity_fields;
 mod json_probe;
 mod limit_check;

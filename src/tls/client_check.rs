@@ -1,6 +1,7 @@
 //! What an identity asks of clients: a certificate of one of its authorities, valid and not revoked.
 
 use super::named_certificate::NamedClients;
+use super::revocation_list::{RevocationList, subject};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -53,6 +54,9 @@ pub struct ClientCheck {
     /// Digests of the authorities.
     authorities: BTreeSet<[u8; 32]>,
     digest: [u8; 32],
+    lists: Vec<RevocationList>,
+    /// Subjects of authorities that have no list although others have one.
+    unlisted: Vec<String>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
@@ -65,10 +69,13 @@ impl ClientCheck {
             mistakes.extend(added.err().map(|why| IdentityMistake::Authority(at, why)));
         }
         let roots = Arc::new(roots);
-        let mut lists = Vec::new();
+        let (mut lists, mut facts) = (Vec::new(), Vec::new());
         for (at, pem) in parts.crl_pem.iter().enumerate() {
             match read_lists(pem, &roots) {
-                Ok(read) => lists.extend(read),
+                Ok(read) => {
+                    facts.extend(read.iter().filter_map(|der| RevocationList::read(der, at)));
+                    lists.extend(read);
+                }
                 Err(why) => mistakes.push(IdentityMistake::RevocationList(at, why)),
             }
         }
@@ -97,8 +104,10 @@ impl ClientCheck {
         }
         Ok(Self {
             verify: parts.verify,
+            unlisted: unlisted(&parts.ca_pem, &facts),
             authorities,
             digest: digest.finalize().into(),
+            lists: facts,
             verifier,
         })
     }
@@ -120,6 +129,18 @@ impl ClientCheck {
     #[must_use]
     pub fn authorities_digest(&self) -> &[u8; 32] {
         &self.digest
+    }
+
+    /// The revocation lists, in the order of their files.
+    #[must_use]
+    pub fn lists(&self) -> &[RevocationList] {
+        &self.lists
+    }
+
+    /// The subjects of authorities without a list of theirs, where there is a list: they refuse every client.
+    #[must_use]
+    pub fn unlisted(&self) -> &[String] {
+        &self.unlisted
     }
 
     /// Would whoever passed `earlier` pass this check too, as far as authorities and the duty to show a certificate
@@ -170,6 +191,15 @@ fn add_authorities(
         added.map_err(|error| failure::of_file(&error))?;
     }
     Ok(())
+}
+
+/// The subjects of authorities that none of the lists is of, where there is a list.
+fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
+    let has_list = |subject: &String| lists.iter().any(|list| list.issuer == *subject);
+    let read = authorities.iter().filter_map(|pem| certificates(pem).ok());
+    let subjects = read.flatten().filter_map(|one| subject(&one));
+    let without = subjects.filter(|subject| !lists.is_empty() && !has_list(subject));
+    without.collect()
 }
 
 /// The lists of a PEM file, of which there is at least one. A broken one is told here, with its file, and not by the

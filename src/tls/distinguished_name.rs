@@ -63,6 +63,95 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     }
 }
 
+/// A subject that somebody has written (RFC 4514 section 3), in the spelling of [`write`]: types of attributes in any case,
+/// characters escaped in any of the ways that there are. Nothing where it is none. Blanks around a type or a value are
+/// none of them: where programs put them, they often write the parts in the other order.
+#[must_use]
+pub fn canonical(text: &str) -> Option<String> {
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        let (name, after) = rest.split_once('=')?;
+        let end = end_of_value(after);
+        let (value, after) = after.split_at(end);
+        write_written(&mut written, name, value)?;
+        let Some(separator) = after.chars().next() else {
+            return Some(written);
+        };
+        written.push(separator);
+        rest = &after[separator.len_utf8()..];
+    }
+}
+
+/// Where a value ends: at a comma or a plus sign that is not escaped, or with the text.
+fn end_of_value(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = !is_escaped && matches!(byte, b',' | b'+');
+        is_escaped = !is_escaped && byte == b'\\';
+        ends
+    });
+    end.unwrap_or(text.len())
+}
+
+fn write_written(text: &mut String, name: &str, value: &str) -> Option<()> {
+    let known = KNOWN
+        .iter()
+        .find(|(_, known)| known.eq_ignore_ascii_case(name));
+    let is_number = name
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match known {
+        Some((_, name)) => text.push_str(name),
+        None if is_number && !name.is_empty() => text.push_str(name),
+        None => return None,
+    }
+    text.push('=');
+    if let Some(digits) = value.strip_prefix('#') {
+        let is_whole = digits.len() % 2 == 0 && !digits.is_empty();
+        let are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        text.push('#');
+        text.push_str(&digits.to_ascii_lowercase());
+        return (is_whole && are_digits).then_some(());
+    }
+    known?;
+    escape(text, &unescaped(value)?);
+    Some(())
+}
+
+/// A value without its escapes; nothing where it breaks their rules.
+fn unescaped(value: &str) -> Option<String> {
+    if value.starts_with(' ') {
+        return None;
+    }
+    let mut plain = Vec::with_capacity(value.len());
+    let mut ends_with_blank = false;
+    let mut rest = value.as_bytes();
+    while let [first, after @ ..] = rest {
+        ends_with_blank = *first == b' ';
+        rest = match (first, after) {
+            (b'\\', [high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
+                plain.push(u8::try_from(digit(*high) << 4 | digit(*low)).ok()?);
+                after
+            }
+            (b'\\', [escaped, after @ ..]) if b" \"#+,;<=>\\".contains(escaped) => {
+                plain.push(*escaped);
+                after
+            }
+            (b'\\' | b'"' | b';' | b'<' | b'>', _) => return None,
+            _ => {
+                plain.push(*first);
+                after
+            }
+        };
+    }
+    let plain = String::from_utf8(plain).ok()?;
+    (!ends_with_blank).then_some(plain)
+}
+
 fn known(oid: &Oid<'_>) -> Option<&'static str> {
     let number = oid.to_id_string();
     let found = KNOWN.iter().find(|(known, _)| *known == number);
@@ -84,6 +173,47 @@ fn escape(text: &mut String, value: &str) {
                 }
             }
             c => text.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_subject_has_one_spelling() {
+        for (text, spelled) in [
+            ("CN=anna", Some("CN=anna")),
+            ("cn=anna,o=House", Some("CN=anna,O=House")),
+            ("CN=a\\2C b\\+c,OU=x", Some("CN=a\\, b\\+c,OU=x")),
+            ("CN=J\\C3\\BCrg", Some("CN=Jürg")),
+            ("CN=Jürg", Some("CN=Jürg")),
+            ("CN=\\ a\\ ,C=DE", Some("CN=\\ a\\ ,C=DE")),
+            ("CN=\\#1", Some("CN=\\#1")),
+            ("CN=a\\0Ab", Some("CN=a\\0Ab")),
+            ("CN=a=b", Some("CN=a=b")),
+            ("CN=a+UID=b", Some("CN=a+UID=b")),
+            ("1.2.3.4=#0C0161,CN=a", Some("1.2.3.4=#0c0161,CN=a")),
+            ("emailaddress=a@b.test", Some("emailAddress=a@b.test")),
+            ("CN=", Some("CN=")),
+            // As `openssl x509 -subject` and other programs write it by default.
+            ("CN = anna", None),
+            ("C=DE, CN=anna", None),
+            ("/C=DE/CN=anna", None),
+            ("subject=CN=anna", None),
+            ("anna", None),
+            ("", None),
+            ("CN=anna,", None),
+            ("X=anna", None),
+            ("1.2.3=anna", None),
+            ("CN=#0c016", None),
+            ("CN=a\\", None),
+            ("CN=a\\z", None),
+            ("CN=\\ff", None),
+            ("CN=\"a\"", None),
+        ] {
+            assert_eq!(canonical(text).as_deref(), spelled, "{text}");
         }
     }
 }

@@ -47,11 +47,20 @@ fn unusable(bad: &CertificateError) -> String {
     format!("the certificate is of no use: {}", certificate_fault(bad))
 }
 
-/// The fault of a certificate in words. Two faults have names of webpki's alone, and are common among certificates that
-/// people make by hand.
+/// The fault of a certificate in words. Some faults have names of the library's alone; two of them are common among
+/// certificates that people make by hand.
 #[must_use]
 pub fn certificate_fault(bad: &CertificateError) -> String {
     let cause = bad.to_string();
+    match bad {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            return format!("no authority that is believed has signed it ({cause})");
+        }
+        CertificateError::UnknownRevocationStatus => {
+            return format!("no revocation list is of an authority that signed it ({cause})");
+        }
+        _ => {}
+    }
     let why = if cause.contains("UnsupportedCertVersion") {
         "it is of X.509 version 1: sign it with extensions, such as `subjectAltName` (`openssl x509 -req -extfile FILE`)"
     } else if cause.contains("CaUsedAsEndEntity") {

@@ -3,7 +3,7 @@
 use super::orders;
 use crate::config::describe::show_instant;
 use crate::config::{Compiled, LoadedIdentity};
-use crate::listen::listener::Listener;
+use crate::listen::listener::{ListenAddress, Listener, ProxyPeers};
 use crate::tls::{ClientVerify, Offer, ServedName, ServerIdentity};
 use serde_json::{Value, json};
 
@@ -21,15 +21,15 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
         )
     });
     let listeners = listeners(compiled);
-    let is_told = listeners
-        .iter()
-        .any(|(listener, _)| listener.tls.is_some() || listener.redirects);
+    let is_told = listeners.iter().any(|(listener, _)| {
+        listener.tls.is_some() || listener.redirects || listener.proxies.is_some()
+    });
     let listeners = listeners.iter().filter(|_| is_told);
     let listeners = listeners.map(|(listener, offer)| {
         let what = offer
             .as_ref()
             .map_or_else(|| without_tls(listener), offered);
-        format!("listener {}: {what}", listener.address)
+        format!("listener {}: {what}{}", listener.address, proxies(listener))
     });
     let authorities = orders::authorities(compiled);
     identities.chain(authorities).chain(listeners).collect()
@@ -86,6 +86,7 @@ pub(super) fn listeners_json(compiled: &Compiled) -> Value {
             "identities": offer.map(names),
             "default": default.map(|identity| identity.name()),
             "redirect": listener.redirects.then_some("https"),
+            "proxy_protocol": listener.proxies.as_ref().map(ToString::to_string),
         })
     });
     all.collect()
@@ -124,6 +125,17 @@ fn verify(verify: ClientVerify) -> &'static str {
         ClientVerify::Required => "required",
         ClientVerify::Optional => "optional",
     }
+}
+
+/// Which peers must name their client, behind what else is said of a listener.
+fn proxies(listener: &Listener) -> String {
+    let who = match (&listener.proxies, &listener.address) {
+        (None, _) => return String::new(),
+        (Some(_), ListenAddress::Unix(_)) => "all peers".to_owned(),
+        (Some(ProxyPeers::Trusted), _) => "peers in the networks of `trust`".to_owned(),
+        (Some(within), _) => format!("peers in {within}"),
+    };
+    format!("; {who} must begin with a header of the PROXY protocol")
 }
 
 fn without_tls(listener: &Listener) -> String {

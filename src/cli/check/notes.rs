@@ -67,17 +67,26 @@ fn certificates(compiled: &Compiled) -> Vec<String> {
         .filter(|(_, part)| matches!(part, KeyPart::TlsSubject | KeyPart::TlsFingerprint))
         .collect();
     let offers = compiled.offers.iter().flatten();
-    let mut identities = offers.flat_map(|offer| offer.identities());
-    let is_asked = identities.any(|identity| identity.client().is_some());
+    let identities = offers.flat_map(|offer| offer.identities());
+    let checks: Vec<_> = identities
+        .filter_map(|identity| identity.client())
+        .collect();
+    let believe_alike = checks
+        .windows(2)
+        .all(|pair| pair[0].authorities_digest() == pair[1].authorities_digest());
     let mut notes = Vec::new();
     for (name, part) in goes_by {
-        if !is_asked {
+        if checks.is_empty() {
             notes.push(format!(
                 "{name} goes by `{part}`, and no identity of a listener has `client`: no request has a certificate"
             ));
         } else if *part == KeyPart::TlsFingerprint {
             notes.push(format!(
                 "{name} goes by `{part}`: a client whose certificate is renewed starts afresh, by `tls:subject` it would not"
+            ));
+        } else if !believe_alike && name.starts_with("group ") {
+            notes.push(format!(
+                "{name} goes by `{part}`, and identities believe different authorities: a certificate of any of them with the subject of a member is a member; fingerprints tell them apart"
             ));
         }
     }

@@ -427,3 +427,45 @@ fn identities_and_listeners_are_said() {
         assert!(object.contains(part), "{object}");
     }
 }
+
+#[test]
+fn listeners_say_who_must_name_clients() {
+    let text = format!(
+        "[server]\ntrust = \"10.0.0.0/8\"\nlisten = [{{ address = \":80\", proxy_protocol = \"192.0.2.0/24\" }}, \
+         {{ address = \":81\", proxy_protocol = true }}, {{ address = \"unix:/run/t.sock\", proxy_protocol = true }}, \":82\"]\n\
+         {GOOD}limits = \"per-key\"\n"
+    );
+    let said = checked(&text, Format::Human, false).out;
+    for line in [
+        "0.0.0.0:80: no TLS; peers in 192.0.2.0/24 must begin with a header of the PROXY protocol\n",
+        "0.0.0.0:81: no TLS; peers in the networks of `trust` must begin with a header of the PROXY protocol\n",
+        "unix:/run/t.sock: no TLS; all peers must begin with a header of the PROXY protocol\n",
+        "0.0.0.0:82: no TLS\n",
+    ] {
+        assert!(said.contains(&format!("  listener {line}")), "{said}");
+    }
+    let object = checked(&text, Format::Json, false).out;
+    assert!(
+        object.contains("\"proxy_protocol\":\"192.0.2.0/24\""),
+        "{object}"
+    );
+}
+
+#[test]
+fn groups_by_subject_among_several_authorities_are_noted() {
+    let tls = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/tls");
+    let noted = |second: &str| {
+        let text = format!(
+            "ignore_warnings = [\"key-readable\"]\n[server]\nlisten = {{ address = \":443\", tls = true }}\n\
+             [groups.vip]\nby = \"tls:subject\"\nmembers = \"CN=anna\"\n\
+             [tls.api]\ncert = \"{tls}/api.pem\"\nkey = \"{tls}/open.key\"\nclient = \"{tls}/authority.pem\"\n\
+             [tls.shop]\ncert = \"{tls}/shop.pem\"\nkey = \"{tls}/shop.key\"\nclient = \"{tls}/{second}\"\n\
+             {GOOD}limits = \"per-key\"\n"
+        );
+        checked(&text, Format::Human, false).out
+    };
+    let note =
+        "note: group vip goes by `tls:subject`, and identities believe different authorities";
+    assert!(noted("clients.pem").contains(note));
+    assert!(!noted("authority.pem").contains(note));
+}

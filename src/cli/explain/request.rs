@@ -1,5 +1,6 @@
 //! The explanation of a request, worked out with the gateway's own parts: nothing is sent, counted or asked.
 
+use super::arrival;
 use super::candidates::{self, RouteQuery};
 use super::explanation::{
     AppliedLimit, ChosenRoute, CountedKey, ExpectedAnswer, Explanation, KeyFault, KeyResult,
@@ -59,8 +60,7 @@ impl ExplainedRequest {
 /// Explains `request` under the file in `compiled`.
 pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Explanation {
     let host_assumed = name_host(&mut request);
-    let has_tls = compiled.offers.iter().any(Option::is_some);
-    if request.parts.uri.scheme() == Some(&http::uri::Scheme::HTTPS) && has_tls {
+    if arrival::comes_by_tls(compiled, &request.parts.uri) {
         request.handshake.get_or_insert_default();
     }
     let host = request.parts.headers.get(header::HOST);
@@ -135,6 +135,7 @@ struct Head {
 fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
     let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
     let scheme = request.scheme();
+    let is_sent_on = request.handshake.is_none() && arrival::is_sent_on(compiled);
     let parts = &mut request.parts;
     let (method, uri, fields) = (&parts.method, &parts.uri, &mut parts.headers);
     let target = Target::read(method, uri, parts.version, scheme, fields).map_err(bad)?;
@@ -142,6 +143,9 @@ fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, Exp
     if target.is_asterisk() || forwarded::count_hop(method, fields) == Hops::Spent {
         let reason = "it is for the gateway itself".to_owned();
         return Err(ExpectedAnswer::gateway(204, reason));
+    }
+    if is_sent_on {
+        return Err(arrival::sent_on(&target, uri));
     }
     let path = path::normalize(uri.path()).map_err(|path| bad(path.into()))?;
     Ok(Head {

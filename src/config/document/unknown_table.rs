@@ -96,7 +96,8 @@ pub(super) fn note_misplaced(
     }
     let table = vocabulary.name;
     let message = format!("`{}` stands in `[{table}]` itself", name.value);
-    let one = table.trim_end_matches('s');
+    let noun = vocabulary.noun;
+    let one = noun.split_once(' ').map_or(noun, |(_, one)| one);
     found
         .error(Code::WrongType, message)
         .at(&name.span, format!("which {one} is this about?"))

@@ -134,3 +134,41 @@ async fn routes_that_answer_themselves_say_what() {
     assert_eq!(said["answer"]["status"], 410);
     assert_eq!(said["path"]["forwarded"], Value::Null);
 }
+
+/// A listener that sends everything on to `https` answers before routes and limits; a request without a scheme is then one
+/// that comes by TLS.
+#[tokio::test]
+async fn a_listener_that_sends_requests_on_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["api.pem", "api.key"] {
+        std::fs::copy(format!("tests/config/tls/{name}"), folder.path().join(name)).unwrap();
+    }
+    let text = "\
+        [server]\nlisten = [{ address = \":80\", redirect = \"https\" }, { address = \":443\", tls = true }]\n\
+        [tls.api]\ncert = \"api.pem\"\nkey = \"api.key\"\n\
+        [routes.r]\npath = \"/{*rest}\"\nscheme = \"https\"\nrespond = { status = 204 }\n";
+    let ask = async |text: &str, asked: &[&str]| {
+        std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+        let done = tollgate(folder.path(), &[&["explain", "GET"], asked].concat()).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    let sent_on = "answer  308 by the gateway: the listener sends it on to https://api.example.com/a/../b?q=1";
+    let said = ask(text, &["http://api.example.com:80/a/../b?q=1"]).await;
+    assert!(said.lines().any(|line| line == sent_on), "{said}");
+    for asked in [
+        &["https://api.example.com/"][..],
+        &["/", "--host", "api.example.com"],
+    ] {
+        let said = ask(text, asked).await;
+        assert!(
+            said.contains("tls     identity api of listener 0.0.0.0:443"),
+            "{said}"
+        );
+        assert!(said.contains("answer  204 by the gateway"), "{said}");
+    }
+    // With another listener that serves them, requests without TLS are served.
+    let open = text.replace("listen = [", "listen = [\":8080\", ");
+    let said = ask(&open, &["http://api.example.com/"]).await;
+    assert!(said.contains("answer  404 by the gateway"), "{said}");
+}

@@ -111,6 +111,12 @@ async fn a_revoked_certificate_is_refused_and_so_are_all_by_an_expired_list() {
         ca.identity("late", &["late.test"]) + &listed("old.pem"),
     ];
     let gateway = gateway(&upstream, &identities).await;
+    let has_ended =
+        |line: &str| line.contains("in `crl` of identity late has ended at 2026-01-01T00:00:00Z");
+    gateway
+        .said
+        .line(0, "the list that has ended", has_ended)
+        .await;
     let tls = gateway.tls().await;
     let good = ca.showing(&numbered(8));
     let mut wire = good.wire(tls, "inner.test").await;

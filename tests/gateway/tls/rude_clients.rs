@@ -28,6 +28,43 @@ async fn plain_http_is_answered_in_clear_text() {
     assert_eq!(upstream.seen(), 0);
 }
 
+/// A client of an old version hears that it is the version, and bytes that are no hello are answered too.
+#[tokio::test]
+async fn what_is_no_hello_for_us_gets_an_alert() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let gateway = gateway(&upstream, &[ca.identity("api", &["api.test"])]).await;
+    let tls = gateway.tls().await;
+    let hello = |version: [u8; 2]| {
+        let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41];
+        hello.extend(version);
+        hello.extend([7; 32]);
+        // No session, one suite, no compression.
+        hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+        hello
+    };
+    for (bytes, alert) in [
+        (hello([3, 1]), 70),
+        (hello([3, 2]), 70),
+        (hello([3, 3]), 40),
+        (b"\x16\x03\x01\x00\x05hello".to_vec(), 50),
+        (b"\x16\x03\x01\xff\xffhello".to_vec(), 50),
+    ] {
+        let mut wire = Wire::to(tls).await;
+        wire.send(&bytes).await;
+        let answer = wire.everything().await;
+        assert_eq!(answer[..], [0x15, 3, 3, 0, 2, 2, alert], "{bytes:?}");
+    }
+    let is_told = |line: &str| line.contains("it speaks no version of TLS from `min` on");
+    gateway.said.line(0, "the old version", is_told).await;
+    counts(
+        &gateway,
+        "identity=\"none\",version=\"none\",result=\"protocol\"",
+        5,
+    )
+    .await;
+}
+
 #[tokio::test]
 async fn one_deadline_holds_over_the_whole_handshake() {
     let upstream = Upstream::echo().await;
