@@ -123,7 +123,19 @@ impl http_body::Body for Body {
                     this.complete();
                 }
             }
-            Some(Err(error)) => this.end(ending(error)),
+            Some(Err(error)) => {
+                let ending = ending(error);
+                // Where a length was announced, nothing but its bytes can follow.
+                let told = match (&mut this.exchange, download.size_hint().exact()) {
+                    (Some(exchange), None) => exchange.told_in_trailers(ending),
+                    _ => None,
+                };
+                this.end(ending);
+                if let Some(trailers) = told {
+                    this.kind = BodySource::Own(None);
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+            }
             None => this.complete(),
         }
         Poll::Ready(frame)

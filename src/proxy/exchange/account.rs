@@ -11,7 +11,7 @@ use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handshake_facts;
-use crate::proxy::reply::{RefusalText, Violations};
+use crate::proxy::reply::{self, RefusalText, Violations};
 use crate::proxy::request::BadRequest;
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
@@ -122,6 +122,33 @@ impl Exchange {
             let balancer = self.local.balancer(upstream, &self.worker.pools);
             self.call.answered(balancer, self.status, is_unavailable);
         }
+    }
+
+    /// The answer of a call breaks off: the trailers that tell its client, where its status was still to come. They are
+    /// the gateway's word, and no server is ejected for them.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::proxy) fn told_in_trailers(&mut self, ending: ExchangeEnd) -> Option<HeaderMap> {
+        let ExchangeEnd::Upstream(failure) = ending else {
+            return None;
+        };
+        // A client that has broken its own upload has taken the answer down with it.
+        if self.broken_upload().is_some() {
+            return None;
+        }
+        let call = self.grpc.as_mut()?;
+        if !call.close() {
+            return None;
+        }
+        let (status, message) = match failure {
+            Failure::Timeout => (4, "The upstream sent nothing for too long."),
+            _ => (14, "The upstream's answer broke off."),
+        };
+        call.status = Some(status);
+        if let Some(reservation) = &self.reservation {
+            reservation.call_ended(true);
+        }
+        Some(reply::grpc::trailers(status, message))
     }
 
     /// The end of the time that the client gives its call, where it gives one.

@@ -63,6 +63,14 @@ pub fn of_http(answer: &Response<Bytes>) -> (u16, Response<Bytes>) {
     (status, trailers_only(status, &message, HeaderMap::new()))
 }
 
+/// The trailers of an answer that has begun and comes to no end.
+#[must_use]
+pub fn trailers(status: u16, message: &str) -> HeaderMap {
+    let mut fields = HeaderMap::with_capacity(2);
+    write_status(&mut fields, status, message);
+    fields
+}
+
 fn trailers_only(status: u16, message: &str, spare: HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
@@ -70,11 +78,15 @@ fn trailers_only(status: u16, message: &str, spare: HeaderMap) -> Response<Bytes
     fields.reserve(FIELDS);
     fields.insert(header::CONTENT_TYPE, GRPC);
     fields.insert(header::CACHE_CONTROL, NO_STORE);
+    write_status(fields, status, message);
+    response
+}
+
+fn write_status(fields: &mut HeaderMap, status: u16, message: &str) {
     fields.insert(GRPC_STATUS, HeaderValue::from(status));
     if let Ok(message) = HeaderValue::try_from(encoded(message)) {
         fields.insert(GRPC_MESSAGE, message);
     }
-    response
 }
 
 /// A message as it stands in a field: bytes that are not printable ASCII, and `%`, are percent-encoded.

@@ -1,5 +1,6 @@
 //! Calls of gRPC: their streams, refusals, deadlines, statuses, and streams that are silent for long.
 
+mod breaks;
 mod deadlines;
 mod idle;
 mod refusals;
