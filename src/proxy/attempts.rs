@@ -126,10 +126,8 @@ impl<'a> Attempts<'a> {
         // one takes its place, once.
         let mut may_be_stale = true;
         loop {
-            if let AnswerError::OtherProtocol(other) = &error
-                && let Some(endpoint) = self.notes.endpoint()
-            {
-                endpoint.pool.note_protocol(*other);
+            if let Some(endpoint) = self.notes.endpoint() {
+                endpoint.pool.note_misfit(&error);
             }
             let is_stale =
                 std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
@@ -274,7 +272,7 @@ impl<'a> Attempts<'a> {
             error,
             AnswerError::Upload(_) | AnswerError::UploadLength | AnswerError::Refused(_)
         );
-        if let (false, Failure::Reset, Some(asked)) =
+        if let (false, Failure::Reset | Failure::Tls, Some(asked)) =
             (is_upload, error.failure(), self.notes.asked())
         {
             self.balancer.failed(endpoint, &error.to_string(), asked);

@@ -18,10 +18,38 @@ pub struct Advice {
 /// The cause of the failure, in words that tell an operator what to do; nothing where the error has no relation to TLS.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> {
+    Some(of_handshake(of_tls(error)?, advice))
+}
+
+/// The server's refusal of our certificate, or of the lack of one, in the same words. Over TLS 1.3 it comes when the
+/// handshake is over for us, in place of an answer (RFC 8446, section 4.4.2.4).
+#[must_use]
+pub fn refused_certificate(error: &(dyn Error + 'static), advice: Advice) -> Option<String> {
+    let error = of_tls(error)?;
+    let is_refusal = matches!(
+        error,
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+                | AlertDescription::HandshakeFailure
+                | AlertDescription::UnknownCA
+                | AlertDescription::CertificateExpired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::DecryptError
+                | AlertDescription::AccessDenied
+        )
+    );
+    is_refusal.then(|| of_handshake(error, advice))
+}
+
+/// The error of TLS among the causes of `error`.
+fn of_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
-            return Some(of_handshake(error, advice));
+            return Some(error);
         }
         // For an error that wraps another, `source` returns the source of the inner error, not the inner error itself.
         let io = error.downcast_ref::<std::io::Error>();

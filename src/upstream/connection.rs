@@ -91,8 +91,7 @@ impl<B: OutgoingBody> Connection<B> {
             reused: false,
             is_repeatable: false,
             rests_until: now,
-            // Connections that were opened together do not end together.
-            retires: max_age.map(|age| now + age.mul_f64(1.0 - fastrand::f64() / 5.0)),
+            retires: max_age.map(|age| keep_alive::retires(now, age)),
         }
     }
 

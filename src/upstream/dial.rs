@@ -4,6 +4,7 @@ use super::server_tls::OfferedProtocols;
 use super::stream::{EncryptedStream, ServerStream};
 use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl, demo};
 use crate::tls::{self, Advice};
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -136,6 +137,12 @@ async fn encrypt(
         stream: ServerStream::Tls(stream),
         is_http2,
     })
+}
+
+/// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words.
+#[cold]
+pub(super) fn refused_certificate(error: &(dyn Error + 'static)) -> Option<String> {
+    tls::refused_certificate(error, ADVICE).map(|why| format!("TLS: {why}"))
 }
 
 /// A handshake that ended without a word.

@@ -1,7 +1,7 @@
 //! The failures of upstreams, and their classes in the metrics.
 
-use super::ConnectError;
 use super::http1::AnswerError;
+use super::{ConnectError, dial};
 use crate::telemetry::metrics::Failure;
 use std::error::Error as _;
 use std::io;
@@ -73,7 +73,18 @@ impl AnswerError {
             Self::Head(_) | Self::Chunks(_) | Self::OtherProtocol(_) => Failure::Protocol,
             Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
             Self::Http2(error) if error.is_library() => Failure::Protocol,
+            Self::Io(_) if self.refused_certificate().is_some() => Failure::Tls,
             _ => Failure::Reset,
+        }
+    }
+
+    /// The server's refusal of our certificate, or of the lack of one, in words, where that is the failure.
+    #[cold]
+    #[must_use]
+    pub fn refused_certificate(&self) -> Option<String> {
+        match self {
+            Self::Io(error) => dial::refused_certificate(error),
+            _ => None,
         }
     }
 }

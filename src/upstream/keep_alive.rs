@@ -1,8 +1,10 @@
-//! The time that a connection may rest before the next request goes out on it. It is always shorter than the server's
-//! own: a request that is sent at the moment of closing is lost, and only an idempotent one can be sent again.
+//! The time that a connection may rest before the next request goes out on it, and the age from which it gets none. A
+//! rest is always shorter than the server's own: a request that is sent at the moment of closing is lost, and only an
+//! idempotent one can be sent again.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The rest where the server names no time. The shortest time that common servers keep a connection is 2 s.
 const DEFAULT: Duration = Duration::from_millis(1500);
@@ -20,6 +22,12 @@ pub(super) fn rest(fields: &HeaderMap) -> Duration {
         None => DEFAULT,
         Some(kept) => kept.saturating_sub(EARLIER).max(kept / 2).min(LONGEST),
     }
+}
+
+/// The time from which a connection that is opened at `now` gets no further request: after `age`, a fifth sooner at
+/// most. Connections that were opened together do not end together.
+pub(super) fn retires(now: Instant, age: Duration) -> Instant {
+    now + age.mul_f64(1.0 - fastrand::f64() / 5.0)
 }
 
 /// Reads `timeout=5, max=100` (RFC 2068, section 19.7.1.1): the seconds that the server keeps the connection. A value
@@ -62,6 +70,15 @@ mod tests {
         ] {
             assert_eq!(rest_after(value), millis, "{value}");
         }
+    }
+
+    #[test]
+    fn connections_of_one_time_retire_at_others() {
+        let (now, age) = (Instant::now(), Duration::from_secs(600));
+        let all: Vec<Duration> = (0..1_000).map(|_| retires(now, age) - now).collect();
+        let (first, last) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+        assert!(*first >= age * 4 / 5 && *last <= age, "{first:?} {last:?}");
+        assert!(*last - *first > age / 10, "{first:?} {last:?}");
     }
 
     #[test]

@@ -3,11 +3,10 @@
 use super::connection::Connection;
 use super::connection_bound::{ConnectionBound, ConnectionPermit};
 use super::dial::{self, OpenedStream};
-use super::http1::ReadBuffers;
+use super::http1::{AnswerError, ReadBuffers};
 use super::http2::connection::{Http2Connection, Origin};
 use super::http2::stream_pool::StreamPool;
 use super::open_socket::OpenSocket;
-use super::other_protocol::OtherProtocol;
 use super::reachability::Reachability;
 use super::stream::ServerStream;
 use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, Protocol, Purpose};
@@ -209,6 +208,15 @@ impl<B: OutgoingBody> Pool<B> {
             Some(bound) => Some(self.permit(bound, deadline).await?),
             None => None,
         };
+        self.open_with(permit, offer, deadline).await
+    }
+
+    async fn open_with(
+        &self,
+        permit: Option<ConnectionPermit>,
+        offer: OfferedProtocols,
+        deadline: Duration,
+    ) -> Result<(OpenedStream, OpenSocket), ConnectError> {
         let socket = OpenSocket::new(self.share.take(), permit);
         let opened = dial::open(&self.destination, offer, deadline).await?;
         Ok((opened, socket))
@@ -240,14 +248,23 @@ impl<B: OutgoingBody> Pool<B> {
         let until = clock::now() + deadline;
         loop {
             // The wait begins before the look, so that no change is missed.
-            let changed = http2.changed.notified();
+            let mut changed = pin!(http2.changed.notified());
             let failures = http2.failures();
             let now = clock::now();
             if let Some(stream) = http2.take(now) {
                 return Ok(Connection::on_stream(stream, now));
             }
             if let Some(opening) = http2.open() {
-                match self.open_http2(http2, deadline).await {
+                // A stream may end before the server has room for a connection.
+                let permit = match &self.bound {
+                    None => None,
+                    Some(bound) => tokio::select! {
+                        biased;
+                        permit = self.permit(bound, until.saturating_duration_since(now)) => Some(permit?),
+                        () = changed.as_mut() => continue,
+                    },
+                };
+                match self.open_http2(http2, permit, deadline).await {
                     Ok(Opened::Http1(connection)) => return Ok(*connection),
                     Ok(Opened::Http2(connection)) => match opening.opened(connection) {
                         Some(stream) => return Ok(Connection::on_stream(stream, now)),
@@ -278,6 +295,7 @@ impl<B: OutgoingBody> Pool<B> {
     async fn open_http2(
         &self,
         http2: &StreamPool,
+        permit: Option<ConnectionPermit>,
         deadline: Duration,
     ) -> Result<Opened<B>, ConnectError> {
         if let Some(until) = http2.calm_until() {
@@ -285,7 +303,7 @@ impl<B: OutgoingBody> Pool<B> {
         }
         let until = clock::now() + deadline;
         let offer = dial::offered(&self.destination);
-        let (opened, socket) = self.open(offer, deadline).await?;
+        let (opened, socket) = self.open_with(permit, offer, deadline).await?;
         if !opened.is_http2 {
             http2.is_http1.set(true);
             let connection = self.http1(opened.stream, socket);
@@ -305,10 +323,7 @@ impl<B: OutgoingBody> Pool<B> {
         );
         match timeout_at(until, beginning).await {
             Ok(Ok(connection)) => Ok(Opened::Http2(connection)),
-            Ok(Err(why)) => Err(ConnectError::Protocol {
-                server: self.destination.to_string().into(),
-                why: why.to_string().into(),
-            }),
+            Ok(Err(why)) => Err(why.of(&self.destination)),
             Err(_) => Err(self.late(deadline)),
         }
     }
@@ -337,9 +352,18 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// Notes that the server answers in another protocol, and logs the first time.
-    pub fn note_protocol(&self, other: OtherProtocol) {
-        self.reachability.note_protocol(&self.destination, other);
+    /// Notes that the server answers in another protocol, or does not take our certificate, and logs the first time.
+    #[cold]
+    pub fn note_misfit(&self, error: &AnswerError) {
+        let server = &self.destination;
+        if let AnswerError::OtherProtocol(other) = error {
+            self.reachability.note_misfit(|| {
+                format!("{server} does not answer in the protocol that it is asked in: {other}")
+            });
+        } else if let Some(why) = error.refused_certificate() {
+            self.reachability
+                .note_misfit(|| format!("no answer from {server}: {why}"));
+        }
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another and no other worker waits for its place.

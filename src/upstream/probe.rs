@@ -69,7 +69,8 @@ async fn get(
     path: &str,
     host: &str,
 ) -> Result<Response<Incoming>, String> {
-    let request = request(Method::GET, path, host, is_http2, Bytes::new())?;
+    let scheme = is_http2.then(|| scheme(&stream));
+    let request = request(Method::GET, path, host, scheme, Bytes::new())?;
     let io = TokioIo::new(stream);
     let answer = if is_http2 {
         let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io)
@@ -81,6 +82,14 @@ async fn get(
         alongside(connection, sender.send_request(request)).await
     };
     answer.map_err(broken)
+}
+
+/// The scheme of requests over HTTP/2, which name it.
+fn scheme(stream: &ServerStream) -> &'static str {
+    match stream {
+        ServerStream::Tls(_) => "https",
+        ServerStream::Tcp(_) | ServerStream::Unix(_) => "http",
+    }
 }
 
 /// The result of `asking`, for which `connection` must be moved on.
@@ -97,24 +106,24 @@ async fn alongside<T>(
     asking.await
 }
 
+/// A probe's request; over HTTP/2 with a `scheme`.
 fn request(
     method: Method,
     path: &str,
     host: &str,
-    is_http2: bool,
+    scheme: Option<&str>,
     body: Bytes,
 ) -> Result<Request<Full<Bytes>>, String> {
-    let target = if is_http2 {
-        format!("http://{host}{path}")
-    } else {
-        path.to_owned()
+    let target = match scheme {
+        Some(scheme) => format!("{scheme}://{host}{path}"),
+        None => path.to_owned(),
     };
     let target = target.parse::<Uri>().map_err(|error| error.to_string())?;
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
     *request.uri_mut() = target;
     let fields = request.headers_mut();
-    if !is_http2 {
+    if scheme.is_none() {
         let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
         fields.insert(header::HOST, host);
         fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -128,7 +137,8 @@ fn request(
 
 /// Asks the health service of gRPC about `service`.
 async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
-    let mut request = request(Method::POST, CHECK, host, true, question_of(service))?;
+    let scheme = Some(scheme(&stream));
+    let mut request = request(Method::POST, CHECK, host, scheme, question_of(service))?;
     let fields = request.headers_mut();
     fields.insert(
         header::CONTENT_TYPE,

@@ -1,7 +1,6 @@
 //! The reachability of a server, as all workers of this process see it together: one line in the log when the server
 //! takes no connections any more, and one when it takes them again.
 
-use super::other_protocol::OtherProtocol;
 use super::{ConnectError, Destination};
 use crate::clock;
 use std::collections::BTreeMap;
@@ -25,7 +24,7 @@ pub(super) struct Reachability {
     failed: AtomicU64,
     /// The time of the first connection after that failure.
     taken: AtomicU64,
-    /// It was logged that the server answers in another protocol.
+    /// It was logged that the server takes connections and no requests on them.
     is_noted: AtomicBool,
 }
 
@@ -50,10 +49,10 @@ impl Reachability {
         }
     }
 
-    /// Notes that the server answers in another protocol, and logs the first time.
-    pub(super) fn note_protocol(&self, server: &Destination, other: OtherProtocol) {
+    /// Notes that the server takes connections and no requests on them, and logs the first time why.
+    pub(super) fn note_misfit(&self, why: impl FnOnce() -> String) {
         if !self.is_noted.swap(true, Ordering::Relaxed) {
-            tracing::warn!("{server} does not answer in the protocol that it is asked in: {other}");
+            tracing::warn!("{}", why());
         }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct SeenHere {
     pub(crate) gate: Semaphore,
     /// The hosts that handshakes named.
     pub(crate) names: Mutex<Vec<String>>,
+    /// The schemes that requests over HTTP/2 named.
+    pub(crate) schemes: Mutex<Vec<String>>,
 }
 
 impl ModernServer {
@@ -74,6 +76,7 @@ impl ModernServer {
             broken: AtomicUsize::new(0),
             gate: Semaphore::new(0),
             names: Mutex::default(),
+            schemes: Mutex::default(),
         });
         let here = Arc::clone(&seen);
         let acceptor = manner.acceptor();
@@ -203,6 +206,9 @@ async fn answer(
     seen: Arc<SeenHere>,
 ) -> Result<Response<Body>, Infallible> {
     seen.requests.fetch_add(1, Ordering::SeqCst);
+    if let Some(scheme) = request.uri().scheme_str() {
+        seen.schemes.lock().unwrap().push(scheme.to_owned());
+    }
     if request.headers().contains_key("upgrade") {
         let switching = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {

@@ -70,6 +70,14 @@ impl Authority {
         self.sign(CertificateParams::new(names).unwrap())
     }
 
+    /// A certificate of a server with these names that ends when a year begins.
+    pub(crate) fn server_until(&self, names: &[&str], year: i32) -> Pair {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_after = date_time_ymd(year, 1, 1);
+        self.sign(params)
+    }
+
     /// A certificate of a client with this common name.
     pub(crate) fn client(&self, name: &str) -> Pair {
         self.client_with(name, |_| {})

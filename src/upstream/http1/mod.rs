@@ -315,6 +315,10 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
                 Err(error) => AnswerError::Io(error),
             };
             self.keeps = false;
+            if failure.refused_certificate().is_some() {
+                // A server that says why it ends the connection explains that the request could not be written.
+                return Poll::Ready(Err(failure));
+            }
             let earlier = self.writer.take_failure().map(AnswerError::Io);
             return Poll::Ready(Err(earlier.unwrap_or(failure)));
         }

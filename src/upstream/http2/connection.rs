@@ -1,7 +1,10 @@
 //! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
 
+use super::super::keep_alive;
 use super::super::open_socket::OpenSocket;
+use super::super::other_protocol::OtherProtocol;
 use super::super::stream::ServerStream;
+use super::super::{ConnectError, Destination};
 use super::first_bytes::{FirstBytes, NotedStream};
 use super::ping_pace::{PING, PingPace};
 use crate::clock;
@@ -94,7 +97,9 @@ pub(in super::super) struct OpenStream {
 #[derive(Debug)]
 pub(in super::super) enum NoHttp2 {
     /// The connection ended, or another protocol came.
-    Ended(Option<super::super::other_protocol::OtherProtocol>),
+    Ended(Option<OtherProtocol>),
+    /// The server does not take our certificate, in words.
+    RefusedCertificate(String),
     /// The server takes no streams at all.
     NoStreams,
 }
@@ -120,7 +125,7 @@ impl Http2Connection {
             .max_header_list_size(MOST_HEAD)
             .handshake::<_, Bytes>(noted)
             .await;
-        let (sender, connection) = made.map_err(|_| NoHttp2::Ended(first.other_protocol()))?;
+        let (sender, connection) = made.map_err(|_| first.ended())?;
         let state = Rc::new(ConnectionState {
             freed,
             ..ConnectionState::default()
@@ -131,8 +136,7 @@ impl Http2Connection {
             sender: RefCell::new(Some(sender)),
             origin,
             state: Rc::clone(&state),
-            // Connections that were opened together do not end together.
-            retires: clock::now() + age.mul_f64(1.0 - fastrand::f64() / 5.0),
+            retires: keep_alive::retires(clock::now(), age),
         });
         tokio::task::spawn_local(drive(
             connection,
@@ -143,11 +147,8 @@ impl Http2Connection {
         while !first.is_settled() && !state.is_over.get() {
             first.settled.notified().await;
         }
-        if let Some(other) = first.other_protocol() {
-            return Err(NoHttp2::Ended(Some(other)));
-        }
-        if state.is_over.get() {
-            return Err(NoHttp2::Ended(None));
+        if state.is_over.get() || first.other_protocol().is_some() {
+            return Err(first.ended());
         }
         if opened.most_streams() == 0 {
             return Err(NoHttp2::NoStreams);
@@ -332,12 +333,34 @@ async fn watch(pings: Option<PingPong>, state: &ConnectionState) {
     }
 }
 
+impl FirstBytes {
+    /// Why a connection that begins so is none of HTTP/2.
+    fn ended(&self) -> NoHttp2 {
+        match self.refused_certificate() {
+            Some(why) => NoHttp2::RefusedCertificate(why),
+            None => NoHttp2::Ended(self.other_protocol()),
+        }
+    }
+}
+
+impl NoHttp2 {
+    /// The failure of a connection to `server`.
+    pub(in super::super) fn of(&self, server: &Destination) -> ConnectError {
+        let (server, why) = (server.to_string().into(), self.to_string().into());
+        match self {
+            Self::RefusedCertificate(_) => ConnectError::Tls { server, why },
+            Self::Ended(_) | Self::NoStreams => ConnectError::Protocol { server, why },
+        }
+    }
+}
+
 impl std::fmt::Display for NoHttp2 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ended(Some(other)) => write!(f, "{other}"),
+            Self::RefusedCertificate(why) => f.write_str(why),
             Self::Ended(None) => f.write_str(
-                "the server closed the connection where HTTP/2 begins: it may speak HTTP/1.1, write `http://`",
+                "the server closed the connection where HTTP/2 begins: it may speak HTTP/1.1, write `http://`, or TLS, write `https://`",
             ),
             Self::NoStreams => f.write_str("the server takes no streams (SETTINGS_MAX_CONCURRENT_STREAMS is 0)"),
         }

@@ -1,5 +1,6 @@
 //! The first bytes that a server sends: settings of HTTP/2 (RFC 9113, section 3.4), or another protocol.
 
+use super::super::dial;
 use super::super::other_protocol::OtherProtocol;
 use super::super::stream::ServerStream;
 use std::cell::{Cell, RefCell};
@@ -24,6 +25,8 @@ pub(super) struct FirstBytes {
     count: Cell<usize>,
     /// The first frame has come, or what came is none.
     is_settled: Cell<bool>,
+    /// The server does not take our certificate, and says why.
+    refused: RefCell<Option<String>>,
     /// Wakes the task that waits for that.
     pub(super) settled: Notify,
 }
@@ -37,6 +40,11 @@ impl FirstBytes {
     /// The other protocol that the server speaks, as far as it can be recognised.
     pub(super) fn other_protocol(&self) -> Option<OtherProtocol> {
         OtherProtocol::of(&self.head.borrow()).filter(|other| *other != OtherProtocol::Http2)
+    }
+
+    /// The words in which the server refuses our certificate, or the lack of one.
+    pub(super) fn refused_certificate(&self) -> Option<String> {
+        self.refused.borrow().clone()
     }
 
     fn note(&self, bytes: &[u8]) {
@@ -65,6 +73,21 @@ pub(super) struct NotedStream {
     pub(super) first: Rc<FirstBytes>,
 }
 
+impl NotedStream {
+    /// Notes the failure of a write: the server may have said why before it ended the connection.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(_)) = &written {
+            let mut bytes = [0; 64];
+            let _ = Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut bytes));
+        }
+        written
+    }
+}
+
 impl AsyncRead for NotedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -72,7 +95,14 @@ impl AsyncRead for NotedStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        if let Err(error) = &read
+            && !self.first.is_settled()
+        {
+            // The library beneath keeps the kind of the error alone.
+            self.first.refused.replace(dial::refused_certificate(error));
+        }
+        read?;
         if !self.first.is_settled() {
             self.first.note(&buf.filled()[before..]);
         }
@@ -86,7 +116,8 @@ impl AsyncWrite for NotedStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.written(cx, written)
     }
 
     fn poll_write_vectored(
@@ -94,7 +125,8 @@ impl AsyncWrite for NotedStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -102,7 +134,8 @@ impl AsyncWrite for NotedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let written = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(cx, written)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

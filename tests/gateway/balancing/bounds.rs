@@ -1,7 +1,9 @@
 //! Servers that take so many requests at once, and no more: counted over all workers, with a queue in order of arrival.
 
 use super::file;
-use crate::support::{Connection, Gateway, PATIENCE, Upstream, eventually, get};
+use crate::support::{
+    Connection, File, Gateway, Manner, ModernServer, PATIENCE, Upstream, eventually, get,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -173,6 +175,42 @@ async fn without_a_queue_the_answer_is_503_at_once_and_waiting_has_an_end() {
         server.open.add_permits(1);
         gateway.get("/").await.expect(200);
     }
+}
+
+/// Streams that end make room where the server may have no further connection.
+#[tokio::test]
+async fn over_http2_a_request_waits_for_a_stream_where_no_connection_may_be_opened() {
+    let server = ModernServer::start(Manner {
+        streams: Some(2),
+        ..Manner::default()
+    })
+    .await;
+    let lines = format!(
+        "[upstreams.main]\nservers = {{ url = \"h2c://{}\", max_connections = 1 }}\nconnect_timeout = \"15s\"",
+        server.address
+    );
+    let file =
+        File::default()
+            .server("workers = 1")
+            .with(&lines)
+            .route("all", "/{*rest}", "main", &[]);
+    let gateway = Gateway::start(&file).await;
+    let client = gateway.h2().await;
+    let all: Vec<_> = (0..6)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("/wait").await.status })
+        })
+        .collect();
+    let waiting = || server.seen.waiting.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        eventually(PATIENCE, "two are at the server", async || waiting() == 2).await;
+        server.seen.gate.add_permits(2);
+    }
+    for one in all {
+        assert_eq!(one.await.unwrap(), 200);
+    }
+    assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The host that servers are asked for: the client's, their own or a text; and addresses in answers, which lead back.
 
 use super::{File, Gateway, Manner, file, gateway, h2c};
-use crate::support::{Connection, Upstream, free_port, request};
+use crate::support::{Connection, ModernServer, Upstream, free_port, request};
 
 fn one(server: &Upstream, lines: &str) -> String {
     format!("servers = \"{}\"\n{lines}", server.url())
@@ -131,6 +131,28 @@ async fn the_next_server_is_asked_for_its_own_host() {
         let host = format!("127.0.0.1:{}", breaking.port());
         assert_eq!(seen.head.fields.all("host"), [host]);
     }
+}
+
+#[tokio::test]
+async fn over_http2_the_next_server_is_asked_for_its_own_host() {
+    // One server refuses each stream, and one takes no connections.
+    let refusing = super::http2::refusing().await;
+    let other = ModernServer::start(Manner::default()).await;
+    let lines = format!(
+        "servers = [\"h2c://127.0.0.1:{}\", \"h2c://{}\", \"h2c://127.0.0.1:{}\"]\nhost = \"upstream\"\neject = false",
+        refusing.port(),
+        other.address,
+        free_port()
+    );
+    let gateway = gateway(&lines).await;
+    let mut client = gateway.connect().await;
+    for number in 0..6 {
+        let method = if number % 2 == 0 { "GET" } else { "POST" };
+        let asked = request(method, "/", &[("content-length", "0")]);
+        let answer = client.ask(asked).await.expect(200).json();
+        assert_eq!(answer["authority"], other.address.to_string(), "{number}");
+    }
+    assert!(refusing.connections() > 0, "no request was sent twice");
 }
 
 #[tokio::test]

@@ -217,6 +217,11 @@ async fn play(mut connection: Connection, rule: Rule, answered: &AtomicUsize) ->
     }
 }
 
+/// A server that refuses every stream.
+pub(super) async fn refusing() -> Upstream {
+    by_hand(|_| Reply::Refuse).await.0
+}
+
 async fn before(server: &Upstream) -> Gateway {
     gateway(&format!("servers = \"h2c://127.0.0.1:{}\"", server.port())).await
 }

@@ -117,6 +117,24 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
 }
 
 #[tokio::test]
+async fn probes_over_http2_name_the_scheme() {
+    let ca = Authority::new();
+    let server = server(&ca, &["127.0.0.1"], &["h2"]).await;
+    let health = "health = { path = \"/healthz\", status = \"200\" }";
+    let gateway = gateway(&format!("{}\n{health}", lines(&server, &ca, ""))).await;
+    eventually(PATIENCE, "it is probed", async || {
+        !server.seen.schemes.lock().unwrap().is_empty()
+    })
+    .await;
+    gateway.get("/").await.expect(200);
+    let schemes = server.seen.schemes.lock().unwrap().clone();
+    assert!(
+        schemes.iter().all(|scheme| scheme == "https"),
+        "{schemes:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_server_may_ask_for_our_certificate() {
     let ca = Authority::new();
     let pem = std::fs::read_to_string(ca.path("ca.pem")).unwrap();
