@@ -3,7 +3,7 @@
 use crate::listen::bind::reachable;
 use crate::listen::listener::ListenAddress;
 use http::header::{CONTENT_TYPE, HOST};
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -26,34 +26,46 @@ const MOST: usize = 1024 * 1024;
 /// # Errors
 /// The reason that there is no answer.
 pub(super) fn post(listen: &ListenAddress, path: &str, body: &Value) -> io::Result<Value> {
-    let host = match listen {
-        ListenAddress::Tcp(address) => reachable(*address).to_string(),
-        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => "localhost".to_owned(),
-    };
     let request = Request::post(path)
-        .header(HOST, host)
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string())
         .map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        match listen {
-            ListenAddress::Tcp(address) => {
-                let connecting = TcpStream::connect(reachable(*address));
-                let stream = timeout(WITHIN, connecting).await??;
-                timeout(WITHIN, exchange(stream, request)).await?
-            }
-            ListenAddress::Unix(path) => {
-                let stream = timeout(WITHIN, UnixStream::connect(path)).await??;
-                timeout(WITHIN, exchange(stream, request)).await?
-            }
-            ListenAddress::Systemd(_) => Err(io::Error::other(
-                "systemd opens the admin listener, and its unit says where: name that, as `--live=127.0.0.1:9090` or `--live=unix:/run/tollgate/admin.sock`",
-            )),
+    runtime.block_on(ask(listen, request))
+}
+
+/// The answer to `GET path` at the admin listener on `listen`.
+///
+/// # Errors
+/// The reason that there is no answer.
+pub(super) async fn get(listen: &ListenAddress, path: &str) -> io::Result<Value> {
+    let request = Request::get(path).body(String::new());
+    ask(listen, request.map_err(io::Error::other)?).await
+}
+
+async fn ask(listen: &ListenAddress, mut request: Request<String>) -> io::Result<Value> {
+    let host = match listen {
+        ListenAddress::Tcp(address) => reachable(*address).to_string(),
+        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => "localhost".to_owned(),
+    };
+    let host = HeaderValue::try_from(host).map_err(io::Error::other)?;
+    request.headers_mut().insert(HOST, host);
+    match listen {
+        ListenAddress::Tcp(address) => {
+            let connecting = TcpStream::connect(reachable(*address));
+            let stream = timeout(WITHIN, connecting).await??;
+            timeout(WITHIN, exchange(stream, request)).await?
         }
-    })
+        ListenAddress::Unix(path) => {
+            let stream = timeout(WITHIN, UnixStream::connect(path)).await??;
+            timeout(WITHIN, exchange(stream, request)).await?
+        }
+        ListenAddress::Systemd(_) => Err(io::Error::other(
+            "systemd opens the admin listener, and its unit says where: name that, as `--live=127.0.0.1:9090` or `--live=unix:/run/tollgate/admin.sock`",
+        )),
+    }
 }
 
 /// Reads the place of an admin listener.

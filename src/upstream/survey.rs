@@ -1,14 +1,16 @@
-//! One look at a server, for an operator: its addresses, whether it takes a connection, and what it speaks.
+//! One look at a server, for an operator: its addresses, whether it takes a connection, what it speaks, and what it
+//! answers to a probe.
 
 use super::dial::{self, OpenedStream};
 use super::other_protocol::OtherProtocol;
 use super::stream::ServerStream;
 use super::upstream_state::Member;
-use super::{ConnectError, Destination, OfferedProtocols, Protocol, Server, ServerUrl, Upstream};
+use super::{ConnectError, Destination, OfferedProtocols, Server, ServerUrl, Upstream, probe};
 use crate::clock;
 use crate::tls::CertificateFacts;
 use crate::upstream::resolution::Lookup;
 use crate::upstream::server_state::ServerState;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +21,11 @@ use tokio::time::timeout;
 const FIRST_BYTES: Duration = Duration::from_secs(1);
 /// What a connection of HTTP/2 begins with (RFC 9113, section 3.4), with settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// A hello of TLS 1.2 with 32 bytes of no meaning, four cipher suites, two curves and four ways to sign. A server of TLS
+/// answers with a handshake or an alert.
+const HELLO: &[u8] = b"\x16\x03\x01\0\x53\x01\0\0\x4f\x03\x03tollgate looks what is spoken...\0\
+    \0\x08\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x01\0\
+    \0\x1e\0\x0a\0\x06\0\x04\0\x1d\0\x17\0\x0b\0\x02\x01\0\0\x0d\0\x0a\0\x08\x04\x03\x08\x04\x04\x01\x05\x03";
 
 /// What was found at one address of a server.
 #[derive(Debug)]
@@ -38,6 +45,18 @@ pub struct Reached {
     pub speaks: String,
     /// The end of its certificate's life, in seconds since 1970.
     pub not_after: Option<i64>,
+    /// What came of a probe as the file writes them, where it does: why it failed, in words.
+    pub probe: Option<Result<(), String>>,
+}
+
+/// The beginning of an answer.
+enum FirstAnswer {
+    /// It is in this protocol.
+    In(OtherProtocol),
+    /// The server ended the connection without a word.
+    Ended,
+    /// Nothing came in time, or what nobody knows.
+    Unknown,
 }
 
 /// Looks at all addresses of a server.
@@ -62,9 +81,13 @@ pub async fn look(upstream: &Upstream, server: &Server, lookup: &Lookup) -> Vec<
         };
         let destination = Destination::of(upstream, &member);
         let outcome = reach(&destination, within).await;
+        let mut outcome = outcome.map_err(|error| error.in_full());
+        if let (Ok(reached), Some(rule)) = (&mut outcome, &upstream.rules.health) {
+            reached.probe = Some(probe::ask(upstream, &member, rule).await);
+        }
         findings.push(Finding {
             server: destination.to_string(),
-            outcome: outcome.map_err(|error| error.in_full()),
+            outcome,
         });
     }
     findings
@@ -96,30 +119,41 @@ async fn reach(destination: &Destination, within: Duration) -> Result<Reached, C
     let mut opened = dial::open(destination, offer, within).await?;
     let took = begun.elapsed();
     let (encryption, not_after) = encryption(&opened);
-    let speaks = match &destination.tls {
-        Some(_) if opened.is_http2 => "HTTP/2",
-        Some(_) => "HTTP/1.1",
-        None => {
-            let other = first_answer(&mut opened.stream, destination).await;
-            let is_http2 = offer == OfferedProtocols::Http2;
-            match other {
-                Some(OtherProtocol::Http2) if is_http2 => "HTTP/2",
-                Some(OtherProtocol::Http1) if !is_http2 => "HTTP/1.1",
-                None => "does not tell what it speaks",
-                Some(other) => {
-                    return Err(ConnectError::Protocol {
-                        server: destination.to_string().into(),
-                        why: other.to_string().into(),
-                    });
-                }
-            }
+    let answer = first_answer(&mut opened, destination).await?;
+    let speaks = match (&destination.tls, answer) {
+        (Some(_), _) if opened.is_http2 => "HTTP/2",
+        (Some(_), _) => "HTTP/1.1",
+        (None, FirstAnswer::In(OtherProtocol::Http2)) if opened.is_http2 => "HTTP/2",
+        (None, FirstAnswer::In(OtherProtocol::Http1)) if !opened.is_http2 => "HTTP/1.1",
+        (None, FirstAnswer::In(other)) => return Err(misfit(destination, other)),
+        (None, FirstAnswer::Ended) if speaks_tls(destination, within).await => {
+            return Err(misfit(destination, OtherProtocol::Tls));
         }
+        (None, FirstAnswer::Ended) => "ends the connection without an answer",
+        (None, FirstAnswer::Unknown) => "does not tell what it speaks",
     };
     Ok(Reached {
         took,
         speaks: format!("{encryption}{speaks}"),
         not_after,
+        probe: None,
     })
+}
+
+fn misfit(destination: &Destination, other: OtherProtocol) -> ConnectError {
+    ConnectError::Protocol {
+        server: destination.to_string().into(),
+        why: other.to_string().into(),
+    }
+}
+
+/// Does a server that has no word for us answer a hello of TLS?
+async fn speaks_tls(destination: &Destination, within: Duration) -> bool {
+    let Ok(mut opened) = dial::open(destination, OfferedProtocols::Http1, within).await else {
+        return false;
+    };
+    let answer = timeout(FIRST_BYTES, ask(&mut opened.stream, HELLO)).await;
+    matches!(answer, Ok(Ok(FirstAnswer::In(OtherProtocol::Tls))))
 }
 
 /// The version of TLS, and the end of the certificate.
@@ -137,32 +171,53 @@ fn encryption(opened: &OpenedStream) -> (String, Option<i64>) {
     (version.to_owned(), facts.map(|facts| facts.not_after))
 }
 
-/// The protocol of the first bytes that come back.
+/// The beginning of the answer to a question that changes nothing.
+///
+/// # Errors
+/// When the server does not take our certificate, or wants one: over TLS 1.3 it says so behind the handshake.
 async fn first_answer(
-    stream: &mut ServerStream,
+    opened: &mut OpenedStream,
     destination: &Destination,
-) -> Option<OtherProtocol> {
-    let question = match destination.protocol {
-        Protocol::Http2 => PREFACE.to_vec(),
-        Protocol::Auto | Protocol::Http1 => {
-            let host = match &destination.url {
-                ServerUrl::Unix(_) | ServerUrl::Demo => "localhost".to_owned(),
-                url => url.authority(),
-            };
-            format!("OPTIONS * HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes()
-        }
+) -> Result<FirstAnswer, ConnectError> {
+    let question = if opened.is_http2 {
+        PREFACE.to_vec()
+    } else {
+        let host = match &destination.url {
+            ServerUrl::Unix(_) | ServerUrl::Demo => "localhost".to_owned(),
+            url => url.authority(),
+        };
+        format!("OPTIONS * HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").into_bytes()
     };
-    let asking = async {
-        stream.write_all(&question).await.ok()?;
-        let mut bytes = [0; 9];
-        let mut count = 0;
-        while count < bytes.len() {
-            match stream.read(&mut bytes[count..]).await {
-                Ok(more) if more > 0 => count += more,
-                _ => break,
-            }
+    match timeout(FIRST_BYTES, ask(&mut opened.stream, &question)).await {
+        Err(_) => Ok(FirstAnswer::Unknown),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => match dial::refused_certificate(&error) {
+            None => Ok(FirstAnswer::Ended),
+            Some(why) => Err(ConnectError::Tls {
+                server: destination.to_string().into(),
+                why: why.into(),
+            }),
+        },
+    }
+}
+
+async fn ask(stream: &mut ServerStream, question: &[u8]) -> io::Result<FirstAnswer> {
+    // A server that takes no question may have said why.
+    let asked = stream.write_all(question).await;
+    let mut bytes = [0; 9];
+    let mut count = 0;
+    while count < bytes.len() {
+        match stream.read(&mut bytes[count..]).await? {
+            0 => break,
+            more => count += more,
         }
-        OtherProtocol::of(&bytes[..count])
-    };
-    timeout(FIRST_BYTES, asking).await.ok().flatten()
+    }
+    if count == 0 {
+        asked?;
+    }
+    Ok(match OtherProtocol::of(&bytes[..count]) {
+        Some(protocol) => FirstAnswer::In(protocol),
+        None if count == 0 => FirstAnswer::Ended,
+        None => FirstAnswer::Unknown,
+    })
 }

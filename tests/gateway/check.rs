@@ -1,7 +1,9 @@
 //! `tollgate check` with its options: the file as it is understood, the changes of a reload, the servers that can be
 //! reached.
 
-use crate::support::{Finished, Manner, ModernServer, Redis, Upstream, free_port, tollgate};
+use crate::support::{
+    File, Finished, Gateway, Manner, ModernServer, Redis, Upstream, free_port, tollgate,
+};
 use std::path::Path;
 
 /// `tollgate check` in `folder`.
@@ -197,6 +199,100 @@ async fn a_redis_that_is_open_to_other_machines_is_a_warning_and_one_that_protec
             "{:?} {all}",
             told.code
         );
+    }
+}
+
+#[tokio::test]
+async fn connect_probes_servers_and_tells_their_state_in_the_running_gateway() {
+    let (good, bad) = (Upstream::echo().await, Upstream::answering(BAD).await);
+    let admin = free_port();
+    let file = File::default()
+        .admin(&format!("listen = \"127.0.0.1:{admin}\""))
+        .with(&format!(
+            "[upstreams.main]\nservers = [\"{}\", \"{}\", {{ url = \"http://127.0.0.1:{}\", weight = 0 }}]\n\
+             health = {{ path = \"/healthz\", timeout = \"2s\" }}",
+            good.url(),
+            bad.url(),
+            free_port()
+        ))
+        .route("all", "/{*rest}", "main", &[]);
+    let gateway = Gateway::start(&file).await;
+    gateway
+        .said
+        .line(0, "the bad one leaves", |line| {
+            line.contains("gets no requests: its probes failed")
+        })
+        .await;
+    let told = check(gateway.folder(), &["--connect"]).await;
+    assert_eq!(told.code, Some(3), "{}", told.stdout);
+    let line = |told: &Finished, url: &str| {
+        let mut lines = told.stdout.lines();
+        let line = lines.find(|line| line.contains(url) && line.contains("upstream  main"));
+        line.unwrap_or_else(|| panic!("{}", told.stdout)).to_owned()
+    };
+    let up = line(&told, &good.url());
+    assert!(
+        up.contains("; its probe is good; up in the running gateway"),
+        "{up}"
+    );
+    let down = line(&told, &bad.url());
+    for words in [
+        "DOES NOT SERVE: connected in",
+        "; its probe fails: status 500",
+        "; down in the running gateway, which gives it no requests: it has failed its probes",
+    ] {
+        assert!(down.contains(words), "{words}: {down}");
+    }
+    let json = check(gateway.folder(), &["--connect", "--json"]).await;
+    let json: Vec<serde_json::Value> = json
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |url: String| json.iter().find(|line| line["place"] == url).unwrap();
+    assert_eq!(of(good.url())["probe"], "good");
+    assert_eq!(of(good.url())["state"], "up");
+    assert_eq!(of(bad.url())["probe"], "status 500");
+    assert_eq!(of(bad.url())["state"], "down");
+    assert!(
+        json.iter().any(|line| line["state"] == "draining"),
+        "{json:?}"
+    );
+    // Without a gateway there is no state.
+    let folder = folder(&[(
+        "gateway.toml",
+        &std::fs::read_to_string(gateway.file()).unwrap(),
+    )]);
+    drop(gateway);
+    let told = check(folder.path(), &["--connect"]).await;
+    assert!(!told.stdout.contains("running gateway"), "{}", told.stdout);
+}
+
+const BAD: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+
+/// A server of TLS that ends a connection that begins otherwise without a word, as many do.
+#[tokio::test]
+async fn connect_recognises_a_silent_server_of_tls() {
+    let server = Upstream::playing(async |mut connection: crate::support::Connection| {
+        let Ok(first) = connection.wire.exactly(5).await else {
+            return;
+        };
+        if first[0] == 0x16 {
+            // A hello is answered with an alert: no version in common.
+            connection.wire.send([0x15, 3, 3, 0, 2, 2, 70]).await;
+        }
+    })
+    .await;
+    for scheme in ["http", "h2c"] {
+        let text = format!(
+            "[upstreams.main]\nservers = \"{scheme}://127.0.0.1:{}\"\n[routes.all]\nupstream = \"main\"\n",
+            server.port()
+        );
+        let folder = folder(&[("gateway.toml", &text)]);
+        let told = check(folder.path(), &["--connect"]).await;
+        let words = "the server speaks TLS on this port, write `https://`";
+        assert!(told.stdout.contains(words), "{}", told.stdout);
+        assert_eq!(told.code, Some(3));
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::{CheckOutput, Format};
 use crate::app::key_sets::fetch_keys;
-use crate::cli::UNREACHABLE;
+use crate::cli::{UNREACHABLE, admin_client};
 use crate::config::{Compiled, PublishedKeys};
+use crate::listen::listener::ListenAddress;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreSettings};
 use crate::upstream::survey::{self, Reached};
@@ -32,18 +33,36 @@ pub(super) struct Probe {
     outcome: Result<String, String>,
     /// Does the store let any client in that reaches it?
     pub(super) open: bool,
+    /// What came of a server's probe, where the file has probes.
+    probe: Option<Result<(), String>>,
+    /// The state of a server in the running gateway, where one answers: the word, and the sentence.
+    state: Option<(String, String)>,
 }
 
 impl Probe {
     /// The probe of a Redis.
     pub(super) fn of_redis(place: String, open: bool, outcome: Result<String, String>) -> Self {
         Self {
-            what: "redis",
+            open,
+            ..Self::new("redis", place, outcome)
+        }
+    }
+
+    fn new(what: &'static str, place: String, outcome: Result<String, String>) -> Self {
+        Self {
+            what,
             name: String::new(),
             place,
             outcome,
-            open,
+            open: false,
+            probe: None,
+            state: None,
         }
+    }
+
+    /// Is all as it should be?
+    fn is_good(&self) -> bool {
+        self.outcome.is_ok() && !matches!(self.probe, Some(Err(_)))
     }
 
     /// The probe with stars for the secrets of the file.
@@ -52,6 +71,7 @@ impl Probe {
         Self {
             place: hide(self.place),
             outcome: self.outcome.map(hide).map_err(hide),
+            probe: self.probe.map(|probe| probe.map_err(hide)),
             ..self
         }
     }
@@ -83,7 +103,7 @@ pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: 
     for probe in probes {
         line(probe, format, &mut output.out);
     }
-    if probes.iter().any(|probe| probe.outcome.is_err()) {
+    if !probes.iter().all(Probe::is_good) {
         output.code = UNREACHABLE;
     }
 }
@@ -111,7 +131,11 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
         answers.extend(answer.ok());
     }
     answers.sort_by_key(|(number, _): &(usize, Vec<Probe>)| *number);
-    probes.extend(answers.into_iter().flat_map(|(_, probes)| probes));
+    let mut servers: Vec<Probe> = answers.into_iter().flat_map(|(_, all)| all).collect();
+    if let Some(admin) = &compiled.boot.admin {
+        add_states(&mut servers, &admin.listen).await;
+    }
+    probes.extend(servers);
     for published in &compiled.key_sets {
         probes.push(keys(published).await);
     }
@@ -134,13 +158,39 @@ async fn keys(published: &PublishedKeys) -> Probe {
         };
         Ok(format!("{}{ids}", super::count(count, "key")))
     });
-    Probe {
-        what: "jwks",
-        name: String::new(),
-        place: set.url().to_string(),
-        outcome,
-        open: false,
+    Probe::new("jwks", set.url().to_string(), outcome)
+}
+
+/// Adds the states of the servers in the running gateway, where one answers at the file's admin listener.
+async fn add_states(servers: &mut [Probe], admin: &ListenAddress) {
+    let Ok(answer) = admin_client::get(admin, "/v1/upstreams").await else {
+        return;
+    };
+    for upstream in answer["upstreams"].as_array().into_iter().flatten() {
+        for known in upstream["servers"].as_array().into_iter().flatten() {
+            let is_it =
+                |one: &&mut Probe| known["server"] == *one.place && upstream["name"] == *one.name;
+            let state = known["state"].as_str().unwrap_or_default();
+            if let Some(server) = servers.iter_mut().find(is_it) {
+                let says = in_gateway(state, known["ejected_ms"].as_u64());
+                server.state = Some((state.to_owned(), says));
+            }
+        }
     }
+}
+
+/// The state of a server in the running gateway, in words.
+fn in_gateway(state: &str, ejected_ms: Option<u64>) -> String {
+    let why = match (state, ejected_ms) {
+        ("down", _) => "it has failed its probes".to_owned(),
+        ("draining", _) => "its weight is 0".to_owned(),
+        ("ejected", Some(left)) => format!(
+            "it is ejected for another {:.1} s",
+            Duration::from_millis(left).as_secs_f64()
+        ),
+        _ => return format!("{state} in the running gateway"),
+    };
+    format!("{state} in the running gateway, which gives it no requests: {why}")
 }
 
 async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
@@ -177,11 +227,8 @@ fn too_far(found: &RedisReport, timeout: Duration) -> String {
 async fn server(upstream: Arc<Upstream>, server: Server) -> Vec<Probe> {
     let name = upstream.name.to_string();
     let probe = |place: String, outcome| Probe {
-        what: "upstream",
         name: name.clone(),
-        place,
-        outcome,
-        open: false,
+        ..Probe::new("upstream", place, outcome)
     };
     if server.url == ServerUrl::Demo {
         let says = "answers inside the gateway".to_owned();
@@ -189,8 +236,16 @@ async fn server(upstream: Arc<Upstream>, server: Server) -> Vec<Probe> {
     }
     let found = survey::look(&upstream, &server, &resolution::by_system()).await;
     let probes = found.into_iter().map(|one| {
-        let outcome = one.outcome.map(|reached| report(&reached));
-        probe(one.server, outcome)
+        let mut probed = None;
+        let outcome = one.outcome.map(|reached| {
+            let report = report(&reached);
+            probed = reached.probe;
+            report
+        });
+        Probe {
+            probe: probed,
+            ..probe(one.server, outcome)
+        }
     });
     probes.collect()
 }
@@ -211,15 +266,35 @@ fn milliseconds(time: Duration) -> String {
 
 fn line(probe: &Probe, format: Format, out: &mut String) {
     let (Ok(report) | Err(report)) = &probe.outcome;
-    let good = probe.outcome.is_ok();
+    let reachable = probe.outcome.is_ok();
     let (what, name, place) = (probe.what, &probe.name, &probe.place);
     // Writing into a string cannot fail.
     let _ = if format == Format::Json {
-        let line = json!({ "asked": what, "name": name, "place": place, "reachable": good, "says": report });
+        let mut line = json!({ "asked": what, "name": name, "place": place, "reachable": reachable, "says": report });
+        if let Some(probe) = &probe.probe {
+            line["probe"] = probe.as_ref().err().map_or("good", String::as_str).into();
+        }
+        if let Some((state, _)) = &probe.state {
+            line["state"] = state.as_str().into();
+        }
         writeln!(out, "{line}")
     } else {
         let gap = if name.is_empty() { "" } else { "  " };
-        let mark = if good { "" } else { "NOT REACHABLE: " };
-        writeln!(out, "  {what}  {name}{gap}{place}  {mark}{report}")
+        let mark = match (reachable, &probe.probe) {
+            (false, _) => "NOT REACHABLE: ",
+            (true, Some(Err(_))) => "DOES NOT SERVE: ",
+            (true, _) => "",
+        };
+        let probed = match &probe.probe {
+            None => String::new(),
+            Some(Ok(())) => "; its probe is good".to_owned(),
+            Some(Err(why)) => format!("; its probe fails: {why}"),
+        };
+        let state = probe.state.as_ref();
+        let state = state.map_or_else(String::new, |(_, says)| format!("; {says}"));
+        writeln!(
+            out,
+            "  {what}  {name}{gap}{place}  {mark}{report}{probed}{state}"
+        )
     };
 }
