@@ -9,6 +9,7 @@ mod json;
 mod masking;
 mod outlook;
 mod request;
+mod server_choice;
 mod stripped_fields;
 mod text;
 

@@ -58,10 +58,16 @@ impl<'a> RouteMembers<'a> {
         self.token.reading()
     }
 
+    /// The cause for which the client's token claims nothing, if a group has asked it for a claim.
+    #[must_use]
+    pub fn why_not(&self) -> Option<TokenDoubt> {
+        self.token.why_not()
+    }
+
     /// An error where a group has asked for a claim of a token whose issuer's keys have not been read yet: its client
     /// may be a member or not.
     pub(super) fn are_known(&self) -> Result<(), RefusalCause> {
-        match self.token.why_not() {
+        match self.why_not() {
             Some(TokenDoubt::KeysUnread) => Err(RefusalCause::KeysUnread),
             _ => Ok(()),
         }

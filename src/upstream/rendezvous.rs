@@ -4,6 +4,8 @@
 //! A score is `weight / -ln(u)`, with `u` uniform by the hash of key and server ("Weighted Distributed Hash Tables",
 //! Schindelhauer and Schomaker, 2005; the logarithmic method). The hash is fixed: all gateways agree.
 
+use super::upstream_state::Member;
+
 /// The hash of a key, or of a server's address.
 pub fn hash(bytes: &[u8]) -> u64 {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ bytes.len() as u64;
@@ -49,6 +51,21 @@ pub(super) fn owner(
         }
     }
     best
+}
+
+/// The members that get requests in the order of `key`: the first is the key's own, and each takes its requests while
+/// those before it are away.
+#[must_use]
+pub fn order(key: u64, members: &[Member]) -> Vec<&Member> {
+    let scored = members.iter().filter(|member| member.share > 0);
+    let mut scored: Vec<(f64, &Member)> = scored
+        .map(|member| {
+            let server = hash(member.state.shown.as_bytes());
+            (score(key, server, member.share), member)
+        })
+        .collect();
+    scored.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    scored.into_iter().map(|(_, member)| member).collect()
 }
 
 /// The most requests in flight that a server may have, one more included, where `in_flight` are under way on all: its

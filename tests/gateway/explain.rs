@@ -3,6 +3,7 @@
 mod answers;
 mod groups;
 mod leases;
+mod servers;
 
 use crate::support::{File, Finished, Gateway, Upstream, tollgate};
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use super::candidates::RouteCandidate;
 use super::handshake::HandshakeOutlook;
+use super::server_choice::ServerChoice;
 use super::stripped_fields::StrippedField;
 use crate::key::PriceError;
 use crate::key::TokenDoubt;
@@ -43,6 +44,8 @@ pub(super) struct Routing {
     pub(super) limits: Vec<AppliedLimit>,
     /// The host that the servers are asked for, where it is not the client's.
     pub(super) asked_host: Option<String>,
+    /// The server that the request goes to, where its key decides.
+    pub(super) server: Option<ServerChoice>,
     /// The fields by which the servers know the client; none where the value is not known.
     pub(super) identity: Vec<(HeaderName, Option<String>)>,
     /// The reason that the token claims nothing, where a limit asks for a claim.

@@ -5,6 +5,7 @@ use super::explanation::{
     LimitOutlook, LiveVerdict, Routing,
 };
 use super::handshake::HandshakeOutlook;
+use super::server_choice::ServerChoice;
 use super::text::spelled;
 use crate::client;
 use crate::key::client_ip::{AddressReason, Walk};
@@ -30,6 +31,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             let all = routing.stripped.iter();
             all.map(|one| json!({ "field": one.name.as_str(), "why": one.why.to_string() })).collect::<Vec<_>>()
         }),
+        "server": routing.and_then(|routing| routing.server.as_ref()).map(ServerChoice::json),
         "asked_host": routing.and_then(|routing| routing.asked_host.as_deref()),
         "identity": routing.map(|routing| {
             let all = routing.identity.iter();

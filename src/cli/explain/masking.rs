@@ -25,6 +25,9 @@ impl Routing {
         if let Some(route) = &mut self.route {
             route.servers.iter_mut().for_each(hide);
         }
+        if let Some(server) = &mut self.server {
+            server.hide(hide);
+        }
         self.asked_host.iter_mut().for_each(hide);
         for candidate in &mut self.candidates {
             hide(&mut candidate.why);

@@ -8,6 +8,7 @@ use super::explanation::{
 };
 use super::handshake::{self, ClientHandshake, HandshakeOutlook};
 use super::outlook;
+use super::server_choice::ServerChoice;
 use super::stripped_fields::{self, StrippedField};
 use crate::admission::destination::Destination;
 use crate::admission::stripped_fields::StripCause;
@@ -202,6 +203,8 @@ impl Head {
             host: self.host,
             ..Routing::default()
         };
+        // What a group of a route has asked the token for.
+        routing.token = members.as_ref().and_then(|members| members.why_not());
         let Some(service) = found.or(snapshot.unrouted) else {
             return (routing, ExpectedAnswer::refused(&ProxyError::NoRoute));
         };
@@ -232,7 +235,8 @@ impl Head {
         let (method, limits) = (&request.parts.method, &routing.limits);
         let answer = outlook::answer(service, method, &self.onward, plan.lack(), limits);
         routing.identity = told(service, &caller, &plan);
-        routing.token = token.why_not();
+        routing.server = ServerChoice::of(compiled, service, &caller);
+        routing.token = routing.token.or(token.why_not());
         (routing, answer)
     }
 }

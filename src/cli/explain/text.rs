@@ -108,6 +108,9 @@ fn request(routing: &Routing, out: &mut String) {
         Some(other) => format!("{matched}: matched; forwarded as {other}"),
     };
     line(out, "path", &path);
+    if let Some(server) = &routing.server {
+        line(out, "server", &server.text());
+    }
     if let Some(host) = &routing.asked_host {
         line(
             out,
