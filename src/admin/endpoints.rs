@@ -60,7 +60,8 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
     shown
 }
 
-/// Readiness by the phase alone; the store's state and certificates that have not come yet are shown beside it.
+/// Readiness by the phase alone; the store's state, certificates and keys of tokens that have not come yet, and upstreams
+/// without a server are shown beside it.
 fn readiness(state: &AdminState) -> AdminResponse {
     match state.readiness.phase() {
         Phase::Ready => {
@@ -79,8 +80,18 @@ fn readiness(state: &AdminState) -> AdminResponse {
                     format!("tls: no certificate yet for {awaited}, handshakes there are refused\n")
                 }
             };
+            let unread = state.metrics.unread_keys();
+            let unread = unread.iter().map(|url| {
+                format!(
+                    "jwks: no keys read yet from {url}, what needs its tokens is answered 503\n"
+                )
+            });
+            let jwks: String = unread.collect();
             let without = upstreams::without_server(state.snapshots.as_ref());
-            text(StatusCode::OK, format!("ready\n{store}{tls}{without}"))
+            text(
+                StatusCode::OK,
+                format!("ready\n{store}{tls}{jwks}{without}"),
+            )
         }
         Phase::Starting => text(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -323,6 +323,9 @@ impl Exchange {
             // The request was charged for a wait that was not waited out, and the charge has gone back.
             self.delayed = 0;
         }
+        if self.reason == Reason::KeysUnread {
+            self.worker.metrics.keys_unread();
+        }
         if let Some(limit) = error.limit() {
             self.limit = Some(Arc::clone(&limit.name));
         }

@@ -169,6 +169,14 @@ impl Metrics {
         self.key_fetches[result as usize].add(1);
     }
 
+    /// The URLs whose keys were never read.
+    #[must_use]
+    pub fn unread_keys(&self) -> Vec<String> {
+        let read = lock(&self.keys_read);
+        let unread = read.iter().filter(|(_, is_read)| !**is_read);
+        unread.map(|(url, _)| url.clone()).collect()
+    }
+
     /// Sets whether the keys at each URL were ever read.
     pub fn keys_read(&self, read: BTreeMap<String, bool>) {
         *lock(&self.keys_read) = read;

@@ -2,7 +2,7 @@
 
 use super::tls::{LISTEN, asked, seen_field};
 use crate::support::tls::Authority;
-use crate::support::{Answer, File, Gateway, Upstream, h2, tollgate};
+use crate::support::{Answer, Feed, File, Gateway, Manner, ModernServer, Upstream, h2, tollgate};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
 use serde_json::{Value, json};
 
@@ -99,6 +99,42 @@ async fn servers_are_told_who_the_client_is() {
     let answer = gateway.get_with("/", &lies).await.expect(401);
     assert_eq!(gateway.line_of(&answer).await["reason"], "bad_token");
     assert_eq!(upstream.seen(), 2);
+}
+
+#[tokio::test]
+async fn servers_of_http2_are_told_too() {
+    let server = ModernServer::start(Manner::default()).await;
+    let file = File::default()
+        .with(&format!(
+            "[upstreams.main]\nservers = \"h2c://{}\"",
+            server.address
+        ))
+        .route("all", "/{*rest}", "main", &[])
+        .with("forward_identity = { X-Consumer = \"{jwt:sub}\" }")
+        .with(&jwt());
+    let gateway = Gateway::start(&file).await;
+    let told = |answer: &Answer| -> Vec<String> {
+        let echo = answer.json();
+        let fields = echo["fields"].as_array().unwrap().iter();
+        let named = fields.filter(|field| field[0] == "x-consumer");
+        named
+            .map(|field| field[1].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let zoe = token(json!({ "sub": "Zo\u{eb} / 1" }));
+    let lying = [("x-consumer", "root"), ("X-Consumer", "admin")];
+    let all = [&[("Authorization", zoe.as_str())][..], &lying].concat();
+    let answer = gateway.get_with("/", &all).await.expect(200);
+    assert_eq!(told(&answer), ["Zo%C3%AB%20/%201"]);
+    let answer = gateway.get_with("/", &lying).await.expect(200);
+    assert!(told(&answer).is_empty());
+    let asked = http::Request::get("http://gateway.test/")
+        .header("authorization", &zoe)
+        .header("x-consumer", "root")
+        .body(Feed::empty())
+        .unwrap();
+    let answer = gateway.h2().await.ask(asked).await.expect(200);
+    assert_eq!(told(&answer), ["Zo%C3%AB%20/%201"]);
 }
 
 #[tokio::test]

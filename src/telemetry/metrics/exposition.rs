@@ -149,6 +149,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| by_label("result", KeyFetch::ALL, |result| all.metrics.key_fetches[result as usize].get());
     Gauge NONE "tollgate_jwks_read" "1 when the keys at a URL were read, 0 before: tokens that they may have signed are answered 503."
         => |all| Some(keys_read(all));
+    Counter NONE "tollgate_http_requests_keys_unread" "Requests answered 503 since the keys of their tokens were never read, by limits, routes for members or identity."
+        => |all| all.total(|worker| worker.totals.keys_unread.get());
     Counter NONE "tollgate_config_reloads" "Attempts to take over a changed configuration."
         => reloads;
     Gauge NONE "tollgate_config_last_reload_successful" "1 when the file as it was last read is in force."

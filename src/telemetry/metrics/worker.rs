@@ -95,6 +95,12 @@ impl WorkerMetrics {
         self.0.totals.busy.add(1);
     }
 
+    /// Notes that a request was turned away since the keys of its token were never read.
+    #[cold]
+    pub fn keys_unread(&self) {
+        self.0.totals.keys_unread.add(1);
+    }
+
     /// Notes the time that the gateway itself added to a forwarded request: its whole time without the upstream's and
     /// the hold.
     pub fn overhead(&self, time: Duration) {

@@ -40,6 +40,7 @@ pub(super) struct Totals {
     pub(super) received: WorkerCounter,
     pub(super) sent: WorkerCounter,
     pub(super) busy: WorkerCounter,
+    pub(super) keys_unread: WorkerCounter,
 }
 
 /// Cells of one kind by their labels. The lock is taken when a handle is resolved and by the scrape, not while

@@ -188,6 +188,14 @@ async fn what_needs_a_token_is_503_until_keys_were_read_and_no_longer() {
         assert_eq!(gateway.line_of(&unknown).await["reason"], "keys_unread");
         gateway.get(target).await.expect(200);
     }
+    let counted = "tollgate_http_requests_keys_unread_total 3";
+    let metrics = gateway.metrics().await;
+    assert!(metrics.contains(counted), "{metrics}");
+    let ready = gateway.admin_get("/readyz").await.expect(200).text();
+    assert!(
+        ready.starts_with("ready\njwks: no keys read yet from http://127.0.0.1"),
+        "{ready}"
+    );
     // A value that is no token is none whatever the keys are.
     asked(&gateway, "Bearer x").await.expect(401);
     // Nor is one that no key of this file may sign.
