@@ -1,5 +1,5 @@
-//! Servers that are killed, stopped, and started again at random, under load: what fails is what was under way and may
-//! not be repeated, and the counts add up.
+//! Servers that are killed, stopped, slowed down, restarted and replaced at random, under load: what fails is what was
+//! under way and may not be repeated, and the counts add up.
 
 use super::{file, metric};
 use crate::support::{Gateway, PATIENCE, Wire, eventually, free_port, get, long, process, request};
@@ -58,6 +58,15 @@ impl Server {
         process::signal(pid.expect("it runs"), name);
     }
 
+    /// Ends it in order: it finishes what it has.
+    async fn restart(&mut self) {
+        self.signal("TERM");
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait().await;
+        }
+        self.revive().await;
+    }
+
     async fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill().await;
@@ -106,9 +115,24 @@ async fn client(
     shots
 }
 
+/// Another server takes the place of one of the file, which is killed when the gateway has heard of it.
+async fn replace(victim: &mut Server, gateway: &Gateway) {
+    let new = Server::start().await;
+    let heard = gateway.said.lines().len();
+    let text = std::fs::read_to_string(gateway.file()).unwrap();
+    gateway.rename_over(&text.replace(&victim.url(), &new.url()));
+    gateway
+        .said
+        .line(heard, "the new file", |line| line.contains("is in force"))
+        .await;
+    *victim = new;
+}
+
 /// Something happens to one of the servers, and passes.
-async fn strike(victim: &mut Server) {
-    match fastrand::u8(..3) {
+async fn strike(victim: &mut Server, gateway: &Gateway) {
+    match fastrand::u8(..5) {
+        3 => victim.restart().await,
+        4 => replace(victim, gateway).await,
         0 => {
             victim.kill().await;
             sleep(Duration::from_millis(fastrand::u64(100..600))).await;
@@ -162,7 +186,7 @@ async fn what_fails_was_under_way_and_may_not_be_repeated() {
     let began = Instant::now();
     while began.elapsed() < time {
         let victim = fastrand::usize(..servers.len());
-        strike(&mut servers[victim]).await;
+        strike(&mut servers[victim], &gateway).await;
         sleep(Duration::from_millis(200)).await;
     }
     over.store(true, Ordering::Relaxed);
@@ -213,6 +237,20 @@ fn adds_up(metrics: &str, lines: &[Value]) {
     };
     assert_eq!(failures("timeout"), of_status(504));
     assert_eq!(failures("connect") + failures("reset"), of_status(502));
+    // Each attempt beyond a request's first is a retry of one cause, with one result.
+    let attempts: u64 = lines
+        .iter()
+        .filter_map(|line| line["attempts"].as_u64())
+        .sum();
+    let retries = |result: &str| -> u64 {
+        let rows = metrics.lines().filter(|line| {
+            line.starts_with("tollgate_upstream_retries_total{") && line.contains(result)
+        });
+        rows.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+            .sum()
+    };
+    let again = retries("result=\"answered\"") + retries("result=\"failed\"");
+    assert_eq!(attempts, lines.len() as u64 + again);
 }
 
 #[tokio::test]
