@@ -26,29 +26,33 @@ pub(super) struct OpenAccount {
 }
 
 impl OpenAccount {
-    /// Opens the kept account with an authority, or makes one. Of gateways with a common store one makes it, and the
-    /// others wait.
-    pub(super) async fn open(authority: &Authority, vault: &Vault) -> Result<Self, Failure> {
+    /// Opens the kept account with an authority, or makes one, with this client. Of gateways with a common store one makes
+    /// it, and the others wait.
+    pub(super) async fn open(
+        authority: &Authority,
+        vault: &Vault,
+        client: &CaClient,
+    ) -> Result<Self, Failure> {
         let name = account_name(authority);
         let store = match vault {
             Vault::Folder(_) => {
-                return match Self::kept(authority, vault, &name).await? {
+                return match Self::kept(client, vault, &name).await? {
                     Some(open) => Ok(open),
-                    None => Self::make(authority, vault, &name).await,
+                    None => Self::make(authority, vault, client, &name).await,
                 };
             }
             Vault::Store(store) => store,
         };
         let until = clock::now() + store.shared.pace.lock + AGAIN * 4;
         while clock::now() < until {
-            if let Some(open) = Self::kept(authority, vault, &name).await? {
+            if let Some(open) = Self::kept(client, vault, &name).await? {
                 return Ok(open);
             }
             if let Some(lock) = store.lock(&format!("account:{name}")).await? {
                 // Another gateway may have made it in between.
-                let open = match Self::kept(authority, vault, &name).await {
+                let open = match Self::kept(client, vault, &name).await {
                     Ok(Some(open)) => Ok(open),
-                    Ok(None) => Self::make(authority, vault, &name).await,
+                    Ok(None) => Self::make(authority, vault, client, &name).await,
                     Err(failure) => Err(failure),
                 };
                 lock.release().await;
@@ -60,29 +64,28 @@ impl OpenAccount {
     }
 
     /// The account that is kept, opened without a word to its authority.
-    async fn kept(
-        authority: &Authority,
-        vault: &Vault,
-        name: &str,
-    ) -> Result<Option<Self>, Failure> {
+    async fn kept(client: &CaClient, vault: &Vault, name: &str) -> Result<Option<Self>, Failure> {
         let Some(text) = vault.read(Part::Accounts, name).await? else {
             return Ok(None);
         };
         let Ok(credentials) = serde_json::from_str(&text) else {
             return Ok(None);
         };
-        let client = CaClient::new(&authority.tls);
         let builder = Account::builder_with_http(Box::new(client.clone()));
         let account = builder.from_credentials(credentials).await?;
         Ok(Some(Self {
             account,
-            client,
+            client: client.clone(),
             text: text.into(),
         }))
     }
 
-    async fn make(authority: &Authority, vault: &Vault, name: &str) -> Result<Self, Failure> {
-        let client = CaClient::new(&authority.tls);
+    async fn make(
+        authority: &Authority,
+        vault: &Vault,
+        client: &CaClient,
+        name: &str,
+    ) -> Result<Self, Failure> {
         let contact = authority.contact.as_ref().map(|at| format!("mailto:{at}"));
         let contact: Vec<&str> = contact.as_deref().into_iter().collect();
         let asked = NewAccount {
@@ -105,7 +108,7 @@ impl OpenAccount {
         );
         Ok(Self {
             account,
-            client,
+            client: client.clone(),
             text: text.into(),
         })
     }

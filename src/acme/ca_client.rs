@@ -39,6 +39,11 @@ impl CaClient {
         }
     }
 
+    /// Is this what the authority's server must show to this client?
+    pub(super) fn believes(&self, tls: &ClientTls) -> bool {
+        self.tls == *tls
+    }
+
     /// The pause that was asked for since the last call, in seconds.
     pub(super) fn take_pause(&self) -> Option<i64> {
         self.pause().take()

@@ -1,16 +1,23 @@
-//! Answers for workers that an authority has asked about an order of another gateway: they are looked up in the store.
+//! Answers for workers that an authority has asked about an order of another gateway, or of another process on the same
+//! folder: they are looked up where the order has put them.
 
 use super::authority::{OrderedIdentity, Storage};
-use super::sealing::SealingKey;
 use super::store_vault::{ChallengeEntry, SharedStorage};
+use super::vault::Vault;
+use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Lookup, Metrics};
 use crate::tls::ChallengeQuestion;
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 /// Questions that wait at most.
 const WAITING: usize = 16;
+
+/// Logs that a look has failed. Strangers can have gateways look.
+static UNANSWERED: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The way of questions from workers to [`serve`].
 pub(super) fn channel() -> (
@@ -20,28 +27,32 @@ pub(super) fn channel() -> (
     mpsc::channel(WAITING)
 }
 
-/// The hosts whose challenges may be in the store.
-pub(super) fn hosts_in_store(wanted: &[OrderedIdentity]) -> HashSet<Box<str>> {
-    let shared = wanted
-        .iter()
-        .filter(|one| matches!(one.authority.storage, Storage::Store(_)));
-    let hosts = shared.flat_map(|one| &one.hosts);
+/// The hosts whose challenges another gateway, or another process, may have ready: those of the store, and of the folders
+/// that are not this process's to order into.
+pub(super) fn hosts_elsewhere(
+    wanted: &[OrderedIdentity],
+    is_ours: impl Fn(&Path) -> bool,
+) -> HashSet<Box<str>> {
+    let others = wanted.iter().filter(|one| match &one.authority.storage {
+        Storage::Store(_) => true,
+        Storage::Folder(path) => !is_ours(path),
+    });
+    let hosts = others.flat_map(|one| &one.hosts);
     hosts.map(|host| host.as_str().into()).collect()
 }
 
-/// Answers questions until none can come. Each has the deadline of the store's commands, and their number is bounded
-/// where they are asked.
+/// Answers questions until none can come. Each has a deadline where it is asked, and their number is bounded there.
 pub(super) async fn serve(
     mut questions: mpsc::Receiver<ChallengeQuestion>,
     wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
-    shared: SharedStorage,
+    shared: Option<SharedStorage>,
     metrics: Arc<Metrics>,
 ) {
     while let Some(question) = questions.recv().await {
-        let keys = keys_of(&wanted.borrow(), &question.host);
-        let (shared, metrics) = (shared.clone(), Arc::clone(&metrics));
+        let vaults = vaults_of(&wanted.borrow(), &question.host, shared.as_ref());
+        let metrics = Arc::clone(&metrics);
         tokio::spawn(async move {
-            let (answer, result) = look_up(&question, &keys, &shared).await;
+            let (answer, result) = look_up(&question, &vaults).await;
             metrics.acme_looked_up(result);
             // A worker whose authority has left does not wait.
             let _ = question.answer.send(answer);
@@ -49,40 +60,38 @@ pub(super) async fn serve(
     }
 }
 
-/// The secrets of the authorities that a host is ordered from.
-fn keys_of(wanted: &[OrderedIdentity], host: &str) -> Vec<SealingKey> {
-    let mut keys = Vec::new();
+/// The places that keep what is ordered for a host.
+fn vaults_of(wanted: &[OrderedIdentity], host: &str, shared: Option<&SharedStorage>) -> Vec<Vault> {
+    let mut storages: Vec<&Storage> = Vec::new();
+    let mut vaults = Vec::new();
     for identity in wanted {
-        if let Storage::Store(key) = &identity.authority.storage
-            && identity.hosts.iter().any(|own| own == host)
-            && !keys.contains(key)
-        {
-            keys.push(key.clone());
+        let authority = &identity.authority;
+        if identity.hosts.iter().any(|own| own == host) && !storages.contains(&&authority.storage) {
+            storages.push(&authority.storage);
+            vaults.extend(Vault::of(authority, shared).ok());
         }
     }
-    keys
+    vaults
 }
 
-async fn look_up(
-    question: &ChallengeQuestion,
-    keys: &[SealingKey],
-    shared: &SharedStorage,
-) -> (Option<Vec<u8>>, Lookup) {
+async fn look_up(question: &ChallengeQuestion, vaults: &[Vault]) -> (Option<Vec<u8>>, Lookup) {
     let host = &*question.host;
     let entry = match &question.token {
         Some(token) => ChallengeEntry::Text { host, token },
         None => ChallengeEntry::Handshake { host },
     };
     let mut result = Lookup::Missing;
-    for key in keys {
-        match shared.sealed_with(key).look_up(entry).await {
+    for vault in vaults {
+        match vault.look_up(entry).await {
             Ok(Some(answer)) => {
                 tracing::info!("{host}: an authority looks for a challenge of another gateway");
                 return (Some(answer), Lookup::Found);
             }
             Ok(None) => {}
             Err(failure) => {
-                tracing::warn!("{host}: a challenge is not answered: {failure}");
+                if let Some(more) = UNANSWERED.pass() {
+                    tracing::warn!("{host}: a challenge is not answered: {failure}{more}");
+                }
                 result = Lookup::Failed;
             }
         }

@@ -1,14 +1,24 @@
-//! The folder that keeps accounts, certificates and failures: for its owner alone, each file written whole or not at all.
+//! The folder that keeps accounts, certificates, failures and open challenges: for its owner alone, each file written whole
+//! or not at all.
 
 use super::authority::Storage;
 use super::issued::Bundle;
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The longest file that is read.
 const MOST: u64 = 1 << 20;
+/// The file that the one process holds which orders.
+const LOCK: &str = "lock";
+/// The part with answers to open challenges, for other processes on the folder.
+const CHALLENGES: &str = "challenges";
+/// The life of such an answer, should its process be killed. An authority looks within minutes.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 
 /// A folder of accounts and certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,50 +68,94 @@ impl Folder {
         for part in [Part::Accounts, Part::Certificates, Part::Attempts] {
             make(&self.0.join(part.folder()))?;
         }
-        let file = private()
-            .create(true)
-            .write(true)
-            .open(self.0.join("lock"))?;
+        let challenges = self.0.join(CHALLENGES);
+        make(&challenges)?;
+        self.close_to_strangers()?;
+        let file = private().create(true).write(true).open(self.0.join(LOCK))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(FolderLock(file))),
+            Ok(()) => {
+                // Of orders whose process has ended.
+                for old in fs::read_dir(&challenges)?.flatten() {
+                    remove(&old.path())?;
+                }
+                Ok(Some(FolderLock(file)))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
+    /// Takes the rights of strangers away, unless anything else lies in the folder: it is somebody's then.
+    fn close_to_strangers(&self) -> io::Result<()> {
+        let is_ours = |name: &std::ffi::OsStr| {
+            let parts = [Part::Accounts, Part::Certificates, Part::Attempts].map(Part::folder);
+            name == CHALLENGES || name == LOCK || parts.iter().any(|part| name == *part)
+        };
+        let mut entries = fs::read_dir(&self.0)?.flatten();
+        if entries.all(|entry| is_ours(&entry.file_name())) {
+            close(&self.0)?;
+        }
+        Ok(())
+    }
+
     /// The text of a file; nothing where there is none.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
-        let mut text = String::new();
-        match File::open(self.file(part, name)) {
-            Ok(file) => file.take(MOST).read_to_string(&mut text)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(file) = open(&self.file(part, name))? else {
+            return Ok(None);
         };
+        let mut text = String::new();
+        file.take(MOST).read_to_string(&mut text)?;
         Ok(Some(text))
     }
 
     /// Keeps a text: after this the file has the old one or the new one, whatever happens to the machine.
     pub(super) fn keep(&self, part: Part, name: &str, text: &str) -> io::Result<()> {
-        let path = self.file(part, name);
-        let beside = path.with_extension(format!("{}.new", part.ending()));
-        // Left by a process that ended in the middle. Its rights may be other ones.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = private().create_new(true).write(true).open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
+        replace(&self.file(part, name), text.as_bytes())?;
         File::open(self.0.join(part.folder()))?.sync_all()
     }
 
     /// Removes a file, if it is there.
     pub(super) fn forget(&self, part: Part, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.file(part, name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        remove(&self.file(part, name))
+    }
+
+    /// Has the answer to a challenge ready for other processes on this folder.
+    pub(super) fn post(&self, challenge: &str, answer: &[u8]) -> io::Result<()> {
+        // An order that is cut off leaves its answers.
+        for old in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
+            // Another order may be taking its own away.
+            if old.metadata().is_ok_and(|answer| has_ended(&answer)) {
+                remove(&old.path())?;
+            }
         }
+        replace(&self.challenge(challenge), answer)
+    }
+
+    /// Takes an answer away again.
+    pub(super) fn withdraw(&self, challenge: &str) -> io::Result<()> {
+        remove(&self.challenge(challenge))
+    }
+
+    /// The answer to a challenge that another process has ready.
+    pub(super) fn posted(&self, challenge: &str) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = open(&self.challenge(challenge))? else {
+            return Ok(None);
+        };
+        if has_ended(&file.metadata()?) {
+            return Ok(None);
+        }
+        let mut answer = Vec::new();
+        file.take(MOST).read_to_end(&mut answer)?;
+        Ok(Some(answer))
+    }
+
+    /// The file of a challenge. Its name is a digest: hosts and tokens together may be longer than names of files.
+    fn challenge(&self, challenge: &str) -> PathBuf {
+        let mut name = String::new();
+        for byte in Sha256::digest(challenge) {
+            let _ = write!(name, "{byte:02x}");
+        }
+        self.0.join(CHALLENGES).join(name)
     }
 
     fn file(&self, part: Part, name: &str) -> PathBuf {
@@ -127,19 +181,57 @@ pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
     Bundle::read(&kept.ok()??)
 }
 
+/// Has the life of the answer to a challenge ended? One that is of later than now was written while the clock was another.
+fn has_ended(answer: &fs::Metadata) -> bool {
+    let age = answer.modified().ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age > CHALLENGE_LIFE)
+}
+
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts a file in the place of the one that is there: readers see the old one or the new one.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    // Left by a process that ended in the middle. Its rights may be other ones.
+    remove(beside)?;
+    let mut file = private().create_new(true).write(true).open(beside)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()?;
+    fs::rename(beside, path)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
     options
 }
 
-/// Makes a folder with those above it, each for its owner alone. One that is there already keeps its rights, but for
-/// those of strangers to what lies in it.
+/// Makes a folder with those above it, each for its owner alone. Those above that are there already keep their rights.
 fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)?;
+    close(folder)
+}
+
+/// Leaves a folder to its owner alone.
+fn close(folder: &Path) -> io::Result<()> {
     let rights = fs::metadata(folder)?.permissions();
     if rights.mode() & 0o077 != 0 {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
@@ -179,5 +271,52 @@ mod tests {
         assert_eq!(folder.read(Part::Accounts, "a").unwrap(), None);
         drop(lock);
         assert!(folder.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_folder_that_was_there_is_closed_unless_it_is_somebody_elses_too() {
+        for (file, expected) in [(None, 0o700), (Some("index.html"), 0o755)] {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join("acme");
+            DirBuilder::new().mode(0o755).create(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            if let Some(file) = file {
+                fs::write(path.join(file), "hello").unwrap();
+            }
+            let folder = Folder::at(&path);
+            for _ in 0..2 {
+                let lock = folder.lock().unwrap();
+                assert!(lock.is_some());
+                assert_eq!(mode(&path), expected);
+                assert_eq!(mode(&path.join("accounts")), 0o700);
+            }
+        }
+    }
+
+    #[test]
+    fn answers_to_challenges_are_for_other_processes_and_go_with_their_orders() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::at(root.path());
+        let lock = folder.lock().unwrap();
+        let (host, token) = ("a.".repeat(120), "t".repeat(128));
+        let [first, second] = [&host, &token].map(|one| format!("text:{one}:{token}"));
+        assert_eq!(folder.posted(&first).unwrap(), None);
+        folder.post(&first, b"one").unwrap();
+        folder.post(&second, &[0, 255]).unwrap();
+        let other = Folder::at(root.path());
+        assert_eq!(other.posted(&first).unwrap().unwrap(), b"one");
+        assert_eq!(other.posted(&second).unwrap().unwrap(), [0, 255]);
+        assert_eq!(mode(&folder.challenge(&first)), 0o600);
+        folder.withdraw(&first).unwrap();
+        folder.withdraw(&first).unwrap();
+        assert_eq!(other.posted(&first).unwrap(), None);
+        // A process that was killed leaves its answers: they end, and go at the latest with the next lock.
+        let old = std::time::SystemTime::now() - CHALLENGE_LIFE * 2;
+        let file = File::open(folder.challenge(&second)).unwrap();
+        file.set_modified(old).unwrap();
+        assert_eq!(other.posted(&second).unwrap(), None);
+        drop(lock);
+        let _lock = other.lock().unwrap().unwrap();
+        assert!(!folder.challenge(&second).exists());
     }
 }

@@ -50,12 +50,12 @@ pub(super) struct Purchase<'a> {
     /// Failures in a row. With each, the next kind of challenge is tried.
     pub(super) failures: usize,
     pub(super) challenges: &'a AuthorityChallenges,
-    /// The place where other gateways find the answers to challenges.
+    /// The place where other gateways and processes find the answers to challenges.
     pub(super) vault: &'a Vault,
     pub(super) right: &'a OrderRight,
 }
 
-/// An answer that stands ready here, and where other gateways find it.
+/// An answer that stands ready here, and where others find it.
 struct Shown {
     posted: PostedAnswer,
     token: Option<String>,
@@ -67,15 +67,11 @@ impl Purchase<'_> {
         let hosts = &self.identity.hosts;
         let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
         let mut order = self.begin(account, &identifiers).await?;
-        let posted = self.show_names(&mut order).await?;
         let policy = RetryPolicy::new().initial_delay(POLL).timeout(POLL_WITHIN);
-        if order.state().status == OrderStatus::Pending {
-            let status = insist!(order.poll_ready(&policy));
-            if !matches!(status, Ok(OrderStatus::Ready)) {
-                return Err(self.why_not(&mut order, &posted, status.err()).await);
-            }
-        }
-        self.withdraw(posted).await;
+        let mut shown = Vec::new();
+        let found = self.show_names(&mut order, &policy, &mut shown).await;
+        self.withdraw(shown).await;
+        found?;
         let key = KeyPair::generate().map_err(crypto)?;
         let mut params = CertificateParams::new(hosts.clone()).map_err(crypto)?;
         params.distinguished_name = DistinguishedName::new();
@@ -107,15 +103,19 @@ impl Purchase<'_> {
         Ok(account.new_order(&asked).await?)
     }
 
-    /// Posts an answer for each name that is not known to be ours, and has the authority look.
-    async fn show_names(&self, order: &mut Order) -> Result<Vec<Shown>, Failure> {
-        let mut posted = Vec::new();
+    /// Posts an answer for each name that is not known to be ours, and has the authority look, until it has found them all.
+    async fn show_names(
+        &self,
+        order: &mut Order,
+        policy: &RetryPolicy,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), Failure> {
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
             let mut name = name?;
             match name.status {
                 AuthorizationStatus::Valid => {}
-                AuthorizationStatus::Pending => posted.push(self.show_name(&mut name).await?),
+                AuthorizationStatus::Pending => shown.push(self.show_name(&mut name).await?),
                 status => {
                     return Err(Failure::NotOurs {
                         host: name.identifier().to_string(),
@@ -125,7 +125,13 @@ impl Purchase<'_> {
                 }
             }
         }
-        Ok(posted)
+        if order.state().status == OrderStatus::Pending {
+            let status = insist!(order.poll_ready(policy));
+            if !matches!(status, Ok(OrderStatus::Ready)) {
+                return Err(self.why_not(order, shown, status.err()).await);
+            }
+        }
+        Ok(())
     }
 
     async fn show_name<'a>(&self, name: &'a mut AuthorizationHandle<'a>) -> Result<Shown, Failure> {
@@ -153,16 +159,13 @@ impl Purchase<'_> {
                 .post_handshake(&host, digest.as_ref())
                 .map_err(Failure::Crypto)?,
         };
-        if let Vault::Store(store) = self.vault {
-            // The authority may come to any gateway as soon as it knows of the answer.
-            let text = match &token {
-                Some(_) => answer.as_str().as_bytes(),
-                None => digest.as_ref(),
-            };
-            store
-                .post(entry_of(&posted, token.as_deref()), text)
-                .await?;
-        }
+        // The authority may come to any gateway as soon as it knows of the answer.
+        let text = match &token {
+            Some(_) => answer.as_str().as_bytes(),
+            None => digest.as_ref(),
+        };
+        let entry = entry_of(&posted, token.as_deref());
+        self.vault.post(entry, text).await?;
         tracing::info!(
             "tls.{}: {} looks for {host} by {}",
             self.identity.name,
@@ -175,12 +178,9 @@ impl Purchase<'_> {
 
     /// Takes the answers away again.
     async fn withdraw(&self, shown: Vec<Shown>) {
-        let Vault::Store(store) = self.vault else {
-            return;
-        };
         for one in &shown {
             let entry = entry_of(&one.posted, one.token.as_deref());
-            store.withdraw(entry).await;
+            self.vault.withdraw(entry).await;
         }
     }
 
@@ -196,7 +196,7 @@ impl Purchase<'_> {
     async fn why_not(
         &self,
         order: &mut Order,
-        posted: &[Shown],
+        shown: &[Shown],
         error: Option<instant_acme::Error>,
     ) -> Failure {
         let mut names = order.authorizations();
@@ -215,7 +215,7 @@ impl Purchase<'_> {
                 let kind = kind.unwrap_or(self.kinds()[0]);
                 return Failure::NotOurs { host, kind, why };
             }
-            let asked = posted.iter().any(|one| one.posted.host() == host);
+            let asked = shown.iter().any(|one| one.posted.host() == host);
             if asked && name.status == AuthorizationStatus::Pending {
                 let why = "the authority has not looked yet".into();
                 let kind = self.kinds()[0];
@@ -241,7 +241,7 @@ impl Purchase<'_> {
     }
 }
 
-/// The entry of the store that other gateways look for.
+/// The entry that other gateways look for.
 fn entry_of<'a>(posted: &'a PostedAnswer, token: Option<&'a str>) -> ChallengeEntry<'a> {
     let host = posted.host();
     match token {

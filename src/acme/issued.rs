@@ -107,12 +107,14 @@ impl IssuedCertificates {
         }
     }
 
-    /// Puts a certificate in the place of one that ends before it.
-    pub(super) fn put_newer(&self, identity: &Arc<str>, bundle: Bundle) {
-        let is_newer = |held: Bundle| held.facts.not_after < bundle.facts.not_after;
-        if self.of(identity).is_none_or(is_newer) {
+    /// Puts a certificate in the place of one that ends before it. Returns whether it did.
+    pub(super) fn put_newer(&self, identity: &Arc<str>, bundle: Bundle) -> bool {
+        let newer = |held: Bundle| held.facts.not_after < bundle.facts.not_after;
+        let is_newer = self.of(identity).is_none_or(newer);
+        if is_newer {
             self.put(identity, bundle);
         }
+        is_newer
     }
 
     fn bundles(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Bundle>> {

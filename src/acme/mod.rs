@@ -8,6 +8,7 @@
 //! for meanwhile in [`crate::tls::AuthorityChallenges`]: workers only read the latter.
 
 mod account;
+mod accounts;
 mod attempts;
 mod authority;
 mod ca_client;

@@ -1,6 +1,6 @@
 //! One identity's certificate: is it due, and its order from the first word to what is kept of it.
 
-use super::account::{OpenAccount, account_name};
+use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity};
 use super::failure::{BAD_NONCE, Failure};
@@ -14,15 +14,14 @@ use super::suggestions::Suggestions;
 use super::vault::{OrderRight, Vault};
 use crate::telemetry::metrics::{Metrics, OrderResult};
 use crate::tls::AuthorityChallenges;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// The time for which nothing is ordered when failures cannot be kept.
 const UNKEPT: Duration = Duration::from_secs(60);
-/// The time in which orders under way may come to their end after nothing can be wanted any more.
+/// The time in which orders under way may come to their end after nothing can be wanted any more, unless another is set.
 const LAST_ORDERS: Duration = Duration::from_secs(2);
 /// Orders that are begun anew when nonces are refused (RFC 8555, section 6.5).
 const TRIES: usize = 5;
@@ -37,12 +36,13 @@ pub(super) struct Orders {
     pub(super) wanted: watch::Receiver<Arc<[OrderedIdentity]>>,
     /// Spreads the renewals of several gateways.
     pub(super) seed: u64,
-    /// Open accounts, by place and name. It is locked while one is opened, so that no two are made.
-    pub(super) accounts: Mutex<HashMap<(String, String), OpenAccount>>,
+    pub(super) accounts: OpenAccounts,
     pub(super) suggestions: Suggestions,
     /// The store that several gateways share, where there is one.
     pub(super) shared: Option<SharedStorage>,
     pub(super) versions: HeldVersions,
+    /// The time in which orders under way may come to their end after nothing can be wanted any more.
+    pub(super) last_orders: Arc<OnceLock<Duration>>,
 }
 
 impl std::fmt::Debug for Orders {
@@ -67,14 +67,29 @@ impl Orders {
         Vault::of(authority, self.shared.as_ref())
     }
 
-    /// Takes the certificate that another process has put into the folder.
-    pub(super) async fn read_again(&self, identity: &OrderedIdentity, vault: &Vault) {
+    /// Takes the certificate that is kept in the folder, where it is newer than the one that is held. Returns it then.
+    pub(super) async fn read_again(
+        &self,
+        identity: &OrderedIdentity,
+        vault: &Vault,
+    ) -> Option<Bundle> {
         let kept = vault.read(Part::Certificates, &identity.name).await;
-        if let Some(bundle) = kept.ok().flatten().and_then(|pem| Bundle::read(&pem))
-            && bundle.covers(&identity.hosts)
-        {
-            self.issued.put_newer(&identity.name, bundle);
-        }
+        let bundle = kept.ok().flatten().and_then(|pem| Bundle::read(&pem))?;
+        let is_taken =
+            bundle.covers(&identity.hosts) && self.issued.put_newer(&identity.name, bundle.clone());
+        is_taken.then_some(bundle)
+    }
+
+    /// Notes that a certificate was taken which another has ordered.
+    pub(super) fn note_taken(&self, identity: &OrderedIdentity, bundle: &Bundle, from: &str) {
+        let left = bundle.facts().not_after - seconds((self.wall)());
+        tracing::info!(
+            "tls.{}: a certificate for {} was taken from {from}, good for {}",
+            identity.name,
+            identity.hosts.join(", "),
+            words(left.max(0).unsigned_abs())
+        );
+        self.metrics.acme_taken(&identity.name);
     }
 
     /// Is the certificate of an identity to be ordered, which is kept in a folder?
@@ -118,7 +133,7 @@ impl Orders {
         let own = share(&identity.name, self.seed_of(vault));
         let by_life = schedule::renewal(facts.not_before, facts.not_after, own);
         if self.suggestions.are_due(&identity.name, bundle, now)
-            && let Ok(account) = self.account(&identity.authority, vault).await
+            && let Ok(account) = self.accounts.of(&identity.authority, vault).await
         {
             let asked = self.suggestions.ask(&account, identity, bundle, now);
             asked.await;
@@ -132,29 +147,6 @@ impl Orders {
         match vault {
             Vault::Folder(_) => self.seed,
             Vault::Store(_) => 0,
-        }
-    }
-
-    /// The account with an authority, opened once, unless another gateway has made another one.
-    async fn account(&self, authority: &Authority, vault: &Vault) -> Result<OpenAccount, Failure> {
-        let key = (vault.place(), account_name(authority));
-        let mut accounts = self.accounts.lock().await;
-        if let Some(open) = accounts.get(&key)
-            && open.is_current(authority, vault).await?
-        {
-            return Ok(open.clone());
-        }
-        let open = OpenAccount::open(authority, vault).await?;
-        accounts.insert(key, open.clone());
-        Ok(open)
-    }
-
-    /// Forgets an account that the authority does not know any more.
-    async fn forget_account(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
-        let key = (vault.place(), account_name(authority));
-        match self.accounts.lock().await.remove(&key) {
-            Some(open) => open.forget(authority, vault).await,
-            None => Ok(()),
         }
     }
 
@@ -203,9 +195,10 @@ impl Orders {
                 attempts = before;
             }
             Err(failure) => {
-                let pause = self.pause(&identity.authority, vault).await;
-                attempts.failed(seconds((self.wall)()), pause);
-                self.failed(identity, &attempts, &failure);
+                let pause = self.accounts.pause(&identity.authority, vault);
+                let now = seconds((self.wall)());
+                attempts.failed(now, pause);
+                self.failed(identity, attempts.next(now) - now, &failure);
             }
         }
         if right.is_lost() {
@@ -250,10 +243,8 @@ impl Orders {
         self.issued.put(&identity.name, bundle);
     }
 
-    fn failed(&self, identity: &OrderedIdentity, attempts: &Attempts, failure: &Failure) {
+    fn failed(&self, identity: &OrderedIdentity, wait: Seconds, failure: &Failure) {
         self.metrics.ordered(&identity.name, result_of(failure));
-        let now = seconds((self.wall)());
-        let wait = attempts.next(now) - now;
         tracing::error!(
             "tls.{}: no certificate: {failure}; tried again in {}",
             identity.name,
@@ -270,7 +261,7 @@ impl Orders {
     async fn last_orders(&self) {
         let mut wanted = self.wanted.clone();
         while wanted.changed().await.is_ok() {}
-        sleep(LAST_ORDERS).await;
+        sleep(*self.last_orders.get().unwrap_or(&LAST_ORDERS)).await;
     }
 
     pub(super) async fn keep_attempts(
@@ -281,13 +272,6 @@ impl Orders {
     ) -> Result<(), Failure> {
         let text = attempts.text();
         vault.keep(Part::Attempts, &identity.name, &text).await
-    }
-
-    /// The pause that the authority asked for in its last answer, in seconds.
-    async fn pause(&self, authority: &Authority, vault: &Vault) -> Option<Seconds> {
-        let key = (vault.place(), account_name(authority));
-        let accounts = self.accounts.lock().await;
-        accounts.get(&key)?.client.take_pause()
     }
 
     /// Orders, and keeps what comes.
@@ -318,7 +302,7 @@ impl Orders {
                 Err(failure) if failure.is(BAD_NONCE) && tries < TRIES => {}
                 Err(failure) if failure.is("accountDoesNotExist") && !is_account_new => {
                     is_account_new = true;
-                    self.forget_account(&identity.authority, vault).await?;
+                    self.accounts.forget(&identity.authority, vault).await?;
                 }
                 Err(failure) => return Err(failure),
             }
@@ -347,7 +331,7 @@ impl Orders {
         vault: &Vault,
         right: &OrderRight,
     ) -> Result<Bundle, Failure> {
-        let open = self.account(&identity.authority, vault).await?;
+        let open = self.accounts.of(&identity.authority, vault).await?;
         let before = self.issued.of(&identity.name);
         let leaf = before.as_ref().and_then(Bundle::leaf);
         let is_known = before.as_ref().is_some_and(|bundle| {

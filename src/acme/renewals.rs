@@ -1,5 +1,6 @@
 //! The task that orders certificates, renews them before they end, and tries again after a failure.
 
+use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity, Storage};
 use super::challenge_answers;
@@ -12,13 +13,13 @@ use super::schedule::{Seconds, WallClock};
 use super::store_vault::{SharedStorage, StoreVault};
 use super::suggestions::Suggestions;
 use super::vault::{OrderRight, Vault, lock_folder};
-use crate::telemetry::metrics::Metrics;
-use crate::tls::AuthorityChallenges;
+use crate::telemetry::metrics::{Lookup, Metrics};
+use crate::tls::{AuthorityChallenges, ChallengeDesk};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::task::{self, JoinSet};
 use tokio::time::timeout;
 
@@ -26,8 +27,8 @@ use tokio::time::timeout;
 const LOOK: Duration = Duration::from_secs(60);
 /// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// A folder that another process orders into is read this often.
-const READ: Duration = Duration::from_secs(30);
+/// A folder that another process orders into is looked at this often: for its certificates, and for its lock.
+const READ: Duration = Duration::from_secs(2);
 /// A store that is away is asked again after this.
 const AWAY: Duration = Duration::from_secs(5);
 /// Orders under way at once.
@@ -70,10 +71,11 @@ impl Renewals {
             wall,
             wanted: wanted.clone(),
             seed: fastrand::u64(..),
-            accounts: Mutex::default(),
+            accounts: OpenAccounts::default(),
             suggestions: Suggestions::default(),
             shared: None,
             versions: HeldVersions::default(),
+            last_orders: Arc::default(),
         };
         Self {
             orders: Arc::new(orders),
@@ -94,23 +96,24 @@ impl Renewals {
         self
     }
 
-    /// Orders and renews until it is dropped, or until nothing can be wanted any more. Orders under way then end within a
-    /// moment, or are given up.
+    /// The time that orders under way have to come to their end when nothing can be wanted any more. It may be set until
+    /// then; unset, it is a moment.
+    #[must_use]
+    pub fn last_orders(&self) -> Arc<OnceLock<Duration>> {
+        Arc::clone(&self.orders.last_orders)
+    }
+
+    /// Orders and renews until it is dropped, or until nothing can be wanted any more. Orders under way then end in the
+    /// time that [`Renewals::last_orders`] gives them, or are given up. The challenges of others are answered on, as long as
+    /// an authority may come here.
     pub async fn run(mut self) {
-        let mut answering = JoinSet::new();
-        let questions = self.orders.shared.clone().map(|shared| {
-            let (asks, questions) = challenge_answers::channel();
-            let (wanted, metrics) = (self.wanted.clone(), Arc::clone(&self.orders.metrics));
-            answering.spawn(challenge_answers::serve(questions, wanted, shared, metrics));
-            asks
-        });
+        let desk = self.answer_for_others();
         loop {
             let wanted = self.wanted.borrow_and_update().clone();
-            if let Some(asks) = &questions {
-                let hosts = challenge_answers::hosts_in_store(&wanted);
-                self.orders.challenges.look_elsewhere(hosts, asks);
-            }
+            // A folder that was not looked at yet may be another process's.
+            self.look_elsewhere(&wanted, &desk);
             let next = self.round(&wanted).await;
+            self.look_elsewhere(&wanted, &desk);
             tokio::select! {
                 changed = timeout(next, self.wanted.changed()) => {
                     if matches!(changed, Ok(Err(_))) {
@@ -124,6 +127,25 @@ impl Renewals {
             }
         }
         while self.under_way.join_next().await.is_some() {}
+    }
+
+    /// Starts the task that looks for others' answers to challenges. It ends when nobody can ask it any more.
+    fn answer_for_others(&self) -> ChallengeDesk {
+        let (questions, asked) = challenge_answers::channel();
+        let (wanted, shared) = (self.wanted.clone(), self.orders.shared.clone());
+        let metrics = Arc::clone(&self.orders.metrics);
+        tokio::spawn(challenge_answers::serve(asked, wanted, shared, metrics));
+        let metrics = Arc::clone(&self.orders.metrics);
+        ChallengeDesk {
+            questions,
+            refused: Arc::new(move || metrics.acme_looked_up(Lookup::Refused)),
+        }
+    }
+
+    fn look_elsewhere(&self, wanted: &[OrderedIdentity], desk: &ChallengeDesk) {
+        let is_ours = |folder: &Path| matches!(self.folders.get(folder), Some(Right::Held(_)));
+        let hosts = challenge_answers::hosts_elsewhere(wanted, is_ours);
+        self.orders.challenges.look_elsewhere(hosts, desk);
     }
 
     /// Looks at every identity that is not being ordered, and begins to order what is due. Returns the time until the next
@@ -169,7 +191,9 @@ impl Renewals {
                 if self.may_order(&identity.authority, folder).await {
                     return self.orders.look(identity, vault).await.map(Some);
                 }
-                self.orders.read_again(identity, vault).await;
+                if let Some(taken) = self.orders.read_again(identity, vault).await {
+                    self.orders.note_taken(identity, &taken, &vault.place());
+                }
                 Ok(None)
             }
             Vault::Store(store) => {

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::folder::Part;
 use super::issued::Bundle;
 use super::orders::{Look, Orders, order_text};
-use super::schedule::{Seconds, seconds, words};
+use super::schedule::{Seconds, seconds};
 use super::store_vault::StoreVault;
 use super::vault::{OrderRight, Vault};
 use sha2::{Digest as _, Sha256};
@@ -133,14 +133,7 @@ impl Orders {
         let Some(bundle) = bundle.filter(|bundle| bundle.covers(&identity.hosts)) else {
             return Ok(StoreVersion::Even);
         };
-        let left = bundle.facts().not_after - seconds((self.wall)());
-        tracing::info!(
-            "tls.{}: a certificate for {} was taken from the store, good for {}",
-            identity.name,
-            identity.hosts.join(", "),
-            words(left.max(0).unsigned_abs())
-        );
-        self.metrics.acme_taken(&identity.name);
+        self.note_taken(identity, &bundle, "the store");
         self.versions.hold(&identity.name, name, there);
         self.issued.put(&identity.name, bundle);
         Ok(StoreVersion::Even)

@@ -69,7 +69,7 @@ pub(super) enum ChallengeEntry<'a> {
 }
 
 impl ChallengeEntry<'_> {
-    fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Self::Text { host, token } => format!("text:{host}:{token}"),
             Self::Handshake { host } => format!("handshake:{host}"),

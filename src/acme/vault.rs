@@ -4,7 +4,7 @@ use super::authority::{Authority, Storage};
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock, Part};
 use super::store_lock::StoreLock;
-use super::store_vault::{SharedStorage, StoreVault};
+use super::store_vault::{ChallengeEntry, SharedStorage, StoreVault};
 use std::io;
 use tokio::task::spawn_blocking;
 
@@ -105,6 +105,49 @@ impl Vault {
                 apart(folder, move |folder| folder.forget(part, &name)).await
             }
             Self::Store(store) => store.forget(part, name, text).await,
+        }
+    }
+
+    /// Has an answer to a challenge ready for every process that the authority may come to.
+    pub(super) async fn post(
+        &self,
+        challenge: ChallengeEntry<'_>,
+        answer: &[u8],
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Folder(folder) => {
+                let (name, answer) = (challenge.name(), answer.to_owned());
+                apart(folder, move |folder| folder.post(&name, &answer)).await
+            }
+            Self::Store(store) => store.post(challenge, answer).await,
+        }
+    }
+
+    /// Takes an answer away again. It goes by itself where that fails.
+    pub(super) async fn withdraw(&self, challenge: ChallengeEntry<'_>) {
+        match self {
+            Self::Folder(folder) => {
+                let name = challenge.name();
+                let gone = apart(folder, move |folder| folder.withdraw(&name)).await;
+                if let Err(failure) = gone {
+                    tracing::debug!("{failure}");
+                }
+            }
+            Self::Store(store) => store.withdraw(challenge).await,
+        }
+    }
+
+    /// The answer to a challenge that any process has ready.
+    pub(super) async fn look_up(
+        &self,
+        challenge: ChallengeEntry<'_>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        match self {
+            Self::Folder(folder) => {
+                let name = challenge.name();
+                apart(folder, move |folder| folder.posted(&name)).await
+            }
+            Self::Store(store) => store.look_up(challenge).await,
         }
     }
 }

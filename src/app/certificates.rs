@@ -9,22 +9,30 @@ use crate::store::redis::SharedKeys;
 use crate::store::{Backend, StoreSettings};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-/// The longest time in which orders under way end. It is longer than what they give themselves.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// The time beyond what orders under way have in which they are given up, and what is known of them is kept.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(3);
 
 /// The orders of the gateway.
 #[derive(Debug)]
 pub(super) struct CertificateOrders {
     /// What is ordered. Orders end when it is gone.
     wanted: Mutex<Option<watch::Sender<Arc<[OrderedIdentity]>>>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: Mutex<Option<OrderTask>>,
     tls: Arc<TlsListeners>,
+}
+
+/// The task that orders.
+#[derive(Debug)]
+struct OrderTask {
+    task: JoinHandle<()>,
+    /// The time that orders under way have when it is to end.
+    last_orders: Arc<OnceLock<Duration>>,
 }
 
 impl CertificateOrders {
@@ -61,7 +69,10 @@ impl CertificateOrders {
             let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
             renewals = renewals.sharing(shared);
         }
-        *lock(&self.task) = Some(tokio::spawn(renewals.run()));
+        *lock(&self.task) = Some(OrderTask {
+            last_orders: renewals.last_orders(),
+            task: tokio::spawn(renewals.run()),
+        });
         let tls = Arc::clone(&self.tls);
         tokio::spawn(async move {
             loop {
@@ -89,13 +100,17 @@ impl CertificateOrders {
         self.announce(&new.into()).await;
     }
 
-    /// Ends the orders, and lets the right to order go, so that another process can have it. An order under way that
-    /// cannot end soon is given up, and counts as none.
-    pub(super) async fn stop(&self) {
-        drop(lock(&self.wanted).take());
+    /// Ends the orders, and lets the right to order go, so that another process can have it. An order under way that does
+    /// not end within this time is given up, and counts as none.
+    pub(super) async fn stop(&self, within: Duration) {
         let task = lock(&self.task).take();
-        if let Some(mut task) = task
-            && timeout(STOP_WITHIN, &mut task).await.is_err()
+        if let Some(task) = &task {
+            // It is set once: nothing else ends the task.
+            let _ = task.last_orders.set(within);
+        }
+        drop(lock(&self.wanted).take());
+        if let Some(OrderTask { mut task, .. }) = task
+            && timeout(within + GIVEN_UP_WITHIN, &mut task).await.is_err()
         {
             task.abort();
         }

@@ -32,6 +32,10 @@ const LINGER: Duration = Duration::from_secs(5);
 const SHORT_LINGER: Duration = Duration::from_millis(200);
 /// Logged when a gateway that leaves is to end.
 const STOPPED_AT_ONCE: &str = "stopped at once: a second signal came";
+/// The time that orders for certificates have at a signal to stop.
+const LAST_ORDERS: Duration = Duration::from_secs(2);
+/// The time before the end of draining in which orders are given up, so that they count as none.
+const ORDERS_GIVEN_UP: Duration = Duration::from_secs(1);
 /// The time beyond the end of draining by which the process is gone.
 const LAST_ACTS: Duration = Duration::from_secs(5);
 
@@ -176,9 +180,10 @@ impl Gateway {
     async fn leave(&mut self, departure: Departure) -> bool {
         self.readiness.set(Phase::Draining);
         self.switch.leave();
-        // Another process may order certificates from now on.
-        let orders = Arc::clone(&self.orders);
-        self.acceptors.spawn(async move { orders.stop().await });
+        // Another process may order certificates then.
+        let (orders, within) = (Arc::clone(&self.orders), self.last_orders(departure));
+        self.acceptors
+            .spawn(async move { orders.stop(within).await });
         let (dispatcher, acceptors) = (&self.dispatcher, &mut self.acceptors);
         match departure {
             Departure::Stop => {
@@ -206,6 +211,16 @@ impl Gateway {
         }
         tracing::warn!("{STOPPED_AT_ONCE}");
         false
+    }
+
+    /// The time in which orders for certificates that are under way may come to their end. A successor answers the
+    /// authority meanwhile; without one nobody does for long.
+    fn last_orders(&self, departure: Departure) -> Duration {
+        let left = (self.drain_delay + self.drain).saturating_sub(ORDERS_GIVEN_UP);
+        match departure {
+            Departure::Stop => left.min(LAST_ORDERS),
+            Departure::HandedOver => left,
+        }
     }
 
     /// Finishes the requests under way, and takes no new connections.

@@ -6,7 +6,8 @@ use super::masking::Numbering;
 use super::side_files::{Reference, SideFiles};
 use super::source::At;
 use super::value::quoted;
-use crate::acme::{Authority, ExternalAccount, SealingKey, Storage};
+use crate::acme::{Authority, ChallengeKind, ExternalAccount, SealingKey, Storage};
+use crate::listen::listener::ListenAddress;
 use crate::store::Secret;
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use base64::Engine as _;
@@ -36,7 +37,7 @@ impl Authorities {
 pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Authorities {
     let mut all = Authorities::default();
     for table in &document.authorities {
-        if let Some(authority) = authority(table, &mut all.secrets, beside) {
+        if let Some(authority) = authority(document, table, &mut all.secrets, beside) {
             let name = table.name.value.clone();
             all.by_name.insert(name, Arc::new(authority));
         }
@@ -45,6 +46,7 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Authoriti
 }
 
 fn authority(
+    document: &Document,
     table: &AcmeTable,
     secrets: &mut Vec<String>,
     beside: &mut SideFiles<'_>,
@@ -68,9 +70,35 @@ fn authority(
         tls: tls?,
         contact: table.contact.get().cloned(),
         storage: storage?,
-        challenges: table.challenge().into_iter().map(|at| at.value).collect(),
+        challenges: challenges(document, table),
         profile: table.profile.get().cloned(),
         external,
+    })
+}
+
+/// The kinds of challenges, the preferred one first. Where none are written, it is one whose port has a listener.
+fn challenges(document: &Document, table: &AcmeTable) -> Vec<ChallengeKind> {
+    let kinds = table.challenge().into_iter().map(|at| at.value);
+    let mut kinds: Vec<ChallengeKind> = kinds.collect();
+    if table.challenge.is_absent() {
+        kinds.sort_by_key(|kind| !has_listener(document, *kind));
+    }
+    kinds
+}
+
+/// Is there a listener where an authority looks by this kind of challenge, as far as the file tells?
+pub(super) fn has_listener(document: &Document, kind: ChallengeKind) -> bool {
+    let (port, has_tls) = match kind {
+        ChallengeKind::Http01 => (80, false),
+        ChallengeKind::TlsAlpn01 => (443, true),
+    };
+    document.server.listen.entries().iter().any(|entry| {
+        let may_be = match entry.value.listens_on().map(|at| &at.value) {
+            Some(ListenAddress::Tcp(address)) => address.port() == port,
+            // A socket that another program opened may lead anywhere.
+            _ => true,
+        };
+        may_be && entry.value.tls.is_absent() != has_tls
     })
 }
 

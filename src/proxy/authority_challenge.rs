@@ -3,7 +3,6 @@
 
 use super::request::Target;
 use super::static_reply;
-use crate::listen::Peer;
 use crate::route::host_key;
 use crate::snapshot::StaticReply;
 use crate::tls::{AuthorityChallenges, CHALLENGE_PATH};
@@ -12,11 +11,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use std::sync::Arc;
 
-/// Looks a request for a challenge? It does on a connection in clear text, by the exact path of a challenge.
+/// Looks a request for a challenge? It does by the exact path of one: in clear text, or with TLS where something in front
+/// sends port 80 on to https, which authorities follow.
 #[cold]
 #[inline(never)]
-pub(super) fn looks(parts: &Parts, peer: &Peer) -> bool {
-    peer.tls().is_none() && token(&parts.method, parts.uri.path()).is_some()
+pub(super) fn looks(parts: &Parts) -> bool {
+    token(&parts.method, parts.uri.path()).is_some()
 }
 
 /// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A

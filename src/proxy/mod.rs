@@ -254,7 +254,7 @@ impl Worker {
         }
         // An authority is answered before anything that the file says of requests.
         if self.challenges.has_texts()
-            && authority_challenge::looks(parts, peer)
+            && authority_challenge::looks(parts)
             // The future is boxed: no other request needs room for it.
             && let Some(text) =
                 Box::pin(authority_challenge::text(&self.challenges, &target, parts)).await

@@ -189,7 +189,7 @@ impl Metrics {
         }
     }
 
-    /// Notes that a certificate was taken from the store, where another gateway has put it.
+    /// Notes that a certificate was taken from where another gateway or process has put it.
     pub fn acme_taken(&self, identity: &str) {
         *lock(&self.taken).entry(identity.into()).or_default() += 1;
     }

@@ -2,7 +2,7 @@
 //! 8.3) or a handshake on port 443 (RFC 8737).
 
 use super::PROVIDER;
-use super::challenge_lookup::{ChallengeQuestion, OtherGateways};
+use super::challenge_lookup::{ChallengeDesk, OtherGateways};
 use crate::clock;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
@@ -13,7 +13,6 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::mpsc;
 
 /// The path below which a text is looked for.
 pub const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
@@ -66,8 +65,7 @@ pub struct PostedAnswer {
 }
 
 impl AuthorityChallenges {
-    /// Stands any text ready, here or perhaps elsewhere? Every request in clear text asks this, so that it is one look at a
-    /// flag.
+    /// Stands any text ready, here or perhaps elsewhere? Every request asks this, so that it is one look at a flag.
     #[must_use]
     #[inline]
     pub fn has_texts(&self) -> bool {
@@ -90,15 +88,20 @@ impl AuthorityChallenges {
         self.0.ready.load().handshakes.get(host).cloned()
     }
 
-    /// From now on other gateways may have answers ready for these hosts: they are asked for by `questions`. Without
-    /// hosts nothing is asked.
-    pub fn look_elsewhere(
-        &self,
-        hosts: HashSet<Box<str>>,
-        questions: &mpsc::Sender<ChallengeQuestion>,
-    ) {
+    /// From now on other gateways may have answers ready for these hosts: they are asked for at `desk`. Without hosts
+    /// nothing is asked.
+    pub fn look_elsewhere(&self, hosts: HashSet<Box<str>>, desk: &ChallengeDesk) {
+        let before = self.0.elsewhere.load();
+        let is_same = match &*before {
+            Some(other) => other.knows_just(&hosts),
+            None => hosts.is_empty(),
+        };
+        // The looks of the second that runs are counted on.
+        if is_same {
+            return;
+        }
         let elsewhere = (!hosts.is_empty())
-            .then(|| Arc::new(OtherGateways::new(hosts, questions.clone(), clock::now())));
+            .then(|| Arc::new(OtherGateways::new(hosts, desk.clone(), clock::now())));
         self.0.elsewhere.store(elsewhere);
         self.change(|_| {});
     }
@@ -230,7 +233,10 @@ fn challenge_config(host: &str, digest: &[u8]) -> Result<ServerConfig, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::challenge_lookup::ChallengeQuestion;
     use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use tokio::sync::mpsc;
 
     #[test]
     fn an_answer_is_for_its_host_alone_and_goes_with_its_order() {
@@ -259,10 +265,18 @@ mod tests {
     async fn other_gateways_are_asked_for_own_hosts_and_a_few_times_in_a_second() {
         let challenges = AuthorityChallenges::default();
         let token = "a".repeat(43);
-        let (asks, mut questions) = mpsc::channel::<ChallengeQuestion>(4);
+        let (questions, mut asks) = mpsc::channel::<ChallengeQuestion>(4);
+        let refusals = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&refusals);
+        let desk = ChallengeDesk {
+            questions,
+            refused: Arc::new(move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }),
+        };
         let asked = tokio::spawn(async move {
             let mut asked = 0;
-            while let Some(question) = questions.recv().await {
+            while let Some(question) = asks.recv().await {
                 asked += 1;
                 let known = match &question.token {
                     Some(token) => token.starts_with('a').then(|| b"text".to_vec()),
@@ -274,7 +288,7 @@ mod tests {
         });
         assert_eq!(challenges.text_anywhere("a.example", &token).await, None);
         assert!(!challenges.may_have_handshake("a.example"));
-        challenges.look_elsewhere(HashSet::from(["a.example".into()]), &asks);
+        challenges.look_elsewhere(HashSet::from(["a.example".into()]), &desk);
         assert!(challenges.has_texts() && challenges.may_have_handshake("a.example"));
         let found = challenges.text_anywhere("a.example", &token).await;
         assert_eq!(found.as_deref(), Some("text"));
@@ -291,13 +305,16 @@ mod tests {
             assert_eq!(challenges.text_anywhere("a.example", wrong).await, None);
         }
         for _ in 0..30 {
+            // The same hosts as before: what was asked in this second counts on.
+            challenges.look_elsewhere(HashSet::from(["a.example".into()]), &desk);
             let _ = challenges.text_anywhere("a.example", &"b".repeat(20)).await;
         }
-        challenges.look_elsewhere(HashSet::new(), &asks);
+        challenges.look_elsewhere(HashSet::new(), &desk);
         assert!(!challenges.has_texts());
-        drop((challenges, asks));
+        drop((challenges, desk));
         let asked = asked.await.unwrap();
         // Another second may have begun meanwhile.
         assert!((10..=20).contains(&asked), "{asked} questions");
+        assert_eq!(asked + refusals.load(Ordering::SeqCst), 32);
     }
 }

@@ -1,9 +1,9 @@
-//! The look for an answer to an authority where other gateways have theirs ready: a question to the task that knows
-//! their common store, for hosts of this gateway alone, a few in a second.
+//! The look for an answer to an authority where other gateways, or other processes, have theirs ready: a question to the
+//! task that knows their common store or folder, for hosts of this gateway alone, a few in a second.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -25,10 +25,19 @@ pub struct ChallengeQuestion {
     pub answer: oneshot::Sender<Option<Vec<u8>>>,
 }
 
+/// The way of questions to the task that answers them.
+#[derive(Clone)]
+pub struct ChallengeDesk {
+    /// The way to the task.
+    pub questions: mpsc::Sender<ChallengeQuestion>,
+    /// Hears of a look that is not made, since as many as may be were made.
+    pub refused: Arc<dyn Fn() + Send + Sync>,
+}
+
 /// The way to other gateways' answers.
 pub(super) struct OtherGateways {
     hosts: HashSet<Box<str>>,
-    questions: mpsc::Sender<ChallengeQuestion>,
+    desk: ChallengeDesk,
     looks: Mutex<Looks>,
 }
 
@@ -39,20 +48,17 @@ struct Looks {
 }
 
 impl OtherGateways {
-    pub(super) fn new(
-        hosts: HashSet<Box<str>>,
-        questions: mpsc::Sender<ChallengeQuestion>,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(hosts: HashSet<Box<str>>, desk: ChallengeDesk, now: Instant) -> Self {
         let looks = Mutex::new(Looks {
             since: now,
             count: 0,
         });
-        Self {
-            hosts,
-            questions,
-            looks,
-        }
+        Self { hosts, desk, looks }
+    }
+
+    /// Are these the hosts that another gateway may have an answer for?
+    pub(super) fn knows_just(&self, hosts: &HashSet<Box<str>>) -> bool {
+        self.hosts == *hosts
     }
 
     /// May another gateway have an answer for this host?
@@ -67,7 +73,11 @@ impl OtherGateways {
         token: Option<&str>,
         now: Instant,
     ) -> Option<Vec<u8>> {
-        if !self.knows(host) || !self.may_look(now) {
+        if !self.knows(host) {
+            return None;
+        }
+        if !self.may_look(now) {
+            (self.desk.refused)();
             return None;
         }
         let (answer, receiver) = oneshot::channel();
@@ -76,7 +86,10 @@ impl OtherGateways {
             token: token.map(Into::into),
             answer,
         };
-        self.questions.try_send(question).ok()?;
+        if self.desk.questions.try_send(question).is_err() {
+            (self.desk.refused)();
+            return None;
+        }
         timeout(WITHIN, receiver).await.ok()?.ok()?
     }
 
@@ -92,6 +105,12 @@ impl OtherGateways {
         let may = looks.count < MOST;
         looks.count += u8::from(may);
         may
+    }
+}
+
+impl fmt::Debug for ChallengeDesk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChallengeDesk").finish_non_exhaustive()
     }
 }
 

@@ -26,7 +26,7 @@ pub use authority_challenges::{
     AuthorityChallenges, CHALLENGE_PATH, CHALLENGE_PROTOCOL, PostedAnswer,
 };
 pub use certificate::CertificateFacts;
-pub use challenge_lookup::ChallengeQuestion;
+pub use challenge_lookup::{ChallengeDesk, ChallengeQuestion};
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use distinguished_name::canonical as canonical_subject;
 pub use failure::{Advice, certificate_fault, explain, refused_certificate};

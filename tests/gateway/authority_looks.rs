@@ -1,7 +1,7 @@
 //! A certification authority that looks whether a host is ours, and strangers that look like one. The authority is one of the
 //! tests' own: its challenges stay open for as long as a test wants.
 
-use crate::support::tls::TlsClient;
+use crate::support::tls::{Authority, TlsClient};
 use crate::support::{AcmeDirectory, Gateway, PATIENCE, Site, eventually, free_port, get, request};
 use rustls::{AlertDescription, Error};
 use tokio::io::AsyncReadExt as _;
@@ -35,8 +35,13 @@ fn file(site: &Site, directory: &AcmeDirectory, kind: &str, more: &str) -> Strin
 
 #[tokio::test]
 async fn a_known_token_is_answered_before_everything_and_all_else_goes_its_way() {
+    let own = Authority::new();
     let limits = "[limits.few]\nby = \"everyone\"\nrate = \"20/d\"\n[defaults]\nlimits = \"few\"\n";
-    let (_directory, site, gateway) = looked_at("http-01", limits).await;
+    let (_directory, site, gateway) = looked_at(
+        "http-01",
+        &format!("{limits}{}", own.identity("api", &["api.test"])),
+    )
+    .await;
     let token = AcmeDirectory::token(0);
     let known = format!("{PATH}{token}");
     let fields = [("Host", HOST)];
@@ -65,6 +70,10 @@ async fn a_known_token_is_answered_before_everything_and_all_else_goes_its_way()
     let mut wire = gateway.connect().await;
     wire.send(request("HEAD", &known, &fields)).await;
     assert_eq!(wire.answer_to_head().await.status, 200);
+    // Where port 80 is sent on to https by something in front, the authority follows.
+    let mut over_tls = own.trusting().wire(site.tls(), "api.test").await;
+    let answer = over_tls.ask(request("GET", &known, &fields)).await;
+    assert!(answer.expect(200).text().starts_with(&token));
     assert_eq!(site.upstream.seen(), 0);
     let strangers = [
         ("GET", format!("{PATH}{}", token.to_uppercase()), HOST),
@@ -174,26 +183,63 @@ async fn a_gateway_that_stops_gives_its_order_up_and_another_takes_the_folder() 
 }
 
 #[tokio::test]
-async fn a_second_process_serves_what_the_first_obtains() {
-    let (directory, mut site, first) = looked_at("http-01", "").await;
-    site.move_to(free_port(), free_port());
-    let second = site.start(&file(&site, &directory, "http-01", "")).await;
-    second
-        .said
-        .line(0, "whose turn it is", |line| {
+async fn a_second_process_answers_for_the_first_and_serves_what_it_obtains() {
+    for kind in ["http-01", "tls-alpn-01"] {
+        let (directory, mut site, first) = looked_at(kind, "").await;
+        site.move_to(free_port(), free_port());
+        let second = site.start(&file(&site, &directory, kind, "")).await;
+        let turn = second.said.line(0, "whose turn it is", |line| {
             line.contains("another process orders into")
-        })
-        .await;
-    directory.wait(false);
-    let client = TlsClient::looking();
-    eventually(PATIENCE, "the first has the certificate", async || {
-        client.connect(first.tls().await, HOST).await.is_ok()
-    })
-    .await;
-    assert_eq!(directory.orders().len(), 1);
-    // The folder is read each half minute.
-    if crate::support::long() {
-        tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+        });
+        turn.await;
+        if kind == "http-01" {
+            text_of_another(&second).await;
+        } else {
+            let looking = TlsClient::looking().speaking(&["acme-tls/1"]);
+            looking.connect(site.tls(), HOST).await.unwrap();
+            let other = looking.refused(site.tls(), "other.example.com").await;
+            let pending = Error::AlertReceived(AlertDescription::AccessDenied);
+            assert_eq!(other, pending);
+        }
+        let metrics = second.metrics().await;
+        let found = "tollgate_acme_lookups_total{result=\"found\"} 1\n";
+        assert!(metrics.contains(found), "{metrics}");
+        directory.wait(false);
         site.serves("shop", HOST).await;
+        assert_eq!(directory.orders().len(), 1);
+        let taken = "tollgate_acme_taken_total{identity=\"shop\"} 1\n";
+        assert!(second.metrics().await.contains(taken));
+        assert!(second.said.text().contains("was taken from /"));
+        let left = std::fs::read_dir(site.path("challenges")).unwrap().count();
+        assert_eq!(left, 0, "the answer goes with its order");
+        // When the first one ends, the second has the folder.
+        first.signal("TERM");
+        let turn = second.said.line(0, "whose turn it is", |line| {
+            line.contains("this process orders into")
+        });
+        turn.await;
     }
+}
+
+/// Asks a process for the text of an order that is another's, and for what is none.
+async fn text_of_another(second: &Gateway) {
+    let token = AcmeDirectory::token(0);
+    let fields = [("Host", HOST)];
+    let known = format!("{PATH}{token}");
+    let answer = second.get_with(&known, &fields).await.expect(200);
+    assert!(answer.text().starts_with(&format!("{token}.")));
+    // More than is looked for in a second goes its way, and is counted.
+    let other = format!("{PATH}{}", "x".repeat(43));
+    for _ in 0..40 {
+        let answer = second.get_with(&other, &fields).await;
+        assert_ne!(second.line_of(&answer).await["reason"], "acme_challenge");
+    }
+    let metrics = second.metrics().await;
+    let count = |result: &str| -> usize {
+        let line = format!("tollgate_acme_lookups_total{{result=\"{result}\"}} ");
+        let found = metrics.lines().find_map(|one| one.strip_prefix(&line));
+        found.unwrap().parse().unwrap()
+    };
+    assert_eq!(count("missing") + count("refused"), 40, "{metrics}");
+    assert!(count("missing") >= 9);
 }

@@ -335,3 +335,35 @@ async fn connect_shakes_hands_and_names_the_protocol() {
         assert!(told.contains(words), "{words}: {told}");
     }
 }
+
+#[tokio::test]
+async fn the_kind_of_challenge_whose_port_has_a_listener_is_preferred() {
+    let rest = "[tls.shop]\nacme = \"public\"\nhosts = \"shop.example.com\"\n[acme.public]\nagree = true\nstorage = \"acme\"\n\
+        [upstreams.api]\nservers = \"127.0.0.1:3000\"\n[routes.all]\nupstream = \"api\"\n";
+    for (plain, tls, more, looks) in [
+        (80, 443, "", "tls-alpn-01, then http-01"),
+        (8080, 443, "", "tls-alpn-01, then http-01"),
+        (80, 8443, "", "http-01, then tls-alpn-01"),
+        (8080, 8443, "", "tls-alpn-01, then http-01"),
+        (
+            80,
+            8443,
+            "challenge = [\"tls-alpn-01\", \"http-01\"]\n",
+            "tls-alpn-01, then http-01",
+        ),
+    ] {
+        let more = rest.replace("agree = true\n", &format!("agree = true\n{more}"));
+        let text = format!(
+            "[server]\nlisten = [\":{plain}\", {{ address = \":{tls}\", tls = true }}]\n{more}"
+        );
+        let folder = folder(&[("gateway.toml", &text)]);
+        let told = check(folder.path(), &[]).await;
+        let line = format!("; looks by {looks}; ");
+        assert!(
+            told.stdout.contains(&line),
+            "{}{}",
+            told.stdout,
+            told.stderr
+        );
+    }
+}

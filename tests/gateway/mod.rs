@@ -3,6 +3,7 @@
 mod abandonment;
 mod admin;
 mod authority_looks;
+mod authority_wishes;
 mod balancing;
 mod check;
 mod cli;

@@ -5,6 +5,7 @@ mod clients;
 mod failures;
 mod leaving;
 mod many;
+mod orders;
 mod sockets;
 mod systemd;
 

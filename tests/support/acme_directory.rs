@@ -41,6 +41,8 @@ struct State {
     window: Mutex<Option<(String, String)>>,
     /// Are names not looked at?
     waits: AtomicBool,
+    /// The questions that are refused, as too many, and the seconds for which a client is asked to wait.
+    limited: Mutex<Option<(String, u32)>>,
     nonces: AtomicU64,
 }
 
@@ -83,6 +85,7 @@ impl AcmeDirectory {
             orders: Mutex::default(),
             window: Mutex::default(),
             waits: AtomicBool::new(false),
+            limited: Mutex::default(),
             nonces: AtomicU64::new(1),
         });
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
@@ -119,6 +122,11 @@ impl AcmeDirectory {
         self.state.waits.store(waits, Ordering::SeqCst);
     }
 
+    /// Refuses questions at this path from now on, for so many seconds.
+    pub(crate) fn limit(&self, path: &str, seconds: u32) {
+        *self.state.limited.lock().unwrap() = Some((path.to_owned(), seconds));
+    }
+
     /// Suggests this window for every certificate.
     pub(crate) fn suggest(&self, start: &str, end: &str) {
         *self.state.window.lock().unwrap() = Some((start.to_owned(), end.to_owned()));
@@ -137,6 +145,16 @@ impl Answer {
     fn json(status: u16, body: &Value) -> Self {
         let kind = "content-type: application/json\r\n".to_owned();
         Self(status, kind, body.to_string())
+    }
+
+    fn too_many(seconds: u32) -> Self {
+        let problem = json!({
+            "type": "urn:ietf:params:acme:error:rateLimited",
+            "detail": "too many certificates for these names",
+        });
+        let fields =
+            format!("content-type: application/problem+json\r\nretry-after: {seconds}\r\n");
+        Self(429, fields, problem.to_string())
     }
 
     fn at(mut self, url: &str) -> Self {
@@ -179,6 +197,11 @@ impl State {
     fn answer(&self, path: &str, asked: &Value) -> Answer {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let number = || parts[1].parse::<usize>().unwrap();
+        if let Some((limited, seconds)) = &*self.limited.lock().unwrap()
+            && limited == parts[0]
+        {
+            return Answer::too_many(*seconds);
+        }
         match parts[0] {
             "dir" => Answer::json(200, &self.directory()),
             "nonce" => Answer(200, String::new(), String::new()),

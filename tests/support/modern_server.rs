@@ -1,5 +1,6 @@
 //! A server of HTTP/1.1 and HTTP/2, bare or with TLS, which answers with what it was asked.
 
+use super::PATIENCE;
 use super::tls::Pair;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
@@ -17,10 +18,11 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy, sink};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// How a server takes its connections.
@@ -164,8 +166,14 @@ async fn take(
         // Bare connections are HTTP/2, as the gateway is told by `h2c:`.
         return serve(stream, true, streams, seen).await;
     };
-    let Ok(stream) = acceptor.accept(stream).await else {
-        return;
+    let stream = match acceptor.accept(stream).into_fallible().await {
+        Ok(stream) => stream,
+        // What is unread at the end of a connection makes it a reset, which may overtake the alert.
+        Err((_, mut left)) => {
+            let _ = left.shutdown().await;
+            let _ = timeout(PATIENCE, copy(&mut left, &mut sink())).await;
+            return;
+        }
     };
     let named = stream.get_ref().1.server_name().unwrap_or_default();
     seen.names.lock().unwrap().push(named.to_owned());

@@ -3,7 +3,7 @@
 
 use super::message::{Answer, get};
 use super::tls::TlsClient;
-use super::{File, Gateway, PATIENCE, Upstream, eventually};
+use super::{File, Gateway, PATIENCE, Upstream, eventually, preload};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,17 @@ impl Site {
         let path = folder.path().join("gateway.toml");
         fs::write(&path, text).unwrap();
         Gateway::run(folder, &path).await
+    }
+
+    /// Starts a process whose clock is ahead by so many days.
+    pub(crate) async fn start_ahead(&self, text: &str, days: i64) -> Gateway {
+        let folder = tempfile::tempdir().unwrap();
+        let shim = preload(folder.path(), "clock", include_str!("clock.c")).await;
+        let offset = folder.path().join("offset");
+        fs::write(&offset, (days * 86_400).to_string()).unwrap();
+        fs::write(folder.path().join("gateway.toml"), text).unwrap();
+        let variables = [("LD_PRELOAD", &*shim), ("CLOCK_OFFSET", &*offset)];
+        Gateway::launch_with(folder, &["run"], &variables).await
     }
 
     /// The address of the listener with TLS.

@@ -27,7 +27,7 @@ table! {
     contact: String = text(mail_address), Words("none"), "\"ops@example.com\"";
 
     /// The folder of the account, the certificates, their keys, and the failures. It is made where there is none, for
-    /// its owner alone. Of several processes with one folder, one orders, and all serve what comes. The folder has to
+    /// its owner alone. Of several processes with one folder, one orders, all answer the authority, and all serve what comes. The folder has to
     /// outlive restarts: an authority gives few certificates for the same names in a week. `"store"` keeps all of it in
     /// the Redis of `[store]`, sealed with `secret`: of many gateways one orders, all answer the authority, and all serve
     /// what comes. A folder of this name is `"./store"`.
@@ -40,7 +40,8 @@ table! {
 
     /// The ways to show that a host is ours, the preferred one first. After a failure the next one is tried.
     /// `tls-alpn-01` needs a listener with TLS that clients reach on port 443, `http-01` one without on port 80.
-    /// Challenges are answered before redirects, routes and limits.
+    /// Challenges are answered before redirects, routes and limits. Left out, `http-01` is preferred where there is a
+    /// listener for it and none for the other.
     challenge: Items<ChallengeKind> = filled_word_list(empty_list("leave it out for both")), Value("[\"tls-alpn-01\", \"http-01\"]"), "\"http-01\"";
 
     /// The directory of the authority: a URL, `"production"` or `"staging"`. These are the two of Let's Encrypt;

@@ -1,10 +1,10 @@
 //! Identities that are ordered, and the authorities that they are ordered from.
 
+use super::super::authorities::has_listener;
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{AcmeTable, CounterStore, Document, IN_STORE, SecretSource, TlsTable};
 use super::names::{NameIndex, WholeFile};
 use crate::acme::ChallengeKind;
-use crate::listen::listener::ListenAddress;
 
 /// Holds ordered identities and authorities against each other.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
@@ -170,26 +170,8 @@ fn ordered(table: &TlsTable, found: &mut Findings) {
 
 /// Notes an authority that looks where no listener is.
 fn reachable(document: &Document, table: &AcmeTable, found: &mut Findings) {
-    let listens = |port: u16, has_tls: bool| {
-        let mut entries = document.server.listen.entries().iter();
-        if entries.len() == 0 {
-            return false;
-        }
-        entries.any(|entry| {
-            let may_be = match entry.value.listens_on().map(|at| &at.value) {
-                Some(ListenAddress::Tcp(address)) => address.port() == port,
-                // A socket that another program opened may lead anywhere.
-                _ => true,
-            };
-            may_be && entry.value.tls.is_absent() != has_tls
-        })
-    };
-    let is_served = |kind: &ChallengeKind| match kind {
-        ChallengeKind::Http01 => listens(80, false),
-        ChallengeKind::TlsAlpn01 => listens(443, true),
-    };
     let kinds = table.challenge();
-    if kinds.iter().any(|kind| is_served(&kind.value)) {
+    if kinds.iter().any(|kind| has_listener(document, kind.value)) {
         return;
     }
     let where_to = |kind: &ChallengeKind| match kind {

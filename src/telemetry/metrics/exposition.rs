@@ -163,9 +163,9 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| single(all.metrics.failed_handovers.get());
     Counter NONE "tollgate_acme_orders" "Orders for certificates, by how they ended."
         => |all| Some(orders(all.metrics));
-    Counter NONE "tollgate_acme_taken" "Certificates taken from the store, where another gateway has put them."
+    Counter NONE "tollgate_acme_taken" "Certificates taken from the store or a folder, where another gateway or process has put them."
         => |all| Some(taken(all.metrics));
-    Counter NONE "tollgate_acme_lookups" "Looks in the store for challenges of other gateways, by how they ended."
+    Counter NONE "tollgate_acme_lookups" "Looks for challenges of other gateways, or of other processes on a folder, by how they ended."
         => |all| lookups(all.metrics);
     Gauge NONE "tollgate_acme_store_up" "1 while the store of certificates answers."
         => |all| acme_store(all.metrics);
@@ -368,12 +368,16 @@ fn taken(metrics: &Metrics) -> Vec<Sample> {
     samples
 }
 
-/// The ends of looks, once the store is asked.
+/// The ends of looks, once the store is asked, or a folder for another process's.
 fn lookups(metrics: &Metrics) -> Option<Vec<Sample>> {
-    (*lock(&metrics.acme_store))?;
+    let count_of = |result: &Lookup| metrics.lookups[*result as usize].get();
+    let is_asked = lock(&metrics.acme_store).is_some();
+    if !is_asked && Lookup::ALL.iter().all(|result| count_of(result) == 0) {
+        return None;
+    }
     let sample_of = |result: &Lookup| {
         let labels = Labels::of("result", result.word());
-        sample(labels, metrics.lookups[*result as usize].get())
+        sample(labels, count_of(result))
     };
     Some(Lookup::ALL.iter().map(sample_of).collect())
 }

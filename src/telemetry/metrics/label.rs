@@ -153,6 +153,8 @@ labels! {
         Missing = "missing",
         /// The store did not answer, or not with what a gateway put there.
         Failed = "failed",
+        /// None was made: there were as many in this second as may be.
+        Refused = "refused",
     }
 
     /// The mode of a limit. The values stand in the order of their words, as the samples of one limit do.

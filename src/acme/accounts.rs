@@ -1,0 +1,68 @@
+//! The accounts that are open, each opened once, and the clients of their authorities.
+
+use super::account::{OpenAccount, account_name};
+use super::authority::Authority;
+use super::ca_client::CaClient;
+use super::failure::Failure;
+use super::schedule::Seconds;
+use super::vault::Vault;
+use std::collections::HashMap;
+use std::sync::{MutexGuard, PoisonError};
+use tokio::sync::Mutex;
+
+/// The place of an account, and its name there.
+type AccountKey = (String, String);
+
+/// Open accounts.
+#[derive(Default)]
+pub(super) struct OpenAccounts {
+    /// Locked while one is opened, so that no two are made.
+    open: Mutex<HashMap<AccountKey, OpenAccount>>,
+    /// An authority may ask for a pause before there is an account.
+    clients: std::sync::Mutex<HashMap<AccountKey, CaClient>>,
+}
+
+impl OpenAccounts {
+    /// The account with an authority, opened once, unless another gateway has made another one, or the file names other
+    /// certificates for the authority's server.
+    pub(super) async fn of(
+        &self,
+        authority: &Authority,
+        vault: &Vault,
+    ) -> Result<OpenAccount, Failure> {
+        let key = key_of(authority, vault);
+        let mut accounts = self.open.lock().await;
+        if let Some(open) = accounts.get(&key)
+            && open.client.believes(&authority.tls)
+            && open.is_current(authority, vault).await?
+        {
+            return Ok(open.clone());
+        }
+        let client = CaClient::new(&authority.tls);
+        self.clients().insert(key.clone(), client.clone());
+        let open = OpenAccount::open(authority, vault, &client).await?;
+        accounts.insert(key, open.clone());
+        Ok(open)
+    }
+
+    /// Forgets an account that the authority does not know any more.
+    pub(super) async fn forget(&self, authority: &Authority, vault: &Vault) -> Result<(), Failure> {
+        match self.open.lock().await.remove(&key_of(authority, vault)) {
+            Some(open) => open.forget(authority, vault).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The pause that the authority has asked for since the last call, in seconds.
+    pub(super) fn pause(&self, authority: &Authority, vault: &Vault) -> Option<Seconds> {
+        self.clients().get(&key_of(authority, vault))?.take_pause()
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<AccountKey, CaClient>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key_of(authority: &Authority, vault: &Vault) -> AccountKey {
+    (vault.place(), account_name(authority))
+}

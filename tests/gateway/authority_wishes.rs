@@ -1,0 +1,75 @@
+//! What an authority asks of a running gateway: a time for the renewal (RFC 9773), a pause, and certificates of one of its
+//! profiles. The authority is one of the tests' own.
+
+use crate::support::{AcmeDirectory, Site, free_port};
+
+const HOST: &str = "shop.example.com";
+
+/// A directory and a site, and a file whose `[acme.test]` has more lines.
+async fn scene(more: &str) -> (AcmeDirectory, Site, String) {
+    let directory = AcmeDirectory::start().await;
+    let site = Site::at(free_port(), free_port()).await;
+    let rest = format!("{more}[tls.shop]\nacme = \"test\"\nhosts = [\"{HOST}\"]\n");
+    let text = site.file(&site.listen(""), &directory.url(), &directory.ca(), &rest);
+    (directory, site, text)
+}
+
+#[tokio::test]
+async fn a_profile_is_ordered_and_a_window_that_has_come_renews_and_says_what_is_replaced() {
+    let (directory, site, text) = scene("profile = \"shortlived\"\n").await;
+    directory.suggest("2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z");
+    let mut gateway = site.start(&text).await;
+    site.serves("shop", HOST).await;
+    gateway.stop().await;
+    assert_eq!(directory.orders()[0]["profile"], "shortlived");
+    let first = site.kept("certificates/shop.pem");
+
+    // Two days later, and with two thirds of the life left.
+    let mut gateway = site.start_ahead(&text, 2).await;
+    site.serves("shop", HOST).await;
+    gateway.stop().await;
+    assert_eq!(directory.orders().len(), 1);
+    directory.suggest("2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z");
+    let mut gateway = site.start_ahead(&text, 2).await;
+    for step in [
+        "tls.shop: test asks for its renewal now",
+        "is ordered from acme.test; the one before is good for 8",
+        "tls.shop: a certificate for shop.example.com has come, good for 8",
+    ] {
+        let said = gateway.said.line(0, step, |line| line.contains(step));
+        said.await;
+    }
+    gateway.stop().await;
+    assert_ne!(site.kept("certificates/shop.pem"), first);
+    let orders = directory.orders();
+    assert_eq!(orders.len(), 2);
+    assert_eq!(orders[1]["profile"], "shortlived");
+    // The serial number of the first, 1000, in base64url.
+    let replaces = orders[1]["replaces"].as_str().unwrap();
+    assert!(replaces.ends_with(".A-g"), "{replaces}");
+}
+
+#[tokio::test]
+async fn a_pause_that_is_asked_for_is_kept_wherever_it_is_asked_for() {
+    for refused in ["dir", "account", "new-order"] {
+        let (directory, site, text) = scene("").await;
+        directory.limit(refused, 7200);
+        let mut gateway = site.start(&text).await;
+        let said = gateway.said.line(0, "the failure", |line| {
+            line.contains("tls.shop: no certificate: ")
+                && line.ends_with("tried again in 2 h")
+                && (refused == "dir" || line.contains("too many certificates for these names"))
+        });
+        said.await;
+        gateway.stop().await;
+        // It outlives the process.
+        let mut gateway = site.start_ahead(&text, 0).await;
+        let said = gateway.said.line(0, "the time of the next order", |line| {
+            line.contains("the order before failed, and the next is made at 20")
+        });
+        said.await;
+        gateway.stop().await;
+        assert!(site.kept("attempts/shop.json").contains("\"failures\":1"));
+        assert_eq!(directory.orders().len(), 0);
+    }
+}
