@@ -74,15 +74,20 @@ pub(super) struct NotedStream {
 }
 
 impl NotedStream {
-    /// Notes the failure of a write: the server may have said why before it ended the connection.
+    /// The outcome of a write. Where one fails as the connection begins, the server may have said why before it ended
+    /// the connection: what it has sent is read first, though the runtime may not know yet that it is there.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if let Poll::Ready(Err(_)) = &written {
+        if let Poll::Ready(Err(_)) = &written
+            && !self.first.is_settled()
+        {
             let mut bytes = [0; 64];
-            let _ = Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut bytes));
+            let read = Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut bytes));
+            // The failure comes again with the next write.
+            let _ = ready!(read);
         }
         written
     }

@@ -82,7 +82,7 @@ async fn a_server_that_wants_our_certificate_is_told_in_words() {
         })
         .await;
         let lines = format!(
-            "servers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?} }}",
+            "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?} }}",
             server.port(),
             ca.path("ca.pem")
         );
@@ -102,7 +102,7 @@ async fn a_certificate_that_has_ended_is_told_in_words() {
         })
         .await;
         let lines = format!(
-            "servers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?} }}",
+            "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?} }}",
             server.port(),
             ca.path("ca.pem")
         );

@@ -19,7 +19,7 @@ async fn server(ca: &Authority, names: &[&str], alpn: &[&'static str]) -> Modern
 
 fn lines(server: &ModernServer, ca: &Authority, more: &str) -> String {
     format!(
-        "servers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?}{more} }}",
+        "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?}{more} }}",
         server.port(),
         ca.path("ca.pem")
     )
@@ -98,7 +98,7 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
     );
     // Whoever says so believes anybody.
     let insecure = format!(
-        "servers = \"https://{}\"\ntls = {{ insecure = true }}",
+        "connect_timeout = \"20s\"\nservers = \"https://{}\"\ntls = {{ insecure = true }}",
         stranger.address
     );
     let insecure = gateway(&insecure).await;
@@ -108,7 +108,11 @@ async fn a_server_that_cannot_be_believed_gets_nothing() {
     });
     warned.await;
     // Without `ca` the system's authorities count, and this one is none of them.
-    let system = gateway(&format!("servers = \"https://{}\"", stranger.address)).await;
+    let system = gateway(&format!(
+        "connect_timeout = \"20s\"\nservers = \"https://{}\"",
+        stranger.address
+    ))
+    .await;
     refused(
         &system,
         "the certificate's authority is not one that is believed",
