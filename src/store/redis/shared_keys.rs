@@ -200,7 +200,17 @@ impl KeyRoutes {
         let mut is_asking = false;
         let mut last = StoreError::Down;
         for _ in 0..TRIES {
-            let mut line = self.line(node.as_ref()).await?;
+            let mut line = match self.line(node.as_ref()).await {
+                Ok(line) => line,
+                // The node may have gone, and another serves its slots.
+                Err(error @ StoreError::Unreachable(_)) => {
+                    last = error;
+                    sleep(PAUSE).await;
+                    node = self.home(slot).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let answer = if is_asking {
                 ask_there(&mut line, command).await
             } else {

@@ -90,6 +90,30 @@ async fn keys_are_found_wherever_in_a_cluster_they_are() {
 }
 
 #[tokio::test]
+async fn the_first_command_after_a_master_was_replaced_finds_the_new_one() {
+    let mut servers = Servers::start(3, true, &["--cluster-require-full-coverage", "no"]);
+    let seeds = [Address::new("127.0.0.1", servers.masters[0].port)];
+    let target = RedisTarget::new(RedisEndpoint::Cluster {
+        seeds: seeds.into(),
+    });
+    let keys = SharedKeys::new(&target);
+    let names = (0..).map(|one| format!("edge:acme:{one}"));
+    let mut names = names.filter(|name| servers.home(of_tag(name.as_bytes())) == 1);
+    let (used, fresh) = (names.next().unwrap(), names.next().unwrap());
+    assert_eq!(keys.get(&used).await, Ok(None));
+    servers.masters[1].kill();
+    let successor = format!(":{}@", servers.replicas[1].port);
+    eventually("a replica takes over", || {
+        let nodes = format!("{:?}", servers.masters[0].client().say("CLUSTER NODES"));
+        let mut nodes = nodes.split("\\n").flat_map(|line| line.split('\n'));
+        nodes.any(|line| line.contains(&successor) && line.contains("master"))
+    });
+    for name in [&used, &fresh] {
+        assert_eq!(keys.get(name).await, Ok(None), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn the_master_is_followed_where_sentinels_name_it() {
     let mut watched = Watched::start();
     let keys = SharedKeys::new(&watched.target());
