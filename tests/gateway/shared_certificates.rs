@@ -10,7 +10,7 @@ use crate::support::{
 use rustls::pki_types::CertificateDer;
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::copy_bidirectional;
@@ -26,6 +26,7 @@ struct Scene {
     /// The lines of `[store]`.
     store: String,
     upstream: Upstream,
+    balancer: Balancer,
 }
 
 impl Scene {
@@ -37,12 +38,14 @@ impl Scene {
     }
 
     async fn with_store(life: Option<u32>, store: String) -> Self {
+        let pebble = Pebble::start(PebbleWish {
+            life,
+            asks_always: true,
+            ..PebbleWish::default()
+        });
         Self {
-            pebble: Pebble::start(PebbleWish {
-                life,
-                asks_always: true,
-                ..PebbleWish::default()
-            }),
+            balancer: Balancer::before(&pebble).await,
+            pebble,
             store,
             upstream: Upstream::echo().await,
         }
@@ -74,14 +77,14 @@ impl Scene {
 struct Balancer {
     plain: Arc<Mutex<Vec<SocketAddr>>>,
     tls: Arc<Mutex<Vec<SocketAddr>>>,
-    is_shut: Arc<AtomicBool>,
     seen: Arc<AtomicUsize>,
 }
 
 impl Balancer {
-    async fn before(pebble: &Pebble, gateways: &[&Gateway]) -> Self {
+    /// Begins before there are gateways: an authority may look for the first one's certificate before the second has
+    /// started. Connections wait until they are led somewhere.
+    async fn before(pebble: &Pebble) -> Self {
         let balancer = Self::default();
-        balancer.lead_to(gateways).await;
         for (port, targets) in [
             (pebble.http, Arc::clone(&balancer.plain)),
             (pebble.tls, Arc::clone(&balancer.tls)),
@@ -104,14 +107,14 @@ impl Balancer {
     async fn serve(self, listener: TcpListener, targets: Arc<Mutex<Vec<SocketAddr>>>) {
         while let Ok((mut stream, _)) = listener.accept().await {
             let turn = self.seen.fetch_add(1, Ordering::SeqCst);
-            let (targets, is_shut) = (Arc::clone(&targets), Arc::clone(&self.is_shut));
+            let targets = Arc::clone(&targets);
             tokio::spawn(async move {
-                while is_shut.load(Ordering::SeqCst) {
+                let target = loop {
+                    let targets = targets.lock().unwrap().clone();
+                    if !targets.is_empty() {
+                        break targets[turn % targets.len()];
+                    }
                     tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                let target = {
-                    let targets = targets.lock().unwrap();
-                    targets[turn % targets.len()]
                 };
                 let mut onward = TcpStream::connect(target).await?;
                 copy_bidirectional(&mut stream, &mut onward).await
@@ -171,7 +174,7 @@ async fn a_certificate_is_ordered_once_served_by_both_and_renewed_once() {
     let (scene, redis) = Scene::new(Some(30)).await;
     let (first, second) = (scene.gateway(SECRET).await, scene.gateway(SECRET).await);
     let both = [&first, &second];
-    let _balancer = Balancer::before(&scene.pebble, &both).await;
+    scene.balancer.lead_to(&both).await;
     let ordered = all_show(&both, None).await;
     assert_eq!(scene.pebble.logged("Issued certificate"), 1);
     assert_eq!(sum(&both, OBTAINED).await, 1);
@@ -243,7 +246,7 @@ async fn each_step_is_counted(
 async fn a_gateway_with_another_secret_says_so_and_changes_nothing() {
     let (scene, _redis) = Scene::new(None).await;
     let first = scene.gateway(SECRET).await;
-    let _balancer = Balancer::before(&scene.pebble, &[&first]).await;
+    scene.balancer.lead_to(&[&first]).await;
     all_show(&[&first], None).await;
     let other = scene.gateway(&"9".repeat(64)).await;
     let line = other
@@ -260,7 +263,7 @@ async fn a_gateway_starts_without_its_store_and_says_so() {
     let (scene, mut redis) = Scene::new(None).await;
     redis.kill().await;
     let gateway = scene.gateway(SECRET).await;
-    let _balancer = Balancer::before(&scene.pebble, &[&gateway]).await;
+    scene.balancer.lead_to(&[&gateway]).await;
     let line = gateway.said.line(0, "a line about the store", |line| {
         line.contains("certificates are kept there, so none is ordered")
     });
@@ -279,8 +282,7 @@ async fn an_order_whose_gateway_was_killed_is_taken_over() {
     }
     let (scene, _redis) = Scene::new(None).await;
     let (first, second) = (scene.gateway(SECRET).await, scene.gateway(SECRET).await);
-    let balancer = Balancer::before(&scene.pebble, &[&first, &second]).await;
-    balancer.is_shut.store(true, Ordering::SeqCst);
+    let balancer = &scene.balancer;
     eventually(PATIENCE, "an authority looks", async || {
         balancer.seen.load(Ordering::SeqCst) > 0
     })
@@ -299,7 +301,6 @@ async fn an_order_whose_gateway_was_killed_is_taken_over() {
     };
     killed.signal("KILL");
     balancer.lead_to(&[other]).await;
-    balancer.is_shut.store(false, Ordering::SeqCst);
     eventually(PATIENCE * 6, "the other takes over", async || {
         shown(other).await.is_some()
     })

@@ -1,7 +1,7 @@
 //! Certificates in the store where that is a cluster, a Redis behind Sentinel, or one that is spoken to over TLS: ordered
 //! once, served by both gateways, and renewed after a master was lost.
 
-use super::{Balancer, OBTAINED, SECRET, Scene, TAKEN, all_show, sum};
+use super::{OBTAINED, SECRET, Scene, TAKEN, all_show, sum};
 use crate::support::tls::Authority;
 use crate::support::{Cluster, Redis, Sentinel, free_port};
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::future::Future;
 async fn are_ordered_and_renewed(scene: &Scene, loss: impl Future<Output = ()>) {
     let (first, second) = (scene.gateway(SECRET).await, scene.gateway(SECRET).await);
     let both = [&first, &second];
-    let _balancer = Balancer::before(&scene.pebble, &both).await;
+    scene.balancer.lead_to(&both).await;
     let ordered = all_show(&both, None).await;
     let pebble = &scene.pebble;
     assert_eq!(pebble.logged("Issued certificate"), 1, "{}", pebble.log());
