@@ -1,6 +1,7 @@
 //! The exchange: the facts gathered about one request on its way, which become metrics and a log line at its end.
 
 mod account;
+mod answer;
 
 use super::Worker;
 use super::body_failure::UploadFailure;
@@ -9,26 +10,24 @@ use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
 use super::grpc::GrpcCall;
-use super::reply::{self, ProblemDetails, ReplyFormat};
+use super::reply::ReplyFormat;
 use super::request_body::{self, Upload};
-use super::request_id::X_REQUEST_ID;
+use super::request_id;
 use super::reservation::Reservations;
 use super::worker_snapshot::WorkerSnapshot;
-use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
 use crate::clock::{self, Timestamp};
 use crate::key::token::TokenReading;
 use crate::key::{Content, IdentityFields};
 use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, StallFlag};
-use crate::snapshot::{FieldStyle, Service};
+use crate::snapshot::Service;
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
 use crate::tls::TlsSession;
-use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
 use hyper::body::Incoming;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -110,7 +109,7 @@ pub struct Exchange {
     stalled: StallFlag,
     /// The client's connection, where it speaks HTTP/1.0.
     old_client: Option<SocketWatch>,
-    /// An empty map with room, for the answer's fields.
+    /// The request's fields, whose room the fields of the answer may use.
     spare: Option<HeaderMap>,
     /// The charges of its limits that may go back.
     pub(super) reservation: Option<Rc<Reservations>>,
@@ -309,57 +308,6 @@ impl Exchange {
         self.service()?.identity.as_ref()
     }
 
-    /// Writes the answer to an error.
-    pub fn fail(&mut self, error: &ProxyError) -> Response<Bytes> {
-        self.source = AnswerSource::Gateway;
-        self.status = error.status().as_u16();
-        self.reason = error.reason();
-        let wait = error.retry_after();
-        self.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
-        if let Some(reservation) = &self.reservation {
-            reservation.failed(error);
-        }
-        if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
-            // The request was charged for a wait that was not waited out, and the charge has gone back.
-            self.delayed = 0;
-        }
-        if self.reason == Reason::KeysUnread {
-            self.worker.metrics.keys_unread();
-        }
-        if let Some(limit) = error.limit() {
-            self.limit = Some(Arc::clone(&limit.name));
-        }
-        // Clients of gRPC, too, look for another connection after 421.
-        let is_told_in_grpc = self.grpc.is_some() && !matches!(error, ProxyError::Misdirected);
-        if is_told_in_grpc && let Some(call) = &mut self.grpc {
-            call.status = Some(error.grpc_status());
-        }
-        let spare = self.spare.take().unwrap_or_default();
-        let violated = self.violated();
-        let told = ProblemDetails {
-            error,
-            violated: &violated,
-            wait: self.retry_after,
-            prepared: self.prepared(&violated),
-            request_id: &self.id,
-        };
-        if is_told_in_grpc {
-            reply::grpc::refusal(&told, spare)
-        } else {
-            reply::to(&told, &self.local.snapshot.errors, self.form, spare)
-        }
-    }
-
-    /// The gateway's own answer that is no error, in the form that the request's client reads.
-    pub(super) fn spoken(&mut self, answer: Response<Bytes>) -> Response<Bytes> {
-        let Some(call) = &mut self.grpc else {
-            return answer;
-        };
-        let (status, answer) = reply::grpc::of_http(&answer);
-        call.status = Some(status);
-        answer
-    }
-
     /// Lets go of the body of a request that is not forwarded. A call of gRPC may be a stream that stays open: its client
     /// learns from a reset behind the answer that nobody reads on (RFC 9113, section 8.1).
     pub(super) fn let_go(&self, incoming: Incoming, parts: &Parts) {
@@ -369,34 +317,8 @@ impl Exchange {
     }
 
     /// Leaves the request's fields, which are not read again: the answer's fields use their room.
-    pub fn leave(&mut self, mut fields: HeaderMap) {
-        fields.clear();
+    pub fn leave(&mut self, fields: HeaderMap) {
         self.spare = Some(fields);
-    }
-
-    /// Puts the gateway's own fields on a response, including responses of the upstream.
-    pub fn stamp(&self, fields: &mut HeaderMap) {
-        let service = self.service();
-        if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
-            match self.reason {
-                // The answer is the upstream's, or the route's own.
-                Reason::Ok | Reason::Repeat | Reason::LimitDelayed | Reason::Upgraded => {
-                    changes.apply(fields);
-                }
-                _ => changes.complete(fields),
-            }
-        }
-        fields::set(fields, X_REQUEST_ID, self.id.clone());
-        if self.closes() {
-            fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        if self.delayed > 0
-            && let Some((position, _)) = self.delaying()
-            && let Some(limit) = service.and_then(|service| service.limits.get(position))
-        {
-            fields::delayed(fields, limit.public_name(), self.delayed);
-        }
-        self.stamp_limits(fields);
     }
 
     /// A response is on its way, and its body is still to come.
@@ -441,53 +363,6 @@ impl Exchange {
             ProxyError::ClientGone
         };
         end.status().as_u16()
-    }
-
-    fn stamp_limits(&self, fields: &mut HeaderMap) {
-        let style = self.local.snapshot.fields;
-        // Where no store counted, no number is better than a guessed one.
-        let (Some(route), Some(decided)) = (self.route, self.store_decision()) else {
-            return;
-        };
-        if style == FieldStyle::None || decided.decision.verdicts.is_empty() {
-            return;
-        }
-        let service = self.local.service(route);
-        let limits = self.plan.limits(service);
-        let now = clock::wall_at(self.seen);
-        if !decided.is_whole() {
-            return fields::stamp_known(fields, style, &limits, decided, now);
-        }
-        let prepared = &self.local.route(route).policy;
-        if self.plan.is_whole(service) {
-            fields::stamp(
-                fields,
-                style,
-                &limits,
-                &decided.decision,
-                prepared.as_ref(),
-                now,
-            );
-        } else {
-            let deciding = limits.iter().filter(|limit| limit.mode.decides());
-            let policy = fields::policy(deciding.copied());
-            fields::stamp(
-                fields,
-                style,
-                &limits,
-                &decided.decision,
-                policy.as_ref(),
-                now,
-            );
-        }
-    }
-}
-
-/// `wait`, or longer by up to `percent` of it: requests that were refused together do not come back together.
-fn spread(wait: u64, percent: u8) -> u64 {
-    match percent {
-        0 => wait,
-        percent => wait + fastrand::u64(..=wait / 100 * u64::from(percent)),
     }
 }
 

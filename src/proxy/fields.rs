@@ -6,6 +6,9 @@
 //! about rates.
 
 mod merge;
+mod refusal_fields;
+
+pub use refusal_fields::{RefusalFields, RefusalValues};
 
 use super::header_value::{self, number, usual_number};
 use crate::clock::Timestamp;
@@ -83,8 +86,7 @@ pub fn stamp(
         let quota = u64::from(limit.rate.count.get());
         set(fields, X_LIMIT, usual_number(quota));
         set(fields, X_REMAINING, usual_number(shown(limit, verdict)));
-        let reset = now.plus(verdict.reset).micros().div_ceil(1_000_000);
-        set(fields, X_RESET, usual_number(reset));
+        set(fields, X_RESET, usual_number(reset_at(verdict, now)));
     }
     if is_exposed && style != FieldStyle::None {
         fields.append(
@@ -125,7 +127,17 @@ pub fn stamp_known(
 /// the milliseconds are for clients that read them.
 pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
     set(fields, header::RETRY_AFTER, usual_number(seconds(micros)));
-    set(fields, RETRY_AFTER_MS, number(micros.div_ceil(1000).max(1)));
+    set(fields, RETRY_AFTER_MS, number(millis(micros)));
+}
+
+/// The milliseconds of a wait, rounded up and never 0, for programs.
+pub(super) fn millis(micros: u64) -> u64 {
+    micros.div_ceil(1000).max(1)
+}
+
+/// The second of the wall clock at which all units are there again.
+fn reset_at(verdict: &Verdict, now: Timestamp) -> u64 {
+    now.plus(verdict.reset).micros().div_ceil(1_000_000)
 }
 
 /// Writes the length of the response's delay (Server-Timing, milliseconds).

@@ -147,15 +147,17 @@ impl Handler for Worker {
         let (mut parts, incoming) = request.into_parts();
         // A future that is named before it is awaited is moved.
         let outcome = self.carry(&mut parts, incoming, &peer, &mut exchange).await;
-        let mut response = match outcome {
-            Ok(Reply::Response(response)) => response,
+        let response = match outcome {
+            Ok(Reply::Response(mut response)) => {
+                exchange.stamp(response.headers_mut());
+                response
+            }
             Ok(Reply::Tunnel(tunnel)) => {
                 let idle = exchange.own_idle().unwrap_or(self.pace.idle);
                 return tunnel.begin(exchange, peer, idle);
             }
             Err(error) => exchange.fail(&error).map(Body::own),
         };
-        exchange.stamp(response.headers_mut());
         exchange.replied(response.status());
         response.map(|body| body.carrying(exchange))
     }

@@ -84,6 +84,15 @@ pub fn to(
     response
 }
 
+/// An answer whose fields and body are written already.
+#[must_use]
+pub fn with(status: StatusCode, fields: HeaderMap, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = fields;
+    response
+}
+
 /// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).
 #[must_use]
 pub fn empty() -> Response<Bytes> {

@@ -351,18 +351,19 @@ pub fn is_host(text: &[u8]) -> bool {
         let port = inside.get(end + 1..).unwrap_or_default();
         return is_address && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port));
     }
-    let class = |byte: &u8| NAME[usize::from(*byte)];
-    let length = text.iter().position(|byte| class(byte) == OTHER);
-    let (name, port) = text.split_at(length.unwrap_or(text.len()));
     // No label is empty, except the one behind a final dot.
-    let mut before = DOT;
-    let mut empty_labels = 0;
-    for byte in name {
-        let class = class(byte);
+    let (mut length, mut before, mut empty_labels) = (0, DOT, 0);
+    for byte in text {
+        let class = NAME[usize::from(*byte)];
+        if class == OTHER {
+            break;
+        }
         empty_labels |= before & class & DOT;
         before = class;
+        length += 1;
     }
-    !name.is_empty()
+    let port = &text[length..];
+    length > 0
         && empty_labels == 0
         && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }

@@ -1,6 +1,6 @@
 //! A worker's half of a snapshot: handles and pools resolved once, so that a request looks nothing up.
 
-use super::fields;
+use super::fields::{self, RefusalFields};
 use super::reply::RefusalText;
 use super::request_body::RequestBody;
 use crate::limit::{Limit, Mode};
@@ -33,10 +33,20 @@ pub struct RouteHandles {
     pub metrics: RouteMetrics,
     /// Counts the decisions of the route's limits, in the service's order.
     pub limits: Vec<LimitMetrics>,
-    /// The text of each limit's refusals, in the service's order, written at the first of them.
-    pub refusals: Vec<OnceCell<RefusalText>>,
+    /// What each limit's refusals have in common, in the service's order.
+    pub refusals: Vec<UsualRefusal>,
     /// The `RateLimit-Policy` for the case that all limits apply.
     pub policy: Option<HeaderValue>,
+}
+
+/// What the refusals of one limit have in common, where it refuses alone. Each part is made at the first refusal that has
+/// it.
+#[derive(Debug, Default)]
+pub struct UsualRefusal {
+    /// The body.
+    pub text: OnceCell<RefusalText>,
+    /// The fields of a refusal of HTTP, where all limits of the route apply.
+    pub fields: OnceCell<RefusalFields>,
 }
 
 /// The mode in the metrics.
@@ -88,7 +98,11 @@ impl WorkerSnapshot {
                     .iter()
                     .map(|limit| metrics.limit(mode(limit.mode), &limit.name, label))
                     .collect(),
-                refusals: service.limits.iter().map(|_| OnceCell::new()).collect(),
+                refusals: service
+                    .limits
+                    .iter()
+                    .map(|_| UsualRefusal::default())
+                    .collect(),
                 policy: fields::policy(deciding(&service.limits)),
             }
         })

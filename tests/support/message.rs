@@ -28,6 +28,11 @@ impl Fields {
             .collect()
     }
 
+    /// The names, in their order.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
     /// Does the field occur?
     pub(crate) fn has(&self, name: &str) -> bool {
         !self.all(name).is_empty()

@@ -5,13 +5,13 @@ use crate::admission::Admission;
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::Mode;
-use crate::limit::verdict::{Ruling, VerdictOutcome};
+use crate::limit::verdict::VerdictOutcome;
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handshake_facts;
-use crate::proxy::reply::{self, RefusalText, Violations};
+use crate::proxy::reply;
 use crate::proxy::request::BadRequest;
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
@@ -58,20 +58,6 @@ impl Exchange {
     /// May the client be silent by its nature? A field alone is no proof, since any client can write it.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
         self.grpc.is_some() && self.method == Method::POST
-    }
-
-    /// Does an answer of the gateway's own end the connection, as far as is known with its head? In HTTP/2 it ends a
-    /// stream only.
-    pub(super) fn closes(&self) -> bool {
-        if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
-            return false;
-        }
-        let Some(upload) = &self.upload else {
-            return self.outlasts;
-        };
-        // A body whose reading has begun is not read to its end.
-        let is_left = !upload.done.get() && (self.outlasts || upload.bytes.get() > 0);
-        is_left || upload.broken.get().is_some()
     }
 
     /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks. Without a length, an
@@ -241,48 +227,6 @@ impl Exchange {
     /// The store's decision about the request's limits, where a store was asked.
     pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
         self.admission.as_ref()?.decided.as_deref()
-    }
-
-    /// The limits that refuse the request, and the one that is named.
-    pub(super) fn violated(&self) -> Violations<'_> {
-        let (Some(service), Some(decided)) = (self.service(), self.store_decision()) else {
-            return Violations::default();
-        };
-        let limits = self.plan.limits(service);
-        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
-            return self.outwaited(&limits);
-        };
-        let refusing = limits
-            .iter()
-            .zip(&decided.decision.verdicts)
-            .filter(|(_, verdict)| matches!(verdict.outcome, VerdictOutcome::Refuse(_)));
-        Violations {
-            named: limits.get(by).copied(),
-            all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
-        }
-    }
-
-    /// The text of a refusal by one limit alone, with the numbers that the limit has for most requests.
-    pub(super) fn prepared(&self, violated: &Violations<'_>) -> Option<&RefusalText> {
-        let (route, named) = (self.route?, violated.named?);
-        let handles = self.local.route(route);
-        let mut limits = self.local.service(route).limits.iter();
-        let at = limits.position(|limit| Arc::ptr_eq(limit, named))?;
-        let is_alone = matches!(violated.all[..], [only] if *only == **named.policy_name());
-        is_alone.then(|| handles.refusals[at].get_or_init(|| RefusalText::of(named)))
-    }
-
-    /// The limit whose queue has let the request in and would let it go on too late, since the gateway stood still.
-    fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violations<'a> {
-        if self.reason != Reason::LimitRefused {
-            return Violations::default();
-        }
-        let is_it = |limit: &Limit| limit.holds_back() && self.limit.as_ref() == Some(&limit.name);
-        let named = limits.iter().find(|limit| is_it(limit)).copied();
-        Violations {
-            named,
-            all: named.iter().map(|limit| &**limit.public_name()).collect(),
-        }
     }
 
     /// The limit that delays the request: its position among the service's limits, and its name.

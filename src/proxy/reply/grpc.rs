@@ -27,7 +27,7 @@ pub fn refusal(details: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<B
         let fields = response.headers_mut();
         fields::retry_after(fields, wait);
         if wait < LONG {
-            fields.insert(PUSHBACK, HeaderValue::from(problem::millis(wait)));
+            fields.insert(PUSHBACK, HeaderValue::from(fields::millis(wait)));
         }
     }
     response

@@ -6,6 +6,7 @@ use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
+use crate::proxy::fields;
 use crate::upstream::ConnectError;
 use crate::upstream::failure::UpstreamError;
 use bytes::{BufMut, Bytes};
@@ -71,11 +72,6 @@ pub(super) fn write_end(body: &mut impl BufMut, request_id: &[u8]) {
     body.put_slice(b"\"}\n");
 }
 
-/// The milliseconds of a wait, for programs.
-pub(super) fn millis(wait: u64) -> u64 {
-    wait.div_ceil(1000).max(1)
-}
-
 /// The answer as a problem document.
 pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Bytes {
     let is_refusal = matches!(
@@ -118,7 +114,7 @@ fn written(details: &ProblemDetails<'_, '_>) -> Vec<u8> {
     }
     if let Some(wait) = wait {
         body.extend_from_slice(MILLIS);
-        write_number(&mut body, millis(*wait));
+        write_number(&mut body, fields::millis(*wait));
     }
     if let ProxyError::Refused(RefusalCause::Limited {
         wait: Wait::Never, ..

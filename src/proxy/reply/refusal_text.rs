@@ -4,7 +4,7 @@ use super::problem::{self, write_duration, write_number};
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
-use crate::proxy::header_value;
+use crate::proxy::{fields, header_value};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -33,12 +33,12 @@ impl RefusalText {
     }
 
     /// The body of a refusal for `wait` microseconds.
-    pub(super) fn body(&self, wait: u64, request_id: &[u8]) -> Bytes {
+    pub(in crate::proxy) fn body(&self, wait: u64, request_id: &[u8]) -> Bytes {
         header_value::body(|out| {
             out.extend_from_slice(&self.before_wait);
             write_duration(out, wait);
             out.extend_from_slice(&self.before_millis);
-            write_number(out, problem::millis(wait));
+            write_number(out, fields::millis(wait));
             problem::write_end(out, request_id);
         })
     }

@@ -1,6 +1,6 @@
 //! Rate-limit fields of responses, and the clients that get them.
 
-use crate::support::{Feed, File, Gateway, Upstream};
+use crate::support::{Answer, Feed, File, Gateway, Upstream, request};
 use http::Request;
 
 #[tokio::test]
@@ -34,6 +34,45 @@ async fn the_file_chooses_which_fields_are_sent() {
             }
         }
     }
+}
+
+/// Refusals are written after the pattern of an earlier one. What one of them has beyond the others stays its own.
+#[tokio::test]
+async fn a_later_refusal_has_its_own_values_and_nothing_of_an_earlier_one() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["ip", "all"])
+        .limit("ip", "by = \"ip\"\nrate = \"1/h\"")
+        .limit("all", "by = \"everyone\"\nrate = \"1000/h\"")
+        .server("workers = 1");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    // The rest of this body is not read: the answer ends its connection.
+    let upload = async || {
+        let head = request("POST", "/", &[("Content-Length", "90000000")]);
+        gateway.connect().await.ask(head).await.expect(429)
+    };
+    let names = |answer: &Answer| answer.fields.names().join(" ");
+    let mut waits = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(upload().await.field("connection"), "close");
+        let (one, other) = (gateway.get("/").await, gateway.get("/").await);
+        assert_eq!(names(&one), names(&other));
+        for answer in [one, other] {
+            let answer = answer.expect(429);
+            assert!(!answer.fields.has("connection"), "{answer:?}");
+            let told = answer.json();
+            assert_eq!(told["request_id"], answer.field("x-request-id"));
+            assert_eq!(told["retry_after_ms"], answer.number("retry-after-ms"));
+            assert_eq!(answer.remaining("ip"), 0);
+            assert_eq!(answer.remaining("all"), 999);
+            waits.push(answer.number("retry-after-ms"));
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    assert!(
+        waits.is_sorted_by(|one, next| one >= next) && waits[0] > waits[3],
+        "{waits:?}"
+    );
 }
 
 #[tokio::test]

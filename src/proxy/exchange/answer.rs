@@ -1,0 +1,270 @@
+//! The gateway's own answer to an exchange, and its fields on every answer.
+
+use super::Exchange;
+use crate::admission::RefusalCause;
+use crate::clock;
+use crate::limit::Limit;
+use crate::limit::verdict::{Ruling, Verdict, VerdictOutcome};
+use crate::proxy::error::ProxyError;
+use crate::proxy::fields::{self, RefusalFields, RefusalValues};
+use crate::proxy::reply::{self, ProblemDetails, RefusalText, Violations};
+use crate::proxy::request_id::X_REQUEST_ID;
+use crate::proxy::worker_snapshot::UsualRefusal;
+use crate::snapshot::FieldStyle;
+use crate::snapshot::errors::ErrorBody;
+use crate::telemetry::access_log::Reason;
+use crate::telemetry::metrics::AnswerSource;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, Version, header};
+use std::sync::Arc;
+
+impl Exchange {
+    /// Writes the whole answer to an error.
+    pub fn fail(&mut self, error: &ProxyError) -> Response<Bytes> {
+        self.note_failure(error);
+        let usual = self.usual(error);
+        if let Some(answer) = usual.and_then(|usual| self.usual_refusal(error, usual)) {
+            return answer;
+        }
+        let mut answer = self.unusual(error);
+        self.stamp(answer.headers_mut());
+        if let Some(usual) = self.usual(error) {
+            let learnt = || RefusalFields::like(answer.headers());
+            usual.fields.get_or_init(learnt);
+        }
+        answer
+    }
+
+    fn note_failure(&mut self, error: &ProxyError) {
+        self.source = AnswerSource::Gateway;
+        self.status = error.status().as_u16();
+        self.reason = error.reason();
+        let wait = error.retry_after();
+        self.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
+        if let Some(reservation) = &self.reservation {
+            reservation.failed(error);
+        }
+        if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
+            // The request was charged for a wait that was not waited out, and the charge has gone back.
+            self.delayed = 0;
+        }
+        if self.reason == Reason::KeysUnread {
+            self.worker.metrics.keys_unread();
+        }
+        if let Some(limit) = error.limit() {
+            self.limit = Some(Arc::clone(&limit.name));
+        }
+        if is_told_in_grpc(error)
+            && let Some(call) = &mut self.grpc
+        {
+            call.status = Some(error.grpc_status());
+        }
+    }
+
+    /// Writes an answer field by field, but for those that are stamped on it afterwards.
+    #[inline(never)]
+    fn unusual(&mut self, error: &ProxyError) -> Response<Bytes> {
+        let mut spare = self.spare.take().unwrap_or_default();
+        spare.clear();
+        let violated = self.violated();
+        let told = ProblemDetails {
+            error,
+            violated: &violated,
+            wait: self.retry_after,
+            prepared: self.prepared(&violated),
+            request_id: &self.id,
+        };
+        if self.grpc.is_some() && is_told_in_grpc(error) {
+            reply::grpc::refusal(&told, spare)
+        } else {
+            reply::to(&told, &self.local.snapshot.errors, self.form, spare)
+        }
+    }
+
+    /// A refusal with the usual fields, once there was one to learn them from.
+    fn usual_refusal(&self, error: &ProxyError, usual: &UsualRefusal) -> Option<Response<Bytes>> {
+        let (fields, text) = (usual.fields.get()?, usual.text.get()?);
+        let (service, wait) = (self.service()?, self.retry_after?);
+        let values = RefusalValues {
+            request_id: &self.id,
+            wait,
+            limits: &self.plan.limits(service),
+            decision: &self.store_decision()?.decision,
+            now: clock::wall_at(self.seen),
+        };
+        let body = text.body(wait, self.id.as_bytes());
+        Some(reply::with(error.status(), fields.with(&values), body))
+    }
+
+    /// What the error has in common with others, where it is a limit's refusal like most: the limit refuses alone, all
+    /// limits of the route apply with their own numbers, and nothing else shows in the answer.
+    fn usual(&self, error: &ProxyError) -> Option<&UsualRefusal> {
+        let ProxyError::Refused(RefusalCause::Limited { limit, .. }) = error else {
+            return None;
+        };
+        let (service, decided) = (self.service()?, self.store_decision()?);
+        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
+            return None;
+        };
+        let verdicts = decided.decision.verdicts.iter();
+        let refuses = |verdict: &&Verdict| matches!(verdict.outcome, VerdictOutcome::Refuse(_));
+        let is_usual = verdicts.filter(refuses).count() == 1
+            && self.grpc.is_none()
+            && self.delayed == 0
+            && self.retry_after.is_some()
+            && *self.local.snapshot.errors.of_refusal(&limit.name) == ErrorBody::Problem
+            && service.response_fields.is_none()
+            && decided.is_whole()
+            && self.plan.is_whole(service)
+            && !self.closes();
+        let at = self.plan.positions().nth(by).filter(|_| is_usual)?;
+        Some(&self.local.route(self.route?).refusals[at])
+    }
+
+    /// The gateway's own answer that is no error, in the form that the request's client reads.
+    pub(in crate::proxy) fn spoken(&mut self, answer: Response<Bytes>) -> Response<Bytes> {
+        let Some(call) = &mut self.grpc else {
+            return answer;
+        };
+        let (status, answer) = reply::grpc::of_http(&answer);
+        call.status = Some(status);
+        answer
+    }
+
+    /// Puts the gateway's own fields on a response, including responses of the upstream.
+    pub fn stamp(&self, fields: &mut HeaderMap) {
+        let service = self.service();
+        if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
+            match self.reason {
+                // The answer is the upstream's, or the route's own.
+                Reason::Ok | Reason::Repeat | Reason::LimitDelayed | Reason::Upgraded => {
+                    changes.apply(fields);
+                }
+                _ => changes.complete(fields),
+            }
+        }
+        fields::set(fields, X_REQUEST_ID, self.id.clone());
+        if self.closes() {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.delayed > 0
+            && let Some((position, _)) = self.delaying()
+            && let Some(limit) = service.and_then(|service| service.limits.get(position))
+        {
+            fields::delayed(fields, limit.public_name(), self.delayed);
+        }
+        self.stamp_limits(fields);
+    }
+
+    /// Does an answer of the gateway's own end the connection, as far as is known with its head? In HTTP/2 it ends a
+    /// stream only.
+    fn closes(&self) -> bool {
+        if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
+            return false;
+        }
+        let Some(upload) = &self.upload else {
+            return self.outlasts;
+        };
+        // A body whose reading has begun is not read to its end.
+        let is_left = !upload.done.get() && (self.outlasts || upload.bytes.get() > 0);
+        is_left || upload.broken.get().is_some()
+    }
+
+    /// The limits that refuse the request, and the one that is named.
+    pub(super) fn violated(&self) -> Violations<'_> {
+        let (Some(service), Some(decided)) = (self.service(), self.store_decision()) else {
+            return Violations::default();
+        };
+        let limits = self.plan.limits(service);
+        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
+            return self.outwaited(&limits);
+        };
+        let refusing = limits
+            .iter()
+            .zip(&decided.decision.verdicts)
+            .filter(|(_, verdict)| matches!(verdict.outcome, VerdictOutcome::Refuse(_)));
+        Violations {
+            named: limits.get(by).copied(),
+            all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
+        }
+    }
+
+    /// The text of refusals by one limit alone, with the numbers that the limit has for most requests.
+    fn prepared(&self, violated: &Violations<'_>) -> Option<&RefusalText> {
+        let (route, named) = (self.route?, violated.named?);
+        let handles = self.local.route(route);
+        let mut limits = self.local.service(route).limits.iter();
+        let at = limits.position(|limit| Arc::ptr_eq(limit, named))?;
+        let is_alone = matches!(violated.all[..], [only] if *only == **named.policy_name());
+        is_alone.then(|| {
+            handles.refusals[at]
+                .text
+                .get_or_init(|| RefusalText::of(named))
+        })
+    }
+
+    /// The limit whose queue has let the request in and would let it go on too late, since the gateway stood still.
+    fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violations<'a> {
+        if self.reason != Reason::LimitRefused {
+            return Violations::default();
+        }
+        let is_it = |limit: &Limit| limit.holds_back() && self.limit.as_ref() == Some(&limit.name);
+        let named = limits.iter().find(|limit| is_it(limit)).copied();
+        Violations {
+            named,
+            all: named.iter().map(|limit| &**limit.public_name()).collect(),
+        }
+    }
+
+    fn stamp_limits(&self, fields: &mut HeaderMap) {
+        let style = self.local.snapshot.fields;
+        // Where no store counted, no number is better than a guessed one.
+        let (Some(route), Some(decided)) = (self.route, self.store_decision()) else {
+            return;
+        };
+        if style == FieldStyle::None || decided.decision.verdicts.is_empty() {
+            return;
+        }
+        let service = self.local.service(route);
+        let limits = self.plan.limits(service);
+        let now = clock::wall_at(self.seen);
+        if !decided.is_whole() {
+            return fields::stamp_known(fields, style, &limits, decided, now);
+        }
+        let prepared = &self.local.route(route).policy;
+        if self.plan.is_whole(service) {
+            fields::stamp(
+                fields,
+                style,
+                &limits,
+                &decided.decision,
+                prepared.as_ref(),
+                now,
+            );
+        } else {
+            let deciding = limits.iter().filter(|limit| limit.mode.decides());
+            let policy = fields::policy(deciding.copied());
+            fields::stamp(
+                fields,
+                style,
+                &limits,
+                &decided.decision,
+                policy.as_ref(),
+                now,
+            );
+        }
+    }
+}
+
+/// Does a client of gRPC read the error in the form of gRPC? It, too, looks for another connection after 421.
+fn is_told_in_grpc(error: &ProxyError) -> bool {
+    !matches!(error, ProxyError::Misdirected)
+}
+
+/// `wait`, or longer by up to `percent` of it: requests that were refused together do not come back together.
+fn spread(wait: u64, percent: u8) -> u64 {
+    match percent {
+        0 => wait,
+        percent => wait + fastrand::u64(..=wait / 100 * u64::from(percent)),
+    }
+}
