@@ -40,6 +40,21 @@ async fn systemd_hears_of_every_change_and_follows_the_successor() {
     assert!(message.contains("EXTEND_TIMEOUT_USEC=8000000"), "{message}");
 }
 
+/// A running systemd 252 was seen to need them: without the first it gave the gateway up at the sixth start in ten seconds, and
+/// closed its socket; without the second it killed a process that had taken over by SIGUSR2, in place of a drain.
+#[test]
+fn the_unit_never_gives_up_and_waits_for_the_end_of_a_successor() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/tollgate.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    for line in [
+        "StartLimitIntervalSec=0",
+        "ExecStop=-/bin/kill -TERM $MAINPID",
+        "ExecStop=-/usr/bin/tail --pid=${MAINPID} --sleep-interval=0.1 -f /dev/null",
+    ] {
+        assert!(unit.lines().any(|one| one == line), "{line}");
+    }
+}
+
 #[test]
 fn the_units_are_valid() {
     let analyze = |arguments: &[&str]| {
