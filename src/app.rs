@@ -228,6 +228,7 @@ impl Gateway {
         Ok(Self {
             drain: boot.drain,
             drain_delay: boot.drain_delay,
+            successor: None,
             program,
             switch,
             readiness,

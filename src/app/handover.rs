@@ -9,7 +9,7 @@ use crate::listen::handed_sockets::{COUNT, NAMES, PREDECESSOR, PROCESS};
 use channel::{Channel, READY, SERVE, SERVING};
 use command_fds::{CommandFdExt as _, FdMapping};
 use program::Program;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -30,6 +30,8 @@ const ENDED_WITHIN: Duration = Duration::from_secs(1);
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 /// The interval of looking whether a process has ended.
 const LOOK: Duration = Duration::from_millis(10);
+/// The same of a successor that serves.
+const WATCH: Duration = Duration::from_millis(200);
 
 /// Causes for which a successor does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -89,9 +91,28 @@ impl Successor {
 
     /// Sends the successor a signal.
     pub(super) fn signal(&self, signal: Signal) {
-        let process = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         // A successor that has ended needs no signal.
-        let _ = process.map(|process| kill_process(process, signal));
+        let _ = self.pid().map(|process| kill_process(process, signal));
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Resolves when the successor, which serves, has failed, with its end in words. One that ends well was stopped, or
+    /// has a successor of its own.
+    ///
+    /// Its end is left for another to wait for: systemd must hear of it when this process has ended too.
+    pub(super) async fn failed(&self) -> String {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        loop {
+            let ended = self.pid().map(|process| waitid(WaitId::Pid(process), look));
+            match ended {
+                Some(Ok(None)) => sleep(WATCH).await,
+                Some(Ok(Some(status))) if status.exit_status() != Some(0) => return words(&status),
+                _ => std::future::pending().await,
+            }
+        }
     }
 
     /// Waits until the successor is ready, for `within` at most, and has it serve. Returns the positions of the handed
@@ -146,6 +167,14 @@ impl Successor {
                 outcome => return outcome.ok().flatten(),
             }
         }
+    }
+}
+
+fn words(status: &WaitIdStatus) -> String {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(status), _) => format!("exit status: {status}"),
+        (None, Some(signal)) => format!("signal: {signal}"),
+        (None, None) => "unknown cause".to_owned(),
     }
 }
 

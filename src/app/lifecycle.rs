@@ -56,6 +56,8 @@ pub(super) struct Gateway {
     pub(super) workers: Vec<WorkerThread>,
     pub(super) log: AccessLog,
     pub(super) signals: SignalDesk,
+    /// The process that serves in place of this one, as long as nothing else is known.
+    pub(super) successor: Option<Successor>,
     /// Dropped last: the files go with the gateway.
     pub(super) kept: KeptSockets,
 }
@@ -123,6 +125,7 @@ impl Gateway {
                 if is_stopped {
                     successor.signal(Signal::TERM);
                 }
+                self.successor = Some(successor);
                 Some(Departure::HandedOver)
             }
             Some(Err(silent)) => {
@@ -206,6 +209,7 @@ impl Gateway {
             Departure::HandedOver => tokio::select! {
                 () = sleep(linger(self.drain_delay, self.drain)) => return true,
                 () = finished(acceptors, dispatcher) => return true,
+                () = abandoned(&mut self.successor) => return false,
                 () = self.signals.stop() => {}
             },
         }
@@ -247,9 +251,31 @@ impl Gateway {
                     cut => tracing::warn!("stopped: {cut} connections were cut"),
                 }
             }
+            () = abandoned(&mut self.successor) => {}
             () = self.signals.stop() => tracing::warn!("{STOPPED_AT_ONCE}"),
         }
     }
+}
+
+/// Resolves when this process must end at once, since the one that serves in its place has failed. systemd hears of that
+/// only when this process, whose child the other is, has ended too. Without systemd the requests under way here are
+/// finished.
+async fn abandoned(successor: &mut Option<Successor>) {
+    if let Some(serving) = successor {
+        let (process, how) = (serving.id(), serving.failed().await);
+        // It is told of once.
+        *successor = None;
+        if service_manager::is_there() {
+            tracing::error!(
+                "process {process}, which took over, has failed ({how}): this one ends at once, for systemd to start the gateway anew"
+            );
+            return;
+        }
+        tracing::error!(
+            "process {process}, which took over, has failed ({how}): nobody accepts connections"
+        );
+    }
+    std::future::pending().await
 }
 
 /// The time after a hand-over in which kept connections stay open for a last request: within the time for requests under

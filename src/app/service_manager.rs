@@ -1,6 +1,6 @@
 //! Tells systemd how the gateway is (`sd_notify(3)`): ready, stopping, or another process from now on.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
@@ -39,9 +39,18 @@ impl ServiceState {
     }
 }
 
+/// Has systemd started this process, and does it want to hear of it?
+pub(super) fn is_there() -> bool {
+    socket().is_some()
+}
+
+fn socket() -> Option<OsString> {
+    std::env::var_os(SOCKET).filter(|socket| !socket.is_empty())
+}
+
 /// Tells systemd, if it has started this process and asked for it.
 pub(super) fn tell(state: ServiceState) {
-    if let Some(socket) = std::env::var_os(SOCKET).filter(|socket| !socket.is_empty())
+    if let Some(socket) = socket()
         && let Err(error) = send(&socket, &state.message())
     {
         tracing::warn!(

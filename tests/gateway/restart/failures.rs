@@ -1,6 +1,6 @@
 //! Successors that fail, hang or are interrupted: the gateway goes on, and the next attempt works.
 
-use super::{Installed, gone, link, script, upstream};
+use super::{Installed, WebSocket, gone, link, script, upstream};
 use crate::support::{File, Gateway, PATIENCE, Wire, eventually, get, process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -191,4 +191,37 @@ async fn two_signals_at_once_are_one_hand_over() {
         .await
         .expect(200);
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+}
+
+/// systemd hears of a successor's end only when the process is gone that has started it.
+#[tokio::test]
+async fn a_successor_that_fails_after_all_is_not_waited_for_under_systemd_and_is_told_of_elsewhere()
+{
+    let upstream = upstream().await;
+    let file = File::to(&upstream, &[]).server("drain = \"10min\"");
+    let folder = || {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+        folder
+    };
+    let failed = |line: &str| line.contains("which took over, has failed (signal: 9)");
+    let systemd = folder();
+    let socket = systemd.path().join("notify");
+    let _hears = tokio::net::UnixDatagram::bind(&socket).unwrap();
+    let variables: &[(&str, &Path)] = &[("NOTIFY_SOCKET", &socket)];
+    let mut gateway = Gateway::launch_with(systemd, &["run"], variables).await;
+    let tunnel = WebSocket::open(&gateway).await;
+    let before = gateway.hand_over().await;
+    process::signal(gateway.pid(), "KILL");
+    let line = gateway.said.line(0, "the failure", failed).await;
+    assert!(line.contains("this one ends at once"), "{line}");
+    gone(before).await;
+    drop(tunnel);
+    let mut gateway = Gateway::launch_with(folder(), &["run"], &[]).await;
+    let mut tunnel = WebSocket::open(&gateway).await;
+    gateway.hand_over().await;
+    process::signal(gateway.pid(), "KILL");
+    let line = gateway.said.line(0, "the failure", failed).await;
+    assert!(line.contains("nobody accepts connections"), "{line}");
+    tunnel.lives().await;
 }
