@@ -162,6 +162,16 @@ impl<B: ResponseBody> StreamSet<B> {
         }
     }
 
+    /// Is no request under way, and no response waiting for the client?
+    pub(super) fn are_still(&self) -> bool {
+        self.activity.is_still()
+    }
+
+    /// The time of the connection's last sign of life.
+    pub(super) fn quiet_since(&self) -> Instant {
+        self.activity.since()
+    }
+
     fn get(&self, at: usize) -> Option<Rc<PendingResponse<B>>> {
         self.all.borrow().get(at).cloned()
     }

@@ -1,34 +1,12 @@
 //! Floods over HTTP/2 of frames that cost their sender next to nothing.
 
+use crate::support::h2_frames::{
+    CONTINUATION, DATA, GOAWAY, HEAD, HEADERS, PING, RST_STREAM, SETTINGS, frame, greeted,
+    read_frame,
+};
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, Wire};
 
-/// The front of a frame and its payload, on the connection itself.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-    frame.extend(payload);
-    frame
-}
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const SETTINGS: u8 = 4;
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
-const GOAWAY: u8 = 7;
 const ENHANCE_YOUR_CALM: u8 = 0xb;
-
-/// `GET`, `http`, `/`, `a`.
-const HEAD: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
-
-async fn greeted(gateway: &Gateway) -> Wire {
-    let mut client = gateway.connect().await;
-    let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-    client.send(greeting).await;
-    client
-}
 
 /// The cause of the connection's end, by its last frame.
 async fn last_word(client: &mut Wire) -> Result<u8, End> {
@@ -38,14 +16,6 @@ async fn last_word(client: &mut Wire) -> Result<u8, End> {
             _ => {}
         }
     }
-}
-
-/// The next frame: its kind, its flags and its payload.
-async fn read_frame(wire: &mut Wire) -> Result<(u8, u8, Vec<u8>), End> {
-    let front = wire.exactly(9).await?;
-    let length = usize::from(front[1]) << 8 | usize::from(front[2]);
-    let payload = wire.exactly(length).await?;
-    Ok((front[3], front[4], payload.to_vec()))
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod file;
 mod gateway;
 pub(crate) mod grpc;
 pub(crate) mod h2;
+pub(crate) mod h2_frames;
 mod lag;
 pub(crate) mod load;
 mod message;

@@ -18,12 +18,16 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::time::sleep_until;
 
 /// Most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound.
 const MOST_SEEN: u32 = 128 * 1024;
 /// The time in which a client without a request under way may close its side, at most a quarter of the idle time that
 /// it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// The time in which another request may follow an answer at once. A client that asks so often hears of the end behind an
+/// answer, where it awaits nothing.
+const NEXT: Duration = Duration::from_millis(250);
 /// Most requests at once on one connection.
 const MOST_STREAMS: u32 = 128;
 
@@ -132,11 +136,37 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
             // This check comes after the connection has read the bytes that were there.
             () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
             () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
-            () = poll_fn(|_| registration.poll_over(is_late)) => EndReason::Idle,
+            () = self.asked_to_leave(is_late) => EndReason::Idle,
             // hyper's keep-alive finds dead peers. A live client that sends no request, or takes nothing, is ended
             // here.
             () = self.streams.client_idle(bounds, probe) => EndReason::Idle,
         }
+    }
+
+    /// Resolves when the client is to be asked to go elsewhere: once the gateway leaves, when no request is under way.
+    ///
+    /// A client should go on to wait for its answers (RFC 9113, section 6.8), but some give all of them up, as Java's does in
+    /// many versions. Behind an answer GOAWAY harms no client. One that always has a request under way hears of the end when
+    /// draining begins.
+    async fn asked_to_leave(&self, is_late: bool) {
+        let registration = &self.peer.registration;
+        poll_fn(|_| registration.poll_over(is_late)).await;
+        let mut has_asked = false;
+        let mut rest = pin!(sleep_until(self.streams.quiet_since() + NEXT));
+        poll_fn(|cx| {
+            if registration.poll_draining().is_ready() {
+                return Poll::Ready(());
+            }
+            if !self.streams.are_still() {
+                has_asked = true;
+                return Poll::Pending;
+            }
+            if has_asked {
+                return Poll::Ready(());
+            }
+            rest.as_mut().poll(cx)
+        })
+        .await;
     }
 
     /// Finishes the requests under way; while draining, the app's deadline ends those that do not end by themselves.

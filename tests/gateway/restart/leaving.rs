@@ -1,8 +1,11 @@
 //! `drain_delay`: new connections are accepted for a while after the signal to stop, and clients are asked to leave.
 
 use super::{WebSocket, upstream};
-use crate::support::{End, File, Gateway, PATIENCE, Wire, eventually, get};
+use crate::support::h2_frames::{DATA, GOAWAY, HEAD, HEADERS, frame, greeted, read_frame};
+use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 #[tokio::test]
 async fn connections_are_accepted_for_a_while_and_clients_are_asked_to_leave() {
@@ -55,4 +58,50 @@ async fn a_second_signal_ends_the_delay() {
     gateway.said.line(0, "the delay", leaves).await;
     gateway.signal("TERM");
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+}
+
+/// Java's client gives up what it waits for when it reads GOAWAY (JDK-8335181): it comes behind the answer.
+#[tokio::test]
+async fn over_http2_clients_are_asked_to_leave_behind_an_answer() {
+    let go = Arc::new(Notify::new());
+    let told = Arc::clone(&go);
+    let upstream = Upstream::playing(move |mut connection: Connection| {
+        let go = Arc::clone(&told);
+        async move {
+            while connection.request().await.is_ok() {
+                go.notified().await;
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
+                connection.wire.send(answer).await;
+            }
+        }
+    })
+    .await;
+    let file = File::to(&upstream, &[]).server("drain_delay = \"10min\"");
+    let gateway = Gateway::start(&file).await;
+    let mut client = greeted(&gateway).await;
+    client.send(frame(HEADERS, 5, 1, &HEAD)).await;
+    upstream.sees(1).await;
+    gateway.signal("TERM");
+    eventually(PATIENCE, "the gateway leaves", async || {
+        gateway.admin_get("/readyz").await.status == 503
+    })
+    .await;
+    // Another request is answered too.
+    client.send(frame(HEADERS, 5, 3, &HEAD)).await;
+    upstream.sees(2).await;
+    go.notify_one();
+    let mut answered = 0;
+    loop {
+        let (kind, flags, _) = read_frame(&mut client).await.unwrap();
+        match kind {
+            // The end of a stream.
+            DATA if flags & 1 == 1 => {
+                answered += 1;
+                go.notify_one();
+            }
+            GOAWAY => break,
+            _ => {}
+        }
+    }
+    assert_eq!(answered, 2, "the answers that came before GOAWAY");
 }
