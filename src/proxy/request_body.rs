@@ -9,7 +9,7 @@ use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, header};
+use http::{Request, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::cell::Cell;
@@ -201,9 +201,13 @@ pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
 }
 
 /// The most bytes of a refused request's body that are read, and the longest time for them, so that a reset does not
-/// overtake the refusal (RFC 9112, section 9.6).
+/// overtake the refusal (RFC 9112, section 9.6). Over HTTP/1.1 the connection hears out what is left.
 const DISCARDED: u64 = 64 * 1024;
 const DISCARDING: Duration = Duration::from_secs(1);
+/// The same over HTTP/2, where a client may stop at the answer. Some send everything first, and take a reset behind the answer
+/// for an error (RFC 9113, section 8.1, permits that reset).
+const DISCARDED_OF_STREAM: u64 = 16 << 20;
+const DISCARDING_STREAM: Duration = Duration::from_secs(5);
 
 /// Is more of the body to come than [`discard`] reads? Its connection then ends with a refusal.
 #[must_use]
@@ -219,10 +223,16 @@ pub(super) fn discard(mut incoming: Incoming, parts: &Parts) {
     if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
         return;
     }
+    let (most, within) = if parts.version == Version::HTTP_2 {
+        (DISCARDED_OF_STREAM, DISCARDING_STREAM)
+    } else {
+        (DISCARDED, DISCARDING)
+    };
     tokio::task::spawn_local(async move {
         let reading = async {
-            let mut left = DISCARDED;
-            while let Some(Ok(frame)) = incoming.frame().await {
+            let mut left = most;
+            // A stream on which nothing comes, as of gRPC, is not kept for longer.
+            while let Ok(Some(Ok(frame))) = timeout(DISCARDING, incoming.frame()).await {
                 let read = frame.data_ref().map_or(0, |data| data.len() as u64);
                 if read >= left {
                     return;
@@ -230,6 +240,6 @@ pub(super) fn discard(mut incoming: Incoming, parts: &Parts) {
                 left -= read;
             }
         };
-        let _ = tokio::time::timeout(DISCARDING, reading).await;
+        let _ = timeout(within, reading).await;
     });
 }

@@ -15,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// The last answer on a connection whose head is late.
 const HEAD_TIMEOUT: &[u8] =
@@ -23,6 +23,10 @@ const HEAD_TIMEOUT: &[u8] =
 
 /// The time without a request after which a connection rests.
 const REST: Duration = Duration::from_secs(1);
+
+/// Longest time for the rest of a body behind the last answer, and the most bytes of it.
+const HEARD_OUT: Duration = Duration::from_secs(5);
+const MOST_HEARD_OUT: usize = 16 << 20;
 
 /// The reason why hyper's connection is not served any longer.
 enum Served {
@@ -57,6 +61,9 @@ pub(super) async fn serve<A: Handler>(
         // The future is boxed, so that a connection at rest needs no room for it.
         let served = Box::pin(connection.serve_until_rest(stream, head_since.take())).await;
         if let Served::Ended(rejected) = served {
+            if rejected.is_none() && connection.probe.in_body().is_some() {
+                connection.hear_out().await;
+            }
             session.peer.registration.exempt();
             if let Some(status) = rejected {
                 connection.report(status);
@@ -149,6 +156,30 @@ impl<A: Handler> Http1Connection<'_, A> {
             timer.as_mut().poll(cx).map(|()| false)
         })
         .await
+    }
+
+    /// Throws away, below any encryption, what still comes of a body whose answer has been sent as the last one. Some
+    /// clients read no answer before they have sent everything, and find no answer where their connection is reset
+    /// (RFC 9112, section 9.6).
+    #[cold]
+    async fn hear_out(&self) {
+        let registration = &self.session.peer.registration;
+        registration.set_waiting(ClientWait::Idle, clock::now());
+        let mut left = MOST_HEARD_OUT;
+        let heard_out = poll_fn(|cx| {
+            if registration.poll_evicted(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            match ready!(self.probe.poll_discard(cx)) {
+                Ok(count) if count > 0 && count < left => left -= count,
+                _ => return Poll::Ready(()),
+            }
+            // Others have their turn between two reads.
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        });
+        // The client leaves when it likes.
+        let _ = timeout(HEARD_OUT, heard_out).await;
     }
 
     /// Reports a head that hyper or its deadline has rejected.

@@ -5,6 +5,7 @@ use super::{ProtocolTracker, SharedSocket, SocketState, lock};
 use crate::listen::connection_register::ClientWait;
 use crate::listen::framing::{FramingFault, FramingTracker};
 use crate::listen::h2_frames::{ControlTraffic, FrameTracker};
+use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
@@ -102,6 +103,11 @@ impl SocketProbe {
     /// Ready when the client has sent bytes that are not read yet (true), or closed its side (false).
     pub(in crate::listen) fn poll_unread(&self, cx: &mut Context<'_>) -> Poll<bool> {
         lock(&self.0).channel.poll_peek(cx)
+    }
+
+    /// Throws away what the client sends, below any encryption; ready with the number of bytes, 0 at its end of stream.
+    pub(in crate::listen) fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        lock(&self.0).channel.poll_discard(cx)
     }
 
     /// Bytes that have come, while a request's body is on its way.

@@ -22,9 +22,13 @@ mod tokens;
 mod windows;
 
 use super::store_kind::{Place, on_both_stores};
+use crate::support::h2_frames::{
+    DATA, HEAD, HEADERS, PING, RST_STREAM, SETTINGS, frame, greeted, read_frame,
+};
 use crate::support::{Answer, File, Gateway, H2, Upstream, get, h2, request};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 on_both_stores! {
     a_bucket_gives_its_burst_and_then_refuses_with_every_word
@@ -429,6 +433,57 @@ async fn a_refused_upload_is_still_readable() {
     // The gateway may stop reading at any point of it.
     let _ = client.try_send(vec![b'x'; 200_000]).await;
     client.answer().await.expect(429);
+}
+
+/// Some clients read no answer before they have sent everything, or give up where the sending fails.
+#[tokio::test]
+async fn a_refused_upload_is_heard_out() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["ip"]).limit("ip", "by = \"ip\"\nrate = \"1/h\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let mut client = gateway.connect().await;
+    let post = request("POST", "/", &[("Content-Length", "1000000")]);
+    client.send(post).await;
+    let refused = client.answer().await.expect(429);
+    assert_eq!(refused.field("connection"), "close");
+    for sent in 0..50 {
+        let piece = client.try_send(vec![b'x'; 20_000]).await;
+        assert!(piece.is_ok(), "piece {sent}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_upload_over_http2_is_heard_out() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["ip"]).limit("ip", "by = \"ip\"\nrate = \"1/h\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let mut client = greeted(&gateway).await;
+    // The gateway's windows hold from the answer to its settings on.
+    while read_frame(&mut client).await.unwrap().0 != SETTINGS {}
+    client.send(frame(SETTINGS, 1, 0, &[])).await;
+    client.send(frame(HEADERS, 4, 1, &HEAD)).await;
+    let piece = frame(DATA, 0, 1, &[b'x'; 16_000]);
+    client.send(piece.repeat(10)).await;
+    let is_end = |kind, flags: u8| kind == DATA && flags & 1 == 1;
+    loop {
+        let (kind, flags, _) = read_frame(&mut client).await.unwrap();
+        assert_ne!(kind, RST_STREAM, "before the answer");
+        if is_end(kind, flags) {
+            break;
+        }
+    }
+    client.send(frame(DATA, 1, 1, b"the end")).await;
+    client.send(frame(PING, 0, 0, &[1; 8])).await;
+    loop {
+        let (kind, flags, _) = read_frame(&mut client).await.unwrap();
+        assert_ne!(kind, RST_STREAM, "behind the answer");
+        if (kind, flags) == (PING, 1) {
+            return;
+        }
+    }
 }
 
 #[tokio::test]
