@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 /// The wait after a process that ended in the middle of its first order, in seconds.
 const AFTER_AN_END: Seconds = 10;
+/// The wait before a kind of challenge that was not tried yet, in seconds.
+const OTHER_KIND: Seconds = 5;
 /// Waits after the first, second, ... failure in a row, in seconds; the last for all that follow.
 const WAITS: [Seconds; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600];
 /// Failed orders of one identity within [`HOUR`]: the largest authority takes five.
@@ -114,7 +116,7 @@ impl Attempts {
     }
 
     /// Notes that the process which began an order has ended. Its end may be the order's fault, so that it counts as a
-    /// failure; the first time the wait is short, since most such ends are somebody's deploy.
+    /// failure; the first time the wait is short, since most such ends are deploys.
     pub(super) fn take_over(&mut self) {
         let Some(begun) = self.begun.take() else {
             return;
@@ -137,6 +139,12 @@ impl Attempts {
         }
         self.last.push(now);
         self.next = now + wait.max(asked.unwrap_or_default().min(LONGEST));
+    }
+
+    /// Notes that the order which failed at `now` may have another end with another kind of challenge, which was not tried
+    /// yet. The failure counts all the same.
+    pub(super) fn has_other_kind(&mut self, now: Seconds) {
+        self.next = now + OTHER_KIND;
     }
 
     /// Notes a success at `now`: a certificate that is good for `life` seconds.
@@ -209,6 +217,18 @@ mod tests {
         let same = attempts.clone();
         attempts.take_over();
         assert_eq!(attempts, same);
+    }
+
+    #[test]
+    fn another_kind_of_challenge_comes_soon_and_counts_as_others_do() {
+        let mut attempts = Attempts::default();
+        let mut waits = Vec::new();
+        for _ in 0..5 {
+            attempts.failed(1000, None);
+            attempts.has_other_kind(1000);
+            waits.push(attempts.next(1000) - 1000);
+        }
+        assert_eq!(waits, [5, 5, 5, 3601, 3601]);
     }
 
     #[test]

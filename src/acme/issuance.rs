@@ -20,11 +20,12 @@ const POLL: Duration = Duration::from_millis(250);
 /// The longest time for the authority's look, or for its signature.
 const POLL_WITHIN: Duration = Duration::from_secs(120);
 
-/// The most times that a question of an order is put while its nonces are refused, each with the library's own tries.
-const NONCE_TRIES: usize = 5;
+/// The most times that a question of an order is put while its nonces are refused, each with the library's own tries. A
+/// question that is one of many, as whether the order is ready, has as many for all of them.
+const NONCE_TRIES: usize = 10;
 
-/// Asks again when the authority refuses the nonce (RFC 8555, section 6.5), beyond the three times of the library. A
-/// certificate that is signed already would else be ordered a second time. A macro, since a closure that lends the order
+/// Asks again when the authority refuses the nonce (RFC 8555, section 6.5), beyond the three times of the library. What
+/// stands already, an order or a certificate, would else be ordered a second time. A macro, since a closure that lends the order
 /// to its future cannot be sent to another thread.
 macro_rules! insist {
     ($ask:expr) => {{
@@ -94,13 +95,13 @@ impl Purchase<'_> {
                 Some(profile) => replacing.profile(profile),
                 None => replacing,
             };
-            match account.new_order(&replacing).await.map_err(Failure::from) {
+            match insist!(account.new_order(&replacing)).map_err(Failure::from) {
                 // It was replaced before, or is none of this account's: the order stands without the word.
                 Err(failure) if failure.is("alreadyReplaced") || failure.is("malformed") => {}
                 made => return made,
             }
         }
-        Ok(account.new_order(&asked).await?)
+        Ok(insist!(account.new_order(&asked))?)
     }
 
     /// Posts an answer for each name that is not known to be ours, and has the authority look, until it has found them all.
@@ -110,6 +111,7 @@ impl Purchase<'_> {
         policy: &RetryPolicy,
         shown: &mut Vec<Shown>,
     ) -> Result<(), Failure> {
+        insist!(learn_names(order))?;
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
             let mut name = name?;
@@ -172,7 +174,7 @@ impl Purchase<'_> {
             self.identity.authority.name,
             kind.as_str()
         );
-        challenge.set_ready().await?;
+        insist!(challenge.set_ready())?;
         Ok(Shown { posted, token })
     }
 
@@ -201,7 +203,7 @@ impl Purchase<'_> {
     ) -> Failure {
         let mut names = order.authorizations();
         while let Some(Ok(mut name)) = names.next().await {
-            if name.refresh().await.is_err() {
+            if insist!(name.refresh()).is_err() {
                 break;
             }
             let refused = name.challenges.iter().find_map(|one| {
@@ -239,6 +241,15 @@ impl Purchase<'_> {
         }
         Ok(bundle)
     }
+}
+
+/// Asks for what stands of each name of the order. What was learned is not asked for again.
+async fn learn_names(order: &mut Order) -> Result<(), instant_acme::Error> {
+    let mut names = order.authorizations();
+    while let Some(name) = names.next().await {
+        name?;
+    }
+    Ok(())
 }
 
 /// The entry that other gateways look for.

@@ -197,7 +197,13 @@ impl Orders {
             Err(failure) => {
                 let pause = self.accounts.pause(&identity.authority, vault);
                 let now = seconds((self.wall)());
+                // A port that the authority does not reach is no reason to wait with the other.
+                let kinds = identity.authority.challenges.len();
+                let is_untried = attempts.failures() + 1 < kinds;
                 attempts.failed(now, pause);
+                if is_untried && pause.is_none() && matches!(failure, Failure::NotOurs { .. }) {
+                    attempts.has_other_kind(now);
+                }
                 self.failed(identity, attempts.next(now) - now, &failure);
             }
         }

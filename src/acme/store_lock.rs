@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How often gateways with a common store look there, and how long their locks last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,37 @@ pub struct Pace {
     pub lock: Duration,
     /// A lock is renewed this often.
     pub renew: Duration,
+}
+
+/// A store that is away in the middle of an order is asked again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+
+impl Pace {
+    /// The patience of an order with a store that is away: its lock holds for longer.
+    pub(super) fn patience(&self) -> Patience {
+        Patience {
+            until: clock::now() + self.lock / 2,
+        }
+    }
+}
+
+/// How long the store is asked again while it is away. An order that has begun is worth the wait: another would cost the
+/// authority a second one.
+#[derive(Debug)]
+pub(super) struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    /// Waits before the store is asked again, unless it has been asked for long enough.
+    pub(super) async fn is_left(&self, error: &StoreError) -> bool {
+        let is_left = clock::now() + AGAIN < self.until;
+        if is_left {
+            tracing::debug!("the store is asked again: {error}");
+            sleep(AGAIN).await;
+        }
+        is_left
+    }
 }
 
 impl Default for Pace {
@@ -77,13 +108,17 @@ impl StoreLock {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Asks the store whether the lock is held, and renews it.
+    /// Asks the store whether the lock is held, and renews it. A store that is away is waited for.
     pub(super) async fn confirm(&self) -> Result<(), Failure> {
-        let token = self.token.as_bytes();
-        let renewed = if self.is_lost() {
-            Ok(false)
-        } else {
-            self.keys.prolong(&self.key, token, self.pace.lock).await
+        let (token, patience) = (self.token.as_bytes(), self.pace.patience());
+        let renewed = loop {
+            if self.is_lost() {
+                break Ok(false);
+            }
+            match self.keys.prolong(&self.key, token, self.pace.lock).await {
+                Err(error) if patience.is_left(&error).await => {}
+                done => break done,
+            }
         };
         match renewed {
             Ok(true) => Ok(()),

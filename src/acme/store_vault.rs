@@ -142,7 +142,7 @@ impl StoreVault {
         Ok(())
     }
 
-    /// Has an answer to a challenge ready for every gateway, for ten minutes.
+    /// Has an answer to a challenge ready for every gateway, for ten minutes. A store that is away is waited for.
     pub(super) async fn post(
         &self,
         challenge: ChallengeEntry<'_>,
@@ -150,7 +150,13 @@ impl StoreVault {
     ) -> Result<(), Failure> {
         let key = self.full(&challenge.name());
         let sealed = self.seal(&key, 0, answer)?;
-        let posted = self.shared.keys.put(&key, &sealed, CHALLENGE_LIFE).await;
+        let patience = self.shared.pace.patience();
+        let posted = loop {
+            match self.shared.keys.put(&key, &sealed, CHALLENGE_LIFE).await {
+                Err(error) if patience.is_left(&error).await => {}
+                done => break done,
+            }
+        };
         posted.map_err(|error| self.failed(error))
     }
 

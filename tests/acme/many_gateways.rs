@@ -1,12 +1,13 @@
 //! Certificates of many gateways with one store: one account and one order for all, whatever ends in the middle.
 
 use super::fleet::{AHEAD, Front, Member, PACE, SECRET, ahead, contents};
-use crate::support::{PATIENCE, Pebble, PebbleWish, Redis, eventually};
+use crate::support::{Line, PATIENCE, Pebble, PebbleWish, Redis, Relay, eventually};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tollgate::acme::{ChallengeKind, SealingKey, Storage};
+use tollgate::store::{RedisEndpoint, RedisTarget};
 
 const HOSTS: [&str; 2] = ["shop.example.com", "www.shop.example.com"];
 const LOCK: &str = "edge:acme:lock:identity:shop";
@@ -76,7 +77,7 @@ async fn nothing_in_clear(redis: &Redis, pem: &str) {
 #[tokio::test]
 async fn refused_nonces_make_no_second_account_and_no_second_certificate() {
     let pebble = Pebble::start(PebbleWish {
-        refused_nonces: 30,
+        refused_nonces: 50,
         ..asking()
     });
     let redis = Redis::start().await;
@@ -91,6 +92,7 @@ async fn refused_nonces_make_no_second_account_and_no_second_certificate() {
     for member in &members {
         assert_eq!(member.certificate().await, first);
     }
+    assert_eq!(pebble.logged("Added order"), 1, "{}", pebble.log());
     assert_eq!(pebble.logged("Issued certificate"), 1, "{}", pebble.log());
     assert_eq!(pebble.logged("There are now 2 accounts"), 0);
 }
@@ -225,6 +227,35 @@ async fn a_store_that_dies_in_the_middle_ends_the_order_and_what_is_held_is_serv
     })
     .await;
     assert_eq!(pebble.logged("Added order"), looks + 1, "{}", pebble.log());
+}
+
+/// With one name the store is away when the gateway asks whether its lock is held, before the certificate is signed; with
+/// two most times when it has the second answer ready.
+#[tokio::test]
+async fn a_store_that_is_away_for_a_moment_ends_no_order() {
+    for hosts in [&HOSTS[..1], &HOSTS] {
+        let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
+        let wire = Relay::to(redis.port()).await;
+        let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", wire.port()));
+        let mut member = Member::at(&pebble, &target).patient();
+        let front = Front::before(&pebble, &[&member]);
+        front.shut();
+        member.want("shop", hosts);
+        member.open();
+        front.looked().await;
+        wire.turn(Line::Reset);
+        front.open();
+        eventually(PATIENCE, "a name is found to be ours", async || {
+            pebble.logged("set VALID by completed challenge") > 0
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(pebble.logged("Issued certificate"), 0, "{}", pebble.log());
+        wire.turn(Line::Whole);
+        member.certificate().await;
+        assert_eq!(pebble.logged("Added order"), 1, "{}", pebble.log());
+        assert_eq!(member.failed(), 0);
+    }
 }
 
 #[tokio::test]

@@ -58,6 +58,11 @@ impl Relay {
         format!("redis://{}/0", self.address)
     }
 
+    /// The port of its near end.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// Changes the behaviour of the wire from now on.
     pub(crate) fn turn(&self, wire: Line) {
         self.state.send_replace(wire);
