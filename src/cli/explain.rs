@@ -21,13 +21,14 @@ use crate::config::{self, Code};
 use crate::listen::listener::ListenAddress;
 use crate::route::host_key;
 use crate::telemetry::{printable, printable_json};
+use crate::tls::CertificateFacts;
 use clap::Args;
 use handshake::ClientHandshake;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use request::ExplainedRequest;
 use serde_json::json;
 use std::net::{AddrParseError, IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// What to explain.
@@ -171,9 +172,7 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
         Some(ExplainedPeer(peer)) => peer,
         None => Some(Ipv4Addr::LOCALHOST.into()),
     };
-    let certificate = args.client_cert.as_ref().map(|file| {
-        std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
-    });
+    let certificate = args.client_cert.as_deref().map(client_certificate);
     let certificate = certificate.transpose()?;
     let sni = args.sni.as_ref().map(|sni| host_key(sni).into_owned());
     let is_asked = sni.is_some() || certificate.is_some();
@@ -183,6 +182,19 @@ fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, Strin
         peer,
         handshake,
     })
+}
+
+/// The certificate that a client would show, as PEM. A client cannot show what is no certificate: such a file is a mistake
+/// of the command, and not a handshake that is refused.
+fn client_certificate(file: &Path) -> Result<Vec<u8>, String> {
+    let name = file.display();
+    let pem = std::fs::read(file).map_err(|error| format!("cannot read {name}: {error}"))?;
+    match CertificateFacts::of_pem(&pem) {
+        Ok(_) => Ok(pem),
+        Err(why) => Err(format!(
+            "{name} is no client's certificate: {why}\nhelp: name the PEM file with the certificate, and not the one with its key"
+        )),
+    }
 }
 
 fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {

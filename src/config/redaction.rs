@@ -199,7 +199,9 @@ fn bare_credentials(text: &str) -> Vec<Range<usize>> {
             continue;
         };
         let start = start + quote.len_utf8();
-        if matches!(quote, '"' | '\'') && text[start..at].contains(':') {
+        let before = &text[start..at];
+        // `unix:@name` is a socket without a file, and no user of a host.
+        if matches!(quote, '"' | '\'') && before.contains(':') && before != "unix:" {
             found.push(start..at);
         }
     }
@@ -379,6 +381,8 @@ mod tests {
             ),
             ("{ x-api-key = true }", "{ x-api-key = true }"),
             ("servers = \"u:pw@h:1\"", "servers = \"****@h:1\""),
+            ("listen = \"unix:@front\"", "listen = \"unix:@front\""),
+            ("a = \"unix:pw@front\"", "a = \"*******@front\""),
             ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),
             (
                 "members = [\"k1\", # x\n 'k\\2',\"10.0.0.0/8\"]\nby = \"ip\"",

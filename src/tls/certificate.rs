@@ -57,6 +57,16 @@ impl CertificateFacts {
         })
     }
 
+    /// The facts of the first certificate of a PEM file.
+    ///
+    /// # Errors
+    /// The file's fault, as words behind "it".
+    pub fn of_pem(pem: &[u8]) -> Result<Self, String> {
+        let chain = super::certificates(pem)?;
+        let leaf = chain.first().and_then(Self::read);
+        leaf.ok_or_else(|| "its first certificate is broken".into())
+    }
+
     /// The fingerprint in lower-case hexadecimal digits, as people compare it.
     #[must_use]
     pub fn fingerprint_text(&self) -> String {

@@ -2,6 +2,7 @@
 
 mod answers;
 mod groups;
+mod handshakes;
 mod leases;
 mod servers;
 
