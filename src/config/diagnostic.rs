@@ -95,6 +95,7 @@ codes! {
     NeverBinds "never-binds" "A rate of a list never refuses a request that the other rates admit.";
     NoDefaultIdentity "no-default-identity" "A listener with several identities has none for clients that name no host.";
     NoRoutes "no-routes" "The file has no route.";
+    NoWeight "no-weight" "All servers of an upstream have weight 0.";
     NotAvailable "not-available" "This version does not have the setting.";
     NotGranted "not-granted" "An included file needs a grant that its entry of `include` does not have.";
     OneForAll "one-for-all" "A limit by address counts all clients behind a proxy as one.";

@@ -6,6 +6,7 @@ use super::super::source::{At, Span};
 use super::super::value::{Balance, show_span};
 use super::names::has_instead;
 use crate::key::KeyPart;
+use crate::upstream::balance_rule::NoneLeft;
 use std::time::Duration;
 
 /// Holds the rules of every upstream against its servers and routes.
@@ -13,6 +14,7 @@ pub(super) fn check(document: &Document, found: &mut Findings) {
     for upstream in &document.upstreams {
         slow_probes(upstream, found);
         needless_ejection(upstream, found);
+        without_weight(upstream, found);
         queue_without_bound(upstream, found);
         unsafe_retries(document, upstream, found);
         if let Some(balance) = upstream.balance.at() {
@@ -64,6 +66,26 @@ fn is_alone(upstream: &Upstream) -> bool {
     let servers = upstream.servers.entries();
     let is_name = |at: &At<ServerEntry>| at.value.url.get().is_none_or(|url| url.name().is_some());
     !upstream.servers.is_bad() && servers.len() == 1 && !servers.iter().any(is_name)
+}
+
+/// An upstream without a server that ever counts as available.
+fn without_weight(upstream: &Upstream, found: &mut Findings) {
+    let servers = upstream.servers.entries();
+    let drains = |at: &At<ServerEntry>| at.value.weight.get() == Some(&0);
+    let first = servers.first().and_then(|at| at.value.weight.at());
+    let Some(first) = first.filter(|_| !upstream.servers.is_bad() && servers.iter().all(drains))
+    else {
+        return;
+    };
+    let outcome = match upstream.none_left.get() {
+        Some(NoneLeft::Refuse) => "requests get 503",
+        _ => "requests go to all of them, as where no server is available",
+    };
+    let message = format!("all servers of {upstream} have weight 0: {outcome}");
+    found
+        .warning(Code::NoWeight, message)
+        .at(&first.span, "a server of weight 0 drains")
+        .help("give a server that serves a weight above 0, or leave `weight` out");
 }
 
 fn queue_without_bound(upstream: &Upstream, found: &mut Findings) {
