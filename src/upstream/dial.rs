@@ -1,10 +1,9 @@
 //! Opens a stream to a server: the socket, and the handshake of TLS where the server has it.
 
 use super::server_tls::OfferedProtocols;
-use super::stream::{EncryptedStream, ServerStream};
+use super::stream::{EncryptedStream, HandshakeAbandoned, ServerStream};
 use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl, demo};
 use crate::tls::{self, Advice};
-use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -139,10 +138,20 @@ async fn encrypt(
     })
 }
 
-/// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words.
+/// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words; or that
+/// the server ended the connection there without one.
 #[cold]
-pub(super) fn refused_certificate(error: &(dyn Error + 'static)) -> Option<String> {
-    tls::refused_certificate(error, ADVICE).map(|why| format!("TLS: {why}"))
+pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
+    let inner = error.get_ref();
+    let abandoned = inner.and_then(|inner| inner.downcast_ref::<HandshakeAbandoned>());
+    let why = match abandoned {
+        Some(abandoned) => format!(
+            "{abandoned}: does it want a client's certificate? Name it as `cert` and `key` in {}",
+            ADVICE.table
+        ),
+        None => tls::refused_certificate(error, ADVICE)?,
+    };
+    Some(format!("TLS: {why}"))
 }
 
 /// A handshake that ended without a word.

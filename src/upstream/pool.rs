@@ -183,9 +183,7 @@ impl<B: OutgoingBody> Pool<B> {
         deadline: Duration,
     ) -> Result<Connection<B>, ConnectError> {
         let made = match &self.http2 {
-            Some(http2) if purpose == Purpose::Exchange && !http2.is_http1.get() => {
-                self.stream(http2, deadline).await
-            }
+            Some(http2) if purpose == Purpose::Exchange => self.stream(http2, deadline).await,
             _ => {
                 let offer = OfferedProtocols::Http1;
                 let opened = self.open(offer, deadline).await;
@@ -204,10 +202,7 @@ impl<B: OutgoingBody> Pool<B> {
         offer: OfferedProtocols,
         deadline: Duration,
     ) -> Result<(OpenedStream, OpenSocket), ConnectError> {
-        let permit = match &self.bound {
-            Some(bound) => Some(self.permit(bound, deadline).await?),
-            None => None,
-        };
+        let permit = self.permit_if_bound(deadline).await?;
         self.open_with(permit, offer, deadline).await
     }
 
@@ -220,6 +215,17 @@ impl<B: OutgoingBody> Pool<B> {
         let socket = OpenSocket::new(self.share.take(), permit);
         let opened = dial::open(&self.destination, offer, deadline).await?;
         Ok((opened, socket))
+    }
+
+    /// The right to one more connection, where there is a bound.
+    async fn permit_if_bound(
+        &self,
+        deadline: Duration,
+    ) -> Result<Option<ConnectionPermit>, ConnectError> {
+        match &self.bound {
+            Some(bound) => self.permit(bound, deadline).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The right to one more connection.
@@ -239,7 +245,8 @@ impl<B: OutgoingBody> Pool<B> {
         Connection::new(stream, socket, buffers, self.destination.max_age)
     }
 
-    /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time.
+    /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time, and any
+    /// number of a server that chooses HTTP/1.1.
     async fn stream(
         &self,
         http2: &StreamPool,
@@ -247,6 +254,12 @@ impl<B: OutgoingBody> Pool<B> {
     ) -> Result<Connection<B>, ConnectError> {
         let until = clock::now() + deadline;
         loop {
+            if http2.is_http1.get() {
+                match self.offered_again(http2, deadline).await? {
+                    Some(connection) => return Ok(connection),
+                    None => continue,
+                }
+            }
             // The wait begins before the look, so that no change is missed.
             let mut changed = pin!(http2.changed.notified());
             let failures = http2.failures();
@@ -284,11 +297,23 @@ impl<B: OutgoingBody> Pool<B> {
             {
                 return Err(error);
             }
-            if http2.is_http1.get() {
-                let (opened, socket) = self.open(OfferedProtocols::Http1, deadline).await?;
-                return Ok(self.http1(opened.stream, socket));
-            }
         }
+    }
+
+    /// A new connection to a server that has chosen HTTP/1.1 so far. It is offered HTTP/2 again each time: one that was
+    /// renewed may know it now. Nothing where others have taken all streams of such a connection.
+    async fn offered_again(
+        &self,
+        http2: &StreamPool,
+        deadline: Duration,
+    ) -> Result<Option<Connection<B>>, ConnectError> {
+        let permit = self.permit_if_bound(deadline).await?;
+        Ok(match self.open_http2(http2, permit, deadline).await? {
+            Opened::Http1(connection) => Some(*connection),
+            Opened::Http2(connection) => http2
+                .add(connection)
+                .map(|stream| Connection::on_stream(stream, clock::now())),
+        })
     }
 
     /// Opens a connection that may be one of HTTP/2.
@@ -304,8 +329,8 @@ impl<B: OutgoingBody> Pool<B> {
         let until = clock::now() + deadline;
         let offer = dial::offered(&self.destination);
         let (opened, socket) = self.open_with(permit, offer, deadline).await?;
+        http2.is_http1.set(!opened.is_http2);
         if !opened.is_http2 {
-            http2.is_http1.set(true);
             let connection = self.http1(opened.stream, socket);
             return Ok(Opened::Http1(Box::new(connection)));
         }

@@ -1,11 +1,11 @@
 //! The bytes between the gateway and a server: a socket, bare or under TLS, and whether its server has ended it.
 
-use rustls::ClientConnection;
+use rustls::{ClientConnection, ProtocolVersion};
 use socket2::SockRef;
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
@@ -26,7 +26,17 @@ pub(super) enum ServerStream {
 
 /// TLS over TCP, whose end is announced to the server (`close_notify`, RFC 8446 section 6.1).
 #[derive(Debug)]
-pub(super) struct EncryptedStream(Box<TlsStream<TcpStream>>);
+pub(super) struct EncryptedStream {
+    stream: Box<TlsStream<TcpStream>>,
+    /// Bytes have come behind the handshake.
+    is_heard: bool,
+}
+
+/// The server ended a connection of TLS 1.3 when the handshake was over for us and perhaps not for the server, without
+/// an alert, and without a ticket, which servers send when it is over for them.
+#[derive(Debug, thiserror::Error)]
+#[error("the server ended the connection behind the handshake, without a word")]
+pub(super) struct HandshakeAbandoned;
 
 /// A stream whose end the system can be asked about, whatever the runtime knows of it.
 pub(super) trait PeekEnd {
@@ -41,7 +51,7 @@ impl PeekEnd for ServerStream {
             Self::Tcp(stream) => peek(&SockRef::from(stream)),
             Self::Unix(stream) => peek(&SockRef::from(stream)),
             // Between two exchanges a server sends nothing but the announcement of the end.
-            Self::Tls(stream) => peek(&SockRef::from(stream.0.get_ref().0)),
+            Self::Tls(stream) => peek(&SockRef::from(stream.stream.get_ref().0)),
         }
     }
 }
@@ -59,18 +69,44 @@ impl EncryptedStream {
     /// A stream whose handshake is over.
     pub(super) fn new(mut stream: TlsStream<TcpStream>) -> Self {
         stream.get_mut().1.set_buffer_limit(Some(MOST_KEPT));
-        Self(Box::new(stream))
+        Self {
+            stream: Box::new(stream),
+            is_heard: false,
+        }
     }
 
     /// The state of TLS.
     pub(super) fn connection(&self) -> &ClientConnection {
-        self.0.get_ref().1
+        self.stream.get_ref().1
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = ready!(Pin::new(&mut *self.stream).poll_read(cx, buf));
+        match read {
+            Err(error) if self.is_abandoned(&error) => {
+                let abandoned = io::Error::new(error.kind(), HandshakeAbandoned);
+                return Poll::Ready(Err(abandoned));
+            }
+            Err(_) => {}
+            Ok(()) => self.is_heard = true,
+        }
+        Poll::Ready(read)
+    }
+
+    #[cold]
+    fn is_abandoned(&self, error: &io::Error) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let connection = self.connection();
+        !self.is_heard
+            && matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+            && connection.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+            && connection.tls13_tickets_received() == 0
     }
 }
 
 impl Drop for EncryptedStream {
     fn drop(&mut self) {
-        let (socket, connection) = self.0.get_mut();
+        let (socket, connection) = self.stream.get_mut();
         connection.send_close_notify();
         let mut writer = AtOnce(socket);
         // What the socket does not take at once is not waited for.
@@ -105,7 +141,7 @@ impl AsyncRead for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_read(cx, buf),
+            Self::Tls(stream) => stream.poll_read(cx, buf),
         }
     }
 }
@@ -120,7 +156,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut *stream.stream).poll_write(cx, buf),
         }
     }
 
@@ -132,7 +168,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_write_vectored(cx, bufs),
+            Self::Tls(stream) => Pin::new(&mut *stream.stream).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -143,7 +179,7 @@ impl AsyncWrite for ServerStream {
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(&mut *stream.stream).poll_flush(cx),
             Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
         }
     }
@@ -152,7 +188,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(&mut *stream.0).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(&mut *stream.stream).poll_shutdown(cx),
         }
     }
 }

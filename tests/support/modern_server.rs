@@ -32,6 +32,8 @@ pub(crate) struct Manner {
     pub(crate) pair: Option<Pair>,
     /// The protocols that it knows in a handshake.
     pub(crate) alpn: Vec<&'static str>,
+    /// Those that it knows from the second connection on, where they are others.
+    pub(crate) later: Option<Vec<&'static str>>,
     /// The PEM of the authority that clients must have.
     pub(crate) clients: Option<String>,
     /// Streams that one connection may have at once.
@@ -68,7 +70,7 @@ impl ModernServer {
         Self::on("127.0.0.1:0", manner).await
     }
 
-    pub(crate) async fn on(address: &str, manner: Manner) -> Self {
+    pub(crate) async fn on(address: &str, mut manner: Manner) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(SeenHere {
@@ -81,7 +83,7 @@ impl ModernServer {
             schemes: Mutex::default(),
         });
         let here = Arc::clone(&seen);
-        let acceptor = manner.acceptor();
+        let mut acceptor = manner.acceptor();
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 here.connections.fetch_add(1, Ordering::SeqCst);
@@ -91,6 +93,10 @@ impl ModernServer {
                     manner.streams,
                     Arc::clone(&here),
                 ));
+                if let Some(later) = manner.later.take() {
+                    manner.alpn = later;
+                    acceptor = manner.acceptor();
+                }
             }
         });
         Self {

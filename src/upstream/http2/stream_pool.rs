@@ -26,7 +26,7 @@ pub(in super::super) struct StreamPool {
     failures: Cell<u64>,
     /// The time before which no connection is opened.
     calm_until: Cell<Option<Instant>>,
-    /// The server has chosen HTTP/1.1.
+    /// The server chose HTTP/1.1 in the last handshake.
     pub(in super::super) is_http1: Cell<bool>,
 }
 
@@ -40,6 +40,13 @@ impl StreamPool {
         let connections = self.connections.borrow();
         let mut usable = connections.iter().filter(|one| one.is_usable(now));
         usable.find_map(Http2Connection::take)
+    }
+
+    /// A connection is open: its first stream.
+    pub(in super::super) fn add(&self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
+        let stream = connection.take();
+        self.connections.borrow_mut().push(connection);
+        stream
     }
 
     /// The right to open a connection; nothing while another one opens.
@@ -94,9 +101,7 @@ impl StreamPool {
 impl Opening<'_> {
     /// A connection is open: its first stream.
     pub(in super::super) fn opened(self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
-        let stream = connection.take();
-        self.0.connections.borrow_mut().push(connection);
-        stream
+        self.0.add(connection)
     }
 
     /// The opening was in vain.

@@ -1,9 +1,10 @@
 //! Connections of HTTP/2 that take no further request: by their age, after many resets of ours, and for a server that
 //! wants another certificate.
 
+use super::tls::lines;
 use super::{gateway, h2c};
 use crate::support::tls::Authority;
-use crate::support::{Gateway, Manner, ModernServer, PATIENCE, eventually, tollgate};
+use crate::support::{Manner, ModernServer, PATIENCE, eventually, tollgate};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -74,20 +75,13 @@ async fn a_server_that_wants_our_certificate_is_told_in_words() {
     let ca = Authority::new();
     let pem = std::fs::read_to_string(ca.path("ca.pem")).unwrap();
     for alpn in [&["h2", "http/1.1"][..], &["http/1.1"]] {
-        let server = ModernServer::start(Manner {
+        let manner = Manner {
             pair: Some(ca.server(&["127.0.0.1"])),
             alpn: alpn.to_vec(),
             clients: Some(pem.clone()),
             ..Manner::default()
-        })
-        .await;
-        let lines = format!(
-            "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?} }}",
-            server.port(),
-            ca.path("ca.pem")
-        );
-        let gateway = gateway(&lines).await;
-        refused(&gateway, "does it want a client's certificate?").await;
+        };
+        refused(&ca, manner, "does it want a client's certificate?").await;
     }
 }
 
@@ -95,24 +89,19 @@ async fn a_server_that_wants_our_certificate_is_told_in_words() {
 async fn a_certificate_that_has_ended_is_told_in_words() {
     let ca = Authority::new();
     for alpn in [&["h2"][..], &["http/1.1"]] {
-        let server = ModernServer::start(Manner {
+        let manner = Manner {
             pair: Some(ca.server_until(&["127.0.0.1"], 2021)),
             alpn: alpn.to_vec(),
             ..Manner::default()
-        })
-        .await;
-        let lines = format!(
-            "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?} }}",
-            server.port(),
-            ca.path("ca.pem")
-        );
-        let gateway = gateway(&lines).await;
-        refused(&gateway, "the certificate has expired").await;
+        };
+        refused(&ca, manner, "the certificate has expired").await;
     }
 }
 
-/// Requests fail, and the log and `check --connect` say why, in these words.
-async fn refused(gateway: &Gateway, words: &'static str) {
+/// Requests to a server of this manner fail, and the log and `check --connect` say why, in these words.
+async fn refused(ca: &Authority, manner: Manner, words: &'static str) {
+    let server = ModernServer::start(manner).await;
+    let gateway = gateway(&lines(&server, ca, "")).await;
     let answer = gateway.get("/").await.expect(502);
     assert_eq!(gateway.line_of(&answer).await["reason"], "upstream_tls");
     gateway.get("/").await.expect(502);

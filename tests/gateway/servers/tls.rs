@@ -6,6 +6,12 @@ use crate::support::{
     Connection, Gateway, Manner, ModernServer, PATIENCE, Upstream, eventually, get,
 };
 use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
 
 /// A server with a certificate for these names.
 async fn server(ca: &Authority, names: &[&str], alpn: &[&'static str]) -> ModernServer {
@@ -17,7 +23,8 @@ async fn server(ca: &Authority, names: &[&str], alpn: &[&'static str]) -> Modern
     .await
 }
 
-fn lines(server: &ModernServer, ca: &Authority, more: &str) -> String {
+/// The lines of an upstream of that server, which is believed by that authority.
+pub(super) fn lines(server: &ModernServer, ca: &Authority, more: &str) -> String {
     format!(
         "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{}\"\ntls = {{ ca = {:?}{more} }}",
         server.port(),
@@ -60,6 +67,68 @@ async fn a_server_of_the_authority_is_believed_and_asked_in_what_it_knows() {
             .await;
         assert_eq!(echo.expect(200).json()["length"], 200_000);
         assert_eq!(server.connections(), 1, "{alpn:?} {http}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_learns_http2_later_is_asked_in_it() {
+    let ca = Authority::new();
+    let server = ModernServer::start(Manner {
+        pair: Some(ca.server(&["127.0.0.1"])),
+        alpn: vec!["http/1.1"],
+        later: Some(vec!["h2", "http/1.1"]),
+        ..Manner::default()
+    })
+    .await;
+    // No connection is used for long.
+    let gateway = gateway(&format!("{}\nmax_age = \"1ms\"", lines(&server, &ca, ""))).await;
+    for version in ["1.1", "2", "2"] {
+        let echo = gateway.get("/").await.expect(200).json();
+        assert_eq!(echo["version"], version);
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A server of TLS 1.3 that ends each connection without an alert, when it has read our end of the handshake.
+async fn abandoning(server: &ModernServer) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, behind) = (listener.local_addr().unwrap().port(), server.address);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = abandon(client, behind).await;
+            });
+        }
+    });
+    port
+}
+
+async fn abandon(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
+    let mut server = TcpStream::connect(server).await?;
+    let mut bytes = [0; 8192];
+    let hello = client.read(&mut bytes).await?;
+    server.write_all(&bytes[..hello]).await?;
+    let (mut from_server, _) = server.split();
+    let (mut from_client, mut to_client) = client.split();
+    tokio::select! {
+        copied = tokio::io::copy(&mut from_server, &mut to_client) => copied.map(drop),
+        // A record of six bytes may come alone, before the handshake is over for the client.
+        read = from_client.read_exact(&mut bytes[..7]) => read.map(drop),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ends_the_handshake_without_a_word_has_failed_in_tls() {
+    let ca = Authority::new();
+    for alpn in [&["h2"][..], &["http/1.1"]] {
+        let server = server(&ca, &["127.0.0.1"], alpn).await;
+        let port = abandoning(&server).await;
+        let lines = format!(
+            "connect_timeout = \"20s\"\nservers = \"https://127.0.0.1:{port}\"\ntls = {{ ca = {:?} }}",
+            ca.path("ca.pem")
+        );
+        let words = "the server ended the connection behind the handshake, without a word";
+        refused(&gateway(&lines).await, words).await;
     }
 }
 
