@@ -21,6 +21,11 @@ use http_body::Frame;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The longest wait for the end of a stream whose answer has no body.
+const QUIET_END: Duration = Duration::from_secs(1);
 
 /// One request on a stream of its own.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub(super) struct Http2Exchange<B> {
     sent: u64,
     /// The server has not processed the request, and says so.
     is_refused: bool,
+    /// A malformed answer has come.
+    is_heard: bool,
     /// The answer's body comes with a length.
     length: Option<u64>,
     to_head: bool,
@@ -82,6 +89,7 @@ impl<B> Http2Exchange<B> {
             is_begun: false,
             sent: 0,
             is_refused: false,
+            is_heard: false,
             length: None,
             to_head: false,
         }
@@ -132,8 +140,11 @@ impl<B> Http2Exchange<B> {
     }
 
     /// The request that was not answered, where it can be sent once more: the server has not processed it and none of
-    /// its body was begun; or it is `repeatable`.
+    /// its body was begun; or it is `repeatable`, and nothing of an answer came.
     pub(super) fn into_unsent(mut self, repeatable: bool) -> Option<WholeRequest<B>> {
+        if self.is_heard {
+            return None;
+        }
         let is_unsent = self.is_refused || matches!(self.phase, Phase::Before(_));
         let request = self.request.take()?;
         let is_whole = !self.is_begun && (is_unsent || (repeatable && request.body.is_none()));
@@ -194,6 +205,11 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         } else {
             announced(response.headers())
         };
+        if is_bodiless && !stream.is_end_stream() {
+            end_quietly(stream);
+            self.phase = Phase::Over;
+            return Poll::Ready(Ok(response));
+        }
         self.length = announced.filter(|_| !is_bodiless);
         self.phase = Phase::Data(stream);
         self.note_end();
@@ -235,6 +251,8 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             self.phase = Phase::Over;
         }
         self.stream.is_broken = true;
+        // The library resets a stream by itself where its answer is malformed.
+        self.is_heard = error.is_library() && error.is_reset();
         if is_refused && !is_answered {
             self.is_refused = true;
             return AnswerError::Refused(error);
@@ -405,6 +423,21 @@ impl<B> Drop for Http2Exchange<B> {
         // A stream that is open now is reset by us.
         self.stream.is_cut = !is_complete && !is_unused && !self.stream.is_broken;
     }
+}
+
+/// Waits for the end of a stream whose answer has no body. Servers may say the end behind the head, in a frame of its own,
+/// and a stream that is let go before would be reset.
+#[cold]
+fn end_quietly(mut stream: RecvStream) {
+    tokio::task::spawn_local(async move {
+        let ended = async {
+            while let Some(Ok(data)) = stream.data().await
+                && data.is_empty()
+            {}
+        };
+        // A server that sends a body all the same, or does not come to an end, is cut off.
+        let _ = timeout(QUIET_END, ended).await;
+    });
 }
 
 /// Removes what may not stand in trailers.

@@ -2,6 +2,7 @@
 
 mod hosts;
 mod http2;
+mod http2_answers;
 mod http2_retirement;
 mod names;
 mod other_protocols;

@@ -1,0 +1,124 @@
+//! Answers of servers of HTTP/2, frame by frame: heads without a body, and what is no answer.
+
+use super::gateway;
+use crate::support::{Connection, End, Gateway, Upstream, request};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The frames of an answer: type, flags, payload.
+type Frames = &'static [(u8, u8, &'static [u8])];
+
+const NO_CONTENT: Frames = &[(1, 4, b"\x89"), (0, 1, b"")];
+const NOT_MODIFIED: Frames = &[(1, 4, b"\x8b"), (0, 1, b"")];
+const OK: Frames = &[(1, 4, b"\x88"), (0, 1, b"")];
+/// A head with `connection: close`, which HTTP/2 does not have.
+const MALFORMED: Frames = &[(1, 5, b"\x88\x00\x0aconnection\x05close")];
+
+/// A server that answers each request with these frames, and counts streams and resets.
+struct ByHand {
+    server: Upstream,
+    streams: Arc<AtomicUsize>,
+    resets: Arc<AtomicUsize>,
+}
+
+impl ByHand {
+    async fn answering(frames: Frames) -> Self {
+        let (streams, resets) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let counting = (Arc::clone(&streams), Arc::clone(&resets));
+        let server = Upstream::playing(move |connection: Connection| {
+            let (streams, resets) = counting.clone();
+            async move {
+                let _ = play(connection, frames, &streams, &resets).await;
+            }
+        })
+        .await;
+        Self {
+            server,
+            streams,
+            resets,
+        }
+    }
+
+    async fn gateway(&self) -> Gateway {
+        gateway(&format!(
+            "servers = \"h2c://127.0.0.1:{}\"",
+            self.server.port()
+        ))
+        .await
+    }
+}
+
+async fn play(
+    mut connection: Connection,
+    frames: Frames,
+    streams: &AtomicUsize,
+    resets: &AtomicUsize,
+) -> Result<(), End> {
+    let wire = &mut connection.wire;
+    wire.exactly(24).await?;
+    wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+    loop {
+        let head = wire.exactly(9).await?;
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        wire.exactly(length).await?;
+        let (kind, flags) = (head[3], head[4]);
+        if kind == 3 {
+            resets.fetch_add(1, Ordering::SeqCst);
+        }
+        if matches!(kind, 0 | 1) && flags & 1 == 1 {
+            streams.fetch_add(1, Ordering::SeqCst);
+            for (kind, flags, payload) in frames {
+                let length = u8::try_from(payload.len()).unwrap();
+                wire.send([&[0, 0, length, *kind, *flags], &head[5..9], payload].concat())
+                    .await;
+                // The next frame comes by itself.
+                sleep(Duration::from_millis(30)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_an_answer_without_a_body_may_come_by_itself() {
+    for (method, status, frames) in [
+        ("GET", 204, NO_CONTENT),
+        ("GET", 304, NOT_MODIFIED),
+        ("HEAD", 200, OK),
+    ] {
+        let by_hand = ByHand::answering(frames).await;
+        let gateway = by_hand.gateway().await;
+        let mut client = gateway.connect().await;
+        for _ in 0..3 {
+            client.send(request(method, "/", &[])).await;
+            let answer = client.answer_to_head().await.expect(status);
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(line["reason"], "ok", "{method} {status}");
+        }
+        let modern = gateway.h2().await;
+        let asked = http::Request::builder()
+            .method(method)
+            .uri("http://a.test/");
+        let asked = asked.body(crate::support::Feed::empty()).unwrap();
+        modern.ask(asked).await.expect(status);
+        assert_eq!(by_hand.streams.load(Ordering::SeqCst), 4);
+        assert_eq!(
+            by_hand.resets.load(Ordering::SeqCst),
+            0,
+            "{method} {status}"
+        );
+        assert_eq!(by_hand.server.connections(), 1);
+    }
+}
+
+/// What a server has answered, however badly, is not asked again.
+#[tokio::test]
+async fn a_malformed_answer_is_not_asked_for_twice() {
+    let by_hand = ByHand::answering(MALFORMED).await;
+    let gateway = by_hand.gateway().await;
+    let answer = gateway.get("/").await.expect(502);
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["reason"], "upstream_invalid");
+    assert_eq!(by_hand.streams.load(Ordering::SeqCst), 1);
+}
