@@ -118,21 +118,21 @@ impl Exchange {
         let ExchangeEnd::Upstream(failure) = ending else {
             return None;
         };
-        // A client that has broken its own upload has taken the answer down with it.
-        if self.broken_upload().is_some() {
-            return None;
-        }
+        let damage = self.broken_upload();
         let call = self.grpc.as_mut()?;
+        let (status, message) = match (damage, failure) {
+            (Some(Reason::ClientTimeout), _) => (4, "The client sent nothing for too long."),
+            // A client that has broken its own upload has taken the answer down with it.
+            (Some(_), _) => return None,
+            (None, Failure::Timeout) => (4, "The upstream sent nothing for too long."),
+            (None, _) => (14, "The upstream's answer broke off."),
+        };
         if !call.close() {
             return None;
         }
-        let (status, message) = match failure {
-            Failure::Timeout => (4, "The upstream sent nothing for too long."),
-            _ => (14, "The upstream's answer broke off."),
-        };
         call.status = Some(status);
         if let Some(reservation) = &self.reservation {
-            reservation.call_ended(true);
+            reservation.call_ended(damage.is_none());
         }
         Some(reply::grpc::trailers(status, message))
     }

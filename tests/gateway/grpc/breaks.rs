@@ -3,6 +3,8 @@
 use super::leading_to;
 use crate::support::grpc::call;
 use crate::support::{Connection, Feed, File, Gateway, Upstream};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// A server of HTTP/2 that sends a head and a piece of a message, and ends the connection, or says nothing more.
 async fn beginning(breaks: bool) -> Upstream {
@@ -90,6 +92,57 @@ async fn what_the_gateway_says_for_a_server_ejects_none() {
         ask(&gateway).await;
     }
     assert!(!gateway.said.text().contains("gets no requests"));
+}
+
+/// A server of HTTP/2 that sends a head and then piece after piece, whatever the client does.
+async fn talking() -> Upstream {
+    Upstream::playing(move |mut connection: Connection| async move {
+        let wire = &mut connection.wire;
+        if wire.exactly(24).await.is_err() {
+            return;
+        }
+        wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+        loop {
+            let Ok(head) = wire.exactly(9).await else {
+                return;
+            };
+            let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+            if wire.exactly(length).await.is_err() {
+                return;
+            }
+            if head[3] != 1 {
+                continue;
+            }
+            let id = &head[5..9];
+            wire.send([&[0, 0, 1, 1, 4], id, &[0x88]].concat()).await;
+            let piece = [&[0, 0, 6, 0, 0], id, &[0, 0, 0, 0, 1, b'x']].concat();
+            while wire.try_send(&piece[..]).await.is_ok() {
+                sleep(Duration::from_millis(20)).await;
+            }
+            return;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_that_falls_silent_in_the_middle_is_told_in_trailers() {
+    let server = talking().await;
+    let url = format!("h2c://127.0.0.1:{}", server.port());
+    let limit = "by = \"everyone\"\nrate = \"1/h\"\nrefund = [\"5xx\"]";
+    let file = leading_to(&url, &["l"]).with("idle = \"300ms\"");
+    let gateway = Gateway::start(&file.limit("l", limit)).await;
+    let client = gateway.h2().await;
+    let (_feed, body) = Feed::open();
+    let answer = client.ask(call("Echo", &[], body)).await.expect(200);
+    assert_eq!(answer.trailers.get("grpc-status"), Some("4"));
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["reason"], "client_timeout");
+    assert_eq!(line["grpc_status"], 4);
+    // It was no failure of the server: the charge stays.
+    let (_feed, body) = Feed::open();
+    let refused = client.ask(call("Echo", &[], body)).await.expect(200);
+    assert_eq!(refused.fields.get("grpc-status"), Some("8"));
 }
 
 #[tokio::test]
