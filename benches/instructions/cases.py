@@ -21,6 +21,7 @@ class Case:
     log: bool = False
     http2: bool = False
     http2_servers: bool = False
+    balanced: bool = False
     tls: bool = False
     path: str = "/"
 
@@ -43,19 +44,24 @@ CASES = (
     Case("access log", log=True),
     Case("h2c", http2=True),
     Case("h2c to servers", http2_servers=True),
+    Case("h2c both ways", http2=True, http2_servers=True),
+    Case("five servers", balanced=True),
     Case("nginx", proxy="nginx"),
     Case("nginx with our fields", proxy="nginx", path="/full"),
     Case("nginx limit_req", proxy="nginx", rate=TINY, path="/refused"),
     Case("nginx h2c", proxy="nginx", http2=True),
     Case("haproxy", proxy="haproxy"),
     Case("haproxy h2c", proxy="haproxy", http2=True),
+    Case("haproxy h2c to servers", proxy="haproxy", http2_servers=True),
+    Case("haproxy h2c both ways", proxy="haproxy", http2=True, http2_servers=True),
+    Case("haproxy five servers", proxy="haproxy", balanced=True),
 )
 
 
-def configuration(case, port, upstream, redis):
-    """The text of the proxy's file."""
+def configuration(case, port, upstreams, redis):
+    """The text of the proxy's file, in front of one of the ports of `upstreams`, or of all."""
     text = {"tollgate": tollgate, "nginx": nginx, "haproxy": haproxy}[case.proxy]
-    return text(case, port, upstream, redis)
+    return text(case, port, upstreams if case.balanced else upstreams[:1], redis)
 
 
 def command(case, file, binary):
@@ -72,7 +78,7 @@ def file_name(case):
     return {"tollgate": "gateway.toml", "nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[case.proxy]
 
 
-def tollgate(case, port, upstream, redis):
+def tollgate(case, port, upstreams, redis):
     names = ", ".join(f'"{name}"' for name, _ in KEYS[: case.limits])
     store = f'[store]\nurl = "redis://127.0.0.1:{redis}/0"\ntimeout = "20s"\n' if case.redis else ""
     lease = 'lease = "off"\n' if case.redis else ""
@@ -82,6 +88,9 @@ def tollgate(case, port, upstream, redis):
     access = "json" if case.log else "off"
     listener = f'{{ address = "127.0.0.1:{port}", tls = true }}' if case.tls else f'"127.0.0.1:{port}"'
     scheme = "h2c" if case.http2_servers else "http"
+    servers = ", ".join(f'"{scheme}://127.0.0.1:{upstream}"' for upstream in upstreams)
+    # Ejection and retries are on without a word.
+    rules = 'balance = "least-requests"\nhealth = "/healthz"' if case.balanced else ""
     identity = f'[tls.own]\ncert = "{CERTIFICATE}"\nkey = "{KEY}"\n' if case.tls else ""
     return f"""[server]
 listen = [{listener}]
@@ -90,7 +99,8 @@ workers = 1
 access = "{access}"
 {identity}{store}{limits}
 [upstreams.up]
-servers = ["{scheme}://127.0.0.1:{upstream}"]
+servers = [{servers}]
+{rules}
 [routes.all]
 path = "/{{*rest}}"
 upstream = "up"
@@ -98,14 +108,14 @@ limits = [{names}]
 """
 
 
-def nginx(case, port, upstream, redis):
+def nginx(case, port, upstreams, redis):
     state = Path(".")
     http2 = " http2" if case.http2 else ""
     return f"""worker_processes 1; master_process off; daemon off; pid {state}/nginx.pid;
 events {{ worker_connections 4096; }}
 http {{
   access_log off; keepalive_requests 100000000; keepalive_timeout 600s;
-  upstream up {{ server 127.0.0.1:{upstream}; keepalive 512; keepalive_requests 100000000; }}
+  upstream up {{ server 127.0.0.1:{upstreams[0]}; keepalive 512; keepalive_requests 100000000; }}
   limit_req_zone $binary_remote_addr zone=tiny:1m rate=1r/m; limit_req_status 429;
   proxy_http_version 1.1; proxy_set_header Connection "";
   server {{
@@ -125,8 +135,13 @@ http {{
 """
 
 
-def haproxy(case, port, upstream, redis):
+def haproxy(case, port, upstreams, redis):
     proto = " proto h2" if case.http2 else ""
+    spoken = " proto h2" if case.http2_servers else ""
+    # The same rules: the least loaded, probes each 5 s, failures in a row mark a server down, one retry elsewhere.
+    watched = " check inter 5s observe layer7 error-limit 5 on-error mark-down" if case.balanced else ""
+    rules = " balance leastconn\n option httpchk GET /healthz\n retries 1\n option redispatch\n" if case.balanced else ""
+    servers = "\n".join(f" server up{n} 127.0.0.1:{one}{spoken}{watched}" for n, one in enumerate(upstreams))
     return f"""global
  nbthread 1
  maxconn 4096
@@ -141,5 +156,5 @@ frontend front
  default_backend back
 backend back
  option forwardfor
- server up 127.0.0.1:{upstream}
+{rules}{servers}
 """

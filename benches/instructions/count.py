@@ -60,7 +60,7 @@ def count(case, upstream, binary, state):
     port, prefix = loopback.free_port(), state / "callgrind"
     with store(case, state) as (_, redis):
         file = state / file_name(case)
-        file.write_text(configuration(case, port, upstream.port, redis))
+        file.write_text(configuration(case, port, upstream.ports, redis))
         counted = callgrind.command(command(case, file, binary), prefix)
         with loopback.running(counted, state, lambda: loopback.listens(port)) as process:
             load = Load(case, port)

@@ -7,6 +7,7 @@ import struct
 import threading
 
 CONNECTIONS = 64
+SERVERS = 5  # where requests are shared out
 STREAMS = 8  # of each connection of HTTP/2; the requests of a round are as many as without it
 
 BODY = b'{"ok":true,"items":[1,2,3,4,5,6,7,8,9,10],"msg":"hello from upstream, this is a small api reply"}'
@@ -17,21 +18,22 @@ ANSWER = (
 
 
 class Upstream:
-    """Answers every request with the same bytes, on a thread of its own, until the process ends."""
+    """Answers every request with the same bytes, at several ports, on a thread of its own, until the process ends."""
 
     def __init__(self, http2=False):
         self.answer = answer_http2 if http2 else answer
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        self.port = self.listener.getsockname()[1]
+        self.listeners = [socket.create_server(("127.0.0.1", 0), backlog=4096) for _ in range(SERVERS)]
+        self.ports = [listener.getsockname()[1] for listener in self.listeners]
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
         ready = selectors.DefaultSelector()
-        ready.register(self.listener, selectors.EVENT_READ)
+        for listener in self.listeners:
+            ready.register(listener, selectors.EVENT_READ)
         while True:
             for key, _ in ready.select():
-                if key.fileobj is self.listener:
-                    connection, _ = self.listener.accept()
+                if key.fileobj in self.listeners:
+                    connection, _ = key.fileobj.accept()
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     ready.register(connection, selectors.EVENT_READ, bytearray())
                 elif not self.answer(key.fileobj, key.data):

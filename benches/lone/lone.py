@@ -71,7 +71,7 @@ def main():
             home = state / name.replace(" ", "-")
             home.mkdir()
             file = home / "gateway.toml"
-            file.write_text(configuration(case, port, upstream.port, redis))
+            file.write_text(configuration(case, port, upstream.ports, redis))
             command = on(OURS, binary, "run", "--config", file)
             stack.enter_context(loopback.running(command, home, lambda port=port: loopback.listens(port)))
         time.sleep(1)
