@@ -62,7 +62,10 @@ impl ServerChoice {
             return format!("by {by}, among the addresses of {names}, which are not resolved here");
         }
         let mut text = match order.split_first() {
-            None => return "none: all have weight 0".to_owned(),
+            None => {
+                return "none is available, since all have weight 0: `none_left` says what requests get"
+                    .to_owned();
+            }
             Some((first, rest)) => {
                 let mut text = format!("{first}, by {by}");
                 if !rest.is_empty() {

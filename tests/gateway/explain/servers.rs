@@ -74,3 +74,31 @@ async fn names_are_not_resolved_for_it_and_other_ways_of_choosing_say_nothing() 
         assert_eq!(told.contains("\nserver "), has_line, "{told}");
     }
 }
+
+#[tokio::test]
+async fn servers_that_all_drain_are_tried_all_the_same() {
+    let servers = [Upstream::echo().await, Upstream::echo().await];
+    let entries = servers
+        .each_ref()
+        .map(|one| format!("{{ url = \"{}\", weight = 0 }}", one.url()));
+    let lines = format!(
+        "[upstreams.main]\nservers = [{}]\nbalance = \"hash:header:x-user\"",
+        entries.join(", ")
+    );
+    let file = File::default()
+        .with(&lines)
+        .route("all", "/{*rest}", "main", &[]);
+    let gateway = Gateway::start(&file).await;
+    let warned = gateway.said.line(0, "the warning", |line| {
+        line.contains("all servers of upstream `main` have weight 0")
+    });
+    warned.await;
+    let text = explained(&gateway, &["GET", "/", "-H", "x-user: ann"]).await;
+    let words = "server  none is available, since all have weight 0";
+    assert!(text.contains(words), "{text}");
+    let answer = gateway
+        .get_with("/", &[("x-user", "ann")])
+        .await
+        .expect(200);
+    assert_eq!(gateway.line_of(&answer).await["reason"], "none_left");
+}
