@@ -17,24 +17,20 @@ const OF_CONNECTIONS: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// The names of most lines that the gateway adds.
-static ADDED: [HeaderName; 8] = [
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-real-ip"),
-    header::FORWARDED,
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-host"),
-    header::VIA,
-    header::HOST,
-    HeaderName::from_static("x-request-id"),
-];
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The number of lines that the gateway adds most times.
+const ADDED: usize = 8;
 
 /// Adds lines as HTTP/1.1 writes them: whole lines, maybe in several parts.
 pub(super) fn add(fields: &mut HeaderMap, lines: &[&[u8]]) {
     // All values share one block: a value in a block of its own would cost an allocation, and another when it is copied.
     let text = Bytes::from(lines.concat());
     if !text.is_empty() {
-        fields.reserve(ADDED.len());
+        fields.reserve(ADDED);
     }
     let mut start = 0;
     while start < text.len() {
@@ -50,11 +46,17 @@ pub(super) fn add(fields: &mut HeaderMap, lines: &[&[u8]]) {
 /// The field that a line of `text` writes.
 fn field(text: &Bytes, line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     let colon = memchr(b':', line)?;
-    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-    let ours = ADDED.iter().find(|ours| ours.as_str().as_bytes() == name);
-    let name = match ours {
-        Some(ours) => ours.clone(),
-        None => HeaderName::from_bytes(name).ok()?,
+    let value = line[colon + 1..].trim_ascii();
+    let name = match &line[..colon] {
+        b"x-forwarded-for" => X_FORWARDED_FOR,
+        b"x-real-ip" => X_REAL_IP,
+        b"forwarded" => header::FORWARDED,
+        b"x-forwarded-proto" => X_FORWARDED_PROTO,
+        b"x-forwarded-host" => X_FORWARDED_HOST,
+        b"via" => header::VIA,
+        b"host" => header::HOST,
+        b"x-request-id" => X_REQUEST_ID,
+        other => HeaderName::from_bytes(other).ok()?,
     };
     let value = HeaderValue::from_maybe_shared(text.slice_ref(value)).ok()?;
     Some((name, value))
