@@ -246,14 +246,18 @@ impl<B: OutgoingBody> Pool<B> {
     }
 
     /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time, and any
-    /// number of a server that chooses HTTP/1.1.
+    /// number of a server that chooses HTTP/1.1. The time of those that wait begins anew with each that was opened: many
+    /// requests at once may need several.
     async fn stream(
         &self,
         http2: &StreamPool,
         deadline: Duration,
     ) -> Result<Connection<B>, ConnectError> {
-        let until = clock::now() + deadline;
+        let (mut until, mut openings) = (clock::now() + deadline, http2.openings());
         loop {
+            if openings != http2.openings() {
+                (until, openings) = (clock::now() + deadline, http2.openings());
+            }
             if http2.is_http1.get() {
                 match self.offered_again(http2, deadline).await? {
                     Some(connection) => return Ok(connection),

@@ -53,6 +53,11 @@ impl Relay {
         }
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The URL of the Redis at its end.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}/0", self.address)

@@ -24,6 +24,8 @@ pub(in super::super) struct StreamPool {
     /// The number of openings in vain, and the cause of the last one.
     failure: RefCell<Option<ConnectError>>,
     failures: Cell<u64>,
+    /// The number of connections that were opened.
+    openings: Cell<u64>,
     /// The time before which no connection is opened.
     calm_until: Cell<Option<Instant>>,
     /// The server chose HTTP/1.1 in the last handshake.
@@ -46,12 +48,18 @@ impl StreamPool {
     pub(in super::super) fn add(&self, connection: Rc<Http2Connection>) -> Option<OpenStream> {
         let stream = connection.take();
         self.connections.borrow_mut().push(connection);
+        self.openings.set(self.openings.get() + 1);
         stream
     }
 
     /// The right to open a connection; nothing while another one opens.
     pub(in super::super) fn open(&self) -> Option<Opening<'_>> {
         (!self.is_opening.replace(true)).then(|| Opening(self))
+    }
+
+    /// The number of connections that were opened.
+    pub(in super::super) fn openings(&self) -> u64 {
+        self.openings.get()
     }
 
     /// The number of openings in vain.

@@ -2,13 +2,15 @@
 
 use super::{gateway, h2c};
 use crate::support::{
-    Connection, End, Feed, Gateway, Manner, PATIENCE, Upstream, eventually, get, request,
+    Connection, End, Feed, Gateway, Line, Manner, ModernServer, PATIENCE, Relay, Upstream,
+    eventually, get, request,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
 use hyper::body::Frame;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 #[tokio::test]
 async fn requests_and_answers_pass_whole() {
@@ -102,6 +104,38 @@ async fn another_connection_is_opened_when_streams_run_out() {
     .await;
     assert_eq!(server.connections(), 5);
     server.seen.gate.add_permits(20);
+    for one in asking {
+        assert_eq!(one.await.unwrap(), 200);
+    }
+}
+
+/// The last of ten requests waits for ten openings of more than 0.3 s each.
+#[tokio::test]
+async fn who_waits_for_a_stream_has_the_time_of_one_opening_after_each() {
+    let server = ModernServer::start(Manner {
+        streams: Some(1),
+        ..Manner::default()
+    })
+    .await;
+    let relay = Relay::to(server.port()).await;
+    relay.turn(Line::Slow(Duration::from_millis(300)));
+    let lines = format!(
+        "servers = \"h2c://{}\"\nconnect_timeout = \"2s\"\nretry = false",
+        relay.address()
+    );
+    let gateway = gateway(&lines).await;
+    let client = gateway.h2().await;
+    let asking: Vec<_> = (0..10)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("/wait").await.status })
+        })
+        .collect();
+    eventually(PATIENCE, "all are at the server at once", async || {
+        server.seen.waiting.load(Ordering::SeqCst) == 10
+    })
+    .await;
+    server.seen.gate.add_permits(10);
     for one in asking {
         assert_eq!(one.await.unwrap(), 200);
     }
