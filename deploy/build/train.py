@@ -67,20 +67,21 @@ def certify(state):
     subprocess.run(command, cwd=state, check=True, capture_output=True)
 
 
-def train(case, upstream, binary, state):
+def train(case, upstream, binary, state, seconds):
     """Runs one case for its time; the gateway drains and ends, which is when it writes its profile."""
     port = loopback.free_port()
     with store(case, state) as (_, redis):
         file = state / file_name(case)
-        file.write_text(configuration(case, port, upstream.port, redis))
+        file.write_text(configuration(case, port, upstream.ports, redis))
         if case.tls:
             certify(state)
         with loopback.running(command(case, file, binary), state, lambda: loopback.listens(port)):
             load, requests = Load(case, port), 0
-            deadline = time.monotonic() + SECONDS
-            while time.monotonic() < deadline:
+            deadline = time.monotonic() + seconds
+            while not requests or time.monotonic() < deadline:
                 requests += load.rounds(1)
-                if case.status == 200 and not case.http2:
+                # The upstream of HTTP/2 opens no window for long uploads.
+                if case.status == 200 and not case.http2 and not case.http2_servers:
                     visit(port, case.tls)
     print(f"trained on: {case.name}, {requests} requests", flush=True)
 
@@ -88,15 +89,17 @@ def train(case, upstream, binary, state):
 def main():
     parser = argparse.ArgumentParser(prog="deploy/build/train.py", description="Trains an instrumented build.")
     parser.add_argument("binary", type=Path)
-    binary = parser.parse_args().binary.resolve()
-    upstream = Upstream()
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each case; 0 is one round of it")
+    options = parser.parse_args()
+    binary = options.binary.resolve()
+    upstreams = Upstream(), Upstream(http2=True)
     for case in [case for case in CASES if case.is_ours] + list(ENCRYPTED):
         needed = "redis-server" if case.redis else "openssl" if case.tls else None
         if needed and not shutil.which(needed):
             print(f"left out of the training, because no {needed} is installed: {case.name}")
             continue
         with tempfile.TemporaryDirectory(prefix="tollgate-training-") as folder:
-            train(case, upstream, binary, Path(folder))
+            train(case, upstreams[case.http2_servers], binary, Path(folder), options.seconds)
 
 
 if __name__ == "__main__":
