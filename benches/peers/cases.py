@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 CASES = ("plain", "one connection", "memory", "redis", "redis keys", "refusal")
-PROXIES = ("nginx", "haproxy", "tollgate")
+PROXIES = ("nginx", "haproxy", "envoy", "tollgate")
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ CONTESTANTS = (
     Contestant("plain", "nginx", "nginx"),
     Contestant("plain", "nginx, our fields", "nginx", {"FIELDS": NGINX_FIELDS}),
     Contestant("plain", "haproxy", "haproxy"),
+    Contestant("plain", "envoy", "envoy"),
     Contestant("plain", "tollgate", "tollgate", tollgate(HUGE, ())),
     Contestant("one connection", "nginx", "nginx", connections=1),
     Contestant("one connection", "tollgate", "tollgate", tollgate(HUGE, ()), connections=1),
@@ -135,6 +136,7 @@ RATIOS = (
     Ratio("plain", "tollgate", "nginx", 1.0),
     Ratio("plain", "tollgate", "nginx, our fields", 0.75),
     Ratio("plain", "tollgate", "haproxy", 0.9),
+    Ratio("plain", "tollgate", "envoy", 0.3),
     Ratio("one connection", "tollgate", "nginx", 0.85, latency=0.85),
     Ratio("memory", "tollgate", "nginx"),
     Ratio("memory", "tollgate", "haproxy"),

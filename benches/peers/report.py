@@ -4,6 +4,7 @@ import dataclasses
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 from pathlib import Path
@@ -98,6 +99,8 @@ def machine(binary):
         "haproxy": version(["haproxy", "-v"], r"version (\S+)"),
         "redis": version(["redis-server", "--version"], r"v=(\S+)"),
     }
+    if shutil.which("envoy"):
+        versions["envoy"] = version(["envoy", "--version"], r"/([\d.]+)/")
     if binary:
         versions["tollgate"] = version([str(binary), "--version"], r"tollgate (\S+)")
     return {

@@ -35,6 +35,12 @@ def nginx_command(configuration):
     return ["nginx", "-e", "stderr", "-c", str(configuration)]
 
 
+def envoy_command(configuration):
+    # Each process is its own: several on one machine share no segment for restarts.
+    alone = ["--disable-hot-restart", "--log-level", "error"]
+    return ["envoy", "-c", str(configuration), "--concurrency", str(WORKERS), *alone]
+
+
 class Redis:
     """A throw-away Redis that keeps nothing on disk."""
 
@@ -85,6 +91,7 @@ def proxy(contestant, state, port, upstream_port, redis, binary):
 
     file, command = {
         "nginx": ("nginx.conf", nginx_command),
+        "envoy": ("envoy.yaml", envoy_command),
         "haproxy": ("haproxy.cfg", lambda path: ["haproxy", "-db", "-f", str(path)]),
         "tollgate": ("tollgate.toml", lambda path: [str(binary), "run", "--config", str(path)]),
     }[contestant.proxy]
