@@ -1,9 +1,8 @@
 //! A real cluster of Redis nodes: masters with a replica each, killed and brought back.
 
 use super::eventually;
-use super::ports::free_port;
+use super::ports::free_node_port;
 use super::redis::Redis;
-use std::net::TcpListener;
 use std::time::Duration;
 
 const SLOTS: usize = 16_384;
@@ -20,7 +19,7 @@ impl Cluster {
     pub(crate) async fn start() -> Self {
         let mut nodes = Vec::new();
         for _ in 0..6 {
-            let mut node = Redis::absent_at(port());
+            let mut node = Redis::absent_at(free_node_port());
             node.with(&[
                 "--cluster-enabled",
                 "yes",
@@ -71,7 +70,7 @@ impl Cluster {
 
     /// A single node that serves every slot, as managed services offer.
     pub(crate) async fn of_one() -> Redis {
-        let mut node = Redis::absent_at(port());
+        let mut node = Redis::absent_at(free_node_port());
         node.with(&["--cluster-enabled", "yes"]);
         node.come().await;
         let slots: Vec<String> = (0..SLOTS).map(|slot| slot.to_string()).collect();
@@ -250,15 +249,5 @@ impl Cluster {
             .map(|node| format!("127.0.0.1:{}", node.port()))
             .collect();
         format!("url = \"redis+cluster://{}\"", seeds.join(","))
-    }
-}
-
-/// A free port whose cluster bus, 10,000 above, is free as well.
-fn port() -> u16 {
-    loop {
-        let port = free_port();
-        if TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
-            return port;
-        }
     }
 }

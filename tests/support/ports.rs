@@ -1,24 +1,41 @@
 //! Ports for servers that must come back on the same port, or that must refuse.
+//!
+//! The ports lie below the range that the kernel takes for outgoing connections, so that none of these takes one meanwhile.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The first port. The ports lie below the range that the kernel takes for outgoing connections, so that none of these
-/// takes one meanwhile.
-const FIRST: u16 = 20_000;
-const COUNT: u16 = 12_000;
+/// Ports of nodes of a Redis cluster, whose bus is 10,000 above.
+const NODES: Range<u16> = 20_000..22_700;
+/// The others, below the buses.
+const SERVERS: Range<u16> = 22_700..30_000;
 
 /// A port without a listener, which this process hands out only once.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
+    next(SERVERS, &NEXT, is_free)
+}
+
+/// The same for a node of a Redis cluster: its bus is free as well.
+pub(crate) fn free_node_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    next(NODES, &NEXT, |port| is_free(port) && is_free(port + 10_000))
+}
+
+fn next(range: Range<u16>, turns: &AtomicU16, is_free: impl Fn(u16) -> bool) -> u16 {
+    let count = range.end - range.start;
     // Another test process starts elsewhere.
-    let offset = (std::process::id() % u32::from(COUNT)) as u16;
-    for _ in 0..COUNT {
-        let turn = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST + offset.wrapping_add(turn) % COUNT;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no free port from {FIRST} on");
+    let offset = (std::process::id() % u32::from(count)) as u16;
+    let ports = (0..count).map(|_| {
+        let turn = turns.fetch_add(1, Ordering::Relaxed) % count;
+        range.start + (offset + turn) % count
+    });
+    let mut free = ports.filter(|port| is_free(*port));
+    free.next()
+        .unwrap_or_else(|| panic!("no port is free in {range:?}"))
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
