@@ -2,7 +2,7 @@
 
 use super::leading_to;
 use crate::support::grpc::call;
-use crate::support::{Connection, Feed, File, Gateway, Upstream};
+use crate::support::{Connection, Feed, File, Gateway, Upstream, Wire};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -10,36 +10,48 @@ use tokio::time::sleep;
 async fn beginning(breaks: bool) -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         let wire = &mut connection.wire;
-        if wire.exactly(24).await.is_err() {
+        // The request has ended.
+        let ends = |kind: u8, flags: u8| kind <= 1 && flags & 1 == 1;
+        if !greet(wire).await {
             return;
         }
-        wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
-        loop {
-            let Ok(head) = wire.exactly(9).await else {
+        while let Some(id) = stream_where(wire, ends).await {
+            let id = &id[..];
+            let answer = [
+                &[0, 0, 1, 1, 4][..],
+                id,
+                &[0x88, 0, 0, 6, 0, 0],
+                id,
+                &[0, 0, 0, 0, 9, b'x'],
+            ];
+            wire.send(answer.concat()).await;
+            if breaks {
                 return;
-            };
-            let length = usize::from(head[1]) << 8 | usize::from(head[2]);
-            if wire.exactly(length).await.is_err() {
-                return;
-            }
-            // The request has ended.
-            if head[3] <= 1 && head[4] & 1 == 1 {
-                let id = &head[5..9];
-                let answer = [
-                    &[0, 0, 1, 1, 4][..],
-                    id,
-                    &[0x88, 0, 0, 6, 0, 0],
-                    id,
-                    &[0, 0, 0, 0, 9, b'x'],
-                ];
-                wire.send(answer.concat()).await;
-                if breaks {
-                    return;
-                }
             }
         }
     })
     .await
+}
+
+/// Reads the client's preface, and sends settings. False where the client has left.
+async fn greet(wire: &mut Wire) -> bool {
+    let has_come = wire.exactly(24).await.is_ok();
+    if has_come {
+        wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+    }
+    has_come
+}
+
+/// The stream of the next frame of such a kind with such flags; nothing where the client has left.
+async fn stream_where(wire: &mut Wire, is_it: impl Fn(u8, u8) -> bool) -> Option<Vec<u8>> {
+    loop {
+        let head = wire.exactly(9).await.ok()?;
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        wire.exactly(length).await.ok()?;
+        if is_it(head[3], head[4]) {
+            return Some(head[5..9].to_vec());
+        }
+    }
 }
 
 async fn ask(gateway: &Gateway) -> (String, Option<String>) {
@@ -98,28 +110,17 @@ async fn what_the_gateway_says_for_a_server_ejects_none() {
 async fn talking() -> Upstream {
     Upstream::playing(move |mut connection: Connection| async move {
         let wire = &mut connection.wire;
-        if wire.exactly(24).await.is_err() {
+        if !greet(wire).await {
             return;
         }
-        wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
-        loop {
-            let Ok(head) = wire.exactly(9).await else {
-                return;
-            };
-            let length = usize::from(head[1]) << 8 | usize::from(head[2]);
-            if wire.exactly(length).await.is_err() {
-                return;
-            }
-            if head[3] != 1 {
-                continue;
-            }
-            let id = &head[5..9];
-            wire.send([&[0, 0, 1, 1, 4], id, &[0x88]].concat()).await;
-            let piece = [&[0, 0, 6, 0, 0], id, &[0, 0, 0, 0, 1, b'x']].concat();
-            while wire.try_send(&piece[..]).await.is_ok() {
-                sleep(Duration::from_millis(20)).await;
-            }
+        let Some(id) = stream_where(wire, |kind, _| kind == 1).await else {
             return;
+        };
+        wire.send([&[0, 0, 1, 1, 4], &id[..], &[0x88]].concat())
+            .await;
+        let piece = [&[0, 0, 6, 0, 0], &id[..], &[0, 0, 0, 0, 1, b'x']].concat();
+        while wire.try_send(&piece[..]).await.is_ok() {
+            sleep(Duration::from_millis(20)).await;
         }
     })
     .await
