@@ -85,15 +85,16 @@ impl Exchange {
     fn usual_refusal(&self, error: &ProxyError, usual: &UsualRefusal) -> Option<Response<Bytes>> {
         let (fields, text) = (usual.fields.get()?, usual.text.get()?);
         let (service, wait) = (self.service()?, self.retry_after?);
+        let body = text.body(wait, self.id.as_bytes());
         let values = RefusalValues {
             request_id: &self.id,
             wait,
+            millis: &body.millis,
             limits: &self.plan.limits(service),
             decision: &self.store_decision()?.decision,
             now: clock::wall_at(self.seen),
         };
-        let body = text.body(wait, self.id.as_bytes());
-        Some(reply::with(error.status(), fields.with(&values), body))
+        Some(reply::with(error.status(), fields.with(&values), body.text))
     }
 
     /// What the error has in common with others, where it is a limit's refusal like most: the limit refuses alone, all

@@ -8,10 +8,15 @@ use super::{seconds, shown, standing, told_of};
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::Decision;
-use crate::proxy::header_value::{number, usual_number};
+use crate::proxy::header_value::usual_number;
 use crate::proxy::request_id::X_REQUEST_ID;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::cell::RefCell;
 use std::sync::Arc;
+
+/// The values of `RateLimit` that are remembered, one for each second of a minute: a power of two.
+const REMEMBERED: usize = 64;
 
 /// The facts in which two refusals differ, when one limit of a route refuses alone and all its limits apply.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +25,8 @@ pub struct RefusalValues<'a, 'l> {
     pub request_id: &'a HeaderValue,
     /// The time after which the client may come back, in microseconds.
     pub wait: u64,
+    /// The same in milliseconds.
+    pub millis: &'a HeaderValue,
     /// The limits that apply.
     pub limits: &'a [&'l Arc<Limit>],
     /// The store's answer.
@@ -34,6 +41,17 @@ pub struct RefusalFields {
     pattern: HeaderMap,
     /// What is written over each value, in the order of the fields.
     values: Box<[FieldSource]>,
+    /// Values of `RateLimit`, each at the place of its second, where one limit applies: most refusals leave nothing, so
+    /// that they differ in the second of their reset alone.
+    standings: RefCell<Vec<Standing>>,
+}
+
+/// A value of `RateLimit`, and the numbers in it.
+#[derive(Debug, Clone)]
+struct Standing {
+    left: u64,
+    reset: u64,
+    value: HeaderValue,
 }
 
 /// Where a field's value comes from.
@@ -76,7 +94,11 @@ impl RefusalFields {
                 *value = HeaderValue::from_static("");
             }
         }
-        Self { pattern, values }
+        Self {
+            pattern,
+            values,
+            standings: RefCell::default(),
+        }
     }
 
     /// The fields of one refusal.
@@ -89,8 +111,8 @@ impl RefusalFields {
                 FieldSource::Pattern => None,
                 FieldSource::RequestId => Some(of.request_id.clone()),
                 FieldSource::RetryAfter => Some(usual_number(seconds(of.wait))),
-                FieldSource::RetryAfterMillis => Some(number(super::millis(of.wait))),
-                FieldSource::Standing => standing(of.limits, &of.decision.verdicts),
+                FieldSource::RetryAfterMillis => Some(of.millis.clone()),
+                FieldSource::Standing => self.standing(of),
                 FieldSource::Quota => {
                     told.map(|(limit, _)| usual_number(u64::from(limit.rate.count.get())))
                 }
@@ -107,17 +129,42 @@ impl RefusalFields {
         }
         fields
     }
+
+    /// The value of `RateLimit`.
+    fn standing(&self, of: &RefusalValues<'_, '_>) -> Option<HeaderValue> {
+        let written = || standing(of.limits, &of.decision.verdicts);
+        let ([limit], [verdict]) = (of.limits, &of.decision.verdicts[..]) else {
+            return written();
+        };
+        let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
+        let mut standings = self.standings.borrow_mut();
+        if standings.is_empty() {
+            let value = HeaderValue::from_static("");
+            let none = Standing { left, reset, value };
+            standings.resize(REMEMBERED, none);
+        }
+        let last = standings.len() - 1;
+        let held = &mut standings[usize::try_from(reset).unwrap_or(0) & last];
+        if (held.left, held.reset) != (left, reset) || held.value.is_empty() {
+            // A value of its own: one that is cut from a block would keep all of it.
+            let value = Bytes::copy_from_slice(written()?.as_bytes());
+            let value = HeaderValue::from_maybe_shared(value).ok()?;
+            *held = Standing { left, reset, value };
+        }
+        Some(held.value.clone())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{policy, retry_after, set, stamp};
+    use super::super::{millis, policy, retry_after, set, stamp};
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
     use crate::limit::fixed_window::FixedWindow;
     use crate::limit::rate::Rate;
     use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
     use crate::limit::{Policy, Rule};
+    use crate::proxy::header_value::number;
     use crate::snapshot::FieldStyle;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -140,7 +187,14 @@ mod tests {
 
     /// One refusal: its wait, its id, and each limit's units and time. The limit that refuses is the same in all.
     fn refusal(by: usize, limits: usize) -> impl Strategy<Value = (u64, String, Decision)> {
-        let verdicts = vec((0_u64..2_000, 0_u64..90_000_000), limits);
+        // Nothing left is usual, and some resets share a place where values are remembered.
+        let left = prop_oneof![Just(0), 0_u64..2_000];
+        let reset = prop_oneof![
+            0_u64..2_000_000,
+            64_000_000_u64..66_000_000,
+            0_u64..90_000_000
+        ];
+        let verdicts = vec((left, reset), limits);
         (1_u64..90_000_000, "[a-z0-9-]{1,36}", verdicts).prop_map(move |(wait, id, numbers)| {
             let verdicts = numbers.into_iter().enumerate();
             let verdicts = verdicts.map(|(at, (remaining, reset))| {
@@ -160,17 +214,17 @@ mod tests {
         })
     }
 
-    fn two_refusals() -> impl Strategy<Value = (Vec<u32>, [(u64, String, Decision); 2])> {
+    fn several_refusals() -> impl Strategy<Value = (Vec<u32>, Vec<(u64, String, Decision)>)> {
         (vec(1_u32..1_000, 1..4), any::<prop::sample::Index>()).prop_flat_map(|(quotas, by)| {
             let (by, count) = (by.index(quotas.len()), quotas.len());
-            (Just(quotas), [refusal(by, count), refusal(by, count)])
+            (Just(quotas), vec(refusal(by, count), 2..12))
         })
     }
 
     proptest! {
         #[test]
         fn a_later_refusal_has_the_fields_that_it_would_have_as_the_first(
-            (quotas, refusals) in two_refusals(),
+            (quotas, refusals) in several_refusals(),
             style in prop::sample::select(vec![FieldStyle::Both, FieldStyle::Standard, FieldStyle::Legacy, FieldStyle::None]),
             now in 0_u64..2_000_000_000_000_000,
         ) {
@@ -185,19 +239,20 @@ mod tests {
                 stamp(&mut fields, style, &limits, decision, policy.as_ref(), now);
                 fields
             };
-            let [first, second] = &refusals;
-            let learnt = RefusalFields::like(&written(first));
-            let (wait, id, decision) = second;
-            let values = RefusalValues {
-                request_id: &HeaderValue::try_from(id).unwrap(),
-                wait: *wait,
-                limits: &limits,
-                decision,
-                now,
-            };
-            let found: Vec<_> = learnt.with(&values).into_iter().collect();
-            let expected: Vec<_> = written(second).into_iter().collect();
-            prop_assert_eq!(found, expected);
+            let learnt = RefusalFields::like(&written(&refusals[0]));
+            for refusal @ (wait, id, decision) in &refusals[1..] {
+                let values = RefusalValues {
+                    request_id: &HeaderValue::try_from(id).unwrap(),
+                    wait: *wait,
+                    millis: &number(millis(*wait)),
+                    limits: &limits,
+                    decision,
+                    now,
+                };
+                let found: Vec<_> = learnt.with(&values).into_iter().collect();
+                let expected: Vec<_> = written(refusal).into_iter().collect();
+                prop_assert_eq!(found, expected);
+            }
         }
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn problem(details: &ProblemDetails<'_, '_>) -> Bytes {
         ProxyError::Refused(RefusalCause::Limited { .. })
     );
     if let (true, Some(text), Some(wait)) = (is_refusal, details.prepared, details.wait) {
-        return text.body(wait, details.request_id.as_bytes());
+        return text.body(wait, details.request_id.as_bytes()).text;
     }
     Bytes::from(written(details))
 }
@@ -408,9 +408,21 @@ mod tests {
     fn a_prepared_refusal_is_the_written_one() {
         let periods = [1_000_000, 7_500_000, 60_000_000, 3_600_000_000];
         for (count, period) in [1, 2, 4_000_000].into_iter().zip(periods) {
-            for wait in [1, 999, 1_000_000, 1_050_000, 3_599_900_001] {
+            for wait in [1, 999, 1_000_000, 1_050_000, 3_599_900_001, u64::MAX] {
                 refusal(&limit(count, period), Wait::Micros(wait), &["per-key"]);
             }
+        }
+    }
+
+    #[test]
+    fn the_longest_prepared_refusal_has_room() {
+        let text = RefusalText::of(&limit(10, 60_000_000));
+        for length in [0, 1, 36, 1_000, 9_000] {
+            let body = text.body(u64::MAX - 1, "\"".repeat(length).as_bytes());
+            let millis = u64::MAX.div_ceil(1000);
+            assert_eq!(body.millis, millis.to_string());
+            let end = format!("{millis},\"request_id\":\"{}\"}}\n", "\\\"".repeat(length));
+            assert!(body.text.ends_with(end.as_bytes()));
         }
     }
 

@@ -5,8 +5,12 @@ use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
 use crate::proxy::{fields, header_value};
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
+use http::HeaderValue;
 use std::sync::Arc;
+
+/// The longest text between the prepared ones, without the request's id: two numbers of 20 digits, and words.
+const BETWEEN: usize = 96;
 
 /// The text around the wait and the request's id, where this limit alone refuses.
 #[derive(Debug)]
@@ -33,13 +37,39 @@ impl RefusalText {
     }
 
     /// The body of a refusal for `wait` microseconds.
-    pub(in crate::proxy) fn body(&self, wait: u64, request_id: &[u8]) -> Bytes {
-        header_value::body(|out| {
-            out.extend_from_slice(&self.before_wait);
-            write_duration(out, wait);
-            out.extend_from_slice(&self.before_millis);
-            write_number(out, fields::millis(wait));
-            problem::write_end(out, request_id);
-        })
+    pub(in crate::proxy) fn body(&self, wait: u64, request_id: &[u8]) -> RefusalBody {
+        let mut millis = 0..0;
+        let text = header_value::body(|out| {
+            // An id may be nothing but characters to escape.
+            let around = self.before_wait.len() + self.before_millis.len();
+            let most = around + BETWEEN + 2 * request_id.len();
+            // Pieces are written into room that is there: to ask for room before each costs more than to write it.
+            out.resize(most, 0);
+            let mut rest = &mut out[..];
+            rest.put_slice(&self.before_wait);
+            write_duration(&mut rest, wait);
+            rest.put_slice(&self.before_millis);
+            millis.start = most - rest.len();
+            write_number(&mut rest, fields::millis(wait));
+            millis.end = most - rest.len();
+            problem::write_end(&mut rest, request_id);
+            let unused = rest.len();
+            out.truncate(most - unused);
+        });
+        let millis = HeaderValue::from_maybe_shared(text.slice(millis));
+        RefusalBody {
+            // Digits make a value.
+            millis: millis.unwrap_or(HeaderValue::from_static("0")),
+            text,
+        }
     }
+}
+
+/// The body of a refusal.
+#[derive(Debug)]
+pub(in crate::proxy) struct RefusalBody {
+    /// All of it.
+    pub(in crate::proxy) text: Bytes,
+    /// The milliseconds in it, as a field's value.
+    pub(in crate::proxy) millis: HeaderValue,
 }
