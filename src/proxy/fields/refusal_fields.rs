@@ -43,12 +43,12 @@ pub struct RefusalFields {
     values: Box<[FieldSource]>,
     /// Values of `RateLimit`, each at the place of its second, where one limit applies: most refusals leave nothing, so
     /// that they differ in the second of their reset alone.
-    standings: RefCell<Vec<Standing>>,
+    standings: RefCell<Vec<RateLimitValue>>,
 }
 
 /// A value of `RateLimit`, and the numbers in it.
 #[derive(Debug, Clone)]
-struct Standing {
+struct RateLimitValue {
     left: u64,
     reset: u64,
     value: HeaderValue,
@@ -140,7 +140,7 @@ impl RefusalFields {
         let mut standings = self.standings.borrow_mut();
         if standings.is_empty() {
             let value = HeaderValue::from_static("");
-            let none = Standing { left, reset, value };
+            let none = RateLimitValue { left, reset, value };
             standings.resize(REMEMBERED, none);
         }
         let last = standings.len() - 1;
@@ -149,7 +149,7 @@ impl RefusalFields {
             // A value of its own: one that is cut from a block would keep all of it.
             let value = Bytes::copy_from_slice(written()?.as_bytes());
             let value = HeaderValue::from_maybe_shared(value).ok()?;
-            *held = Standing { left, reset, value };
+            *held = RateLimitValue { left, reset, value };
         }
         Some(held.value.clone())
     }
