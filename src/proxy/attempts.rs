@@ -17,8 +17,10 @@ use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
 use crate::upstream::pool::Pool;
 use crate::upstream::retry_rule::RetryCause;
+use crate::upstream::tunnel::{self, UnopenedTunnel};
 use crate::upstream::{ConnectError, Purpose};
-use http::Response;
+use http::{Request, Response};
+use http_body::Body as _;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -96,7 +98,11 @@ impl<'a> Attempts<'a> {
                 Err(ConnectError::Busy { .. }) => return Err(UpstreamError::Busy.into()),
                 Err(error) => error,
             };
-            self.balancer.failed(&endpoint, &error.in_full(), began);
+            // A client asks for a tunnel whatever its server speaks.
+            if !(self.purpose == Purpose::Tunnel && matches!(error, ConnectError::Protocol { .. }))
+            {
+                self.balancer.failed(&endpoint, &error.in_full(), began);
+            }
             // A server that takes no new connection may still answer on an idle one.
             if self.purpose == Purpose::Exchange
                 && let Some(connection) = endpoint.pool.take_open()
@@ -106,6 +112,46 @@ impl<'a> Attempts<'a> {
             if !self.next(RetryCause::Connect).await {
                 return Err(UpstreamError::Connect(error).into());
             }
+        }
+    }
+
+    /// Sends the request of a tunnel on a connection that is its own for good. It goes out again after a reset, as other
+    /// requests do.
+    pub(super) async fn open_tunnel(
+        mut self,
+        mut connection: Connection<RequestBody>,
+        mut pool: Rc<Pool<RequestBody>>,
+        mut request: Request<RequestBody>,
+    ) -> Result<UpstreamAnswer, ProxyError> {
+        loop {
+            let is_owed = pool.is_owed_http1(&connection);
+            let again = repeated(&request);
+            let UnopenedTunnel { error, is_heard } = match tunnel::open(connection, request).await {
+                Ok(opened) => {
+                    self.count(RetryResult::Answered);
+                    let (head, body) = opened.into_parts();
+                    return Ok(UpstreamAnswer {
+                        response: Response::from_parts(head, ()),
+                        carrier: Carrier::Tunnel(body),
+                        pool,
+                    });
+                }
+                Err(unopened) => unopened,
+            };
+            if is_owed {
+                let endpoint = self.endpoint()?;
+                self.blame(&endpoint, &error);
+            }
+            let may_again = error.failure() == Failure::Reset && !is_heard;
+            let Some(again) = again.filter(|_| may_again) else {
+                return Err(UpstreamError::Answer(error).into());
+            };
+            if !self.next(RetryCause::Reset).await {
+                return Err(UpstreamError::Answer(error).into());
+            }
+            request = again;
+            (connection, pool) = self.connect().await?;
+            self.own.write(&mut request, &connection, &pool)?;
         }
     }
 
@@ -290,6 +336,18 @@ impl<'a> Attempts<'a> {
             self.balancer.metrics.retried(cause.as_str(), result);
         }
     }
+}
+
+/// The request once more, where it may be sent again although a server may have acted on it.
+fn repeated(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
+    is_repeatable.then(|| {
+        let mut again = Request::new(RequestBody::Empty);
+        *again.method_mut() = request.method().clone();
+        *again.uri_mut() = request.uri().clone();
+        *again.headers_mut() = request.headers().clone();
+        again
+    })
 }
 
 /// Puts a connection back whose answer is not wanted, where all of the answer is there.

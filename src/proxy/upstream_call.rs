@@ -12,14 +12,11 @@ use super::upstream_answer::UpstreamAnswer;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::{ForwardedFields, Peer};
 use crate::telemetry::metrics::UpstreamMetrics;
+use crate::upstream::Purpose;
 use crate::upstream::balance::{Balancer, Choice, Waiting};
-use crate::upstream::connection::Connection;
 use crate::upstream::endpoint::{Occupied, PooledConnection};
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::http1::AnswerError;
-use crate::upstream::pool::Pool;
-use crate::upstream::{Purpose, tunnel};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -143,10 +140,10 @@ pub async fn send(
     if let Some(reservation) = reservation {
         reservation.forwarded();
     }
-    if purpose == Purpose::Tunnel {
-        return Box::pin(open_tunnel(connection, pool, request)).await;
-    }
     let attempts = || Attempts::new(balancer, notes, key, purpose).writing(own);
+    if purpose == Purpose::Tunnel {
+        return Box::pin(attempts().open_tunnel(connection, pool, request)).await;
+    }
     match connection.send(request, &added.0).await {
         Ok(response) if !balancer.repeats_after(response.status().as_u16()) => Ok(UpstreamAnswer {
             response,
@@ -207,21 +204,6 @@ async fn free_server(
             Ok(None) | Err(_) => return Err(UpstreamError::Busy.into()),
         }
     }
-}
-
-/// Sends a request for a tunnel on a connection that is its own for good.
-async fn open_tunnel(
-    connection: Connection<RequestBody>,
-    pool: Rc<Pool<RequestBody>>,
-    request: Request<RequestBody>,
-) -> Result<UpstreamAnswer, ProxyError> {
-    let opened: Result<_, AnswerError> = tunnel::open(connection, request).await;
-    let (head, body) = opened.map_err(UpstreamError::Answer)?.into_parts();
-    Ok(UpstreamAnswer {
-        response: Response::from_parts(head, ()),
-        carrier: Carrier::Tunnel(body),
-        pool,
-    })
 }
 
 /// The cause of a failed exchange: the client's upload, where it may have ended the connection, else `error`.

@@ -44,6 +44,13 @@ pub fn refused_certificate(error: &(dyn Error + 'static), advice: Advice) -> Opt
     is_refusal.then(|| of_handshake(error, advice))
 }
 
+/// Has the server refused all protocols that it was offered in the handshake (RFC 7301, section 3.2)?
+#[must_use]
+pub fn is_without_protocol(error: &(dyn Error + 'static)) -> bool {
+    let refused = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+    of_tls(error) == Some(&refused)
+}
+
 /// The error of TLS among the causes of `error`.
 fn of_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     let mut next = Some(error);

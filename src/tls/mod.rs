@@ -29,7 +29,7 @@ pub use certificate::CertificateFacts;
 pub use challenge_lookup::{ChallengeDesk, ChallengeQuestion};
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use distinguished_name::canonical as canonical_subject;
-pub use failure::{Advice, certificate_fault, explain, refused_certificate};
+pub use failure::{Advice, certificate_fault, explain, is_without_protocol, refused_certificate};
 pub use identity_mistake::IdentityMistake;
 pub use offer::{ClaimedTwice, Offer};
 pub use offer_in_force::OfferInForce;

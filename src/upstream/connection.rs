@@ -327,6 +327,14 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
+    /// Has the server chosen HTTP/1.1 in the handshake of TLS?
+    pub(super) fn has_chosen_http1(&self) -> bool {
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.stream().has_chosen_http1(),
+            Carrier::Http2(_) => false,
+        }
+    }
+
     /// The stream of a fresh connection of HTTP/1.1, for another protocol.
     pub(super) fn into_stream(self) -> Option<(ServerStream, OpenSocket)> {
         match self.carrier {

@@ -121,21 +121,46 @@ async fn encrypt(
     let name = name.ok_or_else(|| failed("no certificate can have such a name".to_owned()))?;
     let shaken = TlsConnector::from(config).connect(name, socket).await;
     let stream = shaken.map_err(|error| {
+        if tls::is_without_protocol(&error) {
+            return without_protocol(destination, offer);
+        }
         let why = tls::explain(&error, ADVICE).unwrap_or_else(|| broken_off(&error));
         failed(format!("TLS: {why}"))
     })?;
     let stream = EncryptedStream::new(stream);
     let is_http2 = stream.connection().alpn_protocol() == Some(b"h2");
     if offer == OfferedProtocols::Http2 && !is_http2 {
-        return Err(failed(
-            "the server does not offer HTTP/2 in the handshake: write `http = \"1.1\"`, or leave `http` out"
-                .to_owned(),
-        ));
+        return Err(without_protocol(destination, offer));
     }
     Ok(OpenedStream {
         stream: ServerStream::Tls(stream),
         is_http2,
     })
+}
+
+/// The server takes no protocol of `offer`. That is no failure of a server of HTTP/2 that is asked for a tunnel.
+fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> ConnectError {
+    let server = destination.to_string().into();
+    let why = match offer {
+        OfferedProtocols::Http1 if destination.protocol != Protocol::Http1 => {
+            let why = "the server does not take HTTP/1.1 in the handshake, and WebSockets need it";
+            return ConnectError::Protocol {
+                server,
+                why: why.into(),
+            };
+        }
+        OfferedProtocols::Http1 => {
+            "the server does not take HTTP/1.1 in the handshake: write `http = \"2\"`, or leave `http` out"
+        }
+        OfferedProtocols::Http2 => {
+            "the server does not offer HTTP/2 in the handshake: write `http = \"1.1\"`, or leave `http` out"
+        }
+        OfferedProtocols::Both => "the server takes neither HTTP/2 nor HTTP/1.1 in the handshake",
+    };
+    ConnectError::Tls {
+        server,
+        why: why.into(),
+    }
 }
 
 /// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words; or that

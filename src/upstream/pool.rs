@@ -142,6 +142,12 @@ impl<B: OutgoingBody> Pool<B> {
         self.host.as_ref()
     }
 
+    /// Does the server owe an answer over HTTP/1.1 on `connection`? One that may have HTTP/2 alone owes none.
+    #[must_use]
+    pub fn is_owed_http1(&self, connection: &Connection<B>) -> bool {
+        self.http2.is_none() || connection.has_chosen_http1()
+    }
+
     /// The idle connection that was put back last, among those that the server has promised to keep until after `now`.
     #[must_use]
     pub fn take(&self, now: Instant) -> Option<Connection<B>> {

@@ -38,6 +38,16 @@ pub(super) struct EncryptedStream {
 #[error("the server ended the connection behind the handshake, without a word")]
 pub(super) struct HandshakeAbandoned;
 
+impl ServerStream {
+    /// Has the server chosen HTTP/1.1 in its handshake?
+    pub(super) fn has_chosen_http1(&self) -> bool {
+        match self {
+            Self::Tls(stream) => stream.connection().alpn_protocol() == Some(b"http/1.1"),
+            Self::Tcp(_) | Self::Unix(_) => false,
+        }
+    }
+}
+
 /// A stream whose end the system can be asked about, whatever the runtime knows of it.
 pub(super) trait PeekEnd {
     /// Ready when the server has closed the stream, or has sent bytes that no request has asked for: such bytes cannot

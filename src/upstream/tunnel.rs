@@ -11,6 +11,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -19,6 +21,17 @@ struct TunnelStream {
     stream: ServerStream,
     /// Counts the socket as long as it is open.
     _socket: OpenSocket,
+    /// A byte has come from the server.
+    is_heard: Arc<AtomicBool>,
+}
+
+/// The failure of a tunnel before its answer.
+#[derive(Debug)]
+pub struct UnopenedTunnel {
+    /// The failure.
+    pub error: AnswerError,
+    /// A byte of an answer had come.
+    pub is_heard: bool,
 }
 
 /// Sends `request` on a fresh connection, which a task of its own moves on from here on. It is not used again.
@@ -28,6 +41,19 @@ struct TunnelStream {
 pub async fn open<B: OutgoingBody>(
     connection: Connection<B>,
     request: Request<B>,
+) -> Result<Response<Incoming>, UnopenedTunnel> {
+    let is_heard = Arc::<AtomicBool>::default();
+    let opened = send(connection, request, Arc::clone(&is_heard)).await;
+    opened.map_err(|error| UnopenedTunnel {
+        error,
+        is_heard: is_heard.load(Ordering::Relaxed),
+    })
+}
+
+async fn send<B: OutgoingBody>(
+    connection: Connection<B>,
+    request: Request<B>,
+    is_heard: Arc<AtomicBool>,
 ) -> Result<Response<Incoming>, AnswerError> {
     let Some((stream, socket)) = connection.into_stream() else {
         return Err(AnswerError::GivenUp);
@@ -35,13 +61,21 @@ pub async fn open<B: OutgoingBody>(
     let stream = TunnelStream {
         stream,
         _socket: socket,
+        is_heard,
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(async move {
         // The connection's errors reach the task that waits for the answer.
         let _ = connection.with_upgrades().await;
     });
-    Ok(sender.send_request(request).await?)
+    let answer = sender.send_request(request).await;
+    answer.map_err(|error| {
+        if error.is_incomplete_message() {
+            AnswerError::Incomplete
+        } else {
+            error.into()
+        }
+    })
 }
 
 impl AsyncRead for TunnelStream {
@@ -50,7 +84,12 @@ impl AsyncRead for TunnelStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.is_heard.store(true, Ordering::Relaxed);
+        }
+        read
     }
 }
 

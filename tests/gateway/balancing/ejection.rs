@@ -1,6 +1,6 @@
 //! A server that fails requests in a row gets none for a while; never the last one, and never for a 500.
 
-use super::{answering, file, metric};
+use super::{UPGRADE, answering, breaking, file, metric};
 use crate::support::{Connection, Gateway, PATIENCE, Upstream, eventually, free_port, request};
 use std::time::Duration;
 
@@ -184,4 +184,26 @@ async fn a_reload_forgets_no_ejection() {
     }
     assert_eq!(bad.connections(), before);
     tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_websockets_leaves_too() {
+    let (good, bad) = (answering(403).await, breaking().await);
+    let lines = "retry = false\neject = { after = 2 }";
+    let gateway =
+        Gateway::start(&file(&[bad.url(), good.url()], lines).server("workers = 1")).await;
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        statuses.push(
+            gateway
+                .connect()
+                .await
+                .ask(request("GET", "/chat", &UPGRADE))
+                .await
+                .status,
+        );
+    }
+    let broken = statuses.iter().filter(|status| **status == 502).count();
+    assert_eq!(broken, 2, "{statuses:?}");
+    assert_eq!(bad.seen(), 2);
 }

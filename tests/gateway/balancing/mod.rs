@@ -10,6 +10,14 @@ mod with_limits;
 
 use crate::support::{Connection, File, Upstream};
 
+/// The fields of a handshake of WebSocket.
+const UPGRADE: [(&str, &str); 4] = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+
 /// An upstream of these servers with these lines, and a route with `timeout = "500ms"`.
 fn file(servers: &[String], lines: &str) -> File {
     let servers: Vec<String> = servers

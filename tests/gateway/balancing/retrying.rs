@@ -1,6 +1,6 @@
 //! Requests that are sent once more: which, to whom, and how many of them.
 
-use super::{answering, breaking, file, metric};
+use super::{UPGRADE, answering, breaking, file, metric};
 use crate::support::{Connection, Gateway, Upstream, free_port, get, request};
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,23 @@ async fn a_status_is_retried_where_it_is_written() {
     let first = gateway.get("/").await.status;
     let second = gateway.get("/").await.status;
     assert_eq!(first + second, 703, "neither is retried");
+}
+
+#[tokio::test]
+async fn a_websocket_that_is_broken_off_goes_on_to_the_next_server() {
+    let (good, bad) = (answering(403).await, breaking().await);
+    let gateway =
+        Gateway::start(&file(&[bad.url(), good.url()], "eject = false").server("workers = 1"))
+            .await;
+    for _ in 0..2 {
+        let asked = request("GET", "/chat", &UPGRADE);
+        let answer = gateway.connect().await.ask(asked).await.expect(403);
+        let line = gateway.line_of(&answer).await;
+        if line["attempts"] == 2 {
+            assert_eq!(line["retry"], "reset", "{line}");
+        }
+    }
+    assert_eq!((bad.seen(), good.seen()), (1, 2));
 }
 
 /// All servers break off: the budget keeps the attempts near the number of requests.

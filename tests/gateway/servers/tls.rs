@@ -263,6 +263,45 @@ async fn a_websocket_goes_over_http1() {
     assert_eq!(server.connections(), 2);
 }
 
+/// Two servers of HTTP/2 alone, by their URLs, and the upstream's lines for their certificates.
+async fn asked_for_a_websocket(urls: &[String; 2], trust: &str) {
+    let [one, other] = urls;
+    let lines = format!("servers = [\"{one}\", \"{other}\"]\n{trust}eject = {{ after = 1 }}");
+    let gateway = gateway(&format!("connect_timeout = \"20s\"\n{lines}")).await;
+    for _ in 0..4 {
+        let asked = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        let answer = gateway.connect().await.ask(asked).await.expect(502);
+        let reason = gateway.line_of(&answer).await["reason"].clone();
+        assert_ne!(reason, "upstream_tls", "the handshake has no fault");
+    }
+    let shown = gateway.admin_get("/v1/upstreams").await.json();
+    assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
+    gateway.get("/").await.expect(200);
+}
+
+#[tokio::test]
+async fn clients_cannot_eject_servers_of_http2_alone_by_asking_for_websockets() {
+    let ca = Authority::new();
+    let one = server(&ca, &["127.0.0.1"], &["h2"]).await;
+    let other = server(&ca, &["127.0.0.1"], &["h2"]).await;
+    let trust = format!("tls = {{ ca = {:?} }}\n", ca.path("ca.pem"));
+    let urls = [&one, &other].map(|server| format!("https://127.0.0.1:{}", server.port()));
+    asked_for_a_websocket(&urls, &trust).await;
+
+    // A server without TLS that reads no preface ends the connection.
+    let bare = async || {
+        let manner = Manner {
+            alpn: vec!["h2"],
+            ..Manner::default()
+        };
+        ModernServer::start(manner).await
+    };
+    let (one, other) = (bare().await, bare().await);
+    let urls = [&one, &other].map(|server| format!("h2c://127.0.0.1:{}", server.port()));
+    asked_for_a_websocket(&urls, "").await;
+}
+
 #[tokio::test]
 async fn an_answer_that_is_cut_off_is_an_error() {
     // A server without a word for the end of its answer but the end of the connection.
