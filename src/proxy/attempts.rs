@@ -215,11 +215,7 @@ impl<'a> Attempts<'a> {
             self.name_server(&mut again, &pool);
             response = match connection.send_again(again).await {
                 Ok(response) => response,
-                Err(error) => {
-                    let endpoint = self.endpoint()?;
-                    self.blame(&endpoint, &error);
-                    return Err(UpstreamError::Answer(error).into());
-                }
+                Err(error) => return Box::pin(self.after(connection, error)).await,
             };
         }
         self.count(RetryResult::Answered);

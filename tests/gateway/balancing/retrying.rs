@@ -127,6 +127,30 @@ async fn a_websocket_that_is_broken_off_goes_on_to_the_next_server() {
     assert_eq!((bad.seen(), good.seen()), (1, 2));
 }
 
+#[tokio::test]
+async fn an_attempt_after_a_status_may_fail_in_another_way() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while connection.request().await.is_ok() {
+            let answer = match connection.nth {
+                1 => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+                2 => return,
+                _ => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            };
+            connection.wire.send(answer).await;
+        }
+    })
+    .await;
+    let lines =
+        "retry = { attempts = 2, on = [\"connect\", \"reset\", \"503\"], budget = \"100%\" }";
+    let gateway = Gateway::start(&file(&[upstream.url()], lines)).await;
+    let answer = gateway.get("/").await.expect(200);
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(
+        (&line["attempts"], &line["retry"]),
+        (&3.into(), &"reset".into())
+    );
+}
+
 /// All servers break off: the budget keeps the attempts near the number of requests.
 #[tokio::test]
 async fn when_all_servers_fail_there_are_few_more_attempts_than_requests() {
