@@ -175,8 +175,9 @@ impl<'a> Attempts<'a> {
             if let Some(endpoint) = self.notes.endpoint() {
                 endpoint.pool.note_misfit(&error);
             }
-            let is_stale =
-                std::mem::take(&mut may_be_stale) && connection.reused && !error.is_refused();
+            let is_stale = std::mem::take(&mut may_be_stale)
+                && !error.is_refused()
+                && connection.is_stale(&error);
             let unsent = connection.into_unsent();
             let endpoint = self.endpoint()?;
             let Some(mut unsent) = unsent else {

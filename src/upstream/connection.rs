@@ -225,6 +225,16 @@ impl<B: OutgoingBody> Connection<B> {
         })
     }
 
+    /// Is the end of the connection, which is `error`, that of one that has rested and that its server has closed
+    /// meanwhile?
+    #[must_use]
+    pub fn is_stale(&self, error: &AnswerError) -> bool {
+        match &self.carrier {
+            Carrier::Http1(..) => self.reused,
+            Carrier::Http2(exchange) => exchange.is_stale(error),
+        }
+    }
+
     /// Is it a stream of HTTP/2?
     #[must_use]
     pub fn is_http2(&self) -> bool {

@@ -75,6 +75,10 @@ struct ConnectionState {
     is_calm: Cell<bool>,
     /// A part of an answer has come since the server was last asked whether it is there.
     has_sent: Cell<bool>,
+    /// A part of an answer has come.
+    is_proven: Cell<bool>,
+    /// A stream was repeated on nobody's account, since the connection had closed unread.
+    is_forgiven: Cell<bool>,
     /// Wakes the task, where no sender is left.
     left: Notify,
     /// Wakes the tasks that wait for a stream.
@@ -87,6 +91,8 @@ pub(in super::super) struct OpenStream {
     connection: Rc<Http2Connection>,
     /// The connection has carried another stream before.
     pub(in super::super) is_reused: bool,
+    /// The connection had brought an answer before.
+    is_on_proven: bool,
     /// The stream has failed.
     pub(super) is_broken: bool,
     /// The stream is reset by us.
@@ -205,6 +211,7 @@ impl Http2Connection {
         self.state.open.set(open + 1);
         Some(OpenStream {
             is_reused: self.state.is_used.replace(true),
+            is_on_proven: self.state.is_proven.get(),
             connection: Rc::clone(self),
             is_broken: false,
             is_cut: false,
@@ -256,6 +263,14 @@ impl OpenStream {
     #[inline]
     pub(super) fn note_sent(&self) {
         self.connection.state.has_sent.set(true);
+        self.connection.state.is_proven.set(true);
+    }
+
+    /// Was the connection good when the stream began, and is this the first stream that its end has broken? One may be
+    /// repeated as on a connection that its server has closed meanwhile. More would be many attempts where servers break
+    /// off again and again.
+    pub(super) fn is_first_broken(&self) -> bool {
+        self.is_on_proven && !self.connection.state.is_forgiven.replace(true)
     }
 
     /// Notes that the server asks for fewer requests.

@@ -130,6 +130,17 @@ impl<B> Http2Exchange<B> {
         }
     }
 
+    /// Has the connection been closed by its server meanwhile, so that the stream is not the server's failure? A stream
+    /// that the server has reset by itself is.
+    pub(super) fn is_stale(&self, error: &AnswerError) -> bool {
+        match error {
+            _ if !self.stream.is_reused => false,
+            _ if matches!(self.phase, Phase::Before(_)) => true,
+            AnswerError::Http2(error) => !error.is_reset() && self.stream.is_first_broken(),
+            _ => false,
+        }
+    }
+
     /// A copy of a request that has no body and was sent, to be sent once more.
     pub(super) fn repeated(&self) -> Option<WholeRequest<B>> {
         let request = self.request.as_ref()?;

@@ -1,10 +1,11 @@
 //! Answers of servers of HTTP/2, frame by frame: heads without a body, and what is no answer.
 
 use super::gateway;
-use crate::support::{Connection, End, Gateway, Upstream, request};
+use crate::support::{Connection, End, Gateway, Upstream, get, request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// The frames of an answer: type, flags, payload.
@@ -13,6 +14,10 @@ type Frames = &'static [(u8, u8, &'static [u8])];
 const NO_CONTENT: Frames = &[(1, 4, b"\x89"), (0, 1, b"")];
 const NOT_MODIFIED: Frames = &[(1, 4, b"\x8b"), (0, 1, b"")];
 const OK: Frames = &[(1, 4, b"\x88"), (0, 1, b"")];
+/// The server's reset of the stream alone, with INTERNAL_ERROR.
+const RESET: Frames = &[(3, 0, &[0, 0, 0, 2])];
+/// The end of the connection.
+const END: Frames = &[];
 /// A head with `connection: close`, which HTTP/2 does not have.
 const MALFORMED: Frames = &[(1, 5, b"\x88\x00\x0aconnection\x05close")];
 
@@ -42,11 +47,13 @@ impl ByHand {
     }
 
     async fn gateway(&self) -> Gateway {
-        gateway(&format!(
-            "servers = \"h2c://127.0.0.1:{}\"",
-            self.server.port()
-        ))
-        .await
+        self.gateway_with("").await
+    }
+
+    /// A gateway with further lines for the upstream.
+    async fn gateway_with(&self, lines: &str) -> Gateway {
+        let server = format!("servers = \"h2c://127.0.0.1:{}\"", self.server.port());
+        gateway(&format!("{server}\n{lines}")).await
     }
 }
 
@@ -69,6 +76,9 @@ async fn play(
         }
         if matches!(kind, 0 | 1) && flags & 1 == 1 {
             streams.fetch_add(1, Ordering::SeqCst);
+            if frames.is_empty() {
+                return Ok(());
+            }
             for (kind, flags, payload) in frames {
                 let length = u8::try_from(payload.len()).unwrap();
                 wire.send([&[0, 0, length, *kind, *flags], &head[5..9], payload].concat())
@@ -121,4 +131,30 @@ async fn a_malformed_answer_is_not_asked_for_twice() {
     let line = gateway.line_of(&answer).await;
     assert_eq!(line["reason"], "upstream_invalid");
     assert_eq!(by_hand.streams.load(Ordering::SeqCst), 1);
+}
+
+/// A stream that breaks on a connection in use is a failed attempt, not the end of a connection that has rested: it is
+/// repeated once, and within the budget.
+#[tokio::test]
+async fn streams_that_break_are_repeated_as_often_as_the_file_says() {
+    for frames in [RESET, END] {
+        let by_hand = ByHand::answering(frames).await;
+        let lines = "retry = { attempts = 1, budget = \"100%\" }";
+        let gateway = by_hand.gateway_with(lines).await;
+        let mut asking = JoinSet::new();
+        for _ in 0..8 {
+            let mut client = gateway.connect().await;
+            asking.spawn(async move { client.ask(get("/")).await });
+        }
+        for answer in asking.join_all().await {
+            let line = gateway.line_of(&answer.expect(502)).await;
+            assert_eq!(line["reason"], "upstream_reset", "{line}");
+            assert!(line["attempts"].as_u64() <= Some(2), "{line}");
+        }
+        let sent = by_hand.streams.load(Ordering::SeqCst);
+        assert!(sent <= 16, "{sent} streams for 8 requests");
+        if !frames.is_empty() {
+            assert_eq!(sent, 16, "each is repeated once");
+        }
+    }
 }
