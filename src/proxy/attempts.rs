@@ -178,17 +178,17 @@ impl<'a> Attempts<'a> {
             let is_stale = std::mem::take(&mut may_be_stale)
                 && !error.is_refused()
                 && connection.is_stale(&error);
+            let is_clients = connection.is_ended_by_client();
             let unsent = connection.into_unsent();
-            let endpoint = self.endpoint()?;
-            let Some(mut unsent) = unsent else {
+            if !is_clients && (unsent.is_none() || !is_stale) {
+                let endpoint = self.endpoint()?;
                 self.blame(&endpoint, &error);
+            }
+            let Some(mut unsent) = unsent else {
                 return Err(UpstreamError::Answer(error).into());
             };
-            if !is_stale {
-                self.blame(&endpoint, &error);
-                if !self.next(unsent.cause).await {
-                    return Err(UpstreamError::Answer(error).into());
-                }
+            if !is_stale && !self.next(unsent.cause).await {
+                return Err(UpstreamError::Answer(error).into());
             }
             let (fresh, pool) = self.connect().await?;
             connection = fresh;

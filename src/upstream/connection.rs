@@ -235,6 +235,16 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
+    /// Is the end of the exchange nothing that the server has failed? A client may have kept it waiting for the body, or may
+    /// have broken off so many requests that the server asks for calm.
+    #[must_use]
+    pub fn is_ended_by_client(&self) -> bool {
+        match &self.carrier {
+            Carrier::Http1(http1, _) => http1.is_writing() && !http1.has_unwritten(),
+            Carrier::Http2(exchange) => exchange.awaits_body() || exchange.is_calm(),
+        }
+    }
+
     /// Is it a stream of HTTP/2?
     #[must_use]
     pub fn is_http2(&self) -> bool {

@@ -273,6 +273,11 @@ impl OpenStream {
         self.is_on_proven && !self.connection.state.is_forgiven.replace(true)
     }
 
+    /// Has the server asked for fewer requests?
+    pub(super) fn is_calm(&self) -> bool {
+        self.connection.is_calm()
+    }
+
     /// Notes that the server asks for fewer requests.
     pub(super) fn note_calm(&self) {
         self.connection.state.is_calm.set(true);

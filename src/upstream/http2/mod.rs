@@ -40,6 +40,8 @@ pub(super) struct Http2Exchange<B> {
     upload: Option<Upload>,
     /// A part of the body has been taken.
     is_begun: bool,
+    /// The server has reset the stream while more of the body was awaited.
+    is_cut_short: bool,
     /// Bytes of the body that have been sent.
     sent: u64,
     /// The server has not processed the request, and says so.
@@ -87,6 +89,7 @@ impl<B> Http2Exchange<B> {
             rest: None,
             upload: None,
             is_begun: false,
+            is_cut_short: false,
             sent: 0,
             is_refused: false,
             is_heard: false,
@@ -114,6 +117,17 @@ impl<B> Http2Exchange<B> {
     pub(super) fn stalled_at(&self) -> Option<u64> {
         let upload = self.upload.as_ref()?;
         (!upload.piece.is_empty()).then_some(self.sent)
+    }
+
+    /// Is, or was at the end of the stream, more of the request's body awaited from the client?
+    pub(super) fn awaits_body(&self) -> bool {
+        let is_waiting = |upload: &Upload| upload.piece.is_empty() && !upload.is_last;
+        self.is_cut_short || self.upload.as_ref().is_some_and(is_waiting)
+    }
+
+    /// Has the server asked for fewer requests?
+    pub(super) fn is_calm(&self) -> bool {
+        self.stream.is_calm()
     }
 
     /// The bytes that are left of the answer's body, where its length is known.
@@ -305,6 +319,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                 continue;
             }
             if let Poll::Ready(_reset) = upload.stream.poll_reset(cx) {
+                self.is_cut_short = true;
                 if self.is_begun {
                     self.end_upload();
                 } else {

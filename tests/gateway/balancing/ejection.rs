@@ -113,6 +113,35 @@ async fn a_client_that_leaves_or_is_slow_with_its_body_ejects_nobody() {
     assert_eq!(shown["upstreams"][0]["available"], 1, "{shown}");
 }
 
+/// A server that ends the connection where a body stops coming has not failed.
+#[tokio::test]
+async fn a_client_that_stops_in_its_body_ejects_nobody() {
+    let impatient = async || {
+        Upstream::playing(async |mut connection: Connection| {
+            if let Ok(head) = connection.request().await
+                && head.line.starts_with("POST")
+            {
+                let _ = connection.wire.exactly(1).await;
+            }
+        })
+        .await
+    };
+    let (one, other) = (impatient().await, impatient().await);
+    let lines = "eject = { after = 1 }\nretry = false";
+    let gateway = Gateway::start(&file(&[one.url(), other.url()], lines)).await;
+    for _ in 0..4 {
+        let beginning = format!("{}x", request("POST", "/", &[("Content-Length", "10")]));
+        gateway.connect().await.ask(beginning).await.expect(502);
+    }
+    assert_eq!(available(&gateway).await, 2);
+    gateway.get("/").await.expect(502);
+    assert_eq!(
+        available(&gateway).await,
+        1,
+        "that was the server's failure"
+    );
+}
+
 #[tokio::test]
 async fn without_a_server_all_are_tried_and_the_log_says_so() {
     let ports = [free_port(), free_port()];

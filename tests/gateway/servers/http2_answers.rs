@@ -16,6 +16,8 @@ const NOT_MODIFIED: Frames = &[(1, 4, b"\x8b"), (0, 1, b"")];
 const OK: Frames = &[(1, 4, b"\x88"), (0, 1, b"")];
 /// The server's reset of the stream alone, with INTERNAL_ERROR.
 const RESET: Frames = &[(3, 0, &[0, 0, 0, 2])];
+/// The end of the connection, which asks for fewer requests (ENHANCE_YOUR_CALM).
+const CALM: Frames = &[(7, 0, &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11])];
 /// The end of the connection.
 const END: Frames = &[];
 /// A head with `connection: close`, which HTTP/2 does not have.
@@ -74,17 +76,20 @@ async fn play(
         if kind == 3 {
             resets.fetch_add(1, Ordering::SeqCst);
         }
-        if matches!(kind, 0 | 1) && flags & 1 == 1 {
+        // A reset does not wait for the request's end.
+        let is_all = flags & 1 == 1 || (frames == RESET && kind == 1);
+        if matches!(kind, 0 | 1) && is_all {
             streams.fetch_add(1, Ordering::SeqCst);
-            if frames.is_empty() {
-                return Ok(());
-            }
             for (kind, flags, payload) in frames {
                 let length = u8::try_from(payload.len()).unwrap();
-                wire.send([&[0, 0, length, *kind, *flags], &head[5..9], payload].concat())
+                let id = if *kind == 7 { &[0; 4] } else { &head[5..9] };
+                wire.send([&[0, 0, length, *kind, *flags], id, payload].concat())
                     .await;
                 // The next frame comes by itself.
                 sleep(Duration::from_millis(30)).await;
+            }
+            if frames == END || frames == CALM {
+                return Ok(());
             }
         }
     }
@@ -156,5 +161,29 @@ async fn streams_that_break_are_repeated_as_often_as_the_file_says() {
         if !frames.is_empty() {
             assert_eq!(sent, 16, "each is repeated once");
         }
+    }
+}
+
+/// What ends a request by the client's doing is no failure of its server: a body that stops coming, and so many requests that
+/// the server asks for calm.
+#[tokio::test]
+async fn what_clients_do_to_streams_ejects_nobody() {
+    for (frames, length) in [(RESET, "10"), (CALM, "0")] {
+        let (one, other) = (
+            ByHand::answering(frames).await,
+            ByHand::answering(frames).await,
+        );
+        let [one, other] = [&one, &other].map(|by_hand| by_hand.server.port());
+        let gateway = gateway(&format!(
+            "servers = [\"h2c://127.0.0.1:{one}\", \"h2c://127.0.0.1:{other}\"]\n\
+             retry = false\neject = {{ after = 1 }}"
+        ))
+        .await;
+        for _ in 0..2 {
+            let asked = request("POST", "/", &[("Content-Length", length)]);
+            gateway.connect().await.ask(asked).await.expect(502);
+        }
+        let shown = gateway.admin_get("/v1/upstreams").await.json();
+        assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
     }
 }
