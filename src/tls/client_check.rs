@@ -69,19 +69,23 @@ impl ClientCheck {
             mistakes.extend(added.err().map(|why| IdentityMistake::Authority(at, why)));
         }
         let roots = Arc::new(roots);
-        let (mut lists, mut facts) = (Vec::new(), Vec::new());
+        let mut lists = Vec::new();
         for (at, pem) in parts.crl_pem.iter().enumerate() {
             match read_lists(pem, &roots) {
-                Ok(read) => {
-                    facts.extend(read.iter().filter_map(|der| RevocationList::read(der, at)));
-                    lists.extend(read);
-                }
+                Ok(read) => lists.extend(read.into_iter().map(|der| {
+                    let facts = RevocationList::read(&der, at);
+                    (der, facts)
+                })),
                 Err(why) => mistakes.push(IdentityMistake::RevocationList(at, why)),
             }
         }
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
+        let facts = in_force(&lists);
+        // Of an authority's lists the verifier looks at the first alone.
+        lists.sort_by_cached_key(|(_, facts)| facts.as_ref().map(RevocationList::newest_first));
+        let lists = lists.into_iter().map(|(der, _)| der).collect();
         let builder = verifier(&roots, lists);
         let builder = match parts.verify {
             ClientVerify::Required => builder,
@@ -131,7 +135,7 @@ impl ClientCheck {
         &self.digest
     }
 
-    /// The revocation lists, in the order of their files.
+    /// The revocation lists that are in force, in the order of their files: of one authority's, the newest.
     #[must_use]
     pub fn lists(&self) -> &[RevocationList] {
         &self.lists
@@ -202,6 +206,13 @@ fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
     without.collect()
 }
 
+/// The lists but those that a newer one replaces.
+fn in_force<D>(lists: &[(D, Option<RevocationList>)]) -> Vec<RevocationList> {
+    let all = || lists.iter().filter_map(|(_, facts)| facts.as_ref());
+    let is_replaced = |list: &RevocationList| all().any(|other| other.replaces(list));
+    all().filter(|list| !is_replaced(list)).cloned().collect()
+}
+
 /// The lists of a PEM file, of which there is at least one. A broken one is told here, with its file, and not by the
 /// verifier of all.
 fn read_lists(
@@ -229,3 +240,6 @@ fn verifier(
         .with_crls(lists)
         .enforce_revocation_expiration()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,11 @@
-//! What stands in a revocation list: whose it is, and the end of the time for which it holds.
+//! What stands in a revocation list: whose it is, when it was written, and the end of the time for which it holds.
 
 use super::distinguished_name;
+use std::cmp::Reverse;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT,
+};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::revocation_list::CertificateRevocationList;
 
@@ -14,17 +18,46 @@ pub struct RevocationList {
     pub issuer: String,
     /// The time from which its authority's certificates are all refused, in seconds since 1970 by the wall clock.
     pub next_update: Option<i64>,
+    /// The key that signed it, and the part of the authority's certificates that it is for, as the list has them.
+    scope: [Option<Vec<u8>>; 2],
+    age: Age,
 }
+
+/// Which of an authority's lists is newer: the time at which it was written, then its number, shorter ones first.
+type Age = (i64, Option<(usize, Vec<u8>)>);
 
 impl RevocationList {
     /// The facts of a list; nothing where it cannot be read.
     pub(super) fn read(der: &[u8], file: usize) -> Option<Self> {
         let (_, list) = CertificateRevocationList::from_der(der).ok()?;
+        let number = list.crl_number().map(|number| number.to_bytes_be());
+        let extension = |oid| {
+            let mut all = list.extensions().iter();
+            Some(all.find(|one| one.oid == oid)?.value.to_vec())
+        };
         Some(Self {
             file,
             issuer: distinguished_name::write(list.issuer()),
             next_update: list.next_update().map(|time| time.timestamp()),
+            scope: [
+                extension(OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER),
+                extension(OID_X509_EXT_ISSUER_DISTRIBUTION_POINT),
+            ],
+            age: (
+                list.last_update().timestamp(),
+                number.map(|number| (number.len(), number)),
+            ),
         })
+    }
+
+    /// Does this list hold in place of `other`: is it a newer one for the same certificates?
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        (&self.issuer, &self.scope) == (&other.issuer, &other.scope) && self.age > other.age
+    }
+
+    /// When the list was written, in an order from newer to older ones.
+    pub(super) fn newest_first(&self) -> impl Ord + use<> {
+        Reverse(self.age.clone())
     }
 
     /// Has it ended at `now`, so that it refuses every client?

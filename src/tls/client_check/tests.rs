@@ -1,0 +1,106 @@
+//! Which of several revocation lists of one authority holds.
+
+use super::*;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, date_time_ymd,
+};
+
+/// The number of the certificate that the newer list has revoked.
+const REVOKED: u64 = 7;
+/// A day in 2031, in seconds since 1970.
+const NOW: u64 = 1_925_000_000;
+
+struct Certifier {
+    pem: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Certifier {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem().into_bytes();
+        let issuer = Issuer::new(params, key);
+        Self { pem, issuer }
+    }
+
+    fn client(&self) -> Vec<u8> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.serial_number = Some(REVOKED.into());
+        let key = KeyPair::generate().unwrap();
+        let signed = params.signed_by(&key, &self.issuer);
+        signed.unwrap().pem().into_bytes()
+    }
+
+    /// A list of the year `from` that holds until the year `until`.
+    fn list(&self, from: i32, until: i32, number: u64, revoked: &[u64]) -> Vec<u8> {
+        let revoked = revoked.iter().map(|number| RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(from, 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: number.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).unwrap();
+        list.pem().unwrap().into_bytes()
+    }
+
+    fn check(&self, crl_pem: Vec<Vec<u8>>) -> ClientCheck {
+        let made = ClientCheck::new(&ClientParts {
+            ca_pem: vec![self.pem.clone()],
+            verify: ClientVerify::Required,
+            crl_pem,
+        });
+        made.unwrap()
+    }
+}
+
+#[test]
+fn the_newest_list_of_an_authority_holds_wherever_it_stands() {
+    let ca = Certifier::new();
+    let client = ca.client();
+    let older = ca.list(2029, 2040, 9, &[]);
+    let newer = ca.list(2030, 2040, 1, &[REVOKED]);
+    // Of one instant, the number tells.
+    let corrected = ca.list(2030, 2040, 256, &[]);
+    let ended = ca.list(2028, 2029, 8, &[]);
+    for (files, is_taken) in [
+        (vec![older.clone()], true),
+        (vec![newer.clone()], false),
+        (vec![older.clone(), newer.clone()], false),
+        (vec![newer.clone(), older.clone()], false),
+        (vec![[older.clone(), newer.clone()].concat()], false),
+        (vec![newer.clone(), corrected.clone()], true),
+        (vec![corrected, newer.clone()], true),
+        (vec![ended.clone(), older.clone()], true),
+        (vec![older.clone(), ended.clone()], true),
+        (vec![ended.clone()], false),
+    ] {
+        let count = files.len();
+        let judged = ca.check(files).judge(&client, NOW);
+        assert_eq!(judged.is_ok(), is_taken, "{count}: {judged:?}");
+    }
+}
+
+#[test]
+fn a_list_that_a_newer_one_replaces_is_not_told_of() {
+    let (ca, other) = (Certifier::new(), Certifier::new());
+    let ended = ca.list(2028, 2029, 8, &[]);
+    let newer = ca.list(2030, 2040, 9, &[]);
+    let check = ca.check(vec![ended.clone(), newer]);
+    let files: Vec<usize> = check.lists().iter().map(|list| list.file).collect();
+    assert_eq!(files, [1]);
+    // The other authority has the same name, and another key.
+    let check = ca.check(vec![ended, other.list(2030, 2040, 9, &[])]);
+    let files: Vec<usize> = check.lists().iter().map(|list| list.file).collect();
+    assert_eq!(files, [0, 1]);
+}
