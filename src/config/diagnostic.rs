@@ -114,6 +114,7 @@ codes! {
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
     TrustsEveryone "trusts-everyone" "Any client may state the address that it comes from.";
+    UnaskedCertificate "unasked-certificate" "A limit, a group or an upstream goes by clients' certificates, and no client is asked for one.";
     UnknownAuthority "unknown-authority" "A named authority is not defined.";
     UnknownGroup "unknown-group" "A named group is not defined.";
     UnknownIdentity "unknown-identity" "A named identity is not defined.";

@@ -242,6 +242,7 @@ fn readable(open: &str, close: &str, key: &Key) {
         let place = front.len()..text.len() - close.len();
         let names = [
             Code::MissingKey,
+            Code::UnaskedCertificate,
             Code::UnknownAuthority,
             Code::UnknownGroup,
             Code::UnknownLimit,

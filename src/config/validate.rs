@@ -15,6 +15,7 @@ mod rewrites;
 mod routes;
 mod store;
 mod stripped_fields;
+mod unasked_certificates;
 mod unreachable;
 mod upstream_rules;
 mod upstreams;
@@ -85,6 +86,7 @@ pub(super) fn check(
     lints::note(document, found);
     grpc::note(document, found);
     stripped_fields::note(document, found);
+    unasked_certificates::note(document, found);
     redis::note(document, &compiled, found);
     unreachable::note(document, found);
     let (rules, table) = routes::arrange(document, found);

@@ -427,18 +427,26 @@ impl<'a> Fields<'a> {
         }
         let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
         let near = nearest(name, names.iter().copied()).and_then(|near| self.vocabulary.key(near));
+        let mut outer = keys.iter();
+        let outer = outer.find(|key| {
+            let mut inner = key.shape().tables().into_iter();
+            inner.any(|table| table.key(name).is_some())
+        });
         let owner = TABLES.iter().find(|table| table.key(name).is_some());
-        let help = match (near, owner) {
-            (Some(key), _) => format!("did you mean `{}`? {}", key.name, key.about),
-            (None, None) if name == INCLUDE.name => {
+        let help = match (near, outer, owner) {
+            (Some(key), ..) => format!("did you mean `{}`? {}", key.name, key.about),
+            (None, None, None) if name == INCLUDE.name => {
                 "`include` stands at the top of the file, before the first table".to_owned()
             }
-            (None, None) if nearest(name, [IGNORE_WARNINGS.name]).is_some() => {
+            (None, None, None) if nearest(name, [IGNORE_WARNINGS.name]).is_some() => {
                 let name = IGNORE_WARNINGS.name;
                 format!("`{name}` stands in tables of the top level, and at the top")
             }
-            (None, Some(owner)) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
-            (None, None) => format!("{noun} has {}", all_of(&names)),
+            (None, Some(outer), _) => format!("`{name}` belongs in a table of `{}`", outer.name),
+            (None, None, Some(owner)) => {
+                format!("`{name}` belongs under `{}`", owner.title("NAME"))
+            }
+            (None, None, None) => format!("{noun} has {}", all_of(&names)),
         };
         self.misspelt.extend(near.map(|key| (key.name, value)));
         let message = format!("unknown key {} in `{}`", quoted(name), self.title);

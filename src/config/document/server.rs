@@ -21,7 +21,7 @@ use std::time::Duration;
 
 table! {
     /// The addresses that requests come in on, and the deadlines and bounds of their connections.
-    ServerTable = SERVER, "server", "the server", later &["tls", "include"];
+    ServerTable = SERVER, "server", "the server";
 
     /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every IPv4 address; port 0 is any free port.
     /// `unix:/path` is the file of a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME`
