@@ -368,6 +368,7 @@ impl Accepting<'_> {
                 addresses.push(OpenAddress {
                     address: shown(&opened.socket, &listener.address)?,
                     has_tls: listener.tls.is_some(),
+                    redirects: listener.redirects,
                 });
                 let listening = ListeningSocket {
                     socket: opened.socket.register()?,

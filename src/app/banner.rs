@@ -36,7 +36,8 @@ pub(super) fn print(
     let _ = writeln!(text, "  counting   {}", counting(boot));
     routes(&mut text, boot, snapshot);
     limits(&mut text, snapshot);
-    let asked = addresses.iter().find_map(OpenAddress::asked_by_curl);
+    let mut asked = addresses.iter().filter(|open| !open.redirects);
+    let asked = asked.find_map(OpenAddress::asked_by_curl);
     if let Some(asked) = asked {
         let _ = writeln!(
             text,
@@ -52,6 +53,8 @@ pub(super) fn print(
 pub(super) struct OpenAddress {
     pub(super) address: ListenAddress,
     pub(super) has_tls: bool,
+    /// Are all requests sent on to `https`?
+    pub(super) redirects: bool,
 }
 
 impl OpenAddress {

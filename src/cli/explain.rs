@@ -8,6 +8,7 @@ mod handshake;
 mod json;
 mod masking;
 mod outlook;
+mod port;
 mod request;
 mod server_choice;
 mod stripped_fields;

@@ -1,32 +1,49 @@
 //! The listener by which a request comes: with TLS or without, or one that sends everything on to `https`.
 
 use super::explanation::ExpectedAnswer;
+use super::port::{asked_port, is_on};
 use crate::config::Compiled;
 use crate::listen::listener::Listener;
 use crate::proxy::https_redirect;
 use crate::proxy::request::Target;
+use http::request::Parts;
 use http::{Uri, header, uri};
 
-/// Does a request for `uri` come by TLS? One without a scheme does where no listener serves requests without TLS.
-pub(super) fn comes_by_tls(compiled: &Compiled, uri: &Uri) -> bool {
+/// Does a request come by TLS? One without a scheme does where the listener on its port has TLS, or where no listener
+/// serves requests without TLS.
+pub(super) fn comes_by_tls(compiled: &Compiled, parts: &Parts) -> bool {
     let has_tls = compiled.offers.iter().any(Option::is_some);
     has_tls
-        && match uri.scheme() {
+        && match parts.uri.scheme() {
             Some(scheme) => *scheme == uri::Scheme::HTTPS,
-            None => !plain(compiled).any(|listener| !listener.redirects),
+            None => match on_port(compiled, parts).next() {
+                Some(listener) => listener.tls.is_some(),
+                None => !plain(compiled).any(|listener| !listener.redirects),
+            },
         }
+}
+
+/// Is a request without TLS sent on to `https`, by the listener on its port, or by all there are?
+pub(super) fn is_sent_on(compiled: &Compiled, parts: &Parts) -> bool {
+    let mut there = on_port(compiled, parts).filter(|listener| listener.tls.is_none());
+    if let Some(listener) = there.next() {
+        return listener.redirects;
+    }
+    let mut all = plain(compiled).peekable();
+    all.peek().is_some() && all.all(|listener| listener.redirects)
+}
+
+/// The listeners on the port that a request names.
+fn on_port<'c>(compiled: &'c Compiled, parts: &Parts) -> impl Iterator<Item = &'c Listener> {
+    let port = asked_port(parts);
+    let all = compiled.boot.listen.listeners.iter();
+    all.filter(move |listener| port.is_some_and(|port| is_on(listener, port)))
 }
 
 /// The listeners without TLS.
 fn plain(compiled: &Compiled) -> impl Iterator<Item = &Listener> {
     let listeners = compiled.boot.listen.listeners.iter();
     listeners.filter(|listener| listener.tls.is_none())
-}
-
-/// Is every request without TLS sent on to `https`?
-pub(super) fn is_sent_on(compiled: &Compiled) -> bool {
-    let mut all = plain(compiled).peekable();
-    all.peek().is_some() && all.all(|listener| listener.redirects)
 }
 
 /// The answer of a listener that sends its requests on.

@@ -1,12 +1,16 @@
 //! The handshake in front of a request: which identity the client gets, whether its certificate is taken, and whether the
 //! connection may serve the request's host.
 
+use super::port::{asked_port, is_on};
 use crate::clock;
 use crate::config::Compiled;
 use crate::config::describe::show_instant;
 use crate::key::ShownCertificate;
 use crate::listen::listener::Listener;
+use crate::route::host_key;
 use crate::tls::{CertificateFacts, ClientVerify, Offer, ServerIdentity};
+use http::header;
+use http::request::Parts;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -99,19 +103,27 @@ impl HandshakeOutlook {
     }
 }
 
-/// What comes of a handshake with the listener that the client most likely means: the first that has an identity for the
-/// name, else the first with TLS. Nothing where no listener has TLS. `host` is the host of the request.
+/// What comes of a handshake with the listener that the client most likely means: of those on the request's port, the first
+/// that has an identity for the name, else the first. Nothing where no listener has TLS.
 pub(super) fn outlook(
     compiled: &Compiled,
     client: &ClientHandshake,
-    host: &str,
+    request: &Parts,
 ) -> Option<HandshakeOutlook> {
+    let host = request.headers.get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = &*host_key(host);
     let named = client.sni.as_deref().unwrap_or(host);
     let sni = Some(named).filter(|name| !name.is_empty());
     let listeners = compiled.boot.listen.listeners.iter().zip(&compiled.offers);
-    let all: Vec<(&Listener, &Offer)> = listeners
+    let mut all: Vec<(&Listener, &Offer)> = listeners
         .filter_map(|(listener, offer)| Some((listener, offer.as_ref()?)))
         .collect();
+    let port = asked_port(request);
+    let is_there = |(listener, _): &(&Listener, _)| port.is_some_and(|port| is_on(listener, port));
+    if all.iter().any(is_there) {
+        all.retain(is_there);
+    }
     let has = |offer: &Offer| offer.identities().iter().any(|one| is_for(one, sni));
     let (listener, offer) = all
         .iter()

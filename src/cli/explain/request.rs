@@ -61,14 +61,12 @@ impl ExplainedRequest {
 /// Explains `request` under the file in `compiled`.
 pub(super) fn explain(compiled: &Compiled, mut request: ExplainedRequest) -> Explanation {
     let host_assumed = name_host(&mut request);
-    if arrival::comes_by_tls(compiled, &request.parts.uri) {
+    if arrival::comes_by_tls(compiled, &request.parts) {
         request.handshake.get_or_insert_default();
     }
-    let host = request.parts.headers.get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
     let handshake = request.handshake.as_ref();
     let handshake =
-        handshake.and_then(|client| handshake::outlook(compiled, client, &host_key(host)));
+        handshake.and_then(|client| handshake::outlook(compiled, client, &request.parts));
     let trust = &compiled.snapshot.trust;
     let client = trust.explain(request.peer, &request.parts.headers);
     let read = match &handshake {
@@ -136,7 +134,7 @@ struct Head {
 fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, ExpectedAnswer> {
     let bad = |bad: BadRequest| ExpectedAnswer::refused(&ProxyError::from(bad));
     let scheme = request.scheme();
-    let is_sent_on = request.handshake.is_none() && arrival::is_sent_on(compiled);
+    let is_sent_on = request.handshake.is_none() && arrival::is_sent_on(compiled, &request.parts);
     let parts = &mut request.parts;
     let (method, uri, fields) = (&parts.method, &parts.uri, &mut parts.headers);
     let target = Target::read(method, uri, parts.version, scheme, fields).map_err(bad)?;

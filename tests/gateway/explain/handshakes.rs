@@ -49,3 +49,39 @@ async fn a_file_that_is_no_certificate_is_a_mistake_of_the_command() {
     assert_eq!(missing.code, Some(2), "{missing:?}");
     assert!(missing.stderr.contains("cannot read "), "{missing:?}");
 }
+
+#[tokio::test]
+async fn the_port_of_a_request_says_which_listener_it_goes_to() {
+    let (ca, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+    let text = format!(
+        "[server]\nlisten = [{{ address = \":443\", tls = \"open\" }}, {{ address = \":8443\", tls = \"inner\" }},\n\
+         {{ address = \":80\", redirect = \"https\" }}, \"127.0.0.1:8080\"]\n{}{}client = {:?}\n\
+         [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\nupstream = \"u\"\n",
+        ca.identity("open", &["open.test"]),
+        ca.identity("inner", &["inner.test"]),
+        ca.path("ca.pem"),
+    );
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    let (open, inner) = ("identity open of listener", "identity inner of listener");
+    let sent_on = "308 by the gateway: the listener sends it on";
+    for (asked, said) in [
+        (&["https://open.test:8443/"][..], inner),
+        (&["https://inner.test:443/"], open),
+        // Without a port it is the listener for the name.
+        (&["https://open.test/"], open),
+        (&["https://inner.test/"], inner),
+        // Something in front has this port.
+        (&["https://inner.test:9443/"], inner),
+        (&["/", "--host", "open.test:8443"], inner),
+        (&["/", "--sni", "inner.test"], inner),
+        (&["http://open.test/"], "route   r"),
+        (&["http://open.test:80/"], sent_on),
+        (&["http://open.test:8080/"], "route   r"),
+        (&["/"], "route   r"),
+        (&["/", "--host", "open.test:80"], sent_on),
+    ] {
+        let explained = tollgate(folder.path(), &[&["explain", "GET"], asked].concat()).await;
+        assert_eq!(explained.code, Some(0), "{asked:?}: {explained:?}");
+        assert!(explained.stdout.contains(said), "{asked:?}: {explained:?}");
+    }
+}

@@ -1,0 +1,24 @@
+//! The port that a request names, and so the listeners that it may go to.
+
+use crate::listen::listener::{ListenAddress, Listener};
+use http::request::Parts;
+use http::{header, uri};
+
+/// The port that a request names: in its URI, or else behind its host. One that names none may go to any: what stands in
+/// front of the gateway may have the default port.
+pub(super) fn asked_port(parts: &Parts) -> Option<u16> {
+    let by_host = || {
+        let host = parts.headers.get(header::HOST)?;
+        let host: uri::Authority = host.to_str().ok()?.parse().ok()?;
+        host.port_u16()
+    };
+    parts.uri.port_u16().or_else(by_host)
+}
+
+/// Is the listener on this port?
+pub(super) fn is_on(listener: &Listener, port: u16) -> bool {
+    match &listener.address {
+        ListenAddress::Tcp(address) => address.port() == port,
+        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => false,
+    }
+}
