@@ -14,6 +14,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bits of the shortest key of RSA whose signatures are believed in a handshake.
+const LEAST_RSA: u32 = 2048;
+
 /// Must a client show a certificate?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientVerify {
@@ -165,7 +168,15 @@ impl ClientCheck {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let judged = self.verifier.verify_client_cert(leaf, between, now);
         judged.map_err(|error| failure::of_file(&error))?;
-        Ok(facts)
+        match facts.key.strip_prefix("RSA ").map(str::parse::<u32>) {
+            // The handshake would fail later, by the client's signature.
+            Some(Ok(bits)) if bits < LEAST_RSA => {
+                let text =
+                    format!("its key is too short, with {bits} bits: one of RSA needs {LEAST_RSA}");
+                Err(text)
+            }
+            _ => Ok(facts),
+        }
     }
 
     pub(super) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {

@@ -94,6 +94,10 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
         CertificateError::UnknownRevocationStatus => {
             return format!("no revocation list is of an authority that signed it ({cause})");
         }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            return "it is signed in a way that is not believed, as with SHA-1 or by a key of RSA with less than 2048 bits: sign it with SHA-256, by a longer key".into();
+        }
         _ => {}
     }
     let why = if cause.contains("UnsupportedCertVersion") {
@@ -101,7 +105,10 @@ pub fn certificate_fault(bad: &CertificateError) -> String {
     } else if cause.contains("CaUsedAsEndEntity") {
         "it is the certificate of an authority (CA:TRUE): make one with `-addext basicConstraints=critical,CA:FALSE`, or name this very one as `ca`"
     } else {
-        return cause;
+        return match bad {
+            CertificateError::Other(inner) => inner.to_string(),
+            _ => cause,
+        };
     };
     why.into()
 }

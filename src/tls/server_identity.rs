@@ -253,10 +253,14 @@ fn read_pair(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, CertificateFacts)
     let certified = identity::certified(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => Bad::KeyMismatch,
         rustls::Error::InvalidCertificate(_) => Bad::Certificate(failure::of_file(&error)),
+        rustls::Error::General(_) => Bad::Key(NO_SUCH_KEY.into()),
         other => Bad::Key(failure::of_file(&other)),
     })?;
     Ok((certified, facts))
 }
+
+/// The words behind "the key" for a key that the library makes nothing of.
+const NO_SUCH_KEY: &str = "TLS is spoken here by keys of ECDSA (P-256, P-384, P-521), of Ed25519, and of RSA with 2048 to 8192 bits, and it is none of these";
 
 /// A session may be taken up again only where no certificate is asked of clients: the old session's would count on
 /// without another look at its end, its revocation, or the authorities of today.

@@ -1,4 +1,4 @@
-//! Which of several revocation lists of one authority holds.
+//! Which of several revocation lists of one authority holds, and why a certificate is refused.
 
 use super::*;
 use rcgen::{
@@ -103,4 +103,24 @@ fn a_list_that_a_newer_one_replaces_is_not_told_of() {
     let check = ca.check(vec![ended, other.list(2030, 2040, 9, &[])]);
     let files: Vec<usize> = check.lists().iter().map(|list| list.file).collect();
     assert_eq!(files, [0, 1]);
+}
+
+#[test]
+fn a_weak_certificate_is_refused_in_words() {
+    let check = ClientCheck::new(&ClientParts {
+        ca_pem: vec![include_bytes!("authority.pem").to_vec()],
+        verify: ClientVerify::Required,
+        crl_pem: Vec::new(),
+    });
+    let check = check.unwrap();
+    for (client, why) in [
+        (&include_bytes!("sha1.pem")[..], "sign it with SHA-256"),
+        (
+            include_bytes!("short.pem"),
+            "its key is too short, with 1024 bits",
+        ),
+    ] {
+        let refused = check.judge(client, NOW).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
 }

@@ -170,3 +170,13 @@ fn a_certificate_of_version_1_needs_its_own_key_too() {
     let identity = ServerIdentity::new(own).unwrap();
     assert!(identity.hosts().is_empty());
 }
+
+#[test]
+fn a_key_of_another_kind_is_refused_in_words() {
+    let mut parts = parts("api", &["api.test"]);
+    parts.key_pem = include_bytes!("secp256k1.key").to_vec();
+    let [IdentityMistake::Key(why)] = &mistakes(parts)[..] else {
+        panic!("another mistake");
+    };
+    assert!(why.contains("P-256, P-384, P-521"), "{why}");
+}
