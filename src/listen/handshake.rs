@@ -12,7 +12,6 @@ use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Error, PeerIncompatible, ServerConfig};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,8 +27,11 @@ const UNRECOGNIZED_NAME: [u8; 7] = fatal(112);
 const PROTOCOL_VERSION: [u8; 7] = fatal(70);
 /// The alert that refuses bytes that are no hello (RFC 8446 section 6.2).
 const DECODE_ERROR: [u8; 7] = fatal(50);
-/// Where a client's hello says its version: behind the heads of the record and of the message (RFC 5246 section 7.4.1.2).
-const HELLO_VERSION: Range<usize> = 9..11;
+/// Where a client's hello says the second half of its version, which is 3.N: behind the heads of the record and of the
+/// message (RFC 5246 section 7.4.1.2).
+const HELLO_MINOR_VERSION: usize = 10;
+/// What stands there for TLS 1.2 and those since.
+const TLS12_MINOR_VERSION: u8 = 3;
 /// The answer to a client that does not speak TLS.
 const PLAIN_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
 content-type: text/plain; charset=utf-8\r\n\
@@ -199,18 +201,20 @@ async fn read_hello(
     mut read: BytesMut,
 ) -> Result<(Accepted, BytesMut), HandshakeFailure> {
     let mut acceptor = Acceptor::default();
-    // Most hellos come in one piece, or with enough of it.
-    let is_old = read
-        .get(HELLO_VERSION)
-        .is_some_and(|version| version < [3, 3].as_slice());
+    let (mut before, mut is_old) = (0, false);
     loop {
         while !read.is_empty() {
+            let version = HELLO_MINOR_VERSION.checked_sub(before);
+            if let Some(minor) = version.and_then(|at| read.get(at)) {
+                is_old = *minor < TLS12_MINOR_VERSION;
+            }
             let mut rest = &read[..];
             if acceptor.read_tls(&mut rest).is_err() {
                 let _ = stream.write_all(&DECODE_ERROR).await;
                 return Err(broken());
             }
             let taken = read.len() - rest.len();
+            before += taken;
             let _ = read.split_to(taken);
             match acceptor.accept() {
                 Ok(Some(accepted)) => return Ok((accepted, read)),

@@ -417,3 +417,20 @@ async fn a_client_that_takes_nothing_is_given_up() {
     assert_eq!(end.kind(), io::ErrorKind::TimedOut);
     assert!(flag.get());
 }
+
+#[tokio::test]
+async fn an_old_version_is_told_from_wherever_its_hello_is_cut() {
+    let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
+    hello.extend([7; 32]);
+    // No session, one suite, no compression.
+    hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+    for cut in [1, 5, 9, 10, 11, 30] {
+        let (mut stream, mut client) = pair().await;
+        client.write_all(&hello[cut..]).await.unwrap();
+        let refused = read_hello(&mut stream, BytesMut::from(&hello[..cut])).await;
+        assert!(refused.is_err(), "{cut}");
+        let mut alert = [0; 7];
+        client.read_exact(&mut alert).await.unwrap();
+        assert_eq!(alert, PROTOCOL_VERSION, "{cut}");
+    }
+}
