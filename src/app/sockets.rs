@@ -2,13 +2,15 @@
 //! ready, and kept for a successor.
 
 use super::StartError;
+use crate::admin::AdminSettings;
 use crate::config::Boot;
-use crate::listen::bind::{self, AcceptSocket, BoundSocket, OpenSocket};
+use crate::listen::bind::{self, AcceptSocket, BoundSocket, NewSocket, OpenSocket};
 use crate::listen::handed_sockets::HandedSockets;
-use crate::listen::listener::ListenAddress;
+use crate::listen::listener::{ListenAddress, Listener};
 use crate::listen::socket_file::SocketFile;
 use std::fmt::Write as _;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -57,14 +59,23 @@ impl BoundSockets {
     /// # Errors
     /// When an address cannot be had.
     pub(super) fn bind(boot: &Boot, mut handed: HandedSockets) -> Result<Self, StartError> {
-        let listeners = boot.listen.listeners.iter();
-        let server = listeners
-            .map(|one| BoundAddress::bind(Role::Server, &one.address, one.mode, &mut handed))
-            .collect::<Result<_, _>>()?;
-        let admin = boot.admin.as_ref();
-        let admin = admin
-            .map(|admin| BoundAddress::bind(Role::Admin, &admin.listen, admin.mode, &mut handed))
-            .transpose()?;
+        let all = &boot.listen.listeners;
+        let of_listener = |one: &Listener| {
+            let new = NewSocket {
+                mode: one.mode,
+                leaves_ipv4: all.iter().any(|other| takes_ipv4_of(other, one)),
+            };
+            BoundAddress::bind(Role::Server, &one.address, new, &mut handed)
+        };
+        let server = all.iter().map(of_listener).collect::<Result<_, _>>()?;
+        let of_admin = |admin: &AdminSettings| {
+            let new = NewSocket {
+                mode: admin.mode,
+                leaves_ipv4: false,
+            };
+            BoundAddress::bind(Role::Admin, &admin.listen, new, &mut handed)
+        };
+        let admin = boot.admin.as_ref().map(of_admin).transpose()?;
         for name in handed.names() {
             report_unused(name);
         }
@@ -101,20 +112,31 @@ impl BoundSockets {
     }
 }
 
+/// Is `one` on every address of this machine, and `other` on all of IPv4 at the same port? Two sockets cannot have these.
+fn takes_ipv4_of(other: &Listener, one: &Listener) -> bool {
+    match (&other.address, &one.address) {
+        (ListenAddress::Tcp(SocketAddr::V4(other)), ListenAddress::Tcp(SocketAddr::V6(one))) => {
+            let are_all = other.ip().is_unspecified() && one.ip().is_unspecified();
+            are_all && other.port() == one.port() && one.port() != 0
+        }
+        _ => false,
+    }
+}
+
 impl BoundAddress {
     fn bind(
         role: Role,
         address: &ListenAddress,
-        mode: u32,
+        new: NewSocket,
         handed: &mut HandedSockets,
     ) -> Result<Self, StartError> {
         let name = name_of(role, address);
-        let sockets = bind::bind(address, mode, &name, handed);
+        let sockets = bind::bind(address, new, &name, handed);
         Ok(Self {
             address: address.clone(),
             sockets: sockets.map_err(not_at(address))?,
             name,
-            mode,
+            mode: new.mode,
         })
     }
 

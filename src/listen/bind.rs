@@ -151,14 +151,23 @@ fn stream_of(unix: UnixStream) -> TcpStream {
     TcpStream::from(OwnedFd::from(unix))
 }
 
+/// What a new socket is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSocket {
+    /// The rights on the file of a Unix socket.
+    pub mode: u32,
+    /// Does a socket on every address of IPv6 leave those of IPv4 to another one?
+    pub leaves_ipv4: bool,
+}
+
 /// The sockets of `address`: the first of `handed` that goes by `name` or, for systemd's, all that go by the name in the
-/// address; else a new one. A new file has the rights `mode`.
+/// address; else a new one.
 ///
 /// # Errors
 /// When the address is in use or is none of this machine's, or systemd has handed over no such socket.
 pub fn bind(
     address: &ListenAddress,
-    mode: u32,
+    new: NewSocket,
     name: &str,
     handed: &mut HandedSockets,
 ) -> io::Result<Vec<BoundSocket>> {
@@ -180,9 +189,9 @@ pub fn bind(
             .collect());
     }
     let bound = match address {
-        ListenAddress::Tcp(address) => bind_tcp(*address)?,
+        ListenAddress::Tcp(address) => bind_tcp(*address, new.leaves_ipv4)?,
         ListenAddress::Unix(path) => {
-            let (socket, file) = socket_file::bind(path, mode)?;
+            let (socket, file) = socket_file::bind(path, new.mode)?;
             BoundSocket {
                 socket,
                 file: Some(file),
@@ -217,7 +226,7 @@ fn not_handed(name: &str, handed: &HandedSockets) -> io::Error {
     )
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
+fn bind_tcp(address: SocketAddr, leaves_ipv4: bool) -> io::Result<BoundSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -226,7 +235,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         // `[::]:8080` serves IPv4 too, whatever the system's default.
-        socket.set_only_v6(false)?;
+        socket.set_only_v6(leaves_ipv4)?;
     }
     socket.bind(&address.into())?;
     Ok(BoundSocket { socket, file: None })

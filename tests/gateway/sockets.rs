@@ -2,7 +2,8 @@
 //! behind such a socket, and names that were not handed over.
 
 use crate::support::{
-    Answer, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request, tollgate,
+    Answer, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, free_port, get, request,
+    tollgate,
 };
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -47,6 +48,26 @@ async fn a_unix_socket_serves_with_its_rights_and_its_file_goes_with_the_gateway
     }
     gateway.stop().await;
     assert!(!http.exists() && !own.exists());
+}
+
+/// All addresses of IPv4 and all of IPv6 are two listeners, in whatever order they stand.
+#[tokio::test]
+async fn both_families_listen_on_one_port() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("this machine has no IPv6");
+        return;
+    }
+    let upstream = Upstream::echo().await;
+    for order in [[":", "[::]:"], ["[::]:", ":"]] {
+        let port = free_port();
+        let [first, second] = order.map(|address| format!("{address}{port}"));
+        let lines = format!("listen = [{first:?}, {second:?}]");
+        let _gateway = Gateway::start(&File::to(&upstream, &[]).server(&lines)).await;
+        for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+            let mut wire = Wire::to(address.parse().unwrap()).await;
+            wire.ask(get("/")).await.expect(200);
+        }
+    }
 }
 
 #[tokio::test]

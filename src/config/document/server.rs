@@ -24,9 +24,10 @@ table! {
     ServerTable = SERVER, "server", "the server";
 
     /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every IPv4 address; port 0 is any free port.
-    /// `unix:/path` is the file of a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME`
-    /// are the sockets that systemd opens under this `FileDescriptorName`. A table says more of a listener;
-    /// `{ address = ":8080" }` is the same as `":8080"`.
+    /// `[::]:port` is every address, and those of IPv6 alone where `:port` stands beside it. `unix:/path` is the file of
+    /// a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME` are the sockets that systemd
+    /// opens under this `FileDescriptorName`. A table says more of a listener; `{ address = ":8080" }` is the same as
+    /// `":8080"`.
     listen: Items<ListenEntry> = listeners(), Value("\":8080\""), "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
         Restart(|boot| show_list(&boot.listen.listeners));
 
