@@ -23,8 +23,9 @@ pub struct RevocationList {
     age: Age,
 }
 
-/// Which of an authority's lists is newer: the time at which it was written, then its number, shorter ones first.
-type Age = (i64, Option<(usize, Vec<u8>)>);
+/// Which of an authority's lists is newer: the time at which it was written, the end of the time for which it holds, then
+/// its number, shorter ones first.
+type Age = (i64, i64, Option<(usize, Vec<u8>)>);
 
 impl RevocationList {
     /// The facts of a list; nothing where it cannot be read.
@@ -45,6 +46,7 @@ impl RevocationList {
             ],
             age: (
                 list.last_update().timestamp(),
+                list.next_update().map_or(i64::MAX, |end| end.timestamp()),
                 number.map(|number| (number.len(), number)),
             ),
         })

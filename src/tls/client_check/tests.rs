@@ -84,6 +84,8 @@ fn the_newest_list_of_an_authority_holds_wherever_it_stands() {
         (vec![ended.clone(), older.clone()], true),
         (vec![older.clone(), ended.clone()], true),
         (vec![ended.clone()], false),
+        // Of one instant, the one that holds longer counts before the number.
+        (vec![ca.list(2029, 2030, 10, &[]), older.clone()], true),
     ] {
         let count = files.len();
         let judged = ca.check(files).judge(&client, NOW);
