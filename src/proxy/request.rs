@@ -10,6 +10,7 @@ use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
+use std::cell::RefCell;
 use std::net::Ipv6Addr;
 
 /// Longest URI that is read, in bytes; beyond it 414 (RFC 9110 section 4.1 asks for at least 8,000).
@@ -259,7 +260,7 @@ fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderVa
         }
     }
     match host {
-        Some(host) if !is_host(host.as_bytes()) => Err(BadRequest::BadHost),
+        Some(host) if !is_known_or_host(host.as_bytes()) => Err(BadRequest::BadHost),
         // `Host` is required even where the target names a host (RFC 9112 section 3.2.2).
         None if version == Version::HTTP_11 => Err(BadRequest::MissingHost),
         host => Ok(host),
@@ -333,6 +334,30 @@ fn is_same(one: &[u8], other: &[u8], scheme: Scheme) -> bool {
         text.strip_suffix(port).unwrap_or(text)
     };
     named(one).eq_ignore_ascii_case(named(other))
+}
+
+/// Is this a host ([`is_host`])? The worker knows the one that it has found to be one last: most requests are for the host
+/// of the request before them.
+fn is_known_or_host(text: &[u8]) -> bool {
+    if !text.is_empty() && LAST_HOST.with_borrow(|(last, length)| last[..*length] == *text) {
+        return true;
+    }
+    let is_one = is_host(text);
+    if is_one && text.len() <= REMEMBERED {
+        LAST_HOST.with_borrow_mut(|(last, length)| {
+            last[..text.len()].copy_from_slice(text);
+            *length = text.len();
+        });
+    }
+    is_one
+}
+
+/// The bytes of the longest host that is remembered.
+const REMEMBERED: usize = 64;
+
+thread_local! {
+    /// The host that was found to be one last, and its length: 0 before the first.
+    static LAST_HOST: RefCell<([u8; REMEMBERED], usize)> = const { RefCell::new(([0; REMEMBERED], 0)) };
 }
 
 /// Is this `host[:digits]`? The check is stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~`

@@ -282,3 +282,24 @@ fn the_normal_path_goes_on_with_its_query() {
         );
     }
 }
+
+/// What is remembered of the hosts before changes no answer: not about a beginning of one, nor about nothing.
+#[test]
+fn a_host_is_judged_alike_whatever_came_before_it() {
+    let long = "a".repeat(REMEMBERED + 1);
+    let hosts = [
+        "", "a", "a.b", "a.b:80", "a..b", "a/b", "a.", ".", "[::1]", "[::1", &long,
+    ];
+    for before in hosts {
+        for host in hosts {
+            for _ in 0..2 {
+                is_known_or_host(before.as_bytes());
+                assert_eq!(
+                    is_known_or_host(host.as_bytes()),
+                    is_host(host.as_bytes()),
+                    "{host:?} behind {before:?}"
+                );
+            }
+        }
+    }
+}
