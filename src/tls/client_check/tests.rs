@@ -1,9 +1,10 @@
 //! Which of several revocation lists of one authority holds, and why a certificate is refused.
 
 use super::*;
+use crate::tls::server_identity::tests::Authority;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
-    KeyIdMethod, KeyPair, RevokedCertParams, date_time_ymd,
+    CertificateParams, CertificateRevocationListParams, KeyIdMethod, KeyPair, RevokedCertParams,
+    date_time_ymd,
 };
 
 /// The number of the certificate that the newer list has revoked.
@@ -11,21 +12,7 @@ const REVOKED: u64 = 7;
 /// A day in 2031, in seconds since 1970.
 const NOW: u64 = 1_925_000_000;
 
-struct Certifier {
-    pem: Vec<u8>,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Certifier {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem().into_bytes();
-        let issuer = Issuer::new(params, key);
-        Self { pem, issuer }
-    }
-
+impl Authority {
     fn client(&self) -> Vec<u8> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.serial_number = Some(REVOKED.into());
@@ -56,7 +43,7 @@ impl Certifier {
 
     fn check(&self, crl_pem: Vec<Vec<u8>>) -> ClientCheck {
         let made = ClientCheck::new(&ClientParts {
-            ca_pem: vec![self.pem.clone()],
+            ca_pem: vec![self.pem()],
             verify: ClientVerify::Required,
             crl_pem,
         });
@@ -66,7 +53,7 @@ impl Certifier {
 
 #[test]
 fn the_newest_list_of_an_authority_holds_wherever_it_stands() {
-    let ca = Certifier::new();
+    let ca = Authority::new();
     let client = ca.client();
     let older = ca.list(2029, 2040, 9, &[]);
     let newer = ca.list(2030, 2040, 1, &[REVOKED]);
@@ -95,7 +82,7 @@ fn the_newest_list_of_an_authority_holds_wherever_it_stands() {
 
 #[test]
 fn a_list_that_a_newer_one_replaces_is_not_told_of() {
-    let (ca, other) = (Certifier::new(), Certifier::new());
+    let (ca, other) = (Authority::new(), Authority::new());
     let ended = ca.list(2028, 2029, 8, &[]);
     let newer = ca.list(2030, 2040, 9, &[]);
     let check = ca.check(vec![ended.clone(), newer]);

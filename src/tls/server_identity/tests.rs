@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 /// An authority that signs certificates.
 pub(crate) struct Authority {
     pem: Vec<u8>,
-    issuer: Issuer<'static, KeyPair>,
+    pub(crate) issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
