@@ -174,12 +174,16 @@ impl Orders {
         self.log_order(identity);
         let before = attempts.clone();
         attempts.begins(seconds((self.wall)()));
-        let kept = self.keep_attempts(identity, &attempts, vault).await;
-        let outcome = match kept {
+        let outcome = match self.keep_attempts(identity, &attempts, vault).await {
             Ok(()) => tokio::select! {
                 outcome = self.obtain(identity, &attempts, vault, right) => outcome,
                 () = self.last_orders() => Err(Failure::GivenUp),
             },
+            // The authority was asked for nothing, so that this is no failure of an order.
+            Err(failure) if failure.is_of_store() => {
+                tracing::warn!("tls.{}: {failure}", identity.name);
+                return self.versions.owe(&identity.name, before);
+            }
             Err(failure) => Err(failure),
         };
         match outcome {

@@ -81,7 +81,11 @@ impl Orders {
         if let Some(owed) = owed {
             // What happened here while the store was away counts for all.
             attempts = owed.of(&order_text(identity));
-            self.keep_attempts(identity, &attempts, &vault).await?;
+            let kept = self.keep_attempts(identity, &attempts, &vault).await;
+            if kept.is_err() {
+                self.versions.owe(&identity.name, attempts.clone());
+            }
+            kept?;
         } else if attempts.are_begun() {
             attempts.take_over();
             self.keep_attempts(identity, &attempts, &vault).await?;

@@ -26,10 +26,10 @@ use tollgate::tls::{AuthorityChallenges, CHALLENGE_PATH, ClientTls, PemFiles};
 
 pub(super) const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// Times that a test can wait for. The lock is long enough for a busy machine.
+/// Looks that a test can wait for. The lock outlasts what a busy machine does to a test.
 pub(super) const PACE: Pace = Pace {
     read: Duration::from_millis(300),
-    lock: Duration::from_secs(4),
+    lock: Duration::from_secs(60),
     renew: Duration::from_secs(1),
 };
 
@@ -90,9 +90,10 @@ impl Member {
         }
     }
 
-    /// The same with the times of a gateway, so that locks outlast what a busy machine does to a test.
-    pub(super) fn patient(self) -> Self {
-        let shared = self.shared.at_pace(Pace::default());
+    /// The same with a lock whose end a test can wait for.
+    pub(super) fn with_brief_lock(self) -> Self {
+        let lock = Duration::from_secs(4);
+        let shared = self.shared.at_pace(Pace { lock, ..PACE });
         Self { shared, ..self }
     }
 

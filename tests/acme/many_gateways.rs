@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tollgate::acme::{ChallengeKind, SealingKey, Storage};
 use tollgate::store::{RedisEndpoint, RedisTarget};
 
@@ -142,7 +143,8 @@ async fn a_renewal_is_ordered_once_for_all() {
 #[tokio::test]
 async fn an_order_whose_gateway_was_killed_is_taken_over_after_the_wait_of_a_failure() {
     let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
-    let (mut first, mut second) = (Member::of(&pebble, &redis), Member::of(&pebble, &redis));
+    let mut first = Member::of(&pebble, &redis).with_brief_lock();
+    let mut second = Member::of(&pebble, &redis);
     for member in [&mut first, &mut second] {
         member.clock = ahead;
         member.want("shop", &HOSTS);
@@ -196,7 +198,7 @@ async fn a_lock_that_was_lost_ends_the_order_before_its_certificate() {
 #[tokio::test]
 async fn a_store_that_dies_in_the_middle_ends_the_order_and_what_is_held_is_served() {
     let (pebble, mut redis) = (Pebble::start(asking()), Redis::start().await);
-    let mut member = Member::of(&pebble, &redis);
+    let mut member = Member::of(&pebble, &redis).with_brief_lock();
     let front = Front::before(&pebble, &[&member]);
     member.want("shop", &HOSTS);
     member.open();
@@ -237,7 +239,7 @@ async fn a_store_that_is_away_for_a_moment_ends_no_order() {
         let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
         let wire = Relay::to(redis.port()).await;
         let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", wire.port()));
-        let mut member = Member::at(&pebble, &target).patient();
+        let mut member = Member::at(&pebble, &target);
         let front = Front::before(&pebble, &[&member]);
         front.shut();
         member.want("shop", hosts);
@@ -261,19 +263,45 @@ async fn a_store_that_is_away_for_a_moment_ends_no_order() {
 #[tokio::test]
 async fn a_store_that_is_away_at_the_start_is_waited_for() {
     let (pebble, mut redis) = (Pebble::start(asking()), Redis::absent());
+    let silent = TcpListener::bind(("127.0.0.1", redis.port()))
+        .await
+        .unwrap();
     let mut member = Member::of(&pebble, &redis);
     let _front = Front::before(&pebble, &[&member]);
     member.want("shop", &HOSTS);
     member.open();
-    eventually(PATIENCE, "it is known to be away", async || {
-        member.metric("tollgate_acme_lookups_total{result=\"found\"} ") == 0
-            && member.metric("tollgate_acme_store_up ") == 0
-    })
-    .await;
+    for _ in 0..3 {
+        drop(silent.accept().await.unwrap());
+    }
+    drop(silent);
+    assert_eq!(member.metric("tollgate_acme_store_up "), 0);
     assert_eq!(pebble.logged("Added order"), 0);
     redis.come().await;
     member.certificate().await;
     assert_eq!(member.metric("tollgate_acme_store_up "), 1);
+}
+
+/// The lock is had and nothing else: nothing is asked of the authority, and that is no failure of an order.
+#[tokio::test]
+async fn a_store_that_keeps_nothing_costs_no_order() {
+    let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
+    let set_user = |rule: &'static str| ["ACL", "SETUSER", "default", rule];
+    redis.command::<String>(&set_user("-eval")).await;
+    let mut member = Member::of(&pebble, &redis);
+    let _front = Front::before(&pebble, &[&member]);
+    member.want("shop", &HOSTS);
+    member.open();
+    eventually(PATIENCE, "the lock cannot be let go either", async || {
+        let stats: String = redis.command(&["INFO", "commandstats"]).await;
+        let eval = stats.lines().find(|line| line.starts_with("cmdstat_eval:"));
+        eval.is_some_and(|line| !line.contains("rejected_calls=1,"))
+    })
+    .await;
+    redis.command::<i64>(&["DEL", LOCK]).await;
+    assert_eq!((member.failed(), pebble.logged("Added order")), (0, 0));
+    redis.command::<String>(&set_user("+eval")).await;
+    member.certificate().await;
+    assert_eq!((member.failed(), pebble.logged("Added order")), (0, 1));
 }
 
 #[tokio::test]

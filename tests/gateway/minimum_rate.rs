@@ -248,9 +248,9 @@ async fn grpc_may_drip() {
 
 #[tokio::test]
 async fn no_rate_asks_for_none() {
-    const LENGTH: usize = 30;
+    const LENGTH: usize = 45;
     let upstream = Upstream::echo().await;
-    let file = File::to(&upstream, &[]).server("idle = \"1s\"\nmin_rate = 0");
+    let file = File::to(&upstream, &[]).server("idle = \"4s\"\nmin_rate = 0");
     let gateway = Gateway::start(&file).await;
     let mut client = gateway.connect().await;
     let length = LENGTH.to_string();

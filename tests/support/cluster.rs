@@ -1,12 +1,10 @@
 //! A real cluster of Redis nodes: masters with a replica each, killed and brought back.
 
-use super::eventually;
 use super::ports::free_node_port;
 use super::redis::Redis;
-use std::time::Duration;
+use super::{PATIENCE, eventually};
 
 const SLOTS: usize = 16_384;
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Three masters, and a replica of each behind them.
 #[derive(Debug)]

@@ -51,7 +51,7 @@ pub(crate) use wire::{End, Wire};
 use std::time::Duration;
 
 /// The time that a test waits for an event that must come. The time is generous, since only a failure spends it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Are the long forms of the tests asked for?
 pub(crate) fn long() -> bool {

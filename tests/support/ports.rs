@@ -25,8 +25,8 @@ pub(crate) fn free_node_port() -> u16 {
 
 fn next(range: Range<u16>, turns: &AtomicU16, is_free: impl Fn(u16) -> bool) -> u16 {
     let count = range.end - range.start;
-    // Another test process starts elsewhere.
-    let offset = (std::process::id() % u32::from(count)) as u16;
+    // Another test process starts elsewhere, however close their numbers are.
+    let offset = (std::process::id().wrapping_mul(811) % u32::from(count)) as u16;
     let ports = (0..count).map(|_| {
         let turn = turns.fetch_add(1, Ordering::Relaxed) % count;
         range.start + (offset + turn) % count

@@ -6,10 +6,10 @@ use super::{PATIENCE, eventually, process};
 use redis::{Cmd, FromRedisValue};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 /// A Redis server, or the place where one will be.
 #[derive(Debug)]
@@ -116,10 +116,16 @@ impl Redis {
     /// Starts the server, empty, and waits until it answers.
     pub(crate) async fn come(&mut self) {
         self.launch();
-        eventually(PATIENCE, "redis answers", async || {
-            self.ask::<String>(&["PING"]).await.is_ok()
-        })
-        .await;
+        let until = Instant::now() + PATIENCE;
+        while self.ask::<String>(&["PING"]).await.is_err() {
+            assert!(Instant::now() < until, "redis does not answer");
+            sleep(Duration::from_millis(5)).await;
+            // A connection of another process may have had the port for a moment.
+            let child = self.child.as_mut().expect("it was launched");
+            if child.try_wait().unwrap().is_some() {
+                self.launch();
+            }
+        }
     }
 
     fn launch(&mut self) {
@@ -200,12 +206,9 @@ impl Redis {
         let mut connection = connect(&client).await?;
         let mut command = Cmd::new();
         command.arg(words);
-        timeout(Duration::from_secs(5), command.query_async(&mut connection))
-            .await
-            .expect("redis answers")
+        command.query_async(&mut connection).await
     }
 
-    /// How often scripts have been called since the start.
     /// Puts bytes at a key.
     pub(crate) async fn put(&self, key: &str, bytes: &[u8]) {
         let client = redis::Client::open(self.url()).unwrap();
@@ -215,6 +218,7 @@ impl Redis {
         set.query_async::<()>(&mut connection).await.unwrap();
     }
 
+    /// How often scripts have been called since the start.
     pub(crate) async fn script_calls(&self) -> u64 {
         let stats: String = self.command(&["INFO", "commandstats"]).await;
         ["evalsha", "eval", "fcall"]
@@ -232,11 +236,13 @@ impl Redis {
     }
 }
 
-/// A connection with a longer timeout than the client's default of half a second, since the machine may be busy.
+/// A connection with longer timeouts than the client's, of a second and a half of one, since the machine may be busy.
 pub(crate) async fn connect(
     client: &redis::Client,
 ) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
-    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    let patient = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
     client
         .get_multiplexed_async_connection_with_config(&patient)
         .await

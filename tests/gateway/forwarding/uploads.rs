@@ -115,7 +115,7 @@ async fn one_that_its_client_gives_up_is_let_go_though_the_server_reads_nothing(
     client.answer().await.expect(202);
     let piece = vec![b'x'; 64 * 1024];
     // Until nobody takes any more.
-    while let Ok(sent) = timeout(PATIENCE / 20, client.try_send(&piece)).await {
+    while let Ok(sent) = timeout(PATIENCE / 60, client.try_send(&piece)).await {
         sent.unwrap();
     }
     let during = process::open_files(gateway.pid());

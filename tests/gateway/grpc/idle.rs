@@ -141,6 +141,6 @@ async fn a_route_may_be_less_patient() {
     let end = timeout(PATIENCE, answer.into_body().collect())
         .await
         .unwrap();
-    assert!(start.elapsed() < PATIENCE / 2);
+    assert!(start.elapsed() < PATIENCE / 6);
     assert_eq!(end.unwrap().trailers().unwrap()["grpc-status"], "4");
 }
