@@ -3,8 +3,12 @@
 use super::ports::free_node_port;
 use super::redis::Redis;
 use super::{PATIENCE, eventually};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
 
 const SLOTS: usize = 16_384;
+/// The time that nodes have to meet before they are led to each other again.
+const TURN: Duration = Duration::from_secs(3);
 
 /// Three masters, and a replica of each behind them.
 #[derive(Debug)]
@@ -45,17 +49,7 @@ impl Cluster {
             master.command::<String>(&set).await;
             master.command::<String>(&words).await;
         }
-        for node in &cluster.nodes[1..] {
-            let port = node.port().to_string();
-            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port];
-            cluster.nodes[0].command::<String>(&meet).await;
-        }
-        cluster
-            .all("all know each other", async |node| {
-                let nodes: String = node.command(&["CLUSTER", "NODES"]).await;
-                nodes.lines().count() == 6 && !nodes.contains("handshake")
-            })
-            .await;
+        cluster.meet().await;
         for (master, replica) in cluster.nodes[..3].iter().zip(&cluster.nodes[3..]) {
             let id: String = master.command(&["CLUSTER", "MYID"]).await;
             replica
@@ -64,6 +58,33 @@ impl Cluster {
         }
         cluster.whole().await;
         cluster
+    }
+
+    /// Has the nodes meet, again and again: a node forgets another that does not answer within the nodes' timeout.
+    async fn meet(&self) {
+        let until = Instant::now() + PATIENCE;
+        while !self.know_each_other().await {
+            assert!(Instant::now() < until, "not all know each other");
+            for node in &self.nodes[1..] {
+                let port = node.port().to_string();
+                let meet = ["CLUSTER", "MEET", "127.0.0.1", &port];
+                self.nodes[0].command::<String>(&meet).await;
+            }
+            let turn = Instant::now() + TURN;
+            while Instant::now() < turn.min(until) && !self.know_each_other().await {
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    async fn know_each_other(&self) -> bool {
+        for node in &self.nodes {
+            let nodes: String = node.command(&["CLUSTER", "NODES"]).await;
+            if nodes.lines().count() != self.nodes.len() || nodes.contains("handshake") {
+                return false;
+            }
+        }
+        true
     }
 
     /// A single node that serves every slot, as managed services offer.
