@@ -7,14 +7,14 @@ pub mod key_sets;
 mod lifecycle;
 mod predecessor;
 mod service_manager;
+mod snapshot_installer;
 mod sockets;
 mod tls_listeners;
 mod worker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
-use crate::config::diff::{Outline, diff};
-use crate::config::{Boot, Compiled, Files, Identities};
+use crate::config::{Boot, Compiled};
 use crate::descriptors::{self, Budget};
 use crate::listen::accept::{
     ListenerFacts, ListeningSocket, TrustedPeers, left_for_upstreams, most_connections,
@@ -24,7 +24,6 @@ use crate::listen::dispatch::{ConnectionBounds, Dispatcher};
 use crate::listen::handed_sockets::HandedSockets;
 use crate::listen::listener::ListenAddress;
 use crate::proxy::Holds;
-use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, Signals, drain};
 use crate::snapshot::Snapshot;
 use crate::store::{Fleet, Invalidation, MemoryStore};
@@ -32,9 +31,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
 use crate::upstream;
-use crate::upstream::keeper::{self, Kept};
-use crate::upstream::resolution::{self, Resolutions};
-use crate::upstream::{Registry, ServerUrl, demo};
+use crate::upstream::{ServerUrl, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
 use certificates::CertificateOrders;
@@ -43,6 +40,7 @@ use key_sets::KeyFollower;
 use lifecycle::{Gateway, SignalDesk};
 use predecessor::Predecessor;
 use service_manager::ServiceState;
+use snapshot_installer::{ServerFollower, SnapshotInstaller, start_reload};
 use sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use std::io;
 use std::path::PathBuf;
@@ -416,109 +414,6 @@ fn start_admin(
 fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAddress> {
     let bound = socket.address()?;
     Ok(bound.map_or_else(|| written.clone(), ListenAddress::Tcp))
-}
-
-/// Watches the file and the files that it names, if there is one, until the gateway leaves.
-fn start_reload(
-    file: Option<PathBuf>,
-    files: Files,
-    identities: Arc<Identities>,
-    installer: SnapshotInstaller,
-) -> reload::Trigger {
-    let trigger = reload::Trigger::default();
-    if let Some(file) = file {
-        let drain = installer.shared.drain.clone();
-        let watching = Watcher::new(file, files, identities, trigger.clone()).run(installer);
-        tokio::spawn(async move {
-            tokio::select! {
-                () = watching => {}
-                // The file may be meant for a successor.
-                () = drain.leaving() => {}
-            }
-        });
-    }
-    trigger
-}
-
-/// Puts a new file in force.
-struct SnapshotInstaller {
-    boot: Boot,
-    outline: Arc<Outline>,
-    shared: GatewayState,
-    tls: Arc<TlsListeners>,
-    servers: ServerFollower,
-    keys: KeyFollower,
-    orders: Arc<CertificateOrders>,
-}
-
-impl reload::ReloadTarget for SnapshotInstaller {
-    async fn apply(&mut self, compiled: Compiled) {
-        let Compiled {
-            boot,
-            mut snapshot,
-            outline,
-            identities,
-            offers,
-            orders,
-            key_sets,
-            ..
-        } = compiled;
-        let generation = self.shared.snapshots.load().generation + 1;
-        snapshot.generation = generation;
-        if let Err(error) = start_demo(&snapshot).await {
-            tracing::warn!("the demo upstream cannot start: {error}");
-        }
-        self.servers.prepare(&mut snapshot, &boot).await;
-        self.keys.prepare(key_sets).await;
-        let changes = diff(&self.outline, &outline, &self.boot);
-        self.outline = outline;
-        self.boot.store.rotate(&boot.store);
-        self.shared.memory.keep_room_for(snapshot.limits());
-        self.shared.snapshots.store(Arc::new(snapshot));
-        self.tls.install(&boot.listen.listeners, offers, identities);
-        self.shared.metrics.reloaded(generation);
-        tracing::info!("reloaded: generation {generation} is in force");
-        for change in changes {
-            tracing::info!("  {change}");
-        }
-        self.orders.want(orders).await;
-    }
-
-    fn refused(&mut self) {
-        self.shared.metrics.reload_failed();
-    }
-}
-
-/// Keeps the servers of all upstreams up to date: their states over reloads, and the addresses of their names.
-struct ServerFollower {
-    registry: Registry,
-    kept: Arc<Kept>,
-    resolutions: Resolutions,
-}
-
-impl ServerFollower {
-    fn new(metrics: &Arc<Metrics>) -> Self {
-        let kept = Arc::<Kept>::default();
-        tokio::spawn(keeper::keep(Arc::clone(&kept), Arc::clone(metrics)));
-        Self {
-            registry: Registry::default(),
-            kept,
-            resolutions: Resolutions::new(resolution::by_system(), Arc::clone(metrics)),
-        }
-    }
-
-    /// Gives the upstreams of a snapshot that comes into force their states, and waits a moment for addresses of new
-    /// names.
-    async fn prepare(&mut self, snapshot: &mut Snapshot, boot: &Boot) {
-        let secrets = Arc::clone(&boot.secrets);
-        let shown = move |name: &str| secrets.hide(name).into_owned();
-        self.resolutions.show_as(Arc::new(shown));
-        let names = self.registry.unresolved(&snapshot.upstreams);
-        let found = self.resolutions.first(names).await;
-        self.registry.adopt(&mut snapshot.upstreams, &found);
-        self.resolutions.follow(&snapshot.upstreams);
-        self.kept.install(&snapshot.upstreams);
-    }
 }
 
 async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {

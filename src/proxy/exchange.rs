@@ -2,6 +2,7 @@
 
 mod account;
 mod answer;
+mod decisions;
 
 use super::Worker;
 use super::body_failure::UploadFailure;

@@ -1,8 +1,9 @@
 //! The fields that name a request's origin to the upstream, and the treatment of those that the request came with.
 //!
 //! One rule holds for the whole family of fields: a stranger's fields are deleted and ours take their place; a trusted
-//! peer's are extended by the peer. `Via` and `Max-Forwards` count hops.
+//! peer's are extended by the peer. `Via` and `Max-Forwards` (`hops`) count hops.
 
+pub mod hops;
 pub mod lines;
 
 use super::hop;
@@ -12,7 +13,7 @@ use crate::key::address::{AddressText, read_address};
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
 use crate::listen::ForwardedFields;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -24,12 +25,6 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// The peer of a Unix socket in `Forwarded`: a name of our own, which begins with an underscore (RFC 7239 section 6.3).
 const UNIX_NODE: &[u8] = b"_unix";
-
-/// Our name in `Via`.
-const PSEUDONYM: &[u8] = b"tollgate";
-
-/// The most times that our own name may stand in `Via`: longer chains of gateways are loops.
-const MOST_PASSES: usize = 10;
 
 /// The origin of a request.
 #[derive(Debug, Clone, Copy)]
@@ -451,73 +446,6 @@ fn write_value(line: &mut ValueBuffer, text: &[u8]) {
         line.text(&[*byte]);
     }
     line.text(b"\"");
-}
-
-/// Has this request passed here too often? Such a request runs in a circle, and 508 ends it.
-#[must_use]
-pub fn is_loop(fields: &HeaderMap) -> bool {
-    // Hardly any request has `Via`; comparing names is cheaper than a lookup.
-    if !fields.keys().any(|name| *name == header::VIA) {
-        return false;
-    }
-    let ours = hop::tokens(fields, &header::VIA).filter(|member| {
-        let mut words = member
-            .split(u8::is_ascii_whitespace)
-            .filter(|word| !word.is_empty());
-        words
-            .nth(1)
-            .is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM))
-    });
-    ours.count() > MOST_PASSES
-}
-
-/// Adds us to `Via`, with the version the request came in (RFC 9110 section 7.6.3).
-pub fn add_via(fields: &mut HeaderMap, version: Version) {
-    fields.append(header::VIA, via(version));
-}
-
-/// Our member of `Via` in a request that came in this version.
-fn via(version: Version) -> HeaderValue {
-    // Constants are checked when they are compiled.
-    const HTTP_10: HeaderValue = HeaderValue::from_static("1.0 tollgate");
-    const HTTP_11: HeaderValue = HeaderValue::from_static("1.1 tollgate");
-    const HTTP_2: HeaderValue = HeaderValue::from_static("2 tollgate");
-    match version {
-        Version::HTTP_10 => HTTP_10,
-        Version::HTTP_2 => HTTP_2,
-        _ => HTTP_11,
-    }
-}
-
-/// The consequence of `Max-Forwards`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hops {
-    /// The request may be forwarded.
-    Left,
-    /// The request is answered here: it may go no further.
-    Spent,
-}
-
-/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number is left as it
-/// is.
-pub fn count_hop(method: &Method, fields: &mut HeaderMap) -> Hops {
-    if !matches!(*method, Method::TRACE | Method::OPTIONS) {
-        return Hops::Left;
-    }
-    let field = fields.get(header::MAX_FORWARDS);
-    let text = field.and_then(|value| value.to_str().ok()).map(str::trim);
-    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some(left) = text
-        .filter(is_number)
-        .and_then(|text| text.parse::<u64>().ok())
-    else {
-        return Hops::Left;
-    };
-    let Some(less) = left.checked_sub(1) else {
-        return Hops::Spent;
-    };
-    fields.insert(header::MAX_FORWARDS, HeaderValue::from(less));
-    Hops::Left
 }
 
 #[cfg(test)]

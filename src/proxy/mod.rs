@@ -67,7 +67,7 @@ use body_prefix::{PrefixBudget, ReadAhead};
 use early_reply::{answered_by_route, challenged, redirected, reply_here, turned_away};
 use error::ProxyError;
 use exchange::Exchange;
-use forwarded::Hops;
+use forwarded::hops::{self, Hops};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri};
 use hyper::body::Incoming;
@@ -235,8 +235,7 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
         let target = self.read(parts, exchange)?;
-        if target.is_asterisk()
-            || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
+        if target.is_asterisk() || hops::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
         {
             return Ok(reply_here());
         }

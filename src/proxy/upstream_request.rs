@@ -2,7 +2,7 @@
 
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::forwarded::{self, BelievedFields, Origin, lines};
+use super::forwarded::{self, BelievedFields, Origin, hops, lines};
 use super::request::{BadRequest, Target};
 use super::{hop, identity_fields, request_id};
 use crate::listen::{ForwardedFields, Peer};
@@ -52,7 +52,7 @@ pub fn head(
     let origin = origin(target, parts, host.is_some(), peer, exchange);
     let fields = &mut parts.headers;
     let has_ours = lines::has_ours(fields, &origin);
-    if has_ours && forwarded::is_loop(fields) {
+    if has_ours && hops::is_loop(fields) {
         return Err(ProxyError::Loop);
     }
     hop::strip_request(fields);
@@ -150,7 +150,7 @@ fn add_fields(
         hop::mark_websocket(fields);
     }
     forwarded::announce(fields, origin, introduced);
-    forwarded::add_via(fields, origin.version);
+    hops::add_via(fields, origin.version);
     if let Some(granted) = exchange.granted() {
         fields.insert(hop::GRANTED, HeaderValue::from(granted));
     }

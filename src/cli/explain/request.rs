@@ -23,7 +23,8 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
 use crate::proxy::error::ProxyError;
-use crate::proxy::forwarded::{self, ConnectionPeer, Hops};
+use crate::proxy::forwarded::ConnectionPeer;
+use crate::proxy::forwarded::hops::{self, Hops};
 use crate::proxy::request::{self, BadRequest, Target};
 use crate::proxy::route_members::RouteMembers;
 use crate::proxy::route_request::RouteRequest;
@@ -139,7 +140,7 @@ fn read(compiled: &Compiled, request: &mut ExplainedRequest) -> Result<Head, Exp
     let (method, uri, fields) = (&parts.method, &parts.uri, &mut parts.headers);
     let target = Target::read(method, uri, parts.version, scheme, fields).map_err(bad)?;
     let stripped = stripped_fields::strip(fields, &compiled.snapshot, request.peer).map_err(bad)?;
-    if target.is_asterisk() || forwarded::count_hop(method, fields) == Hops::Spent {
+    if target.is_asterisk() || hops::count_hop(method, fields) == Hops::Spent {
         let reason = "it is for the gateway itself".to_owned();
         return Err(ExpectedAnswer::gateway(204, reason));
     }

@@ -5,7 +5,6 @@ use crate::admission::Admission;
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::Mode;
-use crate::limit::verdict::VerdictOutcome;
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body_failure::UploadFailure;
@@ -16,9 +15,8 @@ use crate::proxy::request::BadRequest;
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
-use crate::store::StoreDecision;
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
-use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure, RouteMetrics};
+use crate::telemetry::metrics::{AnswerSource, Failure, RouteMetrics};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use std::sync::Arc;
@@ -224,173 +222,6 @@ impl Exchange {
         }
     }
 
-    /// The store's decision about the request's limits, where a store was asked.
-    pub(super) fn store_decision(&self) -> Option<&StoreDecision> {
-        self.admission.as_ref()?.decided.as_deref()
-    }
-
-    /// The limit that delays the request: its position among the service's limits, and its name.
-    pub(super) fn delaying(&self) -> Option<(usize, &Arc<str>)> {
-        let limits = &self.service()?.limits;
-        let by = match self.admission.as_ref()?.delayed_by() {
-            Some(index) => self.plan.positions().nth(index),
-            // The store gave the request no wait, but it stands behind others whose turn passed while the gateway stood
-            // still.
-            None if self.delayed > 0 => {
-                let mut positions = self.plan.positions();
-                positions.find(|at| limits[*at].holds_back())
-            }
-            None => None,
-        };
-        let position = by?;
-        Some((position, &limits.get(position)?.name))
-    }
-
-    /// Counts the request as held since `since`, by the limit that delays it, until the returned value is dropped.
-    pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
-        let (position, _) = self.delaying()?;
-        let route = self.local.route(self.route?);
-        Some(route.limits[position].hold(since.into_std()))
-    }
-
-    /// Counts each limit's decision.
-    pub(super) fn count_decisions(&self) {
-        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
-            return;
-        };
-        let handles = &self.local.route(route).limits;
-        let service = self.local.service(route);
-        let limits = &service.limits;
-        let count = |LimitOutcome {
-                         position,
-                         outcome,
-                         repeat,
-                     }| {
-            let Some(outcome) = outcome else { return };
-            let decision = match outcome {
-                _ if repeat => Decision::Repeat,
-                VerdictOutcome::Admit { delay: 0 } => Decision::Allow,
-                VerdictOutcome::Admit { .. } => Decision::Delay,
-                VerdictOutcome::Refuse(_) => Decision::Refuse,
-            };
-            handles[position].decided(decision, admission.decider_of(&limits[position]));
-        };
-        let mut last: Option<LimitOutcome> = None;
-        for (index, position) in self.plan.positions().enumerate() {
-            if !limits[position].mode.decides() {
-                break;
-            }
-            let limit = self.plan.limit(index, service);
-            let outcome = limit.and_then(|limit| admission.outcome(index, limit));
-            let repeat = admission.is_repeat(index);
-            match &mut last {
-                // Several rates of one limit are one question.
-                Some(last) if limits[last.position].is_rate_beside(&limits[position]) => {
-                    last.outcome = last.outcome.max(outcome);
-                    last.repeat &= repeat;
-                }
-                last => {
-                    let next = LimitOutcome {
-                        position,
-                        outcome,
-                        repeat,
-                    };
-                    last.replace(next).map(count);
-                }
-            }
-        }
-        last.map(count);
-        if limits.last().is_some_and(|limit| !limit.mode.decides()) {
-            self.count_asides(admission);
-        }
-    }
-
-    /// Counts the limits in shadow of a request whose other limits were asked.
-    #[inline(never)]
-    fn count_asides(&self, admission: &Admission) {
-        let Some(route) = self.route else { return };
-        let handles = &self.local.route(route).limits;
-        let limits = &self.local.service(route).limits;
-        for (position, decision) in self.asides() {
-            handles[position].decided(decision, admission.decider_of(&limits[position]));
-        }
-    }
-
-    /// Counts the limits in shadow of a request for which no other limit was asked.
-    pub(super) fn count_keyless(&self) {
-        let Some(route) = self.route else { return };
-        let handles = &self.local.route(route).limits;
-        for (position, decision) in self.asides() {
-            handles[position].decided(decision, DecidedBy::Store);
-        }
-    }
-
-    /// The decisions of limits in shadow, by their positions among the service's limits.
-    fn asides(&self) -> Vec<(usize, Decision)> {
-        let Some(service) = self.service() else {
-            return Vec::new();
-        };
-        let mut all: Vec<(usize, Decision)> = Vec::new();
-        for (index, position) in self.plan.positions().enumerate() {
-            if service.limits[position].mode.decides() {
-                continue;
-            }
-            let admission = self.admission.as_ref();
-            let decision = match admission.and_then(|admission| admission.aside(index)) {
-                None => Decision::Uncounted,
-                Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
-                Some(VerdictOutcome::Admit { delay: 0 }) => Decision::WouldAllow,
-                Some(VerdictOutcome::Admit { .. }) => Decision::WouldDelay,
-            };
-            match all.last_mut() {
-                // Several rates of one limit are one question; the worst stands for all.
-                Some((last, worst)) if self.is_same(*last, position) => {
-                    *worst = decision.max(*worst);
-                }
-                _ => all.push((position, decision)),
-            }
-        }
-        let keyless = self.plan.keyless().iter();
-        all.extend(keyless.map(|position| (*position, Decision::WouldRefuse)));
-        all
-    }
-
-    /// The limits in shadow that would have refused the request, for the log.
-    pub(super) fn would_refuse<'a>(&self, service: &'a Service) -> Vec<&'a str> {
-        let beside = service.limits.last();
-        if beside.is_none_or(|limit| limit.mode.decides()) {
-            return Vec::new();
-        }
-        let all = self.asides().into_iter();
-        let mut names: Vec<&str> = all
-            .filter(|(_, decision)| *decision == Decision::WouldRefuse)
-            .map(|(position, _)| &**service.limits[position].shown())
-            .collect();
-        names.dedup();
-        names
-    }
-
-    /// Are the limits at these two positions of the service rates of one limit?
-    fn is_same(&self, one: usize, other: usize) -> bool {
-        self.service().is_some_and(|service| {
-            let [one, other] = [&service.limits[one], &service.limits[other]];
-            one.is_rate_beside(other)
-        })
-    }
-
-    /// The rate of its limit that refused or held the request, where the limit has several.
-    pub(super) fn window(&self) -> Option<&str> {
-        let limit = match self.reason {
-            Reason::LimitRefused => self.violated().named?,
-            Reason::LimitDelayed => {
-                let index = self.admission.as_ref()?.delayed_by()?;
-                self.plan.limit(index, self.service()?)?
-            }
-            _ => return None,
-        };
-        limit.window.as_deref()
-    }
-
     /// The key and the units that each limit counted.
     pub(super) fn charges<'a>(
         &'a self,
@@ -546,16 +377,6 @@ impl Exchange {
             .as_ref()?
             .remaining(&self.plan, self.service()?)
     }
-}
-
-/// One limit's outcome, all of its rates together.
-#[derive(Debug, Clone, Copy)]
-struct LimitOutcome {
-    /// The limit's position among the service's.
-    position: usize,
-    outcome: Option<VerdictOutcome>,
-    /// The request is a repeat that went free.
-    repeat: bool,
 }
 
 /// The cost that the response named to `limit`, if it named one.

@@ -1,9 +1,9 @@
 //! The gateway's own fields of a request as bytes: most requests get the same ones as the request before them, and bring
 //! no field that ours would replace.
 
+use super::hops::via;
 use super::{
     Origin, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_REAL_IP, is_of_proxies, known,
-    via,
 };
 use crate::listen::ForwardedFields;
 use crate::proxy::request_id::X_REQUEST_ID;
@@ -25,7 +25,7 @@ pub fn has_ours(fields: &HeaderMap, origin: &Origin<'_>) -> bool {
 }
 
 /// The lines for a stranger's request without any field of ours ([`has_ours`]); nothing where its fields must be written
-/// one by one. They stand in the order in which [`announce`](super::announce), [`add_via`](super::add_via) and the
+/// one by one. They stand in the order in which [`announce`](super::announce), [`add_via`](super::hops::add_via) and the
 /// request's id would add them.
 pub fn prepared(
     origin: &Origin<'_>,

@@ -1,7 +1,9 @@
 //! Strangers are forgotten, trusted peers extended, hops counted.
 
+use super::hops::{Hops, add_via, count_hop, is_loop};
 use super::*;
 use crate::key::client_ip::Trust;
+use http::Method;
 use proptest::prelude::*;
 
 fn fields(lines: &[(&str, &str)]) -> HeaderMap {

@@ -1,0 +1,119 @@
+//! A new file comes into force: its snapshot, with what outlives one.
+
+use super::certificates::CertificateOrders;
+use super::key_sets::KeyFollower;
+use super::tls_listeners::TlsListeners;
+use super::{GatewayState, start_demo};
+use crate::config::diff::{Outline, diff};
+use crate::config::{Boot, Compiled, Files, Identities};
+use crate::reload::{self, Watcher};
+use crate::snapshot::Snapshot;
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::Registry;
+use crate::upstream::keeper::{self, Kept};
+use crate::upstream::resolution::{self, Resolutions};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Watches the file and the files that it names, if there is one, until the gateway leaves.
+pub(super) fn start_reload(
+    file: Option<PathBuf>,
+    files: Files,
+    identities: Arc<Identities>,
+    installer: SnapshotInstaller,
+) -> reload::Trigger {
+    let trigger = reload::Trigger::default();
+    if let Some(file) = file {
+        let drain = installer.shared.drain.clone();
+        let watching = Watcher::new(file, files, identities, trigger.clone()).run(installer);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = watching => {}
+                // The file may be meant for a successor.
+                () = drain.leaving() => {}
+            }
+        });
+    }
+    trigger
+}
+
+/// Puts a new file in force.
+pub(super) struct SnapshotInstaller {
+    pub(super) boot: Boot,
+    pub(super) outline: Arc<Outline>,
+    pub(super) shared: GatewayState,
+    pub(super) tls: Arc<TlsListeners>,
+    pub(super) servers: ServerFollower,
+    pub(super) keys: KeyFollower,
+    pub(super) orders: Arc<CertificateOrders>,
+}
+
+impl reload::ReloadTarget for SnapshotInstaller {
+    async fn apply(&mut self, compiled: Compiled) {
+        let Compiled {
+            boot,
+            mut snapshot,
+            outline,
+            identities,
+            offers,
+            orders,
+            key_sets,
+            ..
+        } = compiled;
+        let generation = self.shared.snapshots.load().generation + 1;
+        snapshot.generation = generation;
+        if let Err(error) = start_demo(&snapshot).await {
+            tracing::warn!("the demo upstream cannot start: {error}");
+        }
+        self.servers.prepare(&mut snapshot, &boot).await;
+        self.keys.prepare(key_sets).await;
+        let changes = diff(&self.outline, &outline, &self.boot);
+        self.outline = outline;
+        self.boot.store.rotate(&boot.store);
+        self.shared.memory.keep_room_for(snapshot.limits());
+        self.shared.snapshots.store(Arc::new(snapshot));
+        self.tls.install(&boot.listen.listeners, offers, identities);
+        self.shared.metrics.reloaded(generation);
+        tracing::info!("reloaded: generation {generation} is in force");
+        for change in changes {
+            tracing::info!("  {change}");
+        }
+        self.orders.want(orders).await;
+    }
+
+    fn refused(&mut self) {
+        self.shared.metrics.reload_failed();
+    }
+}
+
+/// Keeps the servers of all upstreams up to date: their states over reloads, and the addresses of their names.
+pub(super) struct ServerFollower {
+    registry: Registry,
+    kept: Arc<Kept>,
+    resolutions: Resolutions,
+}
+
+impl ServerFollower {
+    pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
+        let kept = Arc::<Kept>::default();
+        tokio::spawn(keeper::keep(Arc::clone(&kept), Arc::clone(metrics)));
+        Self {
+            registry: Registry::default(),
+            kept,
+            resolutions: Resolutions::new(resolution::by_system(), Arc::clone(metrics)),
+        }
+    }
+
+    /// Gives the upstreams of a snapshot that comes into force their states, and waits a moment for addresses of new
+    /// names.
+    pub(super) async fn prepare(&mut self, snapshot: &mut Snapshot, boot: &Boot) {
+        let secrets = Arc::clone(&boot.secrets);
+        let shown = move |name: &str| secrets.hide(name).into_owned();
+        self.resolutions.show_as(Arc::new(shown));
+        let names = self.registry.unresolved(&snapshot.upstreams);
+        let found = self.resolutions.first(names).await;
+        self.registry.adopt(&mut snapshot.upstreams, &found);
+        self.resolutions.follow(&snapshot.upstreams);
+        self.kept.install(&snapshot.upstreams);
+    }
+}

@@ -1,0 +1,77 @@
+//! The fields that count a request's hops: `Via` and `Max-Forwards`.
+
+use crate::proxy::hop;
+use http::{HeaderMap, HeaderValue, Method, Version, header};
+
+/// Our name in `Via`.
+const PSEUDONYM: &[u8] = b"tollgate";
+
+/// The most times that our own name may stand in `Via`: longer chains of gateways are loops.
+const MOST_PASSES: usize = 10;
+
+/// Has this request passed here too often? Such a request runs in a circle, and 508 ends it.
+#[must_use]
+pub fn is_loop(fields: &HeaderMap) -> bool {
+    // Hardly any request has `Via`; comparing names is cheaper than a lookup.
+    if !fields.keys().any(|name| *name == header::VIA) {
+        return false;
+    }
+    let ours = hop::tokens(fields, &header::VIA).filter(|member| {
+        let mut words = member
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        words
+            .nth(1)
+            .is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM))
+    });
+    ours.count() > MOST_PASSES
+}
+
+/// Adds us to `Via`, with the version the request came in (RFC 9110 section 7.6.3).
+pub fn add_via(fields: &mut HeaderMap, version: Version) {
+    fields.append(header::VIA, via(version));
+}
+
+/// Our member of `Via` in a request that came in this version.
+pub(super) fn via(version: Version) -> HeaderValue {
+    // Constants are checked when they are compiled.
+    const HTTP_10: HeaderValue = HeaderValue::from_static("1.0 tollgate");
+    const HTTP_11: HeaderValue = HeaderValue::from_static("1.1 tollgate");
+    const HTTP_2: HeaderValue = HeaderValue::from_static("2 tollgate");
+    match version {
+        Version::HTTP_10 => HTTP_10,
+        Version::HTTP_2 => HTTP_2,
+        _ => HTTP_11,
+    }
+}
+
+/// The consequence of `Max-Forwards`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hops {
+    /// The request may be forwarded.
+    Left,
+    /// The request is answered here: it may go no further.
+    Spent,
+}
+
+/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number is left as it
+/// is.
+pub fn count_hop(method: &Method, fields: &mut HeaderMap) -> Hops {
+    if !matches!(*method, Method::TRACE | Method::OPTIONS) {
+        return Hops::Left;
+    }
+    let field = fields.get(header::MAX_FORWARDS);
+    let text = field.and_then(|value| value.to_str().ok()).map(str::trim);
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(left) = text
+        .filter(is_number)
+        .and_then(|text| text.parse::<u64>().ok())
+    else {
+        return Hops::Left;
+    };
+    let Some(less) = left.checked_sub(1) else {
+        return Hops::Spent;
+    };
+    fields.insert(header::MAX_FORWARDS, HeaderValue::from(less));
+    Hops::Left
+}
