@@ -1,7 +1,7 @@
 //! Decisions gather while the connections are busy, and go together.
 //!
 //! A worker has two lanes for each node, each with at most one call under way. A lone request goes at once. A lane that
-//! comes free takes all waiting decisions, up to [`MOST_IN_CALL`], in one call. While the server is far, more lanes
+//! comes free takes all waiting decisions, up to [`MOST_IN_CALL`](super::MOST_IN_CALL), in one call. While the server is far, more lanes
 //! join the two (`call_window`), for as long as decisions wait. All lanes share the worker's connections, so that calls
 //! follow each other without a wait for answers. The lanes run in tasks of their own: a dropped request abandons its
 //! answer, never a connection in mid-reply.

@@ -2,7 +2,7 @@
 
 use super::{asked, counts, gateway, gateway_with};
 use crate::support::tls::Authority;
-use crate::support::{End, PATIENCE, Upstream, Wire, get, long};
+use crate::support::{End, PATIENCE, Upstream, Wire, eventually, get, long};
 use std::time::{Duration, Instant};
 
 /// The beginning of a hello, whose record is to have 512 bytes.
@@ -150,7 +150,11 @@ async fn a_handshake_makes_room_for_a_new_connection() {
         half.send(HALF_HELLO).await;
         halves.push(half);
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually(PATIENCE, "all three are at a worker", async || {
+        let metrics = gateway.metrics().await;
+        metrics.lines().any(|line| line == "tollgate_connections 3")
+    })
+    .await;
     let mut wire = ca.trusting().wire(tls, "api.test").await;
     wire.ask(asked("api.test")).await.expect(200);
     assert_ne!(halves[0].ended(PATIENCE).await, End::Open);
