@@ -124,6 +124,8 @@ impl Gateway {
                 }
                 if is_stopped {
                     successor.signal(Signal::TERM);
+                } else {
+                    self.signals.is_stop_awaited = true;
                 }
                 self.successor = Some(successor);
                 Some(Departure::HandedOver)
@@ -210,7 +212,12 @@ impl Gateway {
                 () = sleep(linger(self.drain_delay, self.drain)) => return true,
                 () = finished(acceptors, dispatcher) => return true,
                 () = abandoned(&mut self.successor) => return false,
-                () = self.signals.stop() => {}
+                () = self.signals.stop() => {
+                    if self.signals.is_awaited_stop() {
+                        sleep(SHORT_LINGER.min(self.drain / 2)).await;
+                        return true;
+                    }
+                }
             },
         }
         tracing::warn!("{STOPPED_AT_ONCE}");
@@ -252,7 +259,7 @@ impl Gateway {
                 }
             }
             () = abandoned(&mut self.successor) => {}
-            () = self.signals.stop() => tracing::warn!("{STOPPED_AT_ONCE}"),
+            () = self.signals.stop_at_once() => tracing::warn!("{STOPPED_AT_ONCE}"),
         }
     }
 }
@@ -315,6 +322,8 @@ pub(super) struct SignalDesk {
     reloads: u64,
     is_stopped: bool,
     wants_successor: bool,
+    /// The gateway leaves without such a signal, since a successor serves: the first one is no reason to cut requests.
+    is_stop_awaited: bool,
 }
 
 impl SignalDesk {
@@ -325,6 +334,7 @@ impl SignalDesk {
             reloads: 0,
             is_stopped: false,
             wants_successor: false,
+            is_stop_awaited: false,
         }
     }
 
@@ -358,6 +368,25 @@ impl SignalDesk {
     async fn stop(&mut self) {
         while self.take_one().await != SignalRequest::Stop {}
         self.is_stopped = false;
+    }
+
+    /// Is a signal to stop the first one to a gateway that leaves already? It asks for nothing then but what is under way.
+    fn is_awaited_stop(&mut self) -> bool {
+        let is_awaited = std::mem::take(&mut self.is_stop_awaited);
+        if is_awaited {
+            tracing::info!(
+                "a signal to stop: requests under way here are finished; a second signal ends them"
+            );
+        }
+        is_awaited
+    }
+
+    /// Resolves at the signal that ends a gateway at once which stops already. The future may be dropped and asked for again.
+    async fn stop_at_once(&mut self) {
+        self.stop().await;
+        while self.is_awaited_stop() {
+            self.stop().await;
+        }
     }
 
     async fn take_one(&mut self) -> SignalRequest {

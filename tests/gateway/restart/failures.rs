@@ -1,7 +1,7 @@
 //! Successors that fail, hang or are interrupted: the gateway goes on, and the next attempt works.
 
 use super::{Installed, WebSocket, gone, link, script, upstream};
-use crate::support::{File, Gateway, PATIENCE, Wire, eventually, get, process};
+use crate::support::{End, File, Gateway, PATIENCE, Wire, eventually, get, process};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -128,6 +128,26 @@ async fn a_stop_during_a_hand_over_ends_both() {
     gateway.signal("TERM");
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
     assert!(!process::runs(hanging));
+}
+
+#[tokio::test]
+async fn a_first_signal_to_stop_behind_a_hand_over_cuts_nothing_and_a_second_one_does() {
+    let upstream = upstream().await;
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server("drain = \"10min\"")).await;
+    let mut tunnel = WebSocket::open(&gateway).await;
+    let mut kept = gateway.connect().await;
+    kept.ask(get("/")).await.expect(200);
+    let before = gateway.hand_over().await;
+    process::signal(before, "TERM");
+    let heard = |line: &str| line.contains("requests under way here are finished");
+    gateway.said.line(0, "the signal", heard).await;
+    assert_ne!(kept.ended(PATIENCE).await, End::Open);
+    tunnel.lives().await;
+    assert!(process::runs(before));
+    process::signal(before, "TERM");
+    gone(before).await;
+    assert_ne!(tunnel.0.ended(PATIENCE).await, End::Open);
+    serves(&gateway).await;
 }
 
 #[tokio::test]
