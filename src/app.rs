@@ -375,6 +375,7 @@ impl Accepting<'_> {
                         listener: listener.clone(),
                     },
                     taken_over: opened.taken_over,
+                    given_up: opened.given_up,
                 };
                 let (dispatcher, trusted) = (Arc::clone(self.dispatcher), Arc::clone(self.trusted));
                 acceptors.spawn(listening.accept(dispatcher, trusted, self.drain.clone()));

@@ -153,17 +153,19 @@ impl BoundAddress {
         } = self;
         let open = sockets.into_iter().map(|bound| {
             let OpenSocket { listening, file } = bound.open()?;
-            let taken_over = Arc::new(Notify::new());
+            let (taken_over, given_up) = (Arc::default(), Arc::default());
             kept.0.push(KeptSocket {
                 name: name.clone(),
                 descriptor: Some(listening.descriptor()?),
                 file,
                 mode,
                 taken_over: Arc::clone(&taken_over),
+                given_up: Arc::clone(&given_up),
             });
             Ok(OpenedSocket {
                 socket: listening,
                 taken_over,
+                given_up,
             })
         });
         let open: io::Result<Vec<OpenedSocket>> = open.collect();
@@ -227,6 +229,8 @@ pub(super) struct OpenedSocket {
     pub(super) socket: AcceptSocket,
     /// Says that a successor accepts on the socket from now on.
     pub(super) taken_over: Arc<Notify>,
+    /// Says that nobody does.
+    pub(super) given_up: Arc<Notify>,
 }
 
 /// What a gateway keeps of its listening sockets until its end. Files of Unix sockets go with it, but those that a
@@ -242,6 +246,7 @@ struct KeptSocket {
     file: Option<SocketFile>,
     mode: u32,
     taken_over: Arc<Notify>,
+    given_up: Arc<Notify>,
 }
 
 impl KeptSockets {
@@ -269,10 +274,13 @@ impl KeptSockets {
         }
     }
 
-    /// Leaves the sockets to a successor, but those at the positions that it has no use for.
+    /// Leaves the sockets to a successor, but those at the positions that it has no use for: they are closed, with their
+    /// files.
     pub(super) fn leave_to_successor(&mut self, unused: &[usize]) {
         for (position, kept) in self.0.iter_mut().enumerate() {
             if unused.contains(&position) {
+                (kept.descriptor, kept.file) = (None, None);
+                kept.given_up.notify_one();
                 continue;
             }
             if let Some(file) = &mut kept.file {

@@ -58,6 +58,8 @@ pub struct ListeningSocket {
     pub facts: ListenerFacts,
     /// Says that another process accepts on the socket from now on.
     pub taken_over: Arc<Notify>,
+    /// Says that nobody does.
+    pub given_up: Arc<Notify>,
 }
 
 /// What a listener's connections are accepted by.
@@ -70,12 +72,14 @@ pub struct ListenerFacts {
 }
 
 impl ListeningSocket {
-    /// Accepts until draining begins, or the socket is taken over, with the connections that wait on it. A connection for which there is no room is closed at once, which costs the least.
+    /// Accepts until draining begins, or the socket is given up, and then the connections that wait on it; or until it is
+    /// taken over, with those. A connection for which there is no room is closed at once, which costs the least.
     pub async fn accept(self, dispatcher: Arc<Dispatcher>, trusted: TrustedPeers, drain: Drain) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
                 () = drain.begun() => return self.accept_waiting(&dispatcher, &trusted).await,
+                () = self.given_up.notified() => return self.accept_waiting(&dispatcher, &trusted).await,
                 () = self.taken_over.notified() => return,
             };
             match accepted {

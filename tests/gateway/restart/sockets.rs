@@ -2,7 +2,7 @@
 //! them is served. What counters, probes and kept connections see of it.
 
 use super::{WebSocket, gone, upstream};
-use crate::support::{End, File, Gateway, PATIENCE, Redis, Wire, get, process};
+use crate::support::{End, File, Gateway, PATIENCE, Redis, Wire, eventually, get, process};
 use std::time::Duration;
 
 /// Sends a request on each of some connections, while the gateway stands still.
@@ -56,7 +56,16 @@ async fn addresses_may_change_with_the_file() {
         .server(listen)
         .admin("listen = \"unix:admin.sock\"");
     gateway.write_in_place(&changed.text());
+    let mut tunnel = WebSocket::open(&gateway).await;
     let before = gateway.hand_over().await;
+    // The gateway before lives as long as its requests, and its sockets do not.
+    eventually(PATIENCE, "the addresses are closed", async || {
+        Wire::try_to(leaving).await.is_err() && !old.exists()
+    })
+    .await;
+    tunnel.lives().await;
+    assert!(process::runs(before));
+    drop(tunnel);
     gone(before).await;
     gateway.get("/").await.expect(200);
     for path in [&kept, &new] {
@@ -111,7 +120,7 @@ async fn probes_see_the_successor_alone_and_kept_connections_get_a_last_answer()
     let answer = kept.ask(get("/")).await.expect(200);
     assert_eq!(answer.field("connection"), "close");
     assert_ne!(kept.ended(PATIENCE).await, End::Open);
-    crate::support::eventually(PATIENCE, "GOAWAY", async || http2.closed()).await;
+    eventually(PATIENCE, "GOAWAY", async || http2.closed()).await;
     let answer = gateway.get("/").await.expect(200);
     assert!(!answer.fields.has("connection"), "{answer:?}");
     tunnel.lives().await;
