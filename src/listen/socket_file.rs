@@ -94,7 +94,13 @@ fn identity(path: &Path) -> io::Result<FileIdentity> {
 pub(super) fn bind(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
+    let bound = socket.bind(&SockAddr::unix(path)?);
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(error.kind(), "the folder of the file is not there")
+        }
+        _ => error,
+    })?;
     let file = SocketFile::at(path)?;
     // No client can connect before the socket listens, so that none finds other rights.
     std::fs::set_permissions(path, Permissions::from_mode(mode))?;
@@ -111,8 +117,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         let text = "the file there is no socket, and stays as it is";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
-    let asked = Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&SockAddr::unix(path)?);
-    match asked {
+    let asking = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // A process whose queue is full would be waited for.
+    asking.set_nonblocking(true)?;
+    match asking.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
@@ -143,6 +151,22 @@ mod tests {
         std::fs::write(&path, "text").unwrap();
         assert!(bind(&path, 0o660).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+    }
+
+    #[test]
+    fn a_process_that_is_too_busy_to_accept_is_one_that_listens_and_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("http.sock");
+        let (socket, _file) = bind(&path, 0o660).unwrap();
+        socket.listen(0).unwrap();
+        let address = SockAddr::unix(&path).unwrap();
+        let waiting = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        waiting.connect(&address).unwrap();
+        let taken = bind(&path, 0o660).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+        let nowhere = bind(&folder.path().join("none/http.sock"), 0o660).unwrap_err();
+        assert!(nowhere.to_string().contains("folder"), "{nowhere}");
     }
 
     #[test]
