@@ -111,21 +111,8 @@ impl Purchase<'_> {
         policy: &RetryPolicy,
         shown: &mut Vec<Shown>,
     ) -> Result<(), Failure> {
-        insist!(learn_names(order))?;
-        let mut names = order.authorizations();
-        while let Some(name) = names.next().await {
-            let mut name = name?;
-            match name.status {
-                AuthorizationStatus::Valid => {}
-                AuthorizationStatus::Pending => shown.push(self.show_name(&mut name).await?),
-                status => {
-                    return Err(Failure::NotOurs {
-                        host: name.identifier().to_string(),
-                        kind: self.kinds()[0],
-                        why: format!("its authorization is {status:?}").to_lowercase(),
-                    });
-                }
-            }
+        if let Err(failure) = self.show_each(order, shown).await {
+            return Err(self.found_at_once(order, failure).await);
         }
         if order.state().status == OrderStatus::Pending {
             let status = insist!(order.poll_ready(policy));
@@ -136,7 +123,32 @@ impl Purchase<'_> {
         Ok(())
     }
 
-    async fn show_name<'a>(&self, name: &'a mut AuthorizationHandle<'a>) -> Result<Shown, Failure> {
+    /// Posts the answers, and has the authority look.
+    async fn show_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
+        insist!(learn_names(order))?;
+        let mut names = order.authorizations();
+        while let Some(name) = names.next().await {
+            let mut name = name?;
+            match name.status {
+                AuthorizationStatus::Valid => {}
+                AuthorizationStatus::Pending => self.show_name(&mut name, shown).await?,
+                status => {
+                    return Err(Failure::NotOurs {
+                        host: name.identifier().to_string(),
+                        kind: self.kinds()[0],
+                        why: format!("its authorization is {status:?}").to_lowercase(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn show_name<'a>(
+        &self,
+        name: &'a mut AuthorizationHandle<'a>,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), Failure> {
         let host = name.identifier().to_string();
         let offers = |kind: &ChallengeKind| {
             let kind = wire(*kind);
@@ -174,8 +186,42 @@ impl Purchase<'_> {
             self.identity.authority.name,
             kind.as_str()
         );
+        shown.push(Shown { posted, token });
         insist!(challenge.set_ready())?;
-        Ok(Shown { posted, token })
+        Ok(())
+    }
+
+    /// The failure behind `failure`, with which showing the names has ended: an authority may have looked before it answers
+    /// that it will, and says then what it has found.
+    async fn found_at_once(&self, order: &mut Order, failure: Failure) -> Failure {
+        if !matches!(failure, Failure::Refused(_)) {
+            return failure;
+        }
+        let mut names = order.authorizations();
+        while let Some(Ok(mut name)) = names.next().await {
+            if insist!(name.refresh()).is_err() {
+                break;
+            }
+            if let Some(refused) = self.refused_name(&name) {
+                return refused;
+            }
+        }
+        failure
+    }
+
+    /// The failure of a name of which the authority has found that it is not ours.
+    fn refused_name(&self, name: &AuthorizationHandle<'_>) -> Option<Failure> {
+        let (kind, why) = name.challenges.iter().find_map(|one| {
+            let refused = one.error.as_ref()?;
+            (one.status == ChallengeStatus::Invalid).then(|| (one.r#type.clone(), reason(refused)))
+        })?;
+        let kinds = self.kinds();
+        let kind = kinds.iter().copied().find(|own| wire(*own) == kind);
+        Some(Failure::NotOurs {
+            host: name.identifier().to_string(),
+            kind: kind.unwrap_or(kinds[0]),
+            why,
+        })
     }
 
     /// Takes the answers away again.
@@ -206,17 +252,10 @@ impl Purchase<'_> {
             if insist!(name.refresh()).is_err() {
                 break;
             }
-            let refused = name.challenges.iter().find_map(|one| {
-                let refused = one.error.as_ref()?;
-                (one.status == ChallengeStatus::Invalid)
-                    .then(|| (one.r#type.clone(), reason(refused)))
-            });
-            let host = name.identifier().to_string();
-            if let Some((kind, why)) = refused {
-                let kind = self.kinds().into_iter().find(|own| wire(*own) == kind);
-                let kind = kind.unwrap_or(self.kinds()[0]);
-                return Failure::NotOurs { host, kind, why };
+            if let Some(refused) = self.refused_name(&name) {
+                return refused;
             }
+            let host = name.identifier().to_string();
             let asked = shown.iter().any(|one| one.posted.host() == host);
             if asked && name.status == AuthorizationStatus::Pending {
                 let why = "the authority has not looked yet".into();

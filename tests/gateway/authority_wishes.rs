@@ -73,3 +73,23 @@ async fn a_pause_that_is_asked_for_is_kept_wherever_it_is_asked_for() {
         assert_eq!(directory.orders().len(), 0);
     }
 }
+
+/// The library takes such an answer for one that refuses to look: the other kind of challenge would wait for a minute.
+#[tokio::test]
+async fn a_name_that_is_not_found_before_the_authority_answers_is_looked_for_by_the_other_kind_soon()
+ {
+    let (directory, site, text) = scene("").await;
+    directory.refuse_first();
+    let mut gateway = site.start(&text).await;
+    let failed = gateway.said.line(0, "the failure", |line| {
+        line.contains("tls.shop: no certificate: ")
+    });
+    let line = failed.await;
+    let expected = format!(
+        "{HOST} was not found to be ours by tls-alpn-01: nobody answers; tried again in 5 s"
+    );
+    assert!(line.ends_with(&expected), "{line}");
+    site.serves("shop", HOST).await;
+    gateway.stop().await;
+    assert_eq!(directory.orders().len(), 2);
+}

@@ -41,6 +41,10 @@ struct State {
     window: Mutex<Option<(String, String)>>,
     /// Are names not looked at?
     waits: AtomicBool,
+    /// Has the first order a name that is not found, already in the answer to the client that has it looked at?
+    refuses_first: AtomicBool,
+    /// The kind of challenge by which a name was looked at last.
+    looked_by: Mutex<Option<String>>,
     /// The questions that are refused, as too many, and the seconds for which a client is asked to wait.
     limited: Mutex<Option<(String, u32)>>,
     nonces: AtomicU64,
@@ -85,6 +89,8 @@ impl AcmeDirectory {
             orders: Mutex::default(),
             window: Mutex::default(),
             waits: AtomicBool::new(false),
+            refuses_first: AtomicBool::new(false),
+            looked_by: Mutex::default(),
             limited: Mutex::default(),
             nonces: AtomicU64::new(1),
         });
@@ -120,6 +126,11 @@ impl AcmeDirectory {
     /// Looks at no name from now on, or believes all of them.
     pub(crate) fn wait(&self, waits: bool) {
         self.state.waits.store(waits, Ordering::SeqCst);
+    }
+
+    /// Finds out of the name of the first order that it is not its client's, and says so when it is asked to look.
+    pub(crate) fn refuse_first(&self) {
+        self.state.refuses_first.store(true, Ordering::SeqCst);
     }
 
     /// Refuses questions at this path from now on, for so many seconds.
@@ -215,7 +226,10 @@ impl State {
             }
             "order" => Answer::json(200, &self.order(number())),
             "authz" => Answer::json(200, &self.name(number())),
-            "challenge" => Answer::json(200, &self.challenge(number(), parts[2])),
+            "challenge" => {
+                *self.looked_by.lock().unwrap() = Some(parts[2].to_owned());
+                Answer::json(200, &self.challenge(number(), parts[2]))
+            }
             "finalize" => {
                 self.issue(number(), asked);
                 Answer::json(200, &self.order(number()))
@@ -267,7 +281,7 @@ impl State {
         let order = &orders[number];
         let status = match &order.certificate {
             Some(_) => "valid",
-            None if self.waits.load(Ordering::SeqCst) => "pending",
+            None if self.waits.load(Ordering::SeqCst) || self.refuses(number) => "pending",
             None => "ready",
         };
         let certificate = self.url(&format!("cert/{number}"));
@@ -282,23 +296,38 @@ impl State {
         })
     }
 
+    fn refuses(&self, number: usize) -> bool {
+        number == 0 && self.refuses_first.load(Ordering::SeqCst)
+    }
+
     fn name(&self, number: usize) -> Value {
-        let waits = self.waits.load(Ordering::SeqCst);
+        let is_looked_at = self.looked_by.lock().unwrap().is_some();
+        let status = match is_looked_at {
+            true if self.refuses(number) => "invalid",
+            false if self.refuses(number) => "pending",
+            _ if self.waits.load(Ordering::SeqCst) => "pending",
+            _ => "valid",
+        };
         let kinds = ["http-01", "tls-alpn-01"];
         let host = self.orders.lock().unwrap()[number].hosts[0].clone();
         json!({
-            "status": if waits { "pending" } else { "valid" },
+            "status": status,
             "identifier": { "type": "dns", "value": host },
             "challenges": kinds.map(|kind| self.challenge(number, kind)),
         })
     }
 
     fn challenge(&self, number: usize, kind: &str) -> Value {
+        let is_looked_by = self.looked_by.lock().unwrap().as_deref() == Some(kind);
+        let is_refused = self.refuses(number) && is_looked_by;
+        let error =
+            json!({ "type": "urn:ietf:params:acme:error:connection", "detail": "nobody answers" });
         json!({
             "type": kind,
             "url": self.url(&format!("challenge/{number}/{kind}")),
             "token": AcmeDirectory::token(number),
-            "status": "pending",
+            "status": if is_refused { "invalid" } else { "pending" },
+            "error": is_refused.then_some(error),
         })
     }
 
