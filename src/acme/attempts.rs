@@ -25,12 +25,16 @@ const LONGEST: Seconds = 7 * 24 * 3600;
 pub(super) struct Attempts {
     /// What was ordered: authority and names. Another order begins with no failure.
     order: String,
+    /// A digest of how it was ordered: another account, challenge or authority of the server is a reason to try at once.
+    means: String,
     /// Failures in a row.
     failures: usize,
     /// The times of the last failures, the earliest first.
     last: Vec<Seconds>,
     /// The earliest time of the next order.
     next: Seconds,
+    /// The time until which the authority asked to be left alone.
+    asked: Seconds,
     /// The time at which an order was begun that has not come to its end.
     begun: Option<Seconds>,
     /// The time until which the certificate that came last stays.
@@ -56,6 +60,26 @@ impl Attempts {
         }
     }
 
+    /// What is known of an order that is made by these means. Waits are over where the last one was made by others, but the
+    /// pause that the authority asked for; and the hour is counted on.
+    pub(super) fn by(self, means: &str) -> Self {
+        if self.means == means {
+            return self;
+        }
+        let is_known = !self.means.is_empty();
+        let (failures, next) = if is_known {
+            (0, self.asked)
+        } else {
+            (self.failures, self.next)
+        };
+        Self {
+            means: means.into(),
+            failures,
+            next,
+            ..self
+        }
+    }
+
     /// The kept text. Nothing is known where it cannot be read.
     pub(super) fn read(text: &str) -> Self {
         let read = serde_json::from_str::<Value>(text).ok();
@@ -66,12 +90,11 @@ impl Attempts {
         let number = |key| read.get(key).and_then(Value::as_i64);
         let last = read.get("last").and_then(Value::as_array);
         let last = last.into_iter().flatten().filter_map(Value::as_i64);
+        let text = |key| read.get(key).and_then(Value::as_str).unwrap_or_default();
         Self {
-            order: read
-                .get("order")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .into(),
+            order: text("order").into(),
+            means: text("means").into(),
+            asked: number("asked").unwrap_or_default(),
             failures: number("failures")
                 .and_then(|count| usize::try_from(count).ok())
                 .unwrap_or_default(),
@@ -86,7 +109,7 @@ impl Attempts {
     pub(super) fn text(&self) -> String {
         let kept = json!({
             "order": self.order, "failures": self.failures, "last": self.last, "next": self.next,
-            "begun": self.begun, "rest": self.rest
+            "begun": self.begun, "rest": self.rest, "means": self.means, "asked": self.asked
         });
         format!("{kept}\n")
     }
@@ -138,7 +161,9 @@ impl Attempts {
             self.last.remove(0);
         }
         self.last.push(now);
-        self.next = now + wait.max(asked.unwrap_or_default().min(LONGEST));
+        let asked = asked.unwrap_or_default().min(LONGEST);
+        self.asked = now + asked;
+        self.next = now + wait.max(asked);
     }
 
     /// Notes that the order which failed at `now` may have another end with another kind of challenge, which was not tried
@@ -149,7 +174,7 @@ impl Attempts {
 
     /// Notes a success at `now`: a certificate that is good for `life` seconds.
     pub(super) fn succeeded(&mut self, now: Seconds, life: Seconds) {
-        *self = Self::default().of(&self.order);
+        *self = Self::default().of(&self.order).by(&self.means);
         self.rest = now + (life / REST).clamp(0, LONGEST_REST);
     }
 
@@ -186,6 +211,29 @@ mod tests {
         assert_eq!(attempts.rest(now), now + 86_400);
         assert_eq!(attempts.rest(0), 0);
         assert_eq!(attempts.failures(), 0);
+    }
+
+    #[test]
+    fn a_change_of_how_it_is_ordered_ends_the_wait_but_neither_a_pause_nor_the_hour() {
+        let again = |attempts: Attempts| Attempts::read(&attempts.text());
+        let mut attempts = Attempts::default().of("a").by("one key");
+        attempts.failed(1000, None);
+        assert_eq!(again(attempts.clone()).by("one key").next(1000), 1060);
+        let mut changed = again(attempts).by("another key");
+        assert_eq!((changed.failures(), changed.next(1000)), (0, 1000));
+        changed.failed(1000, Some(7200));
+        let paused = again(changed).by("a third key");
+        assert_eq!((paused.failures(), paused.next(1000)), (0, 8200));
+        // What an earlier version has kept says nothing of it.
+        let mut earlier = Attempts::default();
+        earlier.failed(1000, None);
+        assert_eq!(earlier.by("one key").next(1000), 1060);
+        let mut hour = Attempts::default();
+        for means in ["a", "b", "c", "d"] {
+            hour = hour.by(means);
+            hour.failed(1000, None);
+        }
+        assert_eq!(hour.by("e").next(1000), 1000 + 3601);
     }
 
     #[test]

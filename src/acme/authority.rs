@@ -2,7 +2,8 @@
 
 use super::sealing::SealingKey;
 use crate::tls::ClientTls;
-use std::fmt;
+use sha2::{Digest as _, Sha256};
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,6 +33,27 @@ pub struct Authority {
     pub profile: Option<String>,
     /// An account that exists with the authority otherwise, to which the new one is bound (RFC 8555, section 7.3.4).
     pub external: Option<ExternalAccount>,
+}
+
+impl Authority {
+    /// How certificates are ordered from it, in a digest that changes when an operator may have mended what failed. The key
+    /// of an external account is in it, which is as good as random.
+    pub(super) fn means(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(self.tls.digest());
+        for kind in &self.challenges {
+            digest.update([kind.as_str().as_bytes(), b" "].concat());
+        }
+        digest.update(self.contact.as_deref().unwrap_or_default());
+        if let Some(external) = &self.external {
+            digest.update([b"\n", external.id.as_bytes(), b"\n", &external.key].concat());
+        }
+        let mut text = String::new();
+        for byte in &digest.finalize()[..8] {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
 }
 
 /// The place of accounts, certificates and failures.

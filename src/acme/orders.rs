@@ -56,7 +56,7 @@ impl std::fmt::Debug for Orders {
 /// An identity that was looked at.
 pub(super) enum Look {
     /// Its certificate is ordered now.
-    Due(Attempts, OrderRight),
+    Due(Box<Attempts>, OrderRight),
     /// It is looked at again after so many seconds.
     Later(Seconds),
 }
@@ -103,7 +103,7 @@ impl Orders {
         let kept = vault.read(Part::Attempts, &identity.name).await?;
         let attempts = kept.map(|text| Attempts::read(&text)).unwrap_or_default();
         let is_same_order = attempts.is_of(&order_text(identity));
-        let mut attempts = attempts.of(&order_text(identity));
+        let mut attempts = as_known_of(identity, attempts);
         attempts.take_over();
         let held = self.issued.of(&identity.name);
         let held = held.filter(|bundle| bundle.covers(&identity.hosts) && is_same_order);
@@ -116,7 +116,7 @@ impl Orders {
         };
         let due = due.max(attempts.next(now));
         if due <= now {
-            return Ok(Look::Due(attempts, OrderRight::Folder));
+            return Ok(Look::Due(Box::new(attempts), OrderRight::Folder));
         }
         Ok(Look::Later(due - now))
     }
@@ -367,6 +367,12 @@ pub(super) fn order_text(identity: &OrderedIdentity) -> String {
     hosts.sort_unstable();
     let profile = authority.profile.as_deref().unwrap_or_default();
     format!("{} {profile} {}", authority.directory, hosts.join(" "))
+}
+
+/// What is known of the order of `identity` as it is made now, by what was kept.
+pub(super) fn as_known_of(identity: &OrderedIdentity, kept: Attempts) -> Attempts {
+    kept.of(&order_text(identity))
+        .by(&identity.authority.means())
 }
 
 fn result_of(failure: &Failure) -> OrderResult {

@@ -168,7 +168,7 @@ impl Renewals {
             };
             match looked {
                 Ok(Some(Look::Due(attempts, right))) => {
-                    self.begin(identity.clone(), attempts, right);
+                    self.begin(identity.clone(), *attempts, right);
                 }
                 Ok(Some(Look::Later(after))) => next = next.min(pause(after)),
                 Ok(None) => next = next.min(READ),

@@ -6,7 +6,7 @@ use super::authority::OrderedIdentity;
 use super::failure::Failure;
 use super::folder::Part;
 use super::issued::Bundle;
-use super::orders::{Look, Orders, order_text};
+use super::orders::{Look, Orders, as_known_of, order_text};
 use super::schedule::{Seconds, seconds};
 use super::store_vault::StoreVault;
 use super::vault::{OrderRight, Vault};
@@ -58,7 +58,7 @@ impl Orders {
                 right.release().await;
                 Ok(Look::Later(SOON))
             }
-            Ok(Some(attempts)) => Ok(Look::Due(attempts, right)),
+            Ok(Some(attempts)) => Ok(Look::Due(Box::new(attempts), right)),
             Err(failure) => {
                 right.release().await;
                 Err(failure)
@@ -80,7 +80,7 @@ impl Orders {
         let owed = self.versions.take_owed(&identity.name);
         if let Some(owed) = owed {
             // What happened here while the store was away counts for all.
-            attempts = owed.of(&order_text(identity));
+            attempts = as_known_of(identity, owed);
             let kept = self.keep_attempts(identity, &attempts, &vault).await;
             if kept.is_err() {
                 self.versions.owe(&identity.name, attempts.clone());
@@ -178,7 +178,7 @@ impl Orders {
         let kept = store.read(Part::Attempts, &identity.name).await?;
         let kept = kept.and_then(|kept| String::from_utf8(kept.text).ok());
         let attempts = kept.map(|text| Attempts::read(&text)).unwrap_or_default();
-        Ok(attempts.of(&order_text(identity)))
+        Ok(as_known_of(identity, attempts))
     }
 
     /// The seconds until the certificate is due; none are left where it is.
