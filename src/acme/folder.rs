@@ -98,14 +98,15 @@ impl Folder {
         Ok(())
     }
 
-    /// The text of a file; nothing where there is none.
+    /// The text of a file; nothing where there is none. Bytes that are no text are replaced: such a file is damaged, as one
+    /// is whose text has no meaning, and what it kept is made anew.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
         let Some(file) = open(&self.file(part, name))? else {
             return Ok(None);
         };
-        let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text)?;
-        Ok(Some(text))
+        let mut bytes = Vec::new();
+        file.take(MOST).read_to_end(&mut bytes)?;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Keeps a text: after this the file has the old one or the new one, whatever happens to the machine.
@@ -263,6 +264,11 @@ mod tests {
             assert_eq!(kept.as_deref(), Some(text));
         }
         assert!(!beside.exists());
+        // A disk may lose bytes: what cannot be read is not what nothing may be kept beside.
+        fs::write(folder.path().join("accounts/a.json"), b"\xff\0").unwrap();
+        let damaged = folder.read(Part::Accounts, "a").unwrap();
+        assert_eq!(damaged.as_deref(), Some("\u{fffd}\0"));
+        folder.keep(Part::Accounts, "a", "two").unwrap();
         assert_eq!(mode(folder.path()), 0o700);
         assert_eq!(mode(&folder.path().join("accounts")), 0o700);
         assert_eq!(mode(&folder.path().join("accounts/a.json")), 0o600);

@@ -4,7 +4,7 @@ use super::attempts::Attempts;
 use super::authority::{OrderedIdentity, Storage};
 use super::folder::{Folder, Part};
 use super::issued::Bundle;
-use super::orders::order_text;
+use super::orders::{as_known_of, order_text};
 use super::schedule::{self, Seconds};
 use std::io;
 
@@ -13,6 +13,8 @@ use std::io;
 pub struct OrderOutlook {
     /// The certificate that is kept, if it is for one of the hosts at least.
     pub certificate: Option<Bundle>,
+    /// Is what is kept in the certificate's place no certificate with its key? Another one is ordered then.
+    pub is_damaged: bool,
     /// The time by which the certificate is renewed, unless the authority asks for it earlier (RFC 9773). Nothing where
     /// one is ordered at once.
     pub renewal: Option<i64>,
@@ -33,14 +35,15 @@ pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutl
     let folder = Folder::at(path);
     let name = &identity.name;
     let kept = folder.read(Part::Certificates, name)?;
+    let is_there = kept.is_some();
     let kept = kept.and_then(|pem| Bundle::read(&pem));
+    let is_damaged = is_there && kept.is_none();
     let certificate = kept.filter(|kept| kept.covers_any(&identity.hosts));
     let attempts = folder.read(Part::Attempts, name)?;
     let attempts = attempts.map(|text| Attempts::read(&text));
     let attempts = attempts.unwrap_or_default();
-    let order = order_text(identity);
-    let is_same_order = attempts.is_of(&order);
-    let attempts = attempts.of(&order);
+    let is_same_order = attempts.is_of(&order_text(identity));
+    let attempts = as_known_of(identity, attempts);
     let whole = certificate.as_ref();
     let whole = whole.filter(|kept| kept.covers(&identity.hosts) && is_same_order);
     let renewal = whole.map(|kept| {
@@ -52,5 +55,6 @@ pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutl
         failures: attempts.failures(),
         next: Some(attempts.next(now)).filter(|next| *next > now),
         certificate,
+        is_damaged,
     })
 }

@@ -130,6 +130,11 @@ impl CertificateOrders {
             if !self.tls.awaits(&order.name) {
                 continue;
             }
+            let damaged = if known.as_ref().is_some_and(|known| known.is_damaged) {
+                ", since what is kept of the one before is damaged"
+            } else {
+                ""
+            };
             let next = known.and_then(|known| known.next);
             let next = next.map_or_else(String::new, |next| {
                 format!(
@@ -138,7 +143,7 @@ impl CertificateOrders {
                 )
             });
             tracing::warn!(
-                "tls.{}: no certificate for {} yet; it is ordered from acme.{}, and handshakes are refused until it comes{next}",
+                "tls.{}: no certificate for {} yet; it is ordered from acme.{}{damaged}, and handshakes are refused until it comes{next}",
                 order.name,
                 order.hosts.join(", "),
                 order.authority.name,

@@ -92,6 +92,10 @@ impl KnownOrder<'_> {
 
 fn known_words(known: &OrderOutlook, hosts: &[String]) -> String {
     let state = match (&known.certificate, known.renewal) {
+        (None, _) if known.is_damaged => {
+            "what is kept is damaged, and a certificate is ordered anew when the gateway runs"
+                .to_owned()
+        }
         (None, _) => "no certificate has come yet".to_owned(),
         (Some(_), Some(by)) => format!("renewed by {}", show_instant(by)),
         (Some(held), None) => {
@@ -127,12 +131,16 @@ mod tests {
     fn what_is_known_of_an_order_is_one_clause() {
         let mut known = OrderOutlook {
             certificate: None,
+            is_damaged: false,
             renewal: None,
             failures: 0,
             next: None,
         };
         let hosts = ["a.example".to_owned()];
         assert_eq!(known_words(&known, &hosts), "no certificate has come yet");
+        known.is_damaged = true;
+        assert!(known_words(&known, &hosts).starts_with("what is kept is damaged"));
+        known.is_damaged = false;
         known.failures = 2;
         known.next = Some(1_800_000_000);
         assert_eq!(
