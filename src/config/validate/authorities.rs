@@ -106,6 +106,16 @@ fn storage(document: &Document, table: &AcmeTable, found: &mut Findings) {
             .help("write `secret = { file = \"/run/secrets/acme\" }` or `secret = { env = \"ACME_SECRET\" }`");
     }
     if storage.value != IN_STORE {
+        let is_word = storage.value.eq_ignore_ascii_case(IN_STORE);
+        if is_word || storage.value.trim().is_empty() {
+            found
+                .error(
+                    Code::BadChoice,
+                    format!("`storage` of {table} is neither a folder nor `\"store\"`"),
+                )
+                .at(&storage.span, "keys and certificates are kept there")
+                .help("write a folder, as `\"/var/lib/tollgate/acme\"`, or `\"store\"` for the Redis of all gateways");
+        }
         if let Some(secret) = table.secret.span() {
             found
                 .conflict(format!(
