@@ -18,9 +18,9 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED: usize = 16;
 /// Most bytes of a header of version 1 with its CRLF (section 2.1).
 pub const LONGEST_TEXT: usize = 107;
-/// Most bytes of addresses and TLVs in a header of version 2. The format allows 65,535; the chain of certificates that
-/// a TLV may carry fits in fewer.
-pub const LONGEST_PAYLOAD: usize = 4096;
+/// Most bytes of addresses and TLVs in a header of version 2: all that its length can say. The file names the proxies that
+/// may send one, and what has come of it gives way in a full house as half a head does.
+pub const LONGEST_PAYLOAD: usize = u16::MAX as usize;
 
 /// The client of a connection, as its header names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +56,6 @@ pub enum HeaderFault {
     /// The length does not cover the addresses of the family.
     #[error("it is shorter than its addresses")]
     Short,
-    /// The length is more than [`LONGEST_PAYLOAD`].
-    #[error("it is longer than 4096 bytes")]
-    Long,
     /// A TLV ends behind the header, or is not of its type's length.
     #[error("it has a malformed TLV")]
     Tlv,
@@ -179,9 +176,6 @@ impl Declared {
             return Err(HeaderFault::Version);
         }
         let length = payload_length(head);
-        if length > LONGEST_PAYLOAD {
-            return Err(HeaderFault::Long);
-        }
         let declared = match (head[12] & 0xf, head[13]) {
             // The family of a connection that the proxy opens for itself is not looked at.
             (0, _) | (1, 0x00) => Self::Nothing,
