@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Session tickets that a client gets with a handshake of TLS 1.3.
 const TICKETS: usize = 2;
 
+/// What clients of HTTP/1.0 ask for. They are served as those of HTTP/1.1 are, behind whatever the file prefers.
+const HTTP_1_0: &str = "http/1.0";
+
 /// A protocol that a client can choose in its handshake (ALPN, RFC 7301).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Alpn {
@@ -284,8 +287,9 @@ fn server_config(
         None => builder.with_no_client_auth(),
     }
     .with_cert_resolver(resolver);
-    let alpn = parts.alpn.iter();
-    config.alpn_protocols = alpn.map(|alpn| alpn.as_str().into()).collect();
+    let chosen_from = parts.alpn.iter().map(|alpn| alpn.as_str());
+    let older = parts.alpn.contains(&Alpn::Http11).then_some(HTTP_1_0);
+    config.alpn_protocols = chosen_from.chain(older).map(Into::into).collect();
     // The order of our suites counts, and AES comes before ChaCha20: scanners of TLS ask for an order.
     config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});

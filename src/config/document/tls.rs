@@ -45,7 +45,8 @@ table! {
     /// here; there is no key for suites.
     min: TlsVersion = word(), Value("\"1.2\""), "\"1.3\"", Identity(|one| show(one.least_version.as_str()));
 
-    /// The protocols that clients may choose in a handshake (ALPN), the preferred one first.
+    /// The protocols that clients may choose in a handshake (ALPN), the preferred one first. Clients of `http/1.0` are
+    /// taken where `http/1.1` is.
     alpn: Items<Alpn> = filled_word_list(empty_list("write `\"http/1.1\"` for that protocol alone")), Value("[\"h2\", \"http/1.1\"]"), "\"http/1.1\"",
         Identity(|one| show_list(&one.alpn));
 

@@ -139,6 +139,8 @@ async fn the_named_host_chooses_the_identity_and_alpn_the_protocol() {
             Alpn::H2,
         ),
         ("API.example.test", &["http/1.1"], "first", Alpn::Http11),
+        ("api.example.test", &["http/1.0"], "first", Alpn::Http11),
+        ("api.example.test", &["http/1.0", "h2"], "first", Alpn::H2),
         ("other.example.test", &[], "wild", Alpn::Http11),
     ] {
         let (_, session, client) = scene.meet(scene.client(alpn), name).await.both();
