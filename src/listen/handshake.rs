@@ -2,6 +2,7 @@
 //! a handshake that fails is one that the client understands.
 
 use super::encrypted_layer::EncryptedLayer;
+use super::proxy_protocol;
 use super::socket::Stream;
 use crate::tls::{
     AuthorityChallenges, CHALLENGE_PROTOCOL, OfferInForce, ServerIdentity, TlsSession, TlsVersion,
@@ -80,6 +81,8 @@ pub(super) struct FailedHandshake {
 pub(super) enum HandshakeFailure {
     /// The client does not speak TLS.
     PlainText,
+    /// A proxy begins with a header by which it names its client, where none is taken from it.
+    ProxyHeader,
     /// No identity answers for the host that the client named; without a host it named none.
     NoName(Option<Box<str>>),
     /// The client's certificate is missing or was refused.
@@ -114,7 +117,7 @@ pub(super) async fn shake_hands(
     let shaken = try_to_shake_hands(stream, first, sources, deadline).await;
     if let Err(failed) = &shaken {
         let last_words = match &failed.cause {
-            HandshakeFailure::PlainText => PLAIN_TEXT_ANSWER,
+            HandshakeFailure::PlainText | HandshakeFailure::ProxyHeader => PLAIN_TEXT_ANSWER,
             HandshakeFailure::NoName(_) => &UNRECOGNIZED_NAME,
             HandshakeFailure::Client(_) | HandshakeFailure::Protocol(_) => &[],
             HandshakeFailure::Late | HandshakeFailure::Silent | HandshakeFailure::Left => {
@@ -147,7 +150,12 @@ async fn try_to_shake_hands(
     deadline: Instant,
 ) -> Result<Shaken, FailedHandshake> {
     if first.first() != Some(&HANDSHAKE) {
-        return Err(HandshakeFailure::PlainText.into());
+        let cause = if proxy_protocol::is_header(&first) {
+            HandshakeFailure::ProxyHeader
+        } else {
+            HandshakeFailure::PlainText
+        };
+        return Err(cause.into());
     }
     let (accepted, rest) = in_time(deadline, read_hello(stream, first)).await?;
     if let Some(host) = host_to_show(&accepted.client_hello(), sources.challenges) {

@@ -46,9 +46,10 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
         HandshakeFailure::NoName(_) => Handshake::NoName,
         HandshakeFailure::Client(_) => Handshake::ClientRefused,
         HandshakeFailure::Late => Handshake::Timeout,
-        HandshakeFailure::PlainText | HandshakeFailure::Protocol(_) | HandshakeFailure::Left => {
-            Handshake::Protocol
-        }
+        HandshakeFailure::PlainText
+        | HandshakeFailure::ProxyHeader
+        | HandshakeFailure::Protocol(_)
+        | HandshakeFailure::Left => Handshake::Protocol,
     };
     let identity = failed.identity.as_deref().map(ServerIdentity::name);
     let version = failed.version.map(TlsVersion::as_str);
@@ -58,6 +59,7 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
 
 fn log(failed: &FailedHandshake, peer: &Peer) {
     static PLAIN_TEXT: Throttle = Throttle::every(LOG_EVERY);
+    static PROXY_HEADER: Throttle = Throttle::every(LOG_EVERY);
     static NO_NAME: Throttle = Throttle::every(LOG_EVERY);
     static NO_CERTIFICATE: Throttle = Throttle::every(LOG_EVERY);
     static CERTIFICATE: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
@@ -65,6 +67,7 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
     static LATE: Throttle = Throttle::every(LOG_EVERY);
     let throttle = match &failed.cause {
         HandshakeFailure::PlainText => &PLAIN_TEXT,
+        HandshakeFailure::ProxyHeader => &PROXY_HEADER,
         HandshakeFailure::NoName(_) => &NO_NAME,
         HandshakeFailure::Client(Error::NoCertificatesPresented) => &NO_CERTIFICATE,
         HandshakeFailure::Client(why) => &CERTIFICATE[kind_of(why)],
@@ -140,6 +143,9 @@ fn words(failed: &FailedHandshake) -> String {
     match &failed.cause {
         HandshakeFailure::PlainText => {
             "it does not speak TLS on a port that does; it got a 400 in clear text".into()
+        }
+        HandshakeFailure::ProxyHeader => {
+            "it begins with a header of the PROXY protocol, which the listener takes once, from the peers in its `proxy_protocol`".into()
         }
         HandshakeFailure::NoName(Some(host)) => format!(
             "it asks for `{host}`, which no identity of the listener answers for; `default = true` in a table `[tls.NAME]` would take it"

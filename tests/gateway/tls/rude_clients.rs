@@ -28,6 +28,20 @@ async fn plain_http_is_answered_in_clear_text() {
     assert_eq!(upstream.seen(), 0);
 }
 
+/// A proxy that is not expected to name its clients is told apart from a client without TLS: what helps is in the file.
+#[tokio::test]
+async fn a_proxy_header_that_nobody_expects_is_named_in_the_log() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let gateway = gateway(&upstream, &[ca.identity("api", &["api.test"])]).await;
+    let tls = gateway.tls().await;
+    let mut wire = Wire::to(tls).await;
+    let header = "PROXY TCP4 192.0.2.1 192.0.2.2 1 443\r\n";
+    wire.ask(header).await.expect(400);
+    let is_told = |line: &str| line.contains("it begins with a header of the PROXY protocol");
+    gateway.said.line(0, "the header", is_told).await;
+}
+
 /// A client of an old version hears that it is the version, and bytes that are no hello are answered too.
 #[tokio::test]
 async fn what_is_no_hello_for_us_gets_an_alert() {
