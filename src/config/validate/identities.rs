@@ -1,4 +1,4 @@
-//! Identities and the listeners that offer them: names, and what a listener without TLS leaves open.
+//! Identities and the listeners that offer them: names, and listeners that ask nobody for what an identity demands.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, ListenEntry, ListenerTls, TlsTable};
@@ -62,6 +62,7 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
         }
         for table in &document.identities {
             without_tls(document, table, found);
+            not_demanded(document, table, found);
         }
     }
 }
@@ -144,6 +145,64 @@ fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
         .help(
             "write `redirect = \"https\"` for that listener, or let it listen on `127.0.0.1` alone",
         );
+}
+
+/// An identity that demands certificates of clients, beside a listener with TLS that does not offer it: its hosts are
+/// another identity's there, by which no certificate is demanded.
+fn not_demanded(document: &Document, table: &TlsTable, found: &mut Findings) {
+    let Some(client) = table.client.at() else {
+        return;
+    };
+    if client.value.verify() != ClientVerify::Required {
+        return;
+    }
+    for entry in document.server.listen.entries() {
+        let address = entry.value.listens_on();
+        let is_open = address.is_some_and(|at| is_open(&at.value));
+        let Some(tls) = entry.value.tls.at().filter(|_| is_open) else {
+            continue;
+        };
+        if !serves_undemanded(document, table, &tls.value) {
+            continue;
+        }
+        let message = format!(
+            "{table} demands certificates of clients, and {} takes requests for its hosts without one",
+            shown(&entry.value)
+        );
+        found
+            .warning(Code::CertificateNotDemanded, message)
+            .at(&tls.span, "other identities, which do without")
+            .and(&client.span, "demanded here")
+            .help(format!(
+                "offer identity `{}` there too: such requests are answered 421 then",
+                table.name.value
+            ));
+    }
+}
+
+/// Does a listener serve the hosts of `table` to clients that have shown no certificate? It does not where it offers
+/// `table` itself, nor where the identity that stands in for it demands them too.
+fn serves_undemanded(document: &Document, table: &TlsTable, tls: &ListenerTls) -> bool {
+    let names = match tls {
+        ListenerTls::All => return false,
+        ListenerTls::Own(_) => return true,
+        ListenerTls::Named(names) => names,
+    };
+    let is_offered = |one: &TlsTable| names.iter().any(|name| name.value == one.name.value);
+    if is_offered(table) {
+        return false;
+    }
+    let offered = document.identities.iter().filter(|one| is_offered(one));
+    let offered: Vec<&TlsTable> = offered.collect();
+    let does_without = |one: &&TlsTable| {
+        let client = one.client.at();
+        client.is_none_or(|client| client.value.verify() != ClientVerify::Required)
+    };
+    let mut stand_ins = offered.iter().copied().filter(|one| one.default.or(false));
+    match stand_ins.next() {
+        Some(default) => does_without(&default),
+        None => offered.iter().any(does_without),
+    }
 }
 
 /// Can other machines reach the address?
