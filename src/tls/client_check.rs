@@ -2,7 +2,7 @@
 
 use super::named_certificate::NamedClients;
 use super::revocation_list::{RevocationList, subject};
-use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure};
+use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateRevocationListDer, UnixTime};
@@ -233,7 +233,7 @@ fn read_lists(
     let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|_| "it is no PEM file")?;
     if all.is_empty() {
-        return Err("it has no `-----BEGIN X509 CRL-----`".into());
+        return Err(pem_fault::of_lists(pem));
     }
     match verifier(roots, all.clone()).build() {
         Err(VerifierBuilderError::InvalidCrl(why)) => {

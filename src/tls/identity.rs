@@ -3,7 +3,7 @@
 //! Whoever presents a certificate need not understand it. webpki reads those of X.509 version 3 alone, and `openssl x509
 //! -req` without extensions makes one of version 1, which clients may take all the same.
 
-use super::{Mistake, PROVIDER, certificates, failure};
+use super::{Mistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::InconsistentKeys;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -14,9 +14,8 @@ use x509_parser::prelude::FromDer as _;
 /// The identity of two PEM files.
 pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<SingleCertAndKey, Mistake> {
     let chain = certificates(cert).map_err(Mistake::Cert)?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-        Mistake::Key("it has no `-----BEGIN PRIVATE KEY-----`, without a passphrase".into())
-    })?;
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|_| Mistake::Key(pem_fault::of_key(key)))?;
     let certified = certified(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => Mistake::Key("it is not the certificate's".into()),
         rustls::Error::InvalidCertificate(_) => Mistake::Cert(failure::of_file(&error)),

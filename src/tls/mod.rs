@@ -16,6 +16,7 @@ mod identity_mistake;
 mod named_certificate;
 mod offer;
 mod offer_in_force;
+mod pem_fault;
 mod revocation_list;
 mod roots;
 mod served_name;
@@ -247,7 +248,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err("it has no `-----BEGIN CERTIFICATE-----`".into()),
+        Ok(_) => Err(pem_fault::of_certificates(pem)),
         Err(_) => Err("it is no PEM file".into()),
     }
 }

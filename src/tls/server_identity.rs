@@ -4,6 +4,7 @@
 use super::client_check::{ClientCheck, ClientParts};
 use super::{
     CertificateFacts, IdentityMistake, PROVIDER, ServedName, certificates, failure, identity,
+    pem_fault,
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -250,9 +251,7 @@ fn read_pair(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, CertificateFacts)
     let chain = certificates(cert).map_err(Bad::Certificate)?;
     let facts = chain.first().and_then(CertificateFacts::read);
     let facts = facts.ok_or_else(|| Bad::Certificate("its first certificate is broken".into()))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-        Bad::Key("it has no `-----BEGIN PRIVATE KEY-----` without a passphrase".into())
-    })?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Bad::Key(pem_fault::of_key(key)))?;
     let certified = identity::certified(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => Bad::KeyMismatch,
         rustls::Error::InvalidCertificate(_) => Bad::Certificate(failure::of_file(&error)),
