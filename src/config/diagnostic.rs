@@ -71,6 +71,7 @@ codes! {
     CertificateLacksHost "certificate-lacks-host" "No certificate has the name of a host that clients ask for by TLS.";
     CertificateNotDemanded "certificate-not-demanded" "A listener with TLS serves the hosts of an identity that demands certificates, and does without them.";
     CertificateNotYetValid "certificate-not-yet-valid" "The time from which a certificate is valid is still to come.";
+    CertificateOutOfPlace "certificate-out-of-place" "A certificate behind an identity's own has not signed the one before it.";
     CertificateUnreadable "certificate-unreadable" "A file of an identity cannot be read, or has nothing usable in it.";
     ClientWithoutTls "client-without-tls" "A listener without TLS takes requests beside an identity that demands certificates of clients.";
     Conflict "conflict" "Two settings contradict each other.";

@@ -6,6 +6,7 @@
 //! clients than before because a file is broken.
 
 mod certificate_life;
+mod chain;
 mod coverage;
 mod listeners;
 mod loaded;
@@ -122,6 +123,7 @@ pub(super) fn read(
     for (written, loaded) in written.iter().zip(loaded) {
         let Some(loaded) = loaded else { continue };
         certificate_life::note(written, &loaded.identity, beside.found);
+        chain::note(written, &loaded.identity, beside.found);
         revocation::note(written, &loaded.identity, beside.found);
         coverage::of_hosts(written, &loaded.identity, beside.found);
         both.push((written, loaded));

@@ -127,6 +127,7 @@ mod tests {
         for (from, to) in [
             ("api.pem", "api.pem"),
             ("api.key", "api.key"),
+            ("chain.pem", "chain.pem"),
             ("open.key", "open.key"),
             ("shop.key", "other.key"),
             ("shop.key", "shop.key"),

@@ -7,6 +7,7 @@
 mod any_server;
 mod authority_challenges;
 mod certificate;
+mod chain_order;
 mod challenge_lookup;
 mod client_check;
 mod distinguished_name;
@@ -27,6 +28,7 @@ pub use authority_challenges::{
     AuthorityChallenges, CHALLENGE_PATH, CHALLENGE_PROTOCOL, PostedAnswer,
 };
 pub use certificate::CertificateFacts;
+pub use chain_order::OutOfPlace;
 pub use challenge_lookup::{ChallengeDesk, ChallengeQuestion};
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use distinguished_name::canonical as canonical_subject;

@@ -1,6 +1,7 @@
 //! An identity towards clients: a certificate with its key, the names it answers for, and what it asks of clients. It is
 //! made at load; a handshake only reads it.
 
+use super::chain_order::{OutOfPlace, first_out_of_place};
 use super::client_check::{ClientCheck, ClientParts};
 use super::{
     CertificateFacts, IdentityMistake, PROVIDER, ServedName, certificates, failure, identity,
@@ -95,6 +96,7 @@ pub struct ServerIdentity {
     hosts: Vec<ServedName>,
     is_default: bool,
     facts: CertificateFacts,
+    out_of_place: Option<OutOfPlace>,
     client: Option<ClientCheck>,
     config: Arc<ServerConfig>,
     /// A digest of all parts, so that two identities can be compared.
@@ -124,6 +126,9 @@ impl ServerIdentity {
         let (Some((certified, facts)), true) = (pair, mistakes.is_empty()) else {
             return Err(mistakes);
         };
+        let out_of_place = certified
+            .as_ref()
+            .and_then(|certified| first_out_of_place(&certified.cert));
         let config = server_config(&parts, certified, client.as_ref())
             .map_err(|error| vec![IdentityMistake::Certificate(error.to_string())])?;
         let certified_names = || facts.names.iter().filter_map(|name| ServedName::read(name));
@@ -132,6 +137,7 @@ impl ServerIdentity {
             name: parts.name,
             is_default: parts.is_default,
             facts,
+            out_of_place,
             client,
             config: Arc::new(config),
             digest,
@@ -160,6 +166,12 @@ impl ServerIdentity {
     #[must_use]
     pub fn facts(&self) -> &CertificateFacts {
         &self.facts
+    }
+
+    /// The first certificate behind its own that has not signed the one before it.
+    #[must_use]
+    pub fn out_of_place(&self) -> Option<&OutOfPlace> {
+        self.out_of_place.as_ref()
     }
 
     /// Has its certificate not come yet? Its handshakes are refused until then.
