@@ -2,6 +2,7 @@
 
 use super::named_certificate::NamedClients;
 use super::revocation_list::{RevocationList, subject};
+use super::same_name_lists::{EachInTurn, ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -88,14 +89,7 @@ impl ClientCheck {
         let facts = in_force(&lists);
         // Of an authority's lists the verifier looks at the first alone.
         lists.sort_by_cached_key(|(_, facts)| facts.as_ref().map(RevocationList::newest_first));
-        let lists = lists.into_iter().map(|(der, _)| der).collect();
-        let builder = verifier(&roots, lists);
-        let builder = match parts.verify {
-            ClientVerify::Required => builder,
-            ClientVerify::Optional => builder.allow_unauthenticated(),
-        };
-        let verifier = builder
-            .build()
+        let verifier = verifier_of(&roots, parts.verify, &lists)
             .map_err(|error| vec![IdentityMistake::Client(error.to_string())])?;
         let verifier: Arc<dyn ClientCertVerifier> = if parts.crl_pem.is_empty() {
             Arc::new(NamedClients {
@@ -241,6 +235,28 @@ fn read_lists(
         }
         _ => Ok(all),
     }
+}
+
+/// The verifier by all lists: of each name, those of each key have their turn.
+fn verifier_of(
+    roots: &Arc<RootCertStore>,
+    verify: ClientVerify,
+    lists: &[ReadList],
+) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
+    let build = |lists| {
+        let builder = verifier(roots, lists);
+        match verify {
+            ClientVerify::Required => builder.build(),
+            ClientVerify::Optional => builder.allow_unauthenticated().build(),
+        }
+    };
+    let mut turns = turns(lists).into_iter();
+    let first = build(turns.next().unwrap_or_default())?;
+    let others: Vec<_> = turns.map(build).collect::<Result<_, _>>()?;
+    if others.is_empty() {
+        return Ok(first);
+    }
+    Ok(Arc::new(EachInTurn { first, others }))
 }
 
 fn verifier(

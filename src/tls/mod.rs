@@ -20,6 +20,7 @@ mod offer_in_force;
 mod pem_fault;
 mod revocation_list;
 mod roots;
+mod same_name_lists;
 mod served_name;
 mod server_identity;
 mod session;

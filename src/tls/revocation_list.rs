@@ -52,6 +52,11 @@ impl RevocationList {
         })
     }
 
+    /// The key that signed it, as the list names it.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.scope[0].as_deref()
+    }
+
     /// Does this list hold in place of `other`: is it a newer one for the same certificates?
     pub(super) fn replaces(&self, other: &Self) -> bool {
         (&self.issuer, &self.scope) == (&other.issuer, &other.scope) && self.age > other.age

@@ -94,6 +94,41 @@ fn a_list_that_a_newer_one_replaces_is_not_told_of() {
     assert_eq!(files, [0, 1]);
 }
 
+/// An authority that goes on with a new key has two certificates of one name, and a list by each key.
+#[test]
+fn lists_of_two_keys_of_one_name_hold_for_their_own_certificates() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let lists = [old.list(2029, 2040, 1, &[]), new.list(2030, 2040, 1, &[])];
+    let revoking = [
+        old.list(2029, 2040, 1, &[REVOKED]),
+        new.list(2030, 2040, 1, &[REVOKED]),
+    ];
+    let taken = |lists: Vec<Vec<u8>>| {
+        let check = ClientCheck::new(&ClientParts {
+            ca_pem: vec![old.pem(), new.pem()],
+            verify: ClientVerify::Required,
+            crl_pem: lists,
+        });
+        let check = check.unwrap();
+        [&old, &new].map(|authority| check.judge(&authority.client(), NOW).is_ok())
+    };
+    let [of_old, of_new] = &lists;
+    let [revokes_old, revokes_new] = &revoking;
+    for (lists, expected) in [
+        ([of_old, of_new], [true, true]),
+        ([of_new, of_old], [true, true]),
+        ([revokes_old, of_new], [false, true]),
+        ([of_new, revokes_old], [false, true]),
+        ([of_old, revokes_new], [true, false]),
+        ([revokes_new, revokes_old], [false, false]),
+        // A list of one key alone: the other one's clients are refused, whatever it says.
+        ([of_old, of_old], [true, false]),
+        ([of_new, of_new], [false, true]),
+    ] {
+        assert_eq!(taken(lists.map(Vec::clone).to_vec()), expected);
+    }
+}
+
 #[test]
 fn a_weak_certificate_is_refused_in_words() {
     let check = ClientCheck::new(&ClientParts {
