@@ -14,11 +14,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const TEXT: &[u8] = b"PROXY ";
 /// The beginning of a header of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Do these bytes begin with as much of a header as no other protocol begins with?
-pub fn is_header(bytes: &[u8]) -> bool {
-    bytes.starts_with(TEXT) || bytes.starts_with(SIGNATURE)
-}
-
 /// Bytes of a header of version 2 before its addresses: the signature, version and command, family, length.
 const FIXED: usize = 16;
 /// Most bytes of a header of version 1 with its CRLF (section 2.1).
@@ -26,6 +21,11 @@ pub const LONGEST_TEXT: usize = 107;
 /// Most bytes of addresses and TLVs in a header of version 2: all that its length can say. The file names the proxies that
 /// may send one, and what has come of it gives way in a full house as half a head does.
 pub const LONGEST_PAYLOAD: usize = u16::MAX as usize;
+
+/// Do these bytes begin with as much of a header as no other protocol begins with?
+pub fn is_header(bytes: &[u8]) -> bool {
+    bytes.starts_with(TEXT) || bytes.starts_with(SIGNATURE)
+}
 
 /// The client of a connection, as its header names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,7 +70,7 @@ impl ProxyError {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Refused(cause) => refusal_status(cause),
             Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
-            // No client receives it; the number is nginx's, which logs are searched for.
+            // The log alone has it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
             Self::BodyMalformed => StatusCode::BAD_REQUEST,
@@ -80,6 +80,25 @@ impl ProxyError {
             ) => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(error) if error.is_untried() => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// The error as its client reads it. A client that has left may have closed its half alone, in the middle of its body,
+    /// and reads on: its request is incomplete then (RFC 9112 section 8).
+    #[must_use]
+    pub fn shown(&self) -> &Self {
+        match self {
+            Self::ClientGone => &Self::BodyMalformed,
+            error => error,
+        }
+    }
+
+    /// The status in the log and the metrics of an answer with this status.
+    #[must_use]
+    pub fn logged_as(&self, answered: StatusCode) -> StatusCode {
+        match self {
+            Self::ClientGone => self.status(),
+            _ => answered,
         }
     }
 

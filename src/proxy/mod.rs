@@ -133,18 +133,21 @@ impl Handler for Worker {
         let (mut parts, incoming) = request.into_parts();
         // A future that is named before it is awaited is moved.
         let outcome = self.carry(&mut parts, incoming, &peer, &mut exchange).await;
-        let response = match outcome {
+        let (logged, response) = match outcome {
             Ok(Reply::Response(mut response)) => {
                 exchange.stamp(response.headers_mut());
-                response
+                (response.status(), response)
             }
             Ok(Reply::Tunnel(tunnel)) => {
                 let idle = exchange.own_idle().unwrap_or(self.pace.idle);
                 return tunnel.begin(exchange, peer, idle);
             }
-            Err(error) => exchange.fail(&error).map(Body::own),
+            Err(error) => {
+                let response = exchange.fail(&error).map(Body::own);
+                (error.logged_as(response.status()), response)
+            }
         };
-        exchange.replied(response.status());
+        exchange.replied(logged);
         response.map(|body| body.carrying(exchange))
     }
 

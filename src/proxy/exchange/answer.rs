@@ -68,7 +68,7 @@ impl Exchange {
         spare.clear();
         let violated = self.violated();
         let told = ProblemDetails {
-            error,
+            error: error.shown(),
             violated: &violated,
             wait: self.retry_after,
             prepared: self.prepared(&violated),

@@ -1,7 +1,9 @@
 //! Uploads whose answer comes before their end: the uploads arrive whole, and hold no connection after they are given
 //! up.
 
-use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, process, request};
+use crate::support::{
+    Connection, End, File, Gateway, PATIENCE, Upstream, eventually, process, request,
+};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -64,6 +66,30 @@ async fn one_that_is_answered_early_arrives_whole() {
     read.notify_one();
     let all = timeout(PATIENCE, arrived.recv()).await;
     assert_eq!(all.expect("the upload was cut off"), Some(()));
+}
+
+/// The client has closed its half in the middle, and reads on.
+#[tokio::test]
+async fn half_of_one_is_a_bad_request_to_its_client_and_a_client_gone_in_the_log() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    for (path, (name, value), part) in [
+        ("/length", ("Content-Length", "10"), "half"),
+        ("/chunks", ("Transfer-Encoding", "chunked"), "9\r\nhalf"),
+    ] {
+        let mut client = gateway.connect().await;
+        client
+            .send(request("POST", path, &[(name, value)]) + part)
+            .await;
+        client.finish_sending().await;
+        client.answer().await.expect(400);
+        assert_ne!(client.ended(PATIENCE).await, End::Open);
+        let line = gateway.line_where("path", path).await;
+        assert_eq!(
+            (&line["status"], &line["reason"]),
+            (&499.into(), &"client_gone".into())
+        );
+    }
 }
 
 #[tokio::test]
