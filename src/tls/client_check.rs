@@ -1,7 +1,7 @@
 //! What an identity asks of clients: a certificate of one of its authorities, valid and not revoked.
 
 use super::named_certificate::NamedClients;
-use super::revocation_list::{RevocationList, subject};
+use super::revocation_list::{RevocationList, is_missigned, subject};
 use super::same_name_lists::{EachInTurn, ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
@@ -61,6 +61,8 @@ pub struct ClientCheck {
     lists: Vec<RevocationList>,
     /// Subjects of authorities that have no list although others have one.
     unlisted: Vec<String>,
+    /// Lists that another key than their authority's has signed.
+    missigned: Vec<RevocationList>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
@@ -106,6 +108,7 @@ impl ClientCheck {
         Ok(Self {
             verify: parts.verify,
             unlisted: unlisted(&parts.ca_pem, &facts),
+            missigned: missigned(&parts.ca_pem, &lists),
             authorities,
             digest: digest.finalize().into(),
             lists: facts,
@@ -142,6 +145,12 @@ impl ClientCheck {
     #[must_use]
     pub fn unlisted(&self) -> &[String] {
         &self.unlisted
+    }
+
+    /// The lists that another key has signed than those of the authorities with their issuer's name: they refuse every client.
+    #[must_use]
+    pub fn missigned(&self) -> &[RevocationList] {
+        &self.missigned
     }
 
     /// Would whoever passed `earlier` pass this check too, as far as authorities and the duty to show a certificate
@@ -209,6 +218,16 @@ fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
     let subjects = read.flatten().filter_map(|one| subject(&one));
     let without = subjects.filter(|subject| !lists.is_empty() && !has_list(subject));
     without.collect()
+}
+
+/// The lists that another key has signed than those of the authorities with their issuer's name.
+fn missigned(authorities: &[Vec<u8>], lists: &[ReadList]) -> Vec<RevocationList> {
+    let read = authorities.iter().filter_map(|pem| certificates(pem).ok());
+    let authorities: Vec<_> = read.flatten().collect();
+    let wrong = lists
+        .iter()
+        .filter(|(der, _)| is_missigned(der, &authorities));
+    wrong.filter_map(|(_, facts)| facts.clone()).collect()
 }
 
 /// The lists but those that a newer one replaces.

@@ -1,8 +1,10 @@
 //! What stands in a revocation list: whose it is, when it was written, and the end of the time for which it holds.
 
 use super::distinguished_name;
+use rustls::pki_types::CertificateDer;
 use std::cmp::Reverse;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::error::X509Error;
 use x509_parser::oid_registry::{
     OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT,
 };
@@ -72,6 +74,23 @@ impl RevocationList {
     pub fn has_ended(&self, now: i64) -> bool {
         self.next_update.is_some_and(|end| end < now)
     }
+}
+
+/// Is the list signed by a key that none of `authorities` has, though some of them have the name of its issuer? Every client of
+/// that name is refused by it then.
+pub(super) fn is_missigned(list: &[u8], authorities: &[CertificateDer<'_>]) -> bool {
+    let Ok((_, list)) = CertificateRevocationList::from_der(list) else {
+        return false;
+    };
+    let read = authorities
+        .iter()
+        .filter_map(|one| X509Certificate::from_der(one).ok());
+    let of_name = read.filter(|(_, one)| one.subject().as_raw() == list.issuer().as_raw());
+    let mut judged = of_name.map(|(_, one)| list.verify_signature(one.public_key()));
+    // What cannot be verified here may be right.
+    let is_wrong = |result| matches!(result, Err(X509Error::SignatureVerificationError));
+    let first = judged.next();
+    first.is_some_and(is_wrong) && judged.all(is_wrong)
 }
 
 /// The subject of an authority; nothing where its certificate cannot be read.

@@ -6,7 +6,8 @@ use crate::config::describe::show_instant;
 use crate::config::diagnostic::{Code, Details as _, Findings};
 use crate::tls::ServerIdentity;
 
-/// Notes lists that have ended, and authorities that have none although others have one.
+/// Notes lists that have ended or are signed by another key than their authority's, and authorities that have none although
+/// others have one.
 pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, found: &mut Findings) {
     let (Some(table), Some(check)) = (written.client, identity.client()) else {
         return;
@@ -29,6 +30,19 @@ pub(super) fn note(written: &WrittenIdentity<'_>, identity: &ServerIdentity, fou
             .warning(Code::RevocationList, message)
             .at(&file.span, "all clients of this authority are refused")
             .help("write a new list over the file: it is taken over without a restart");
+    }
+    for list in check.missigned() {
+        let Some(file) = table.crl.entries().get(list.file) else {
+            continue;
+        };
+        let message = format!(
+            "the revocation list of `{}` for {subject} is signed by another key than this authority's",
+            list.issuer
+        );
+        found
+            .warning(Code::RevocationList, message)
+            .at(&file.span, "all clients of this authority are refused")
+            .help("write the list that belongs to the certificate in `ca`; an authority with a new key has another certificate, to be named there too");
     }
     for authority in check.unlisted() {
         let message = format!("{subject} has no revocation list of its authority `{authority}`");

@@ -94,6 +94,31 @@ fn a_list_that_a_newer_one_replaces_is_not_told_of() {
     assert_eq!(files, [0, 1]);
 }
 
+#[test]
+fn a_list_by_another_key_than_its_authoritys_is_told_of() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let [own, foreign] = [&authority, &other].map(|one| one.list(2030, 2040, 1, &[]));
+    let files = |check: &ClientCheck| {
+        let lists = check.missigned().iter();
+        lists.map(|list| list.file).collect::<Vec<_>>()
+    };
+    assert_eq!(files(&authority.check(vec![own.clone()])), [0; 0]);
+    assert_eq!(
+        files(&authority.check(vec![own.clone(), foreign.clone()])),
+        [1]
+    );
+    let check = authority.check(vec![foreign.clone()]);
+    assert_eq!(files(&check), [0]);
+    assert!(check.judge(&authority.client(), NOW).is_err());
+    // The other key is the same authority's where its certificate is named too.
+    let both = ClientCheck::new(&ClientParts {
+        ca_pem: vec![authority.pem(), other.pem()],
+        verify: ClientVerify::Required,
+        crl_pem: vec![own, foreign],
+    });
+    assert_eq!(files(&both.unwrap()), [0; 0]);
+}
+
 /// An authority that goes on with a new key has two certificates of one name, and a list by each key.
 #[test]
 fn lists_of_two_keys_of_one_name_hold_for_their_own_certificates() {
