@@ -30,8 +30,6 @@ use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
-use crate::upstream;
-use crate::upstream::{ServerUrl, demo};
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
 use certificates::CertificateOrders;
@@ -40,7 +38,7 @@ use key_sets::KeyFollower;
 use lifecycle::{Gateway, SignalDesk};
 use predecessor::Predecessor;
 use service_manager::ServiceState;
-use snapshot_installer::{ServerFollower, SnapshotInstaller, start_reload};
+use snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_reload};
 use sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use std::io;
 use std::path::PathBuf;
@@ -415,17 +413,6 @@ fn start_admin(
 fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAddress> {
     let bound = socket.address()?;
     Ok(bound.map_or_else(|| written.clone(), ListenAddress::Tcp))
-}
-
-async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
-    let asked_for = |upstream: &Arc<upstream::Upstream>| {
-        let mut servers = upstream.servers.iter();
-        servers.any(|server| server.url == ServerUrl::Demo)
-    };
-    if snapshot.upstreams.iter().any(asked_for) {
-        demo::start().await?;
-    }
-    Ok(())
 }
 
 /// Removes expired counters, one shard at a time, and reports the number of keys in the memory store.

@@ -1,17 +1,18 @@
 //! A new file comes into force: its snapshot, with what outlives one.
 
+use super::GatewayState;
 use super::certificates::CertificateOrders;
 use super::key_sets::KeyFollower;
 use super::tls_listeners::TlsListeners;
-use super::{GatewayState, start_demo};
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files, Identities};
 use crate::reload::{self, Watcher};
 use crate::snapshot::Snapshot;
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::Registry;
 use crate::upstream::keeper::{self, Kept};
 use crate::upstream::resolution::{self, Resolutions};
+use crate::upstream::{Registry, ServerUrl, Upstream, demo};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -116,4 +117,16 @@ impl ServerFollower {
         self.resolutions.follow(&snapshot.upstreams);
         self.kept.install(&snapshot.upstreams);
     }
+}
+
+/// Starts the built-in server, where an upstream asks for it. It runs once.
+pub(super) async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
+    let asked_for = |upstream: &Arc<Upstream>| {
+        let mut servers = upstream.servers.iter();
+        servers.any(|server| server.url == ServerUrl::Demo)
+    };
+    if snapshot.upstreams.iter().any(asked_for) {
+        demo::start().await?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Identities and the listeners that offer them: names, and listeners that ask nobody for what an identity demands.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, ListenEntry, ListenerTls, TlsTable};
+use super::super::document::{ClientTable, Document, ListenEntry, ListenerTls, TlsTable};
 use super::super::source::At;
 use super::super::value::quoted;
 use super::names::{NameIndex, WholeFile};
@@ -121,12 +121,7 @@ fn redirects(document: &Document, found: &mut Findings) {
 
 /// An identity that demands certificates of clients, beside a listener that asks nobody for one.
 fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
-    let Some(client) = table.client.at() else {
-        return;
-    };
-    if client.value.verify() != ClientVerify::Required {
-        return;
-    }
+    let Some(client) = demand(table) else { return };
     let entries = document.server.listen.entries();
     let mut plain = entries.iter().filter(|entry| {
         let address = entry.value.listens_on();
@@ -150,12 +145,7 @@ fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
 /// An identity that demands certificates of clients, beside a listener with TLS that does not offer it: its hosts are
 /// another identity's there, by which no certificate is demanded.
 fn not_demanded(document: &Document, table: &TlsTable, found: &mut Findings) {
-    let Some(client) = table.client.at() else {
-        return;
-    };
-    if client.value.verify() != ClientVerify::Required {
-        return;
-    }
+    let Some(client) = demand(table) else { return };
     for entry in document.server.listen.entries() {
         let address = entry.value.listens_on();
         let is_open = address.is_some_and(|at| is_open(&at.value));
@@ -194,15 +184,18 @@ fn serves_undemanded(document: &Document, table: &TlsTable, tls: &ListenerTls) -
     }
     let offered = document.identities.iter().filter(|one| is_offered(one));
     let offered: Vec<&TlsTable> = offered.collect();
-    let does_without = |one: &&TlsTable| {
-        let client = one.client.at();
-        client.is_none_or(|client| client.value.verify() != ClientVerify::Required)
-    };
+    let does_without = |one: &&TlsTable| demand(one).is_none();
     let mut stand_ins = offered.iter().copied().filter(|one| one.default.or(false));
     match stand_ins.next() {
         Some(default) => does_without(&default),
         None => offered.iter().any(does_without),
     }
+}
+
+/// The table's word that each client must show a certificate, where it has it.
+fn demand(table: &TlsTable) -> Option<&At<ClientTable>> {
+    let client = table.client.at();
+    client.filter(|client| client.value.verify() == ClientVerify::Required)
 }
 
 /// Can other machines reach the address?
