@@ -1,6 +1,7 @@
 //! One request to a server of somebody else, beside the requests of clients: a connection of its own, TLS 1.2 or later, a
 //! bound on the answer. Whoever asks sets the deadline.
 
+use crate::interim::{BoundedStream, InterimWatch};
 use crate::tls::ClientTls;
 use bytes::Bytes;
 use http::header::HOST;
@@ -51,6 +52,9 @@ async fn over(
     longest: usize,
 ) -> Result<Response<Bytes>, FetchError> {
     let uri = request.uri().clone();
+    let interim = InterimWatch::default();
+    interim.over(&mut request);
+    let stream = BoundedStream::new(stream, interim.clone());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = AbortOnDrop(tokio::spawn(connection));
     if let Some(authority) = uri.authority() {
@@ -61,7 +65,9 @@ async fn over(
         .path_and_query()
         .map_or("/", |path| path.as_str())
         .parse()?;
-    let (parts, body) = sender.send_request(request).await?.into_parts();
+    let answer = sender.send_request(request).await;
+    interim.check()?;
+    let (parts, body) = answer?.into_parts();
     let body = Limited::new(body, longest).collect().await?.to_bytes();
     drop(connection);
     Ok(Response::from_parts(parts, body))
@@ -73,5 +79,36 @@ struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    /// The answer of a server that sends so many interim answers before it.
+    async fn behind(interim: usize) -> Result<Response<Bytes>, FetchError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read(&mut [0; 1024]).await.unwrap();
+            let sent = "HTTP/1.1 103 E\r\n\r\n".repeat(interim);
+            let sent = sent + "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+            let _ = stream.write_all(sent.as_bytes()).await;
+        });
+        let request = Request::get(url).body(Full::default())?;
+        exchange(&ClientTls::of_system(), request, 1024).await
+    }
+
+    #[tokio::test]
+    async fn a_hundred_interim_answers_are_heard_and_no_more() {
+        assert_eq!(behind(100).await.unwrap().into_body(), "{}");
+        for interim in [101, 50_000] {
+            let error = behind(interim).await.unwrap_err().to_string();
+            assert!(error.contains("interim answers"), "{error}");
+        }
     }
 }

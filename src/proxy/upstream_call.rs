@@ -21,6 +21,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// A request on its way upstream.
@@ -71,21 +72,36 @@ pub async fn within<T>(
     allowed: Duration,
     peer: &Peer,
 ) -> Result<T, ProxyError> {
-    tokio::select! {
-        biased;
-        outcome = exchange.as_mut() => return outcome,
-        () = peer.until(start + allowed.min(QUICK)) => {}
+    let soon = peer.until(start + allowed.min(QUICK));
+    if let Some(outcome) = before(exchange.as_mut(), soon).await {
+        return outcome;
     }
     // A request seldom comes beyond this point, and its wait may cost an allocation.
     Box::pin(async move {
         tokio::select! {
             biased;
-            outcome = exchange => outcome,
-            () = sleep_until(start + allowed) => Err(UpstreamError::Timeout(allowed).into()),
-            () = peer.watch.gone() => Err(ProxyError::ClientGone),
+            outcome = before(exchange, sleep_until(start + allowed)) => {
+                outcome.unwrap_or_else(|| Err(UpstreamError::Timeout(allowed).into()))
+            }
+            () = unconstrained(peer.watch.gone()) => Err(ProxyError::ClientGone),
         }
     })
     .await
+}
+
+/// The outcome of `exchange`, unless `deadline` resolves first.
+///
+/// A server that never lets the exchange rest uses up what the runtime grants a task at a time, and nothing that asks the
+/// runtime is ready then. The deadline is looked at all the same.
+async fn before<T>(
+    exchange: Pin<&mut impl Future<Output = T>>,
+    deadline: impl Future<Output = ()>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        outcome = exchange => Some(outcome),
+        () = unconstrained(deadline) => None,
+    }
 }
 
 /// Chooses a server, sends the request and waits for the head of its answer.
@@ -218,5 +234,24 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
 pub(super) fn count_failure(metrics: &UpstreamMetrics, error: &ProxyError) {
     if let ProxyError::Upstream(error) = error {
         metrics.failed(error.failure());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use tokio::task::coop::consume_budget;
+    use tokio::time::sleep;
+
+    #[tokio::test]
+    async fn a_deadline_is_seen_beside_an_exchange_that_never_rests() {
+        let restless = pin!(async {
+            loop {
+                consume_budget().await;
+            }
+        });
+        let outcome: Option<()> = before(restless, sleep(Duration::from_millis(20))).await;
+        assert_eq!(outcome, None);
     }
 }

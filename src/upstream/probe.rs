@@ -1,16 +1,21 @@
 //! One probe: a question to a server on a connection of its own, within the time that the file gives it.
 
+use super::http2::hear_interim;
 use super::probe_rule::{ProbeQuestion, ProbeRule};
 use super::stream::ServerStream;
 use super::upstream_state::Member;
 use super::{Destination, OfferedProtocols, Upstream, dial};
+use crate::interim::{BoundedStream, InterimCount, InterimWatch};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, Response, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::error::Error;
+use std::future::{Future, poll_fn};
 use std::ops::RangeInclusive;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use tokio::time::timeout;
 
 /// The largest answer about health in gRPC.
@@ -50,7 +55,7 @@ async fn question(upstream: &Upstream, member: &Member, rule: &ProbeRule) -> Res
         ProbeQuestion::Http { path, host, status } => {
             let host = host.as_deref().unwrap_or(&own);
             let answer = get(opened.stream, opened.is_http2, path, host).await?;
-            good_status(answer.status().as_u16(), status)
+            good_status(answer, status)
         }
         ProbeQuestion::Grpc { service } => check(opened.stream, service, &own).await,
     }
@@ -63,25 +68,58 @@ fn good_status(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), String> 
     Err(format!("status {status}"))
 }
 
-async fn get(
-    stream: ServerStream,
-    is_http2: bool,
-    path: &str,
-    host: &str,
-) -> Result<Response<Incoming>, String> {
+/// The status of the answer to a GET.
+async fn get(stream: ServerStream, is_http2: bool, path: &str, host: &str) -> Result<u16, String> {
     let scheme = is_http2.then(|| scheme(&stream));
-    let request = request(Method::GET, path, host, scheme, Bytes::new())?;
-    let io = TokioIo::new(stream);
-    let answer = if is_http2 {
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io)
-            .await
-            .map_err(broken)?;
-        alongside(connection, sender.send_request(request)).await
-    } else {
-        let (mut sender, connection) = http1::handshake(io).await.map_err(broken)?;
-        alongside(connection, sender.send_request(request)).await
+    let mut request = request(Method::GET, path, host, scheme)?;
+    if is_http2 {
+        return over_http2(stream, request, Bytes::new(), async |answer| {
+            Ok(answer.status().as_u16())
+        })
+        .await;
+    }
+    let interim = InterimWatch::default();
+    interim.over(&mut request);
+    let stream = BoundedStream::new(stream, interim.clone());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    let request = request.map(|()| Empty::<Bytes>::new());
+    let asking = async {
+        let answer = sender.send_request(request).await;
+        interim.check().map_err(broken)?;
+        answer
+            .map(|answer| answer.status().as_u16())
+            .map_err(broken)
     };
-    answer.map_err(broken)
+    alongside(async { connection.await.map_err(broken) }, asking).await
+}
+
+/// Sends `request` over HTTP/2 and has the answer read.
+async fn over_http2<T>(
+    stream: ServerStream,
+    request: Request<()>,
+    body: Bytes,
+    read: impl AsyncFnOnce(Response<h2::RecvStream>) -> Result<T, String>,
+) -> Result<T, String> {
+    let (sender, connection) = h2::client::handshake(stream).await.map_err(broken)?;
+    let asking = async {
+        let mut sender = sender.ready().await.map_err(broken)?;
+        let sent = sender.send_request(request, body.is_empty());
+        let (mut answer, mut upload) = sent.map_err(broken)?;
+        if !body.is_empty() {
+            upload.send_data(body, true).map_err(broken)?;
+        }
+        let mut interim = InterimCount::default();
+        let answer = poll_fn(|cx| {
+            if let Err(fault) = hear_interim(&mut answer, cx, &mut interim) {
+                return Poll::Ready(Err(fault.to_string()));
+            }
+            Pin::new(&mut answer).poll(cx).map_err(broken)
+        });
+        read(answer.await?).await
+    };
+    alongside(async { connection.await.map_err(broken) }, asking).await
 }
 
 /// The scheme of requests over HTTP/2, which name it.
@@ -94,10 +132,10 @@ fn scheme(stream: &ServerStream) -> &'static str {
 
 /// The result of `asking`, for which `connection` must be moved on.
 async fn alongside<T>(
-    connection: impl Future<Output = Result<(), hyper::Error>>,
-    asking: impl Future<Output = Result<T, hyper::Error>>,
-) -> Result<T, hyper::Error> {
-    let mut asking = std::pin::pin!(asking);
+    connection: impl Future<Output = Result<(), String>>,
+    asking: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let mut asking = pin!(asking);
     tokio::select! {
         biased;
         answer = asking.as_mut() => return answer,
@@ -112,14 +150,13 @@ fn request(
     path: &str,
     host: &str,
     scheme: Option<&str>,
-    body: Bytes,
-) -> Result<Request<Full<Bytes>>, String> {
+) -> Result<Request<()>, String> {
     let target = match scheme {
         Some(scheme) => format!("{scheme}://{host}{path}"),
         None => path.to_owned(),
     };
     let target = target.parse::<Uri>().map_err(|error| error.to_string())?;
-    let mut request = Request::new(Full::new(body));
+    let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = target;
     let fields = request.headers_mut();
@@ -138,26 +175,19 @@ fn request(
 /// Asks the health service of gRPC about `service`.
 async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
     let scheme = Some(scheme(&stream));
-    let mut request = request(Method::POST, CHECK, host, scheme, question_of(service))?;
+    let mut request = request(Method::POST, CHECK, host, scheme)?;
     let fields = request.headers_mut();
     fields.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     );
     fields.insert(header::TE, HeaderValue::from_static("trailers"));
-    let io = TokioIo::new(stream);
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io)
-        .await
-        .map_err(broken)?;
-    let asking = async {
-        let answer = sender.send_request(request).await?;
+    let answer = over_http2(stream, request, question_of(service), async |answer| {
         let (head, body) = answer.into_parts();
-        let whole = Limited::new(body, MOST_BYTES).collect().await;
-        Ok((head, whole))
-    };
-    let (head, whole) = alongside(connection, asking).await.map_err(broken)?;
-    let whole = whole.map_err(|error| error.to_string())?;
-    let trailers = whole.trailers().cloned();
+        let (message, trailers) = whole(body).await?;
+        Ok((head, message, trailers))
+    });
+    let (head, message, trailers) = answer.await?;
     let status = trailers
         .as_ref()
         .and_then(|trailers| trailers.get("grpc-status"))
@@ -165,12 +195,27 @@ async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), St
     if let Some(status) = status.filter(|status| status.as_bytes() != b"0") {
         return Err(format!("grpc-status {}", status.to_str().unwrap_or("?")));
     }
-    match serving_status(&whole.to_bytes()) {
+    match serving_status(&message) {
         Some(SERVING) => Ok(()),
         Some(2) => Err("NOT_SERVING".to_owned()),
         Some(3) => Err("SERVICE_UNKNOWN".to_owned()),
         _ => Err("no answer of the health service".to_owned()),
     }
+}
+
+/// The body of an answer about health, and its trailers.
+async fn whole(mut body: h2::RecvStream) -> Result<(BytesMut, Option<HeaderMap>), String> {
+    let mut whole = BytesMut::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.map_err(broken)?;
+        if whole.len() + piece.len() > MOST_BYTES {
+            return Err("the answer is too long".to_owned());
+        }
+        // The window takes a longer answer than is read.
+        whole.extend_from_slice(&piece);
+    }
+    let trailers = body.trailers().await.map_err(broken)?;
+    Ok((whole, trailers))
 }
 
 /// A `HealthCheckRequest` with its prefix: the service is the text of field 1.
@@ -203,8 +248,7 @@ fn serving_status(framed: &[u8]) -> Option<u8> {
     }
 }
 
-fn broken(error: hyper::Error) -> String {
-    use std::error::Error as _;
+fn broken(error: impl Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

@@ -5,6 +5,7 @@ use super::connection::Connection;
 use super::http1::AnswerError;
 use super::open_socket::OpenSocket;
 use super::stream::ServerStream;
+use crate::interim::InterimWatch;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -23,6 +24,8 @@ struct TunnelStream {
     _socket: OpenSocket,
     /// A byte has come from the server.
     is_heard: Arc<AtomicBool>,
+    /// The interim answers before the answer.
+    interim: InterimWatch,
 }
 
 /// The failure of a tunnel before its answer.
@@ -52,16 +55,19 @@ pub async fn open<B: OutgoingBody>(
 
 async fn send<B: OutgoingBody>(
     connection: Connection<B>,
-    request: Request<B>,
+    mut request: Request<B>,
     is_heard: Arc<AtomicBool>,
 ) -> Result<Response<Incoming>, AnswerError> {
     let Some((stream, socket)) = connection.into_stream() else {
         return Err(AnswerError::GivenUp);
     };
+    let interim = InterimWatch::default();
+    interim.over(&mut request);
     let stream = TunnelStream {
         stream,
         _socket: socket,
         is_heard,
+        interim: interim.clone(),
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(async move {
@@ -69,6 +75,9 @@ async fn send<B: OutgoingBody>(
         let _ = connection.with_upgrades().await;
     });
     let answer = sender.send_request(request).await;
+    interim
+        .check()
+        .map_err(|fault| AnswerError::Head(fault.into()))?;
     answer.map_err(|error| {
         if error.is_incomplete_message() {
             AnswerError::Incomplete
@@ -84,6 +93,9 @@ impl AsyncRead for TunnelStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Err(fault) = self.interim.check() {
+            return Poll::Ready(Err(io::Error::other(fault)));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {

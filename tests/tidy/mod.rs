@@ -10,18 +10,26 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 24] = [
+const ROOMS: [(&str, &[&str]); 25] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
+    ("interim", &[]),
     ("shutdown", &["clock"]),
     ("telemetry", &["client", "clock"]),
     ("tls", &["clock"]),
-    ("fetch", &["tls"]),
+    ("fetch", &["interim", "tls"]),
     ("route", &[]),
     (
         "upstream",
-        &["clock", "descriptors", "shutdown", "telemetry", "tls"],
+        &[
+            "clock",
+            "descriptors",
+            "interim",
+            "shutdown",
+            "telemetry",
+            "tls",
+        ],
     ),
     (
         "listen",

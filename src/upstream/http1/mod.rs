@@ -22,6 +22,7 @@ pub(super) use whole_request::WholeRequest;
 
 use super::OutgoingBody;
 use super::retry_rule::RetryCause;
+use crate::interim::InterimCount;
 use bytes::{Bytes, BytesMut};
 use chunk_decoder::{ChunkDecoder, Decoded};
 use http::request::Parts;
@@ -54,6 +55,8 @@ pub struct Http1<B, S> {
     to_head: bool,
     /// The fields of the request, emptied: their room is the answer's.
     spare: HeaderMap,
+    /// What has come of the answer before its head.
+    interim: InterimCount,
 }
 
 /// A request that can be sent once more.
@@ -103,6 +106,7 @@ impl<B, S> Http1<B, S> {
             is_heard: false,
             to_head: false,
             spare: HeaderMap::new(),
+            interim: InterimCount::default(),
         }
     }
 
@@ -199,6 +203,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         self.writer.begin(&head, added, body);
         self.keeps &= self.writer.keeps();
         self.reading = Reading::Before;
+        self.interim = InterimCount::default();
         self.is_heard = false;
         head.headers.clear();
         self.spare = head.headers;
@@ -210,6 +215,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
         self.to_head = request.to_head;
         self.keeps &= self.writer.keeps();
         self.reading = Reading::Before;
+        self.interim = InterimCount::default();
         self.is_heard = false;
     }
 
@@ -334,7 +340,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         }
-        let taken = response_head::take(bytes, self.to_head, &mut self.spare);
+        let taken = response_head::take(bytes, self.to_head, &mut self.spare, &mut self.interim);
         let taken = taken.map_err(|fault| AnswerError::of_head(fault, bytes))?;
         let Some(head) = taken else {
             self.reading = Reading::Head(bytes.len());

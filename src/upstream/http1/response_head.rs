@@ -3,7 +3,8 @@
 //! The tolerance is that of hyper's client, whose parser this is: lines may end with a bare line feed. Folded lines,
 //! control characters and odd names are refused.
 
-use bytes::{Bytes, BytesMut};
+use crate::interim::{InterimCount, TooMany};
+use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
 use hyper::ext::ReasonPhrase;
 use memchr::memchr_iter;
@@ -70,6 +71,25 @@ pub enum HeadFault {
     /// The head has more bytes than are read.
     #[error("the head is too large")]
     TooLarge,
+    /// More interim answers come than are heard, or more bytes of them than a head may have.
+    #[error("{0}")]
+    Interim(#[from] TooMany),
+}
+
+/// Drops the empty lines that `bytes` begin with, so that they are not parsed anew with each read.
+///
+/// # Errors
+/// When they are too many.
+#[cold]
+fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<(), HeadFault> {
+    let empty = bytes
+        .iter()
+        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+        .count();
+    // A carriage return whose line feed is still to come stays.
+    let whole = empty - usize::from(bytes[..empty].ends_with(b"\r"));
+    bytes.advance(whole);
+    Ok(interim.note_bytes(whole, MOST_BYTES)?)
 }
 
 /// Where in the head a field stands.
@@ -102,15 +122,20 @@ pub(super) fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
 /// Takes the head of the answer from `bytes`, and interim answers before it. Nothing while it is not whole.
 ///
 /// The fields are put into `spare`, which is empty and has room. `to_head` means that the request's method is HEAD.
+/// What comes before the head is counted in `interim`.
 ///
 /// # Errors
-/// When the bytes are no answer of HTTP/1, or the end of its body cannot be told.
+/// When the bytes are no answer of HTTP/1, the end of its body cannot be told, or too much comes before it.
 pub(super) fn take(
     bytes: &mut BytesMut,
     to_head: bool,
     spare: &mut HeaderMap,
+    interim: &mut InterimCount,
 ) -> Result<Option<ResponseHead>, HeadFault> {
-    while !bytes.is_empty() {
+    while let Some(first) = bytes.first() {
+        if matches!(first, b'\r' | b'\n') && bytes.len() > 1 {
+            drop_empty_lines(bytes, interim)?;
+        }
         let mut places = FieldPlaces::new();
         let Some(outline) = Outline::of(bytes, &mut places)? else {
             if bytes.len() >= MOST_BYTES {
@@ -124,6 +149,7 @@ pub(super) fn take(
         if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Some(head));
         }
+        interim.note(lines.len(), MOST_BYTES)?;
         // The gateway's client has not asked for an interim answer, and gets the answer alone.
         *spare = head.response.into_parts().0.headers;
         spare.clear();
@@ -370,7 +396,8 @@ mod tests {
             ("b: 1\r\nConnection: keep-alive, b\r\n", "b connection"),
         ] {
             let mut bytes = BytesMut::from(format!("HTTP/1.1 204 No\r\n{sent}\r\n").as_str());
-            let head = take(&mut bytes, false, &mut HeaderMap::new()).unwrap();
+            let mut fields = HeaderMap::new();
+            let head = take(&mut bytes, false, &mut fields, &mut InterimCount::default()).unwrap();
             let head = head.unwrap();
             let names: Vec<_> = head
                 .response
@@ -380,6 +407,41 @@ mod tests {
                 .collect();
             assert_eq!(names.join(" "), left);
             assert_eq!(head.keeps, !sent.contains("close"));
+        }
+    }
+
+    /// The outcome of reading `sent` in pieces of `size` bytes.
+    fn taken(sent: &[u8], size: usize) -> Result<Option<ResponseHead>, HeadFault> {
+        let (mut bytes, mut interim) = (BytesMut::new(), InterimCount::default());
+        for piece in sent.chunks(size) {
+            bytes.extend_from_slice(piece);
+            let head = take(&mut bytes, false, &mut HeaderMap::new(), &mut interim)?;
+            if head.is_some() {
+                return Ok(head);
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn what_comes_before_an_answer_is_bounded_however_it_is_cut() {
+        const INTERIM: &[u8] = b"HTTP/1.1 103 E\r\nLink: </a>\r\n\r\n";
+        const ANSWER: &[u8] = b"HTTP/1.1 204 No\r\n\r\n";
+        let long = format!("HTTP/1.1 103 E\r\nLink: {}\r\n\r\n", "a".repeat(50_000));
+        for size in [7, 100, 100_000] {
+            let after =
+                |interim: &[u8], times| taken(&[&interim.repeat(times), ANSWER].concat(), size);
+            assert!(after(INTERIM, 100).unwrap().is_some());
+            assert!(matches!(after(INTERIM, 101), Err(HeadFault::Interim(_))));
+            assert!(after(long.as_bytes(), 8).unwrap().is_some());
+            assert!(matches!(
+                after(long.as_bytes(), 9),
+                Err(HeadFault::Interim(_))
+            ));
+            assert!(after(b"\r\n", 1000).unwrap().is_some());
+            assert!(after(b"\n", 1000).unwrap().is_some());
+            assert!(after(b"\r\n", MOST_BYTES).is_err());
+            assert!(after(b"\r", 2).is_err());
         }
     }
 }

@@ -28,7 +28,7 @@ const MOST_STREAMS: usize = 100;
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
 /// The largest head of an answer.
-const MOST_HEAD: u32 = 64 * 1024;
+pub(super) const MOST_HEAD: u32 = 64 * 1024;
 /// The longest wait for the answer.
 const PONG: Duration = Duration::from_secs(10);
 /// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would

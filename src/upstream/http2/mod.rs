@@ -12,6 +12,7 @@ pub(super) mod stream_pool;
 use super::OutgoingBody;
 use super::http1::{AnswerError, WholeRequest, may_trail};
 use super::retry_rule::RetryCause;
+use crate::interim::{self, InterimCount, TooMany};
 use bytes::Bytes;
 use connection::OpenStream;
 use h2::client::ResponseFuture;
@@ -48,6 +49,8 @@ pub(super) struct Http2Exchange<B> {
     is_refused: bool,
     /// A malformed answer has come.
     is_heard: bool,
+    /// The interim answers before the answer.
+    interim: InterimCount,
     /// The answer's body comes with a length.
     length: Option<u64>,
     to_head: bool,
@@ -93,6 +96,7 @@ impl<B> Http2Exchange<B> {
             sent: 0,
             is_refused: false,
             is_heard: false,
+            interim: InterimCount::default(),
             length: None,
             to_head: false,
         }
@@ -214,6 +218,11 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let Phase::Head(answer) = &mut self.phase else {
             return Poll::Ready(Err(AnswerError::Incomplete));
         };
+        if let Err(fault) = hear_interim(answer, cx, &mut self.interim) {
+            // The stream is reset with its handles.
+            self.is_heard = true;
+            return Poll::Ready(Err(AnswerError::Head(fault.into())));
+        }
         let answer = match ready!(Pin::new(answer).poll(cx)) {
             Ok(answer) => answer,
             Err(error) => return Poll::Ready(Err(self.failed(error))),
@@ -449,6 +458,22 @@ impl<B> Drop for Http2Exchange<B> {
         // A stream that is open now is reset by us.
         self.stream.is_cut = !is_complete && !is_unused && !self.stream.is_broken;
     }
+}
+
+/// Takes the interim answers that have come: the gateway's client has not asked for them.
+///
+/// # Errors
+/// When they are too many.
+pub(super) fn hear_interim(
+    answer: &mut ResponseFuture,
+    cx: &mut Context<'_>,
+    interim: &mut InterimCount,
+) -> Result<(), TooMany> {
+    while let Poll::Ready(Some(Ok(head))) = answer.poll_informational(cx) {
+        let length = interim::length(head.headers());
+        interim.note(length, connection::MOST_HEAD as usize)?;
+    }
+    Ok(())
 }
 
 /// Waits for the end of a stream whose answer has no body. Servers may say the end behind the head, in a frame of its own,

@@ -4,6 +4,7 @@ mod hosts;
 mod http2;
 mod http2_answers;
 mod http2_retirement;
+mod interim_answers;
 mod names;
 mod other_protocols;
 mod tls;
