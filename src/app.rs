@@ -33,6 +33,7 @@ use crate::tls::AuthorityChallenges;
 use arc_swap::ArcSwap;
 use banner::OpenAddress;
 use certificates::CertificateOrders;
+use handover::bequest::Bequest;
 use handover::program::Program;
 use key_sets::KeyFollower;
 use lifecycle::{Gateway, SignalDesk};
@@ -41,6 +42,7 @@ use service_manager::ServiceState;
 use snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_reload};
 use sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use std::io;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +94,14 @@ struct GatewayState {
 }
 
 impl GatewayState {
-    fn new(boot: &Boot, snapshot: Snapshot, metrics: Arc<Metrics>, drain: Drain) -> Self {
+    /// `gateways` is the number of those that count together, where the gateway before this one knew it.
+    fn new(
+        boot: &Boot,
+        snapshot: Snapshot,
+        metrics: Arc<Metrics>,
+        drain: Drain,
+        gateways: Option<NonZeroU32>,
+    ) -> Self {
         metrics.started(snapshot.generation);
         let clock = Clock::system();
         let memory = Arc::new(MemoryStore::new(clock.clone(), boot.store.max_keys));
@@ -100,7 +109,7 @@ impl GatewayState {
         Self {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             memory,
-            fleet: Arc::new(Fleet::new(clock.clone())),
+            fleet: Arc::new(Fleet::knowing(clock.clone(), gateways)),
             clock,
             news: Invalidation::default(),
             holds: Arc::default(),
@@ -153,7 +162,11 @@ impl Gateway {
         snapshot.generation = 1;
         let program = Program::of_this_process();
         let signals = Signals::install()?;
-        let predecessor = Predecessor::among(&mut handed)?;
+        let mut predecessor = Predecessor::among(&mut handed)?;
+        let Bequest {
+            gateways,
+            certificates,
+        } = bequest_of(&mut predecessor).await;
         let mut sockets = BoundSockets::bind(&boot, handed)?;
         let mut kept = KeptSockets::default();
         let admin = sockets.open_admin(&mut kept)?;
@@ -165,7 +178,7 @@ impl Gateway {
         let mut keys = KeyFollower::new(&metrics);
         keys.prepare(key_sets).await;
         let (switch, drain) = drain();
-        let shared = GatewayState::new(&boot, snapshot, metrics, drain);
+        let shared = GatewayState::new(&boot, snapshot, metrics, drain, gateways);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
         let (peek_sender, peeks) = admin::peek_channel();
         let (store_ready_sender, store_ready) = mpsc::channel(1);
@@ -188,7 +201,13 @@ impl Gateway {
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
-        let orders = CertificateOrders::new(orders, &tls);
+        let orders = CertificateOrders::new(
+            orders,
+            &tls,
+            &shared.challenges,
+            &boot.store,
+            &shared.metrics,
+        );
         let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
@@ -200,7 +219,11 @@ impl Gateway {
         };
         let reload = start_reload(file, files, identities, installer);
         let mut signals = SignalDesk::new(signals, reload);
-        signals.during(until_store_ready(store_ready)).await;
+        let met = async {
+            let gathered = orders.gather(certificates, STORE_WITHIN);
+            tokio::join!(until_store_ready(store_ready), gathered);
+        };
+        signals.during(met).await;
 
         let unused = std::mem::take(&mut sockets.unused);
         let open = sockets.open_server(&mut kept)?;
@@ -218,9 +241,7 @@ impl Gateway {
         banner::print(&boot, &shared.snapshots.load(), &addresses, &admin);
         readiness.set(Phase::Ready);
         announce(predecessor).await;
-        orders
-            .start(&shared.challenges, &boot.store, &shared.metrics)
-            .await;
+        orders.start().await;
         Ok(Self {
             drain: boot.drain,
             drain_delay: boot.drain_delay,
@@ -229,6 +250,7 @@ impl Gateway {
             switch,
             readiness,
             metrics: shared.metrics,
+            fleet: shared.fleet,
             dispatcher,
             acceptors,
             workers,
@@ -237,6 +259,14 @@ impl Gateway {
             orders,
             kept,
         })
+    }
+}
+
+/// What the predecessor, if there is one, hands over beside its sockets.
+async fn bequest_of(predecessor: &mut Option<Predecessor>) -> Bequest {
+    match predecessor {
+        Some(predecessor) => predecessor.bequest().await,
+        None => Bequest::default(),
     }
 }
 

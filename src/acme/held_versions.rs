@@ -29,6 +29,11 @@ impl HeldVersions {
         version.map_or(0, |(of, version)| if of == entry { *version } else { 0 })
     }
 
+    /// The entry of an identity's certificate, and the version that is held.
+    pub(super) fn version_of(&self, identity: &str) -> Option<(String, u64)> {
+        self.record().versions.get(identity).cloned()
+    }
+
     pub(super) fn hold(&self, identity: &Arc<str>, entry: String, version: u64) {
         let mut held = self.record();
         held.elsewhere.remove(identity);

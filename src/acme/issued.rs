@@ -81,6 +81,14 @@ impl IssuedCertificates {
         self.bundles().get(identity).cloned()
     }
 
+    /// All certificates, by the names of their identities.
+    pub(super) fn all(&self) -> Vec<(Arc<str>, Bundle)> {
+        let bundles = self.bundles();
+        let all = bundles.iter();
+        all.map(|(identity, bundle)| (Arc::clone(identity), bundle.clone()))
+            .collect()
+    }
+
     /// The certificate that is best for these hosts: that of `identity`, or any other that has all of them. An identity
     /// whose table has another name now is served by the latter until its own has come.
     #[must_use]

@@ -18,6 +18,7 @@ mod folder;
 mod held_versions;
 mod issuance;
 mod issued;
+mod order_desk;
 mod orders;
 mod outlook;
 mod renewals;
@@ -35,6 +36,7 @@ pub use authority::{
 };
 pub use folder::{folder_of, read_bundle};
 pub use issued::{Bundle, IssuedCertificates};
+pub use order_desk::{HandedCertificate, OrderDesk};
 pub use outlook::{OrderOutlook, outlook};
 pub use renewals::Renewals;
 pub use schedule::WallClock;

@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::folder::{Folder, FolderLock};
 use super::held_versions::{HeldVersions, StoreReach};
 use super::issued::IssuedCertificates;
+use super::order_desk::OrderDesk;
 use super::orders::{Look, Orders};
 use super::schedule::{Seconds, WallClock};
 use super::store_vault::{SharedStorage, StoreVault};
@@ -94,6 +95,12 @@ impl Renewals {
             orders.shared = Some(shared);
         }
         self
+    }
+
+    /// The way of others to these orders, before they run and while they do.
+    #[must_use]
+    pub fn desk(&self) -> OrderDesk {
+        OrderDesk(Arc::clone(&self.orders))
     }
 
     /// The time that orders under way have to come to their end when nothing can be wanted any more. It may be set until

@@ -18,7 +18,7 @@ const SOON: Seconds = 1;
 
 /// What stands in the store against what is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StoreVersion {
+pub(super) enum StoreVersion {
     /// Nothing is held, or the same.
     Even,
     /// The store lacks what is held.
@@ -117,7 +117,7 @@ impl Orders {
     }
 
     /// Takes the certificate of the store where it is newer than the one that is held.
-    async fn take_newer(
+    pub(super) async fn take_newer(
         &self,
         identity: &OrderedIdentity,
         store: &StoreVault,

@@ -73,13 +73,7 @@ fn readiness(state: &AdminState) -> AdminResponse {
                 }
                 Some(_) => "store: away, limits do as their on_down says\n",
             };
-            let awaited = state.metrics.awaited_certificates().join(", ");
-            let tls = match awaited.as_str() {
-                "" => String::new(),
-                awaited => {
-                    format!("tls: no certificate yet for {awaited}, handshakes there are refused\n")
-                }
-            };
+            let tls = awaited_certificates(state);
             let unread = state.metrics.unread_keys();
             let unread = unread.iter().map(|url| {
                 format!(
@@ -93,15 +87,30 @@ fn readiness(state: &AdminState) -> AdminResponse {
                 format!("ready\n{store}{tls}{jwks}{without}"),
             )
         }
-        Phase::Starting => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "starting: no configuration is in force yet\n",
-        ),
+        Phase::Starting => {
+            let tls = awaited_certificates(state);
+            let said = format!("starting: no configuration is in force yet\n{tls}");
+            text(StatusCode::SERVICE_UNAVAILABLE, said)
+        }
         Phase::Draining => text(
             StatusCode::SERVICE_UNAVAILABLE,
             "draining: shutting down, finishing what is under way\n",
         ),
     }
+}
+
+/// The line about certificates that have not come, and why the store has not given them.
+fn awaited_certificates(state: &AdminState) -> String {
+    let awaited = state.metrics.awaited_certificates().join(", ");
+    if awaited.is_empty() {
+        return String::new();
+    }
+    let why = if state.metrics.acme_store_is_away() {
+        " (the store that keeps certificates does not answer)"
+    } else {
+        ""
+    };
+    format!("tls: no certificate yet for {awaited}{why}, handshakes there are refused\n")
 }
 
 /// The store's state.

@@ -1,8 +1,9 @@
 //! Certificates that are ordered while the gateway runs: the task that orders them, and the way of what comes into the
-//! listeners. It begins with [`CertificateOrders::start`] and ends with [`CertificateOrders::stop`].
+//! listeners. What the gateway before this one held, and what the store keeps, is there before clients are accepted; orders
+//! begin with [`CertificateOrders::start`] and end with [`CertificateOrders::stop`].
 
 use super::tls_listeners::TlsListeners;
-use crate::acme::{self, OrderedIdentity, Renewals, SharedStorage};
+use crate::acme::{self, HandedCertificate, OrderDesk, OrderedIdentity, Renewals, SharedStorage};
 use crate::clock;
 use crate::config::describe::show_instant;
 use crate::store::redis::SharedKeys;
@@ -23,6 +24,9 @@ const GIVEN_UP_WITHIN: Duration = Duration::from_secs(3);
 pub(super) struct CertificateOrders {
     /// What is ordered. Orders end when it is gone.
     wanted: Mutex<Option<watch::Sender<Arc<[OrderedIdentity]>>>>,
+    /// What orders, until it begins to.
+    renewals: Mutex<Option<Renewals>>,
+    desk: OrderDesk,
     task: Mutex<Option<OrderTask>>,
     tls: Arc<TlsListeners>,
 }
@@ -36,31 +40,19 @@ struct OrderTask {
 }
 
 impl CertificateOrders {
-    /// The orders of a gateway whose listeners take what comes. Nothing is ordered before the start.
-    pub(super) fn new(orders: Arc<[OrderedIdentity]>, tls: &Arc<TlsListeners>) -> Arc<Self> {
-        Arc::new(Self {
-            wanted: Mutex::new(Some(watch::Sender::new(orders))),
-            task: Mutex::default(),
-            tls: Arc::clone(tls),
-        })
-    }
-
-    /// Begins to order, once clients, and so authorities, can connect. `challenges` are what workers answer from, `store`
-    /// is where gateways keep certificates together.
-    pub(super) async fn start(
-        &self,
+    /// The orders of a gateway whose listeners take what comes. Nothing is ordered before the start. `challenges` are what
+    /// workers answer from, `store` is where gateways keep certificates together.
+    pub(super) fn new(
+        orders: Arc<[OrderedIdentity]>,
+        tls: &Arc<TlsListeners>,
         challenges: &AuthorityChallenges,
         store: &StoreSettings,
         metrics: &Arc<Metrics>,
-    ) {
-        let Some(wanted) = lock(&self.wanted).as_ref().map(watch::Sender::subscribe) else {
-            return;
-        };
-        let orders = wanted.borrow().clone();
-        self.announce(&orders).await;
+    ) -> Arc<Self> {
+        let wanted = watch::Sender::new(orders);
         let mut renewals = Renewals::new(
-            wanted,
-            self.tls.issued().clone(),
+            wanted.subscribe(),
+            tls.issued().clone(),
             challenges.clone(),
             Arc::clone(metrics),
             clock::wall,
@@ -69,6 +61,38 @@ impl CertificateOrders {
             let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
             renewals = renewals.sharing(shared);
         }
+        Arc::new(Self {
+            wanted: Mutex::new(Some(wanted)),
+            desk: renewals.desk(),
+            renewals: Mutex::new(Some(renewals)),
+            task: Mutex::default(),
+            tls: Arc::clone(tls),
+        })
+    }
+
+    /// The certificates that are held, for a successor.
+    pub(super) fn held(&self) -> Vec<HandedCertificate> {
+        self.desk.held()
+    }
+
+    /// Has listeners use what the gateway before this one held, and newer certificates that the store keeps. The store has
+    /// this time to answer.
+    pub(super) async fn gather(&self, inherited: Vec<HandedCertificate>, within: Duration) {
+        self.desk.inherit(inherited);
+        self.desk.read_store(within).await;
+        self.tls.install_issued();
+    }
+
+    /// Begins to order, once clients, and so authorities, can connect.
+    pub(super) async fn start(&self) {
+        let wanted = lock(&self.wanted)
+            .as_ref()
+            .map(|wanted| wanted.borrow().clone());
+        let Some(orders) = wanted else { return };
+        self.announce(&orders).await;
+        let Some(renewals) = lock(&self.renewals).take() else {
+            return;
+        };
         *lock(&self.task) = Some(OrderTask {
             last_orders: renewals.last_orders(),
             task: tokio::spawn(renewals.run()),

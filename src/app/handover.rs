@@ -1,12 +1,14 @@
 //! Starts a successor of this gateway, hands it the listening sockets, and has it serve.
 
+pub(super) mod bequest;
 pub(super) mod channel;
 pub(super) mod program;
 
 use super::sockets::KeptSockets;
 use crate::clock;
-use crate::listen::handed_sockets::{COUNT, NAMES, PREDECESSOR, PROCESS};
-use channel::{Channel, READY, SERVE, SERVING};
+use crate::listen::handed_sockets::{BEQUEATHS, COUNT, NAMES, PREDECESSOR, PROCESS};
+use bequest::Bequest;
+use channel::{Channel, INHERIT, READY, SERVE, SERVING};
 use command_fds::{CommandFdExt as _, FdMapping};
 use program::Program;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
@@ -115,16 +117,17 @@ impl Successor {
         }
     }
 
-    /// Waits until the successor is ready, for `within` at most, and has it serve. Returns the positions of the handed
-    /// sockets that it has no use for.
+    /// Waits until the successor is ready, for `within` at most, and has it serve. Until then it may ask for `bequest`.
+    /// Returns the positions of the handed sockets that it has no use for.
     ///
     /// # Errors
     /// When it does not come to serve. It is to be ended then.
     pub(super) async fn serves(
         &mut self,
         within: Duration,
+        bequest: &Bequest,
     ) -> Result<Vec<usize>, Option<Duration>> {
-        let ready = timeout(within, self.channel.hear()).await;
+        let ready = timeout(within, self.ready(bequest)).await;
         let ready = ready.map_err(|_| Some(within))?.ok_or(None)?;
         let unused = unused_in(&ready).ok_or(None)?;
         self.is_released.set(true);
@@ -135,6 +138,16 @@ impl Successor {
             .filter(|line| line == SERVING)
             .map(|_| unused)
             .ok_or(None)
+    }
+
+    /// The line of a successor that is ready.
+    async fn ready(&mut self, bequest: &Bequest) -> Option<String> {
+        let first = self.channel.hear().await?;
+        if first != INHERIT {
+            return Some(first);
+        }
+        self.channel.bequeath(&bequest.line()).await.ok()?;
+        self.channel.hear().await
     }
 
     /// Ends a successor that does not serve, and says why it does not: it was silent for a time, or closed its channel.
@@ -190,7 +203,8 @@ fn unused_in(line: &str) -> Option<Vec<usize>> {
 fn spawn(program: &Program, sockets: &KeptSockets) -> io::Result<Successor> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut names = sockets.names();
-    names.push(PREDECESSOR);
+    // The last word has no socket: it says what the connection before it can do.
+    names.extend([PREDECESSOR, BEQUEATHS]);
     let mut descriptors = sockets.descriptors()?;
     descriptors.push(theirs.into());
     let count = descriptors.len();
@@ -209,7 +223,7 @@ fn spawn(program: &Program, sockets: &KeptSockets) -> io::Result<Successor> {
     let mapped = command.fd_mappings(mappings.collect());
     mapped.map_err(io::Error::other)?;
     Ok(Successor {
-        channel: Channel::new(ours)?,
+        channel: Channel::to_successor(ours)?,
         process: command.spawn()?,
         is_released: Rc::default(),
     })

@@ -2,6 +2,7 @@
 
 use super::LAST_LINES;
 use super::certificates::CertificateOrders;
+use super::handover::bequest::Bequest;
 use super::handover::program::Program;
 use super::handover::{Successor, SuccessorFailure};
 use super::service_manager::{self, ServiceState};
@@ -12,6 +13,7 @@ use crate::clock;
 use crate::listen::dispatch::Dispatcher;
 use crate::reload;
 use crate::shutdown::{DrainSwitch, SignalRequest, Signals};
+use crate::store::Fleet;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use rustix::process::Signal;
@@ -49,6 +51,7 @@ pub(super) struct Gateway {
     pub(super) switch: DrainSwitch,
     pub(super) readiness: Readiness,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) fleet: Arc<Fleet>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) orders: Arc<CertificateOrders>,
     /// The tasks that accept connections, and other work that ends before the gateway does.
@@ -148,7 +151,11 @@ impl Gateway {
         successor: &mut Successor,
     ) -> (Option<Result<Vec<usize>, Option<Duration>>>, bool) {
         let is_released = successor.is_released();
-        let mut serves = pin!(successor.serves(self.drain.max(LEAST_START)));
+        let bequest = Bequest {
+            gateways: self.fleet.known(),
+            certificates: self.orders.held(),
+        };
+        let mut serves = pin!(successor.serves(self.drain.max(LEAST_START), &bequest));
         let mut is_stopped = false;
         loop {
             tokio::select! {

@@ -15,12 +15,19 @@ pub const PROCESS: &str = "LISTEN_PID";
 /// The name of a connection to the gateway that hands its sockets over, among them. Names of systemd's sockets may have a
 /// slash too, but none of ours has such a beginning.
 pub const PREDECESSOR: &str = "tollgate/predecessor";
+/// Stands behind the names of all sockets, where a gateway without this word does not look: the predecessor answers, on its
+/// connection, what it hands over beside sockets.
+pub const BEQUEATHS: &str = "tollgate/bequeaths";
 /// The name that systemd gives to a socket where none was given.
 const NAMELESS: &str = "unknown";
 
 /// Sockets that nothing uses yet.
 #[derive(Debug, Default)]
-pub struct HandedSockets(Vec<HandedSocket>);
+pub struct HandedSockets {
+    sockets: Vec<HandedSocket>,
+    /// Words behind the names of the sockets.
+    words: Vec<String>,
+}
 
 #[derive(Debug)]
 struct HandedSocket {
@@ -55,28 +62,36 @@ impl HandedSockets {
                 socket: socket.into(),
             }));
         }
-        Ok(Self(sockets))
+        let words = names.map(str::to_owned).collect();
+        Ok(Self { sockets, words })
+    }
+
+    /// Does this word stand behind the names of the sockets?
+    #[must_use]
+    pub fn has_word(&self, word: &str) -> bool {
+        self.words.iter().any(|said| said == word)
     }
 
     /// The sockets of this name, in the order in which they were handed over.
     pub fn take(&mut self, name: &str) -> Vec<Socket> {
-        let named = self.0.extract_if(.., |handed| handed.name == name);
+        let named = self.sockets.extract_if(.., |handed| handed.name == name);
         named.map(|handed| handed.socket).collect()
     }
 
     /// The first socket of this name.
     pub fn take_first(&mut self, name: &str) -> Option<Socket> {
-        let position = self.0.iter().position(|handed| handed.name == name)?;
-        Some(self.0.remove(position).socket)
+        let mut all = self.sockets.iter();
+        let position = all.position(|handed| handed.name == name)?;
+        Some(self.sockets.remove(position).socket)
     }
 
     /// The names of the sockets that are left.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|handed| handed.name.as_str())
+        self.sockets.iter().map(|handed| handed.name.as_str())
     }
 
     /// Where the sockets that are left stand among all that were handed over, from 0.
     pub fn positions(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().map(|handed| handed.position)
+        self.sockets.iter().map(|handed| handed.position)
     }
 }

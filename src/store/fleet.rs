@@ -64,13 +64,29 @@ impl Fleet {
         }
     }
 
+    /// The same of a gateway that takes the place of one that knew this number, which is believed as long as Redis gives
+    /// no other.
+    #[must_use]
+    pub fn knowing(clock: Clock, gateways: Option<NonZeroU32>) -> Self {
+        let known = gateways.map_or(0, NonZeroU32::get);
+        Self {
+            now: AtomicU32::new(known),
+            ..Self::new(clock)
+        }
+    }
+
+    /// The number of gateways by the last answers of Redis, this one included, if it has given any.
+    #[must_use]
+    pub fn known(&self) -> Option<NonZeroU32> {
+        let heard = self.now.load(Ordering::Relaxed);
+        NonZeroU32::new(heard.max(self.before.load(Ordering::Relaxed)))
+    }
+
     /// The number of gateways by the last answers of Redis, this one included. Without any answer a gateway counts as
     /// alone.
     #[must_use]
     pub fn gateways(&self) -> NonZeroU32 {
-        let heard = self.now.load(Ordering::Relaxed);
-        let most = heard.max(self.before.load(Ordering::Relaxed));
-        NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN)
+        self.known().unwrap_or(NonZeroU32::MIN)
     }
 
     /// Sends a heartbeat whenever one is due, until the gateway leaves. One of its workers sends each heartbeat.
@@ -190,6 +206,24 @@ mod tests {
             seen.push(fleet.gateways().get());
         }
         assert_eq!(seen, [1, 3, 3, 3, 3, 2, 2, 1, 1]);
+    }
+
+    #[test]
+    fn a_successor_believes_what_its_predecessor_knew_until_redis_has_answered_for_a_while() {
+        let begun = Timestamp::from_micros(1_790_000_000_000_000);
+        let clock = Clock::manual(begun);
+        let known = NonZeroU32::new(3);
+        let fleet = Fleet::knowing(clock.clone(), known);
+        assert_eq!((fleet.known(), fleet.gateways().get()), (known, 3));
+        assert_eq!(Fleet::knowing(clock.clone(), None).known(), None);
+        let mut seen = Vec::new();
+        // Redis comes back after a minute, and other gateways after it.
+        for second in [60, 65, 71, 82] {
+            clock.set(begun.plus(second * 1_000_000));
+            fleet.heard(1);
+            seen.push(fleet.gateways().get());
+        }
+        assert_eq!(seen, [3, 3, 1, 1]);
     }
 
     #[test]

@@ -204,6 +204,12 @@ impl Metrics {
         *lock(&self.acme_store) = Some(is_there);
     }
 
+    /// Is the store away that keeps certificates? Nothing is known before it was asked.
+    #[must_use]
+    pub fn acme_store_is_away(&self) -> bool {
+        *lock(&self.acme_store) == Some(false)
+    }
+
     /// Sets the number of keys in the memory store.
     pub fn memory_keys(&self, keys: u64) {
         self.memory_keys.set(keys);

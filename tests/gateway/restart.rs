@@ -1,6 +1,7 @@
 //! Restarts that no client notices: a successor takes the sockets over, or fails and changes nothing; the gateway leaves
 //! before it drains.
 
+mod bequest;
 mod clients;
 mod failures;
 mod leaving;

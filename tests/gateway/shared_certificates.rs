@@ -1,6 +1,7 @@
 //! Certificates of several running gateways behind one name, kept in Redis: ordered once, served by all, renewed once.
 
 mod clear_text;
+mod hand_overs;
 mod kinds_of_store;
 
 use crate::support::tls::TlsClient;

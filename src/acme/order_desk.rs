@@ -1,0 +1,141 @@
+//! What the rest of the gateway asks of its orders while they run: what is held, for a successor; what the store keeps,
+//! before clients are accepted.
+
+use super::authority::{OrderedIdentity, Storage};
+use super::failure::Failure;
+use super::issued::Bundle;
+use super::orders::Orders;
+use super::vault::Vault;
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Certificates that are read from the store at once.
+const AT_ONCE: usize = 64;
+
+/// A certificate with its key that a gateway holds, as its successor gets it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HandedCertificate {
+    /// The name of the identity's table.
+    pub identity: String,
+    /// Certificates first, then the key, as PEM.
+    pub pem: Arc<str>,
+    /// Its entry in the store and the version there, where it was ever there.
+    pub version: Option<(String, u64)>,
+}
+
+impl HandedCertificate {
+    /// The certificate as an object of JSON. Its key is in it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut object = json!({ "identity": self.identity, "pem": &*self.pem });
+        if let Some((entry, version)) = &self.version {
+            object["entry"] = json!(entry);
+            object["version"] = json!(version);
+        }
+        object
+    }
+
+    /// The certificate of such an object; nothing where it is none.
+    #[must_use]
+    pub fn from_json(object: &Value) -> Option<Self> {
+        let entry = object["entry"].as_str();
+        Some(Self {
+            identity: object["identity"].as_str()?.to_owned(),
+            pem: object["pem"].as_str()?.into(),
+            version: entry.map(str::to_owned).zip(object["version"].as_u64()),
+        })
+    }
+}
+
+impl fmt::Debug for HandedCertificate {
+    /// The key is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("HandedCertificate");
+        shown.field("identity", &self.identity);
+        shown
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The way to the orders of a gateway.
+#[derive(Debug, Clone)]
+pub struct OrderDesk(pub(super) Arc<Orders>);
+
+impl OrderDesk {
+    /// The certificates that are held.
+    #[must_use]
+    pub fn held(&self) -> Vec<HandedCertificate> {
+        let all = self.0.issued.all().into_iter();
+        let handed = all.map(|(identity, bundle)| HandedCertificate {
+            version: self.0.versions.version_of(&identity),
+            identity: (*identity).to_owned(),
+            pem: bundle.pem().into(),
+        });
+        handed.collect()
+    }
+
+    /// Takes over what the gateway before this one held of what is wanted here. What is kept elsewhere may be newer.
+    pub fn inherit(&self, handed: Vec<HandedCertificate>) {
+        let wanted = self.0.wanted.borrow().clone();
+        for one in handed {
+            let Some(bundle) = Bundle::read(&one.pem) else {
+                continue;
+            };
+            let own = wanted.iter().find(|other| *other.name == *one.identity);
+            // A table that has another name now is served by the certificate of the one before.
+            let of_use = |other: &OrderedIdentity| bundle.covers(&other.hosts);
+            if own.is_none_or(|own| !bundle.covers_any(&own.hosts)) && !wanted.iter().any(of_use) {
+                continue;
+            }
+            let identity = own.map_or_else(|| one.identity.into(), |own| Arc::clone(&own.name));
+            if let Some((entry, version)) = one.version {
+                self.0.versions.hold(&identity, entry, version);
+            }
+            self.0.issued.put_newer(&identity, bundle);
+        }
+    }
+
+    /// Takes the certificates that the store keeps and that are newer than what is held, for so long at most. What is
+    /// not read then is read while the gateway serves.
+    pub async fn read_store(&self, within: Duration) {
+        let wanted = self.0.wanted.borrow().clone();
+        let mut due = wanted.iter().filter(|one| is_in_store(one)).cloned();
+        let mut reading = JoinSet::new();
+        let all_read = async {
+            loop {
+                while reading.len() < AT_ONCE
+                    && let Some(identity) = due.next()
+                {
+                    let orders = Arc::clone(&self.0);
+                    reading.spawn(async move { read(&orders, &identity).await });
+                }
+                match reading.join_next().await {
+                    // The store is away: what is left is not there either.
+                    Some(Ok(Err(failure))) if failure.is_of_store() => return false,
+                    Some(_) => {}
+                    None => return true,
+                }
+            }
+        };
+        if !timeout(within, all_read).await.unwrap_or(false) {
+            self.0.metrics.acme_store(false);
+        }
+    }
+}
+
+fn is_in_store(identity: &OrderedIdentity) -> bool {
+    matches!(identity.authority.storage, Storage::Store(_))
+}
+
+/// Reads the certificate of one identity. What else is wrong with its entry shows when it is looked at for an order.
+async fn read(orders: &Orders, identity: &OrderedIdentity) -> Result<(), Failure> {
+    match orders.vault(&identity.authority)? {
+        Vault::Store(store) => orders.take_newer(identity, &store).await.map(drop),
+        Vault::Folder(_) => Ok(()),
+    }
+}
