@@ -82,8 +82,8 @@ pub struct Service {
     pub limits: Vec<Arc<Limit>>,
     /// Does one of its limits tell repeats by the beginning of their bodies?
     pub compares_bodies: bool,
-    /// The longest time from forwarding to the head of the response; beyond it 504.
-    pub timeout: Duration,
+    /// The longest time that a server may owe the head of the response, or its part in the request's body; beyond it 504.
+    pub timeout: AnswerTimeout,
     /// The longest silence of its bodies and WebSockets, where the route has one of its own.
     pub idle: Option<Duration>,
 }
@@ -99,6 +99,39 @@ impl Service {
     #[must_use]
     pub fn route(&self) -> Option<&str> {
         Some(&*self.name).filter(|name| !name.is_empty())
+    }
+}
+
+/// The longest time that a server may owe the head of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerTimeout {
+    /// The time that is written.
+    Written(Duration),
+    /// The time where none is written. Calls of gRPC have their own time, or the idle time, in its place.
+    Unwritten(Duration),
+    /// None: the idle time alone holds.
+    #[default]
+    Idle,
+}
+
+impl AnswerTimeout {
+    /// The time, where the idle time does not stand in its place.
+    #[inline]
+    #[must_use]
+    pub fn time(self) -> Option<Duration> {
+        match self {
+            Self::Written(time) | Self::Unwritten(time) => Some(time),
+            Self::Idle => None,
+        }
+    }
+
+    /// The time that is written.
+    #[must_use]
+    pub fn written(self) -> Option<Duration> {
+        match self {
+            Self::Written(time) => Some(time),
+            Self::Unwritten(_) | Self::Idle => None,
+        }
     }
 }
 

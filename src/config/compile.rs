@@ -156,7 +156,7 @@ fn services(
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
-                timeout: route.timeout(),
+                timeout: route.answer_timeout(),
                 idle: route.idle.get().copied(),
             }
         })

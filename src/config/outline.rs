@@ -8,7 +8,7 @@ use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::changes::Changes;
 use crate::snapshot::errors::{ErrorBody, ErrorFormats};
-use crate::snapshot::{FieldStyle, HoldCaps, StaticReply};
+use crate::snapshot::{AnswerTimeout, FieldStyle, HoldCaps, StaticReply};
 use crate::tls::{ClientParts, ServedName, TlsVersion};
 use crate::upstream::Upstream;
 use crate::{admin, listen, store, telemetry};
@@ -148,8 +148,8 @@ pub struct RouteOutline {
     pub response_headers: Option<Changes>,
     /// The names of its own limits and of its upstream's.
     pub limits: Vec<Arc<str>>,
-    /// The longest time from forwarding to the head of the response.
-    pub timeout: Duration,
+    /// The longest time that its servers may owe the head of the response.
+    pub timeout: AnswerTimeout,
     /// The longest silence of its bodies and WebSockets, where it is not the server's.
     pub idle: Option<Duration>,
 }

@@ -150,6 +150,8 @@ pub enum ValueShape {
     Numbers(&'static [u32]),
     /// A number with a unit of time.
     Duration,
+    /// The same, or `false`.
+    DurationOrOff,
     /// A number of bytes in a second, or 0.
     ByteRate,
     /// N/TIME, or a list of rates, each of which may be such a table.
@@ -299,6 +301,7 @@ impl ValueShape {
             Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
             Self::Numbers(numbers) => one_of(numbers),
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
+            Self::DurationOrOff => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`, or `false`".into(),
             Self::ByteRate => "bytes in a second, as `\"256B/s\"` or `\"4KiB/s\"`, or 0".into(),
             Self::Rate(_) => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),

@@ -58,11 +58,10 @@ impl Worker {
         } = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
         let prefix = exchange.prefix.take();
         let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity().cloned());
-        let (body, upload) = RequestBody::new(prefix, incoming, pace, identity);
-        exchange.upload.clone_from(&upload);
-
         let started = clock::now();
-        let allowed = exchange.sets_out(started, service.timeout)?;
+        let (body, upload) = RequestBody::new(prefix, incoming, pace, identity, started);
+        exchange.upload = upload;
+        let wait = exchange.sets_out(started, service.timeout, self.pace.idle)?;
         let call = UpstreamCall {
             request: head.map(|()| body),
             added: AddedLines::new(beside.as_deref(), &exchange.id),
@@ -79,7 +78,7 @@ impl Worker {
         };
         let sent = {
             let sending = pin!(upstream_call::send(balancer, call));
-            upstream_call::within(sending, started, allowed, peer).await
+            wait.bound(sending, peer).await
         };
         let mut answer = match sent {
             Ok(answer) => answer,
@@ -221,15 +220,12 @@ fn unanswered(
         if exchange.is_past_deadline(exchange.seen) {
             return ProxyError::DeadlineExceeded;
         }
-        // A client that is slow with its body may have taken all of the time.
-        let is_sent = upload.is_none_or(|upload| upload.done.get());
         match (exchange.call.endpoint(), exchange.call.asked()) {
-            (Some(endpoint), Some(asked)) if is_sent => {
+            (Some(endpoint), Some(asked)) => {
                 balancer.failed(&endpoint, &format!("no answer within {after:?}"), asked);
             }
-            (Some(_), _) => {}
             // The time was spent in the queue.
-            (None, _) => error = UpstreamError::Busy.into(),
+            _ => error = UpstreamError::Busy.into(),
         }
     }
     upstream_call::count_failure(&balancer.metrics, &error);

@@ -36,7 +36,7 @@ pub struct GrpcCall {
     pub status: Option<u16>,
     /// The time that the client gives the call.
     deadline: Option<CallDeadline>,
-    /// The end of the time that the route gives its servers for the head of an answer.
+    /// The end of the time that the route has written for the head of an answer.
     route_ends: Option<Instant>,
     /// The answer has begun, and its status comes with its end.
     is_open: bool,
@@ -74,21 +74,17 @@ impl GrpcCall {
         self.deadline.map(|deadline| deadline.at)
     }
 
-    /// The call sets out at `now`, and its route allows `allowed` for the head of an answer. Returns the time that may
-    /// pass until then.
+    /// The call sets out at `now`, and its route has written `allowed` for the head of an answer, or nothing.
     ///
     /// # Errors
     /// When the time that the client gives is over.
     #[cold]
-    pub fn sets_out(&mut self, now: Instant, allowed: Duration) -> Result<Duration, ProxyError> {
-        self.route_ends = Some(now + allowed);
+    pub fn sets_out(&mut self, now: Instant, allowed: Option<Duration>) -> Result<(), ProxyError> {
+        self.route_ends = allowed.map(|allowed| now + allowed);
         if self.is_over(now) {
             return Err(ProxyError::DeadlineExceeded);
         }
-        let own = self
-            .deadline
-            .map(|deadline| deadline.at.saturating_duration_since(now));
-        Ok(own.map_or(allowed, |own| own.min(allowed)))
+        Ok(())
     }
 
     /// Prepares the call to go out at `now`: over HTTP/2 alone, with the time that is left for it.
@@ -105,9 +101,8 @@ impl GrpcCall {
         if !is_http2 {
             return Err(UpstreamError::NoHttp2);
         }
-        if let (Some(deadline), Some(end), Some(fields)) = (self.deadline, self.route_ends, fields)
-        {
-            deadline.write(fields, end, now);
+        if let (Some(deadline), Some(fields)) = (self.deadline, fields) {
+            deadline.write(fields, self.route_ends, now);
         }
         Ok(())
     }

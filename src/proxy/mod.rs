@@ -1,5 +1,6 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
+mod answer_wait;
 mod attempts;
 mod authority_challenge;
 pub mod body;

@@ -7,6 +7,8 @@ use super::trailers;
 use crate::key::IdentityFields;
 use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
+use crate::upstream::OutgoingBody;
+use crate::upstream::owed_time::{OwedTime, UploadState};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Version, header};
@@ -19,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The state of a request's body on its way.
 #[derive(Debug, Default)]
@@ -30,6 +32,14 @@ pub struct Upload {
     pub done: Cell<bool>,
     /// The cause of its early end, where that was not the upstream.
     pub broken: Cell<Option<UploadFailure>>,
+    /// The time that a server owes.
+    owed: OwedTime,
+}
+
+impl UploadState for Upload {
+    fn owed(&self) -> &OwedTime {
+        &self.owed
+    }
 }
 
 /// A request's body towards the upstream. The type is small, because hyper moves it several times.
@@ -54,18 +64,22 @@ pub struct UploadBody {
 }
 
 impl RequestBody {
-    /// Wraps the body that the client sends; the other half counts its progress.
+    /// Wraps the body that the client sends, on its way since `now`; the other half counts its progress.
     #[must_use]
     pub fn new(
         beginning: Option<Box<BodyPrefix>>,
         incoming: Incoming,
         allowed: RateBound,
         identity: Option<Arc<IdentityFields>>,
+        now: Instant,
     ) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() && beginning.is_none() {
             return (Self::Empty, None);
         }
-        let upload = Rc::<Upload>::default();
+        let upload = Rc::new(Upload {
+            owed: OwedTime::from(now),
+            ..Upload::default()
+        });
         let sending = UploadBody {
             beginning,
             incoming,
@@ -105,6 +119,15 @@ impl http_body::Body for RequestBody {
                 Some(beginning) => beginning.announced(),
                 None => sending.incoming.size_hint(),
             },
+        }
+    }
+}
+
+impl OutgoingBody for RequestBody {
+    fn upload(&self) -> Option<Rc<dyn UploadState>> {
+        match self {
+            Self::Empty => None,
+            Self::Stream(sending) => Some(Rc::clone(&sending.upload) as Rc<dyn UploadState>),
         }
     }
 }

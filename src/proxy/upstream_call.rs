@@ -7,22 +7,17 @@ use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservations;
 use super::response_body::Carrier;
 use super::server_part::ServerPart;
-use super::soft_timeout::QUICK;
 use super::upstream_answer::UpstreamAnswer;
 use crate::descriptors::DescriptorReserve;
-use crate::listen::{ForwardedFields, Peer};
+use crate::listen::ForwardedFields;
 use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::Purpose;
 use crate::upstream::balance::{Balancer, Choice, Waiting};
 use crate::upstream::endpoint::{Occupied, PooledConnection};
 use crate::upstream::failure::UpstreamError;
 use http::{HeaderValue, Request};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
-use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// A request on its way upstream.
 #[derive(Debug)]
@@ -58,49 +53,6 @@ impl<'a> AddedLines<'a> {
         Self(beside.map_or([b""; 3], |beside| {
             [&beside.lines[..], id.as_bytes(), b"\r\n"]
         }))
-    }
-}
-
-/// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. It is taken by reference,
-/// because it is large.
-///
-/// # Errors
-/// 504 when it takes too long. When the client leaves, an error that is never sent.
-pub async fn within<T>(
-    mut exchange: Pin<&mut impl Future<Output = Result<T, ProxyError>>>,
-    start: Instant,
-    allowed: Duration,
-    peer: &Peer,
-) -> Result<T, ProxyError> {
-    let soon = peer.until(start + allowed.min(QUICK));
-    if let Some(outcome) = before(exchange.as_mut(), soon).await {
-        return outcome;
-    }
-    // A request seldom comes beyond this point, and its wait may cost an allocation.
-    Box::pin(async move {
-        tokio::select! {
-            biased;
-            outcome = before(exchange, sleep_until(start + allowed)) => {
-                outcome.unwrap_or_else(|| Err(UpstreamError::Timeout(allowed).into()))
-            }
-            () = unconstrained(peer.watch.gone()) => Err(ProxyError::ClientGone),
-        }
-    })
-    .await
-}
-
-/// The outcome of `exchange`, unless `deadline` resolves first.
-///
-/// A server that never lets the exchange rest uses up what the runtime grants a task at a time, and nothing that asks the
-/// runtime is ready then. The deadline is looked at all the same.
-async fn before<T>(
-    exchange: Pin<&mut impl Future<Output = T>>,
-    deadline: impl Future<Output = ()>,
-) -> Option<T> {
-    tokio::select! {
-        biased;
-        outcome = exchange => Some(outcome),
-        () = unconstrained(deadline) => None,
     }
 }
 
@@ -234,24 +186,5 @@ pub(super) fn blame(error: ProxyError, upload: Option<&Upload>) -> ProxyError {
 pub(super) fn count_failure(metrics: &UpstreamMetrics, error: &ProxyError) {
     if let ProxyError::Upstream(error) = error {
         metrics.failed(error.failure());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::pin::pin;
-    use tokio::task::coop::consume_budget;
-    use tokio::time::sleep;
-
-    #[tokio::test]
-    async fn a_deadline_is_seen_beside_an_exchange_that_never_rests() {
-        let restless = pin!(async {
-            loop {
-                consume_budget().await;
-            }
-        });
-        let outcome: Option<()> = before(restless, sleep(Duration::from_millis(20))).await;
-        assert_eq!(outcome, None);
     }
 }

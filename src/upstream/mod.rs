@@ -20,6 +20,7 @@ pub mod keeper;
 mod least_requests;
 mod open_socket;
 pub mod other_protocol;
+pub mod owed_time;
 pub mod pool;
 mod probe;
 pub mod probe_rule;
@@ -56,7 +57,9 @@ pub use upstream_state::UpstreamState;
 
 use bytes::Bytes;
 use hyper::body::Body;
+use owed_time::UploadState;
 use std::error::Error as StdError;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,12 +76,14 @@ pub enum Purpose {
 pub trait OutgoingBody:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
+    /// The state of its upload, to which is noted what the server takes; nothing where that is of no use.
+    fn upload(&self) -> Option<Rc<dyn UploadState>> {
+        None
+    }
 }
 
-impl<B> OutgoingBody for B where
-    B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
-{
-}
+/// No body.
+impl OutgoingBody for http_body_util::Empty<Bytes> {}
 
 /// A named set of servers.
 #[derive(Debug, Clone)]

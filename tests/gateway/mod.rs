@@ -31,6 +31,7 @@ mod minimum_rate;
 mod network_faults;
 mod ordered_certificates;
 mod outage;
+mod owed_time;
 mod pending_refunds;
 mod poisoned_key;
 mod proxy_protocol;

@@ -69,6 +69,20 @@ fn who_is_trusted_is_told() {
 }
 
 #[test]
+fn what_servers_may_owe_is_told() {
+    for (line, told) in [
+        ("timeout = \"5s\"", "30s by default to 5s"),
+        ("timeout = \"30s\"", "30s by default to 30s"),
+        ("timeout = false", "30s by default to false"),
+    ] {
+        assert_eq!(
+            changes(&format!("{OLD}{line}\n")),
+            [format!("routes.r: timeout {told}")]
+        );
+    }
+}
+
+#[test]
 fn what_routes_ask_for_is_told() {
     let new = format!("{OLD}headers = {{ X-B = true, x-a = \"1\" }}\nscheme = \"https\"\n");
     assert_eq!(

@@ -13,6 +13,9 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+/// Words by which other proxies say that a time has no bound.
+const WORDS_FOR_OFF: [&str; 5] = ["off", "false", "none", "never", "0"];
+
 /// One table being read.
 pub(super) struct Fields<'a> {
     vocabulary: &'static Table,
@@ -334,6 +337,40 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// A time above nothing, or `false` where there is none.
+    pub(super) fn time_or_off(&mut self, key: &'static str) -> Setting<Option<Duration>> {
+        let value = self.value(key).map(Spanned::get_ref);
+        if !value.is_some_and(DeValue::is_bool) {
+            let is_word = value
+                .and_then(DeValue::as_str)
+                .is_some_and(|text| WORDS_FOR_OFF.contains(&text));
+            let read = |text: &str| match duration(text) {
+                _ if is_word => Ok(Duration::ZERO),
+                read => read,
+            };
+            return self.text(key, read).and_then(|time, span| {
+                if time.is_zero() {
+                    self.wrong(key, Code::BadDuration, "leaves no time at all")
+                        .at(span, "must be longer than nothing")
+                        .help(format!(
+                            "write `{key} = false` for no bound, or leave it out for the default"
+                        ));
+                    return None;
+                }
+                Some(Some(time))
+            });
+        }
+        self.typed(key, DeValue::as_bool).and_then(|is_on, span| {
+            if is_on {
+                self.wrong(key, Code::BadChoice, "is `true`")
+                    .at(span, "it is on by itself")
+                    .help("leave it out for the default, or write a time");
+                return None;
+            }
+            Some(None)
+        })
+    }
+
     /// Notes a mistake in place of a value.
     pub(super) fn refuse<T>(&mut self, wrong: Diagnostic) -> Option<T> {
         self.found.push(wrong);
@@ -384,8 +421,16 @@ impl<'a> Fields<'a> {
         let known = self.vocabulary.key(key)?;
         let shape = known.shape();
         match (shape, value) {
-            (ValueShape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
-                let help = help_of(duration(&number(value)));
+            (
+                ValueShape::Duration | ValueShape::DurationOrOff,
+                DeValue::Integer(_) | DeValue::Float(_),
+            ) => {
+                let number = number(value);
+                let help = if matches!(shape, ValueShape::DurationOrOff) && number == "0" {
+                    Some(format!("write `{key} = false` for no bound"))
+                } else {
+                    help_of(duration(&number))
+                };
                 self.wrong(key, Code::BadDuration, "is a number without its unit")
                     .at(span, "how long is that?")
                     .help_if(help);

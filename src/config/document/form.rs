@@ -140,6 +140,13 @@ pub(super) fn time(zero: Zero) -> impl Form<Duration> {
     })
 }
 
+/// A time above nothing, or `false` where there is none.
+pub(super) fn time_or_off() -> impl Form<Option<Duration>> {
+    custom(ValueShape::DurationOrOff, move |key, fields| {
+        fields.time_or_off(key)
+    })
+}
+
 /// A time within bounds, both as the file writes them; `why` follows the bound in the help.
 pub(super) fn time_within(
     bounds: RangeInclusive<&'static str>,

@@ -12,7 +12,7 @@ use super::super::value::{
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
-    any, custom, empty_list, filled_texts, inner_table, text, texts, time, whole, word,
+    any, custom, empty_list, filled_texts, inner_table, text, texts, time, time_or_off, whole, word,
 };
 use super::header_changes::changes;
 use super::static_reply::{Redirect, Respond, respond};
@@ -21,9 +21,11 @@ use super::words::{Words as _, words};
 use super::{Items, List};
 use crate::key::IdentityField;
 use crate::route::{Condition, HostPattern, PathPattern};
+use crate::snapshot::AnswerTimeout;
 use crate::snapshot::changes::Changes;
 use comparison::{
     conditions, header_changes, identity_fields, show_option, shown_redirect, shown_respond,
+    shown_timeout,
 };
 use http::{HeaderName, Method};
 use std::time::Duration;
@@ -127,14 +129,21 @@ table! {
     limits: Items<String> = texts(any), Words("none"), "[\"per-key\", \"smooth\"]",
         Route(|route| show_list(&route.limits));
 
-    /// The longest time from forwarding, after any hold, to the head of the response. Beyond it the answer is 504.
-    timeout: Duration = time(Zero::Refused), Value("\"30s\""), "\"5s\"", Route(|route| show_time(route.timeout));
+    /// The longest time that a server may owe the head of its response. It counts from the last byte of the request's body,
+    /// or from forwarding, after any hold, where there is none. Before that it counts only while bytes of the body are at
+    /// hand that the server does not take: a slow client is bounded by `idle` and `min_rate`. All attempts share it. Beyond it
+    /// the answer is 504. `false` leaves `idle` alone. A call of gRPC has its `grpc-timeout`, and no more than a `timeout` that
+    /// is written; with neither, `idle`.
+    timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));
 
     /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of
     /// `[server]`. `min_rate` then holds over this time. Write a longer one for streams that are silent for long.
     idle: Duration = time(Zero::Refused), Words("that of `[server]`"), "\"10min\"",
         Route(|route| route.idle.map_or_else(|| show("the server's"), show_time));
 }
+
+/// The time that a server may owe where none is written.
+const OWED: Duration = Duration::from_secs(30);
 
 /// Are two spellings of a path that differ in case two paths?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +171,15 @@ pub(super) fn read(mut fields: Fields<'_>) -> Route {
 }
 
 impl Route {
+    /// The longest time that its servers may owe.
+    pub(in crate::config) fn answer_timeout(&self) -> AnswerTimeout {
+        match self.timeout.get() {
+            None => AnswerTimeout::Unwritten(OWED),
+            Some(None) => AnswerTimeout::Idle,
+            Some(Some(time)) => AnswerTimeout::Written(*time),
+        }
+    }
+
     /// The route's conditions on fields, the query and the scheme.
     pub(in crate::config) fn conditions(&self) -> impl Iterator<Item = &At<Condition>> {
         let all = [&self.headers, &self.query, &self.scheme];

@@ -74,7 +74,8 @@ table! {
     /// The least rate, over `idle`, at which a client must send a body and take an answer. Over HTTP/2 the rate holds
     /// for each stream. Only the time in which the client alone is waited for counts. The time of a server that writes
     /// or reads slowly does not count, nor that of a held request. WebSockets and gRPC have `idle` alone; 0 switches
-    /// the rate off.
+    /// the rate off. A slow upload holds a place at its server (`max_requests`) for as long as this rate lets it, since
+    /// `timeout` of a route counts only what the server owes: write a higher rate where places are few.
     min_rate: u64 = bytes_in_a_second(), Value("\"256B/s\""), "\"1KiB/s\"",
         Restart(|boot| show(format!("{}B/s", boot.listen.min_rate)));
 

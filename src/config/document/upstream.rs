@@ -117,7 +117,8 @@ table! {
     /// The server's share of the requests beside the others', 0 to 1000. 0: it gets no new requests.
     weight: u32 = number(0, 1000), Value("1"), "2";
 
-    /// The most requests that the server has at once, from all workers of this gateway.
+    /// The most requests that the server has at once, from all workers of this gateway. A slow upload holds a place for as
+    /// long as `idle` and `min_rate` of `[server]` let it.
     max_requests: u32 = count(), Words("no bound"), "100";
 
     /// The most connections to the server, of all workers of this gateway.

@@ -229,6 +229,7 @@ fn takes(title: &str, key: &Key) -> String {
     let link = |text: &str| format!("{text}(#{})", fragment(&inner_title(&title, key)));
     match key.shape() {
         ValueShape::Duration => "time".into(),
+        ValueShape::DurationOrOff => "time or `false`".into(),
         ValueShape::ByteRate => "bytes a second, or 0".into(),
         ValueShape::Rate(_) => "rate or list".into(),
         ValueShape::FlagOrTexts => "`true`, text or list".into(),

@@ -130,6 +130,9 @@ fn shape(shape: ValueShape) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         ValueShape::Duration => json!({ "type": "string", "pattern": DURATION }),
+        ValueShape::DurationOrOff => json!({
+            "oneOf": [{ "const": false }, { "type": "string", "pattern": DURATION }]
+        }),
         ValueShape::ByteRate => json!({
             "oneOf": [
                 { "const": 0 },

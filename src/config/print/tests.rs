@@ -109,7 +109,7 @@ fn everything_is_in_it_and_no_secret() {
         "burst = 7 # default\n",
         "algorithm = \"token-bucket\" # default\n",
         "request_headers = { set = { x-api-key = \"***3\", x-token = \"***4\", x-a = \"b\", x-given = \"***5\" } }\n",
-        "timeout = \"30s\" # default\n",
+        "path_case = \"sensitive\" # default\n",
         "[routes.c]\n",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");

@@ -252,7 +252,9 @@ fn waits_longer(
     waits: &HashMap<&str, LongestWait<'_>>,
     found: &mut Findings,
 ) {
-    let timeout = route.timeout();
+    let Some(timeout) = route.answer_timeout().time() else {
+        return;
+    };
     for name in document.limits_of(route) {
         let Some(longest) = waits.get(name.value.as_str()) else {
             continue;

@@ -7,6 +7,7 @@ use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
+use crate::proxy::answer_wait::AnswerWait;
 use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handshake_facts;
@@ -14,7 +15,7 @@ use crate::proxy::reply;
 use crate::proxy::request::BadRequest;
 use crate::proxy::reservation::Reservations;
 use crate::proxy::response_cost::ResponseCost;
-use crate::snapshot::Service;
+use crate::snapshot::{AnswerTimeout, Service};
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{AnswerSource, Failure, RouteMetrics};
 use http::uri::PathAndQuery;
@@ -145,18 +146,25 @@ impl Exchange {
         self.grpc.as_ref().is_some_and(|call| call.is_over(at))
     }
 
-    /// The request sets out at `now`. Returns the time for the head of an answer, of the `allowed`.
+    /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns the
+    /// bounds of the wait for an answer.
     ///
     /// # Errors
     /// When the time that the client gives its call is over.
     pub(in crate::proxy) fn sets_out(
         &mut self,
         now: Instant,
-        allowed: Duration,
-    ) -> Result<Duration, ProxyError> {
+        timeout: AnswerTimeout,
+        idle: Duration,
+    ) -> Result<AnswerWait, ProxyError> {
+        let idle = self.own_idle().unwrap_or(idle);
+        let wait = AnswerWait::new(now, timeout, idle, self.upload.clone());
         match &mut self.grpc {
-            None => Ok(allowed),
-            Some(call) => call.sets_out(now, allowed),
+            None => Ok(wait),
+            Some(call) => {
+                call.sets_out(now, timeout.written())?;
+                Ok(wait.of_call(timeout, idle, call.ends()))
+            }
         }
     }
 

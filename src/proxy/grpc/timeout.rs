@@ -48,10 +48,10 @@ impl CallDeadline {
         self.at <= now
     }
 
-    /// Writes what is left of the time, or of that until `end` where it ends sooner.
-    pub(super) fn write(&self, fields: &mut HeaderMap, end: Instant, now: Instant) {
+    /// Writes what is left of the time, or of that until `end`, if there is one that comes sooner.
+    pub(super) fn write(&self, fields: &mut HeaderMap, end: Option<Instant>, now: Instant) {
         let own = self.at.saturating_duration_since(now);
-        let left = own.min(end.saturating_duration_since(now));
+        let left = end.map_or(own, |end| own.min(end.saturating_duration_since(now)));
         if left + self.whole / HARDLY >= self.whole {
             return;
         }
@@ -157,7 +157,7 @@ mod tests {
             let mut fields = HeaderMap::new();
             fields.insert(GRPC_TIMEOUT, HeaderValue::from_static("10S"));
             let deadline = CallDeadline::read(&fields, began).unwrap().unwrap();
-            deadline.write(&mut fields, began + end, began + now);
+            deadline.write(&mut fields, Some(began + end), began + now);
             fields[GRPC_TIMEOUT].to_str().unwrap().to_owned()
         };
         assert_eq!(left(second * 30, Duration::from_millis(3)), "10S");

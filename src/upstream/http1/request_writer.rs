@@ -1,6 +1,7 @@
 //! A request on its way out: the head as bytes, then the body piece by piece, no faster than the server takes them.
 
 use super::super::OutgoingBody;
+use super::super::owed_time::UploadState;
 use super::answer_error::AnswerError;
 use super::request_head::{self, BodyEnd};
 use bytes::{Buf, Bytes};
@@ -9,6 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
@@ -33,6 +35,8 @@ pub(super) struct RequestWriter<B> {
     tail: &'static [u8],
     /// The body, until its end has been seen.
     body: Option<B>,
+    /// The state of its upload.
+    upload: Option<Rc<dyn UploadState>>,
     end: BodyEnd,
     /// The head lets the connection be used again.
     keeps: bool,
@@ -57,6 +61,7 @@ impl<B> RequestWriter<B> {
             piece: Bytes::new(),
             tail: &[],
             body: None,
+            upload: None,
             end: BodyEnd::Bodiless,
             keeps: true,
             written: 0,
@@ -173,6 +178,7 @@ impl<B: OutgoingBody> RequestWriter<B> {
         self.end = head.end;
         self.keeps = head.keeps;
         self.body = body.filter(|_| !is_bodiless);
+        self.upload = self.body.as_ref().and_then(OutgoingBody::upload);
         if matches!(self.end, BodyEnd::After(0)) {
             self.body = None;
         }
@@ -185,6 +191,22 @@ impl<B: OutgoingBody> RequestWriter<B> {
     /// # Errors
     /// When the body fails.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), AnswerError>> {
+        let written = self.poll_parts(stream, cx);
+        if let Some(upload) = &self.upload {
+            // A server that takes no more may have answered: it is waited for, not the client.
+            let awaits_client =
+                self.failed.is_none() && self.body.is_some() && !self.has_unwritten();
+            let taken = self.written - self.before;
+            upload.owed().note(taken, awaits_client);
+        }
+        written
+    }
+
+    fn poll_parts<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,

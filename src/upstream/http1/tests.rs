@@ -62,6 +62,8 @@ impl Body for Pieces {
     }
 }
 
+impl OutgoingBody for Pieces {}
+
 type Client = Http1<Pieces, DuplexStream>;
 
 fn connected(room: usize) -> (Client, DuplexStream) {

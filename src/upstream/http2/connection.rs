@@ -3,9 +3,11 @@
 use super::super::keep_alive;
 use super::super::open_socket::OpenSocket;
 use super::super::other_protocol::OtherProtocol;
+use super::super::owed_time::UploadState;
 use super::super::stream::ServerStream;
 use super::super::{ConnectError, Destination};
 use super::first_bytes::{FirstBytes, NotedStream};
+use super::kept_bytes::KeptBytes;
 use super::ping_pace::{PING, PingPace};
 use crate::clock;
 use bytes::Bytes;
@@ -79,6 +81,8 @@ struct ConnectionState {
     is_proven: Cell<bool>,
     /// A stream was repeated on nobody's account, since the connection had closed unread.
     is_forgiven: Cell<bool>,
+    /// The uploads whose bytes wait for the socket.
+    kept: Rc<KeptBytes>,
     /// Wakes the task, where no sender is left.
     left: Notify,
     /// Wakes the tasks that wait for a stream.
@@ -120,9 +124,11 @@ impl Http2Connection {
         freed: Rc<Notify>,
     ) -> Result<Rc<Self>, NoHttp2> {
         let first = Rc::<FirstBytes>::default();
+        let kept = Rc::<KeptBytes>::default();
         let noted = NotedStream {
             stream,
             first: Rc::clone(&first),
+            kept: Rc::clone(&kept),
         };
         let made = Builder::new()
             .enable_push(false)
@@ -134,6 +140,7 @@ impl Http2Connection {
         let (sender, connection) = made.map_err(|_| first.ended())?;
         let state = Rc::new(ConnectionState {
             freed,
+            kept,
             ..ConnectionState::default()
         });
         let age = max_age.unwrap_or(MAX_AGE);
@@ -244,6 +251,11 @@ impl OpenStream {
         }
     }
 
+    /// Bytes of the request's body are handed over, which the socket may not take at once.
+    pub(super) fn keeps(&self, upload: &Rc<dyn UploadState>) {
+        self.connection.state.kept.add(upload);
+    }
+
     /// Is the connection open?
     pub(super) fn is_usable(&self) -> bool {
         !self.connection.state.is_over.get() && self.connection.is_ready()
@@ -314,7 +326,9 @@ async fn drive(
         if watching.as_mut().poll(cx).is_ready() || leaving.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut connection).poll(cx)
+        let ended = Pin::new(&mut connection).poll(cx);
+        state.kept.look();
+        ended
     })
     .await;
     let is_calm = |error: h2::Error| error.reason() == Some(Reason::ENHANCE_YOUR_CALM);

@@ -3,6 +3,7 @@
 use super::super::dial;
 use super::super::other_protocol::OtherProtocol;
 use super::super::stream::ServerStream;
+use super::kept_bytes::KeptBytes;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -66,11 +67,12 @@ impl FirstBytes {
     }
 }
 
-/// A stream whose first bytes are noted.
+/// A stream of which is noted what comes first, and what it takes.
 #[derive(Debug)]
 pub(super) struct NotedStream {
     pub(super) stream: ServerStream,
     pub(super) first: Rc<FirstBytes>,
+    pub(super) kept: Rc<KeptBytes>,
 }
 
 impl NotedStream {
@@ -81,6 +83,7 @@ impl NotedStream {
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        self.kept.note(&written);
         if let Poll::Ready(Err(_)) = &written
             && !self.first.is_settled()
         {

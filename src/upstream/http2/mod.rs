@@ -5,12 +5,14 @@
 
 pub(super) mod connection;
 mod first_bytes;
+mod kept_bytes;
 mod ping_pace;
 mod request_head;
 pub(super) mod stream_pool;
 
 use super::OutgoingBody;
 use super::http1::{AnswerError, WholeRequest, may_trail};
+use super::owed_time::UploadState;
 use super::retry_rule::RetryCause;
 use crate::interim::{self, InterimCount, TooMany};
 use bytes::Bytes;
@@ -21,6 +23,7 @@ use http::{HeaderMap, Method, Response, header};
 use http_body::Frame;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -39,6 +42,8 @@ pub(super) struct Http2Exchange<B> {
     rest: Option<B>,
     /// The body goes up.
     upload: Option<Upload>,
+    /// The state of the upload, until its end is noted there.
+    state: Option<Rc<dyn UploadState>>,
     /// A part of the body has been taken.
     is_begun: bool,
     /// The server has reset the stream while more of the body was awaited.
@@ -91,6 +96,7 @@ impl<B> Http2Exchange<B> {
             request: None,
             rest: None,
             upload: None,
+            state: None,
             is_begun: false,
             is_cut_short: false,
             sent: 0,
@@ -258,7 +264,8 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let head = request_head::head(&request.head, request.body.is_some(), &self.stream);
         let (answer, stream) = self.stream.send(head, request.body.is_none())?;
         self.phase = Phase::Head(answer);
-        if request.body.is_some() {
+        if let Some(body) = &request.body {
+            self.state = body.upload();
             self.upload = Some(Upload {
                 stream,
                 piece: Bytes::new(),
@@ -299,6 +306,22 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     /// # Errors
     /// When the body fails.
     pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
+        let sent = self.poll_parts(cx);
+        if let Some(state) = &self.state {
+            let is_out = |upload: &Upload| upload.piece.is_empty() && !upload.is_last;
+            let awaits_client = self.upload.as_ref().is_some_and(is_out);
+            if state.owed().is_more(self.sent) {
+                self.stream.keeps(state);
+            }
+            state.owed().note(self.sent, awaits_client);
+            if self.upload.is_none() {
+                self.state = None;
+            }
+        }
+        sent
+    }
+
+    fn poll_parts(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
         while let Some(upload) = &mut self.upload {
             if !upload.piece.is_empty() {
                 let room = match upload.stream.capacity() {

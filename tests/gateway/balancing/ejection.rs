@@ -97,14 +97,15 @@ async fn a_client_that_leaves_or_is_slow_with_its_body_ejects_nobody() {
     let slow = Upstream::silent().await;
     let other = Upstream::silent().await;
     let lines = "eject = { after = 1 }\nretry = false";
-    let gateway = Gateway::start(&file(&[slow.url(), other.url()], lines)).await;
+    let file = file(&[slow.url(), other.url()], lines).server("idle = \"500ms\"");
+    let gateway = Gateway::start(&file).await;
     for _ in 0..4 {
         let wire = gateway.connect().await;
         wire.send_and_leave(request("GET", "/", &[])).await;
         let mut wire = gateway.connect().await;
         wire.send(request("POST", "/", &[("Content-Length", "10")]))
             .await;
-        wire.answer().await.expect(504);
+        wire.answer().await.expect(408);
     }
     let shown = gateway.admin_get("/v1/upstreams").await.json();
     assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");

@@ -23,12 +23,23 @@ async fn a_server_is_told_what_is_left() {
     let answer = ask(&gateway, "Unary", "20S").await;
     assert_eq!(answer.field("x-saw-timeout"), "20S");
     assert_eq!(answer.field("x-saw-te"), "trailers");
-    // The route gives 30 s.
-    let lowered = told(&ask(&gateway, "Unary", "1H").await);
-    assert!((29_000_000..=30_000_000).contains(&lowered), "{lowered}");
+    // The route has written none.
+    let answer = ask(&gateway, "Unary", "1H").await;
+    assert_eq!(answer.field("x-saw-timeout"), "1H");
     let call = call("Unary", &[], Feed::of("x"));
     let answer = gateway.h2().await.ask(call).await;
     assert!(!answer.fields.has("x-saw-timeout"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_server_is_told_no_more_than_the_route_has_written() {
+    let server = GrpcServer::start().await;
+    let servers = format!("[upstreams.main]\nservers = \"{}\"", server.url());
+    let route = "[routes.all]\npath = \"/{*rest}\"\nupstream = \"main\"\ntimeout = \"30s\"";
+    let file = crate::support::File::default().with(&servers).with(route);
+    let gateway = Gateway::start(&file).await;
+    let lowered = told(&ask(&gateway, "Unary", "1H").await);
+    assert!((25_000_000..=30_000_000).contains(&lowered), "{lowered}");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! How the keys of a route are shown where two files are compared.
 
-use crate::config::outline::{ShownValue, list, show};
+use crate::config::outline::{ShownValue, list, show, show_time};
 use crate::key::{IdentityFields, is_secret};
 use crate::route::{Condition, Rule};
-use crate::snapshot::StaticReply;
 use crate::snapshot::changes::Changes;
+use crate::snapshot::{AnswerTimeout, StaticReply};
 use http::{HeaderName, HeaderValue};
 use std::fmt::Display;
 
@@ -40,6 +40,17 @@ pub(super) fn identity_fields(identity: Option<&IdentityFields>) -> Option<Shown
     match identity {
         Some(identity) => show(list(&identity.fields)),
         None => show("none"),
+    }
+}
+
+/// The time that servers may owe.
+pub(super) fn shown_timeout(timeout: AnswerTimeout) -> Option<ShownValue> {
+    match timeout {
+        AnswerTimeout::Written(time) => show_time(time),
+        AnswerTimeout::Unwritten(time) => {
+            show_time(time).and_then(|time| show(format!("{} by default", time.text)))
+        }
+        AnswerTimeout::Idle => show("false"),
     }
 }
 

@@ -1,0 +1,132 @@
+//! Since when a server owes something to a request with a body: bytes of the body are at hand that it does not take, or
+//! the body has ended and no answer has come. While the client's next byte is awaited the server owes nothing.
+
+use crate::clock;
+use std::cell::Cell;
+use std::fmt;
+use tokio::time::Instant;
+
+/// The time that a server owes, noted where the body is sent.
+#[derive(Debug, Default)]
+pub struct OwedTime {
+    /// Since when the server owes something; nothing while the client is waited for.
+    since: Cell<Option<Instant>>,
+    /// The most bytes that a server has taken. Those that are sent once more do not count: all attempts share one time.
+    most: Cell<u64>,
+    /// The client's next byte is awaited, as far as the exchange knows.
+    awaits_client: Cell<bool>,
+    /// Bytes were handed to a connection of HTTP/2 and may wait there for their socket.
+    is_kept: Cell<bool>,
+}
+
+/// The state of an upload, which has such a time.
+pub trait UploadState: fmt::Debug {
+    /// The time that the server owes.
+    fn owed(&self) -> &OwedTime;
+}
+
+impl OwedTime {
+    /// The server owes something from `now` on.
+    #[must_use]
+    pub fn from(now: Instant) -> Self {
+        Self {
+            since: Cell::new(Some(now)),
+            ..Self::default()
+        }
+    }
+
+    /// Since when the server owes something; nothing while the client's next byte is awaited.
+    #[must_use]
+    pub fn since(&self) -> Option<Instant> {
+        self.since.get()
+    }
+
+    /// The server has taken so many bytes of the request by now. `awaits_client`: all that has come is written, and more
+    /// is to come.
+    pub(super) fn note(&self, taken: u64, awaits_client: bool) {
+        self.awaits_client.set(awaits_client);
+        let is_more = self.is_more(taken);
+        if is_more {
+            self.most.set(taken);
+        }
+        if awaits_client && !self.is_kept.get() {
+            self.since.set(None);
+        } else if is_more || self.since.get().is_none() {
+            self.since.set(Some(clock::now()));
+        }
+    }
+
+    /// Are so many bytes more than any server has taken before?
+    pub(super) fn is_more(&self, taken: u64) -> bool {
+        taken > self.most.get()
+    }
+
+    /// Bytes are handed to a connection of HTTP/2, whose socket may not take them at once. True where none were before.
+    pub(super) fn keep(&self) -> bool {
+        !self.is_kept.replace(true)
+    }
+
+    /// The socket has taken some of the bytes that its connection keeps, at `now`.
+    pub(super) fn moved(&self, now: Instant) {
+        self.since.set(Some(now));
+    }
+
+    /// The socket has taken, at `now`, all bytes that its connection kept.
+    pub(super) fn gone_out(&self, now: Instant) {
+        self.is_kept.set(false);
+        self.since.set((!self.awaits_client.get()).then_some(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn it_stands_still_while_the_client_is_awaited() {
+        let start = clock::now();
+        let owed = OwedTime::from(start);
+        assert_eq!(owed.since(), Some(start));
+        owed.note(100, true);
+        assert_eq!(owed.since(), None);
+        // The last bytes have come, and the server takes none of them.
+        owed.note(100, false);
+        let began = owed.since().unwrap();
+        assert!(began >= start);
+        owed.note(100, false);
+        assert_eq!(owed.since(), Some(began));
+        assert!(owed.is_more(101));
+        owed.note(101, false);
+        assert!(owed.since().unwrap() >= began);
+    }
+
+    #[test]
+    fn bytes_that_are_sent_again_do_not_begin_it_anew() {
+        let owed = OwedTime::from(clock::now());
+        owed.note(100, false);
+        let began = owed.since();
+        for taken in [10, 50, 100] {
+            owed.note(taken, false);
+            assert_eq!(owed.since(), began);
+        }
+    }
+
+    #[test]
+    fn bytes_that_wait_for_their_socket_are_not_taken() {
+        let start = clock::now();
+        let owed = OwedTime::from(start);
+        assert!(owed.keep() && !owed.keep());
+        owed.note(100, true);
+        assert!(owed.since().is_some(), "they are at hand");
+        let later = start + Duration::from_secs(1);
+        owed.moved(later);
+        assert_eq!(owed.since(), Some(later));
+        owed.gone_out(later + Duration::from_secs(1));
+        assert_eq!(owed.since(), None);
+        owed.keep();
+        owed.note(200, false);
+        owed.gone_out(later);
+        assert_eq!(owed.since(), Some(later));
+    }
+}

@@ -1,0 +1,281 @@
+//! `timeout` counts what a server owes: a client that is slow with its body takes none of it.
+
+use crate::support::grpc::call;
+use crate::support::{
+    Connection, Feed, File, Gateway, GrpcServer, PATIENCE, Upstream, Wire, request,
+};
+use bytes::Bytes;
+use http::Request;
+use hyper::body::Frame;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// A route to `servers` with `lines`, behind `limits`.
+fn file(servers: &[&str], lines: &str, limits: &str) -> File {
+    File::default().with(&format!(
+        "[upstreams.main]\nservers = {servers:?}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\"\nlimits = [{limits}]\n{lines}"
+    ))
+}
+
+fn post(length: usize) -> String {
+    request("POST", "/", &[("Content-Length", &length.to_string())])
+}
+
+/// A POST over HTTP/2, of `length` bytes that are still to come.
+fn h2_post(length: usize, body: Feed) -> Request<Feed> {
+    Request::post("http://gateway.test/")
+        .header("content-length", length)
+        .body(body)
+        .unwrap()
+}
+
+fn piece(length: usize) -> Frame<Bytes> {
+    Frame::data(Bytes::from(vec![b'x'; length]))
+}
+
+/// Reads a request's head and then nothing, and answers nothing.
+async fn unmoved() -> Upstream {
+    Upstream::playing(async |mut connection: Connection| {
+        let _ = connection.request().await;
+        std::future::pending::<()>().await;
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_upload_may_last_longer_than_the_timeout() {
+    let (old, new) = (Upstream::echo().await, GrpcServer::start().await);
+    for server in [old.url(), new.url()] {
+        let gateway = Gateway::start(&file(&[&server], "timeout = \"2s\"", "")).await;
+        let (frames, body) = Feed::open();
+        let h2 = gateway.h2().await;
+        let target = Request::post("http://gateway.test/shop.Orders/Unary");
+        let asked = tokio::spawn(async move { h2.ask(target.body(body).unwrap()).await });
+        let mut client = gateway.connect().await;
+        let length = [("Content-Length", "8")];
+        client
+            .send(request("POST", "/shop.Orders/Unary", &length))
+            .await;
+        for _ in 0..8 {
+            sleep(Duration::from_millis(400)).await;
+            client.send("x").await;
+            frames.send(piece(1)).await.unwrap();
+        }
+        drop(frames);
+        client.answer().await.expect(200);
+        asked.await.unwrap().expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_none_of_the_body_is_given_up() {
+    let (old, new) = (unmoved().await, GrpcServer::start().await);
+    for server in [old.url(), new.url()] {
+        let gateway = Gateway::start(&file(&[&server], "timeout = \"1s\"", "")).await;
+        let mut client = gateway.connect().await;
+        let began = Instant::now();
+        let length = [("Content-Length", "100000000")];
+        client.send(request("POST", "/a/Hang", &length)).await;
+        let piece = vec![b'x'; 1 << 20];
+        // The client never rests, so that bytes are at hand all the time.
+        let sending = async { while client.try_send(&piece).await.is_ok() {} };
+        let told = gateway.line_where("reason", "upstream_timeout");
+        let line = tokio::select! {
+            () = sending => panic!("the body is taken"),
+            line = told => line,
+        };
+        assert_eq!(line["status"], 504, "{line}");
+        assert!(began.elapsed() >= Duration::from_secs(1));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_the_body_slowly_is_given_its_time() {
+    const LENGTH: usize = 8 << 20;
+    let server = Upstream::playing(async |mut connection: Connection| {
+        connection.wire.shrink_receive_buffer(64 * 1024);
+        connection.request().await.unwrap();
+        for _ in 0..LENGTH / (128 * 1024) {
+            connection.wire.exactly_ignored(128 * 1024).await;
+            sleep(Duration::from_millis(60)).await;
+        }
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        connection.wire.send(answer).await;
+    })
+    .await;
+    let gateway = Gateway::start(&file(&[&server.url()], "timeout = \"2s\"", "")).await;
+    let mut client = gateway.connect().await;
+    let began = Instant::now();
+    client.send(post(LENGTH)).await;
+    client.send(vec![b'x'; LENGTH]).await;
+    client.answer().await.expect(200);
+    assert!(began.elapsed() >= Duration::from_secs(3), "it was slow");
+}
+
+/// The time begins with the last byte, and ends as it always has.
+#[tokio::test]
+async fn a_server_that_owes_its_answer_is_given_up() {
+    let server = Upstream::silent().await;
+    let gateway = Gateway::start(&file(&[&server.url()], "timeout = \"1s\"", "")).await;
+    let mut client = gateway.connect().await;
+    client.send(post(2)).await;
+    client.send("x").await;
+    sleep(Duration::from_millis(1500)).await;
+    let began = Instant::now();
+    client.send("x").await;
+    client.answer().await.expect(504);
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+/// Whoever holds the last byte back until the time is over made its own 504, and got its charge back for it.
+#[tokio::test]
+async fn no_client_makes_its_own_504() {
+    for is_h2 in [false, true] {
+        let (server, beside) = (Upstream::echo().await, Upstream::echo().await);
+        let lines = "timeout = \"500ms\"";
+        let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
+        let file = file(&[&server.url(), &beside.url()], lines, "\"few\"").limit("few", limit);
+        let gateway = Gateway::start(&file).await;
+        let mut statuses = Vec::new();
+        for _ in 0..20 {
+            let hold = sleep(Duration::from_millis(900));
+            statuses.push(if is_h2 {
+                let (frames, body) = Feed::open();
+                let h2 = gateway.h2().await;
+                let asking = tokio::spawn(async move { h2.ask(h2_post(10, body)).await.status });
+                frames.send(piece(9)).await.unwrap();
+                tokio::select! {
+                    () = hold => {}
+                    () = frames.closed() => {}
+                }
+                let _ = frames.send(piece(1)).await;
+                drop(frames);
+                asking.await.unwrap()
+            } else {
+                let mut client = gateway.connect().await;
+                client.send(post(10)).await;
+                client.send("123456789").await;
+                if let Ok(early) =
+                    tokio::time::timeout(Duration::from_millis(900), client.answer()).await
+                {
+                    early.status
+                } else {
+                    client.send("0").await;
+                    client.answer().await.status
+                }
+            });
+        }
+        assert_eq!(statuses[..2], [200, 200], "{statuses:?}");
+        assert!(
+            statuses[2..].iter().all(|status| *status == 429),
+            "{statuses:?}"
+        );
+        assert_eq!(server.seen() + beside.seen(), 2);
+    }
+}
+
+/// A body that never ends is the client's failure: it gives nothing back and ejects nobody.
+#[tokio::test]
+async fn a_body_that_never_ends_is_no_failure_of_the_server() {
+    let (server, beside) = (Upstream::echo().await, Upstream::echo().await);
+    let limit = "by = \"ip\"\nrate = \"4/h\"\nrefund = \"5xx\"";
+    let servers = [&*server.url(), &*beside.url()];
+    let text = format!(
+        "[upstreams.main]\nservers = {servers:?}\neject = {{ after = 1 }}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\"\nlimits = [\"few\"]\ntimeout = \"300ms\""
+    );
+    let file = File::default()
+        .server("idle = \"1s\"")
+        .with(&text)
+        .limit("few", limit);
+    let gateway = Gateway::start(&file).await;
+    for _ in 0..2 {
+        let mut client: Wire = gateway.connect().await;
+        client.send(post(10)).await;
+        client.send("half").await;
+        client.answer().await.expect(408);
+        let (frames, body) = Feed::open();
+        frames.send(piece(4)).await.unwrap();
+        gateway.h2().await.ask(h2_post(10, body)).await.expect(408);
+    }
+    let shown = gateway.admin_get("/v1/upstreams").await.json();
+    assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
+    gateway.get("/").await.expect(429);
+    let line = gateway.line_where("reason", "client_timeout").await;
+    assert_eq!(line["status"], 408, "{line}");
+}
+
+#[tokio::test]
+async fn without_a_timeout_the_idle_time_holds() {
+    let slow = Upstream::playing(async |mut connection: Connection| {
+        while connection.request().await.is_ok() {
+            sleep(Duration::from_millis(1200)).await;
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            if connection.wire.try_send(answer).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    for (lines, status) in [
+        ("timeout = \"500ms\"", 504),
+        ("timeout = false", 200),
+        ("timeout = false\nidle = \"500ms\"", 504),
+    ] {
+        let gateway = Gateway::start(&file(&[&slow.url()], lines, "")).await;
+        gateway.get("/").await.expect(status);
+    }
+}
+
+async fn status_of(gateway: &Gateway, method: &str, fields: &[(&str, &str)]) -> (String, Duration) {
+    let began = Instant::now();
+    let answer = gateway
+        .h2()
+        .await
+        .ask(call(method, fields, Feed::of("x")))
+        .await;
+    let status = answer.trailers.get("grpc-status");
+    let status = status.unwrap_or_else(|| answer.field("grpc-status"));
+    (status.to_owned(), began.elapsed())
+}
+
+/// A call has its client's time, never more than a time that is written, and with neither the idle time.
+#[tokio::test]
+async fn a_call_has_the_time_of_its_client() {
+    let server = GrpcServer::start().await;
+    let second = Duration::from_secs(1);
+    for (lines, fields, least) in [
+        ("timeout = \"1s\"", &[("grpc-timeout", "1H")][..], second),
+        ("timeout = \"1s\"", &[], second),
+        ("", &[("grpc-timeout", "1500m")], second),
+        ("timeout = false", &[("grpc-timeout", "1500m")], second),
+        ("idle = \"1s\"", &[], second),
+        ("idle = \"1s\"\ntimeout = false", &[], second),
+        // Its own time goes before the idle time.
+        ("idle = \"500ms\"", &[("grpc-timeout", "2S")], second * 2),
+    ] {
+        let gateway = Gateway::start(&file(&[&server.url()], lines, "")).await;
+        let (status, took) = status_of(&gateway, "Hang", fields).await;
+        assert_eq!(status, "4", "{lines} {fields:?}");
+        assert!(
+            took >= least && took < PATIENCE / 3,
+            "{lines} {fields:?}: {took:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_may_wait_for_its_first_message() {
+    let server = GrpcServer::start().await;
+    let gateway = Gateway::start(&file(&[&server.url()], "timeout = \"1s\"", "")).await;
+    let (frames, body) = Feed::open();
+    let h2 = gateway.h2().await;
+    let asked = tokio::spawn(async move { h2.ask(call("Unary", &[], body)).await });
+    for _ in 0..3 {
+        sleep(Duration::from_millis(1300)).await;
+        frames.send(piece(1)).await.unwrap();
+    }
+    drop(frames);
+    let answer = asked.await.unwrap();
+    assert_eq!(answer.trailers.get("grpc-status"), Some("0"), "{answer:?}");
+    assert_eq!(answer.text(), "xxx");
+}
