@@ -3,6 +3,7 @@
 mod grain;
 mod imports;
 mod pages;
+mod release_build;
 
 use std::fs;
 use std::path::{Path, PathBuf};
