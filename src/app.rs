@@ -40,6 +40,7 @@ use lifecycle::{Gateway, SignalDesk};
 use predecessor::Predecessor;
 use service_manager::ServiceState;
 use snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_reload};
+pub use sockets::Role;
 use sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use std::io;
 use std::num::NonZeroU32;
@@ -62,10 +63,10 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The system refuses to listen on an address.
-    #[error(
-        "cannot listen on {address}: {source}; choose another address with `listen` or --listen"
-    )]
+    #[error("cannot listen on {address}: {source}; {}", advice(*.role, .address, .source))]
     Listen {
+        /// The part of the gateway that was to listen there.
+        role: Role,
         /// The address.
         address: ListenAddress,
         /// The system's error.
@@ -77,6 +78,22 @@ pub enum StartError {
     /// The gateway was stopped.
     #[error("a signal to stop came before this gateway had taken over")]
     Stopped,
+}
+
+/// What to do where an address cannot be had.
+fn advice(role: Role, address: &ListenAddress, source: &io::Error) -> String {
+    // Other systems than Linux, and containers, have another first port that anybody may have.
+    let port = address.socket_address().map(|address| address.port());
+    let needs_right = source.kind() == io::ErrorKind::PermissionDenied;
+    if let Some(port) = port.filter(|port| needs_right && *port < 1024) {
+        return format!(
+            "a port below 1024 takes the capability CAP_NET_BIND_SERVICE: give it to the service \
+             (`AmbientCapabilities=CAP_NET_BIND_SERVICE` in its unit, `--cap-add=NET_BIND_SERVICE` for a container) \
+             or to the program (`setcap cap_net_bind_service=+ep`), or choose another port than {port} with {}",
+            role.setting()
+        );
+    }
+    format!("choose another address with {}", role.setting())
 }
 
 /// The state that workers and the control thread share.
@@ -393,6 +410,7 @@ impl Accepting<'_> {
             for opened in sockets {
                 addresses.push(OpenAddress {
                     address: shown(&opened.socket, &listener.address)?,
+                    families: opened.socket.families()?,
                     has_tls: listener.tls.is_some(),
                     redirects: listener.redirects,
                 });
@@ -441,8 +459,11 @@ fn start_admin(
 
 /// The address of a socket, with the port that the system has chosen where the file left it open.
 fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAddress> {
-    let bound = socket.address()?;
-    Ok(bound.map_or_else(|| written.clone(), ListenAddress::Tcp))
+    Ok(match (socket.address()?, written) {
+        (Some(bound), ListenAddress::EveryAddress(_)) => ListenAddress::EveryAddress(bound.port()),
+        (Some(bound), _) => ListenAddress::Tcp(bound),
+        (None, written) => written.clone(),
+    })
 }
 
 /// Removes expired counters, one shard at a time, and reports the number of keys in the memory store.

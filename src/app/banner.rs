@@ -3,7 +3,7 @@
 use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
-use crate::listen::bind::reachable;
+use crate::listen::bind::{Families, reachable};
 use crate::listen::listener::ListenAddress;
 use crate::snapshot::{Service, Snapshot, StaticReply};
 use crate::store::Backend;
@@ -25,6 +25,9 @@ pub(super) fn print(
     let mut text = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
     for open in addresses {
         let _ = writeln!(text, "  listening  {}", open.url());
+        if let Some(families) = open.families {
+            let _ = writeln!(text, "             on {families}");
+        }
     }
     for admin in admin {
         let _ = writeln!(
@@ -52,6 +55,8 @@ pub(super) fn print(
 #[derive(Debug)]
 pub(super) struct OpenAddress {
     pub(super) address: ListenAddress,
+    /// The families of a socket that is on every address.
+    pub(super) families: Option<Families>,
     pub(super) has_tls: bool,
     /// Are all requests sent on to `https`?
     pub(super) redirects: bool,
@@ -72,7 +77,9 @@ impl OpenAddress {
         let flags = if self.has_tls { "-sko" } else { "-so" };
         let asked = format!("{flags} /dev/null -w '%{{http_code}} '");
         match &self.address {
-            ListenAddress::Tcp(_) => Some(format!("{asked} {}", self.url())),
+            ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) => {
+                Some(format!("{asked} {}", self.url()))
+            }
             ListenAddress::Unix(path) => {
                 let (path, scheme) = (path.display(), self.scheme());
                 Some(format!("{asked} --unix-socket {path} {scheme}://localhost"))
@@ -84,9 +91,9 @@ impl OpenAddress {
 
 /// The address as a client of this machine writes it.
 fn url(address: &ListenAddress, scheme: &str) -> String {
-    match address {
-        ListenAddress::Tcp(address) => format!("{scheme}://{}", reachable(*address)),
-        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => address.to_string(),
+    match address.socket_address() {
+        Some(address) => format!("{scheme}://{}", reachable(address)),
+        None => address.to_string(),
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 /// The sockets of one address, which no client can connect to yet.
 #[derive(Debug)]
 struct BoundAddress {
+    role: Role,
     address: ListenAddress,
     /// The name under which its sockets are handed to a successor.
     name: String,
@@ -27,9 +28,11 @@ struct BoundAddress {
 }
 
 /// The part of the gateway that listens.
-#[derive(Debug, Clone, Copy)]
-enum Role {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The listeners of `[server]`.
     Server,
+    /// The admin listener.
     Admin,
 }
 
@@ -39,6 +42,14 @@ impl Role {
         match self {
             Self::Server => "server/",
             Self::Admin => "admin/",
+        }
+    }
+
+    /// Where its address is written.
+    pub(super) fn setting(self) -> &'static str {
+        match self {
+            Self::Server => "`listen` of `[server]`, or --listen where there is no file",
+            Self::Admin => "`listen` of `[admin]`",
         }
     }
 }
@@ -64,6 +75,7 @@ impl BoundSockets {
             let new = NewSocket {
                 mode: one.mode,
                 leaves_ipv4: all.iter().any(|other| takes_ipv4_of(other, one)),
+                leaves_ipv6: everywhere(boot).any(|other| takes_ipv6_of(other, &one.address)),
             };
             BoundAddress::bind(Role::Server, &one.address, new, &mut handed)
         };
@@ -72,6 +84,7 @@ impl BoundSockets {
             let new = NewSocket {
                 mode: admin.mode,
                 leaves_ipv4: false,
+                leaves_ipv6: true,
             };
             BoundAddress::bind(Role::Admin, &admin.listen, new, &mut handed)
         };
@@ -112,12 +125,28 @@ impl BoundSockets {
     }
 }
 
+/// The addresses of all listeners, the admin listener's among them.
+fn everywhere(boot: &Boot) -> impl Iterator<Item = &ListenAddress> {
+    let server = boot.listen.listeners.iter().map(|one| &one.address);
+    server.chain(boot.admin.as_ref().map(|admin| &admin.listen))
+}
+
 /// Is `one` on every address of this machine, and `other` on all of IPv4 at the same port? Two sockets cannot have these.
 fn takes_ipv4_of(other: &Listener, one: &Listener) -> bool {
-    match (&other.address, &one.address) {
-        (ListenAddress::Tcp(SocketAddr::V4(other)), ListenAddress::Tcp(SocketAddr::V6(one))) => {
+    match (other.address.socket_address(), &one.address) {
+        (Some(SocketAddr::V4(other)), ListenAddress::Tcp(SocketAddr::V6(one))) => {
             let are_all = other.ip().is_unspecified() && one.ip().is_unspecified();
             are_all && other.port() == one.port() && one.port() != 0
+        }
+        _ => false,
+    }
+}
+
+/// Is `one` on every address of this machine, and `other` on an address of IPv6 at the same port?
+fn takes_ipv6_of(other: &ListenAddress, one: &ListenAddress) -> bool {
+    match (other, one) {
+        (ListenAddress::Tcp(SocketAddr::V6(other)), ListenAddress::EveryAddress(port)) => {
+            other.port() == *port && *port != 0
         }
         _ => false,
     }
@@ -134,7 +163,8 @@ impl BoundAddress {
         let sockets = bind::bind(address, new, &name, handed);
         Ok(Self {
             address: address.clone(),
-            sockets: sockets.map_err(not_at(address))?,
+            sockets: sockets.map_err(not_at(role, address))?,
+            role,
             name,
             mode: new.mode,
         })
@@ -146,6 +176,7 @@ impl BoundAddress {
     /// When another process listens there in the meantime.
     fn open(self, kept: &mut KeptSockets) -> Result<Vec<OpenedSocket>, StartError> {
         let Self {
+            role,
             address,
             name,
             mode,
@@ -169,7 +200,7 @@ impl BoundAddress {
             })
         });
         let open: io::Result<Vec<OpenedSocket>> = open.collect();
-        open.map_err(not_at(&address))
+        open.map_err(not_at(role, &address))
     }
 }
 
@@ -178,6 +209,9 @@ fn name_of(role: Role, address: &ListenAddress) -> String {
     if let ListenAddress::Systemd(name) = address {
         return name.to_string();
     }
+    // Every address has the name that it had while it was every address of IPv4, so that gateways of either version take
+    // each other's sockets.
+    let address = address.clone().in_ipv4();
     let mut name = role.prefix().to_owned();
     for byte in address.to_string().bytes() {
         match byte {
@@ -189,9 +223,13 @@ fn name_of(role: Role, address: &ListenAddress) -> String {
     name
 }
 
-fn not_at(address: &ListenAddress) -> impl FnOnce(io::Error) -> StartError {
+fn not_at(role: Role, address: &ListenAddress) -> impl FnOnce(io::Error) -> StartError {
     let address = address.clone();
-    move |source| StartError::Listen { address, source }
+    move |source| StartError::Listen {
+        role,
+        address,
+        source,
+    }
 }
 
 /// Reports a socket that was handed over and no listener of the file uses.
@@ -302,6 +340,24 @@ impl KeptSockets {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn every_address_has_the_name_of_every_address_of_ipv4() {
+        let every = ListenAddress::EveryAddress(8080);
+        assert_eq!(name_of(Role::Server, &every), "server/0.0.0.0%3A8080");
+    }
+
+    #[test]
+    fn a_low_port_names_the_right_that_it_takes() {
+        let denied = |port, role| {
+            let address = ListenAddress::EveryAddress(port);
+            not_at(role, &address)(io::ErrorKind::PermissionDenied.into()).to_string()
+        };
+        assert!(denied(80, Role::Server).contains("CAP_NET_BIND_SERVICE"));
+        assert!(!denied(8080, Role::Server).contains("CAP_NET_BIND_SERVICE"));
+        let admin = denied(80, Role::Admin);
+        assert!(admin.contains("CAP_NET_BIND_SERVICE") && !admin.contains("--listen"));
+    }
 
     #[test]
     fn names_have_no_colon_and_tell_roles_apart() {

@@ -46,15 +46,17 @@ pub(super) async fn get(listen: &ListenAddress, path: &str) -> io::Result<Value>
 }
 
 async fn ask(listen: &ListenAddress, mut request: Request<String>) -> io::Result<Value> {
-    let host = match listen {
-        ListenAddress::Tcp(address) => reachable(*address).to_string(),
-        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => "localhost".to_owned(),
+    let host = match listen.socket_address() {
+        Some(address) => reachable(address).to_string(),
+        None => "localhost".to_owned(),
     };
     let host = HeaderValue::try_from(host).map_err(io::Error::other)?;
     request.headers_mut().insert(HOST, host);
     match listen {
-        ListenAddress::Tcp(address) => {
-            let connecting = TcpStream::connect(reachable(*address));
+        ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) => {
+            let address = listen.socket_address().map(reachable);
+            let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            let connecting = TcpStream::connect(address);
             let stream = timeout(WITHIN, connecting).await??;
             timeout(WITHIN, exchange(stream, request)).await?
         }

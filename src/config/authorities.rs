@@ -7,7 +7,6 @@ use super::side_files::{Reference, SideFiles};
 use super::source::At;
 use super::value::quoted;
 use crate::acme::{Authority, ChallengeKind, ExternalAccount, SealingKey, Storage};
-use crate::listen::listener::ListenAddress;
 use crate::store::Secret;
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use base64::Engine as _;
@@ -93,11 +92,10 @@ pub(super) fn has_listener(document: &Document, kind: ChallengeKind) -> bool {
         ChallengeKind::TlsAlpn01 => (443, true),
     };
     document.server.listen.entries().iter().any(|entry| {
-        let may_be = match entry.value.listens_on().map(|at| &at.value) {
-            Some(ListenAddress::Tcp(address)) => address.port() == port,
-            // A socket that another program opened may lead anywhere.
-            _ => true,
-        };
+        let address = entry.value.listens_on();
+        let address = address.and_then(|at| at.value.socket_address());
+        // A socket that another program opened may lead anywhere.
+        let may_be = address.is_none_or(|address| address.port() == port);
         may_be && entry.value.tls.is_absent() != has_tls
     })
 }

@@ -76,7 +76,8 @@ fn listener(entry: &ListenEntry, document: &Document, source: &Source) -> Option
                 .collect()
         }
         ListenerTls::Named(names) => names.iter().map(|at| at.value.as_str().into()).collect(),
-        ListenerTls::Own(_) => vec![address.to_string().into()],
+        // Metrics have known it under this name since every address was every address of IPv4.
+        ListenerTls::Own(_) => vec![address.clone().in_ipv4().to_string().into()],
     });
     Some(Listener {
         tls: names.map(Into::into),
@@ -114,7 +115,9 @@ pub(super) fn placed(address: &ListenAddress, span: &Span, source: &Source) -> L
             let path = source.beside(span.start, &path.to_string_lossy());
             ListenAddress::Unix(path.into())
         }
-        ListenAddress::Tcp(_) | ListenAddress::Systemd(_) => address.clone(),
+        ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) | ListenAddress::Systemd(_) => {
+            address.clone()
+        }
     }
 }
 

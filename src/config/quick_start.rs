@@ -112,9 +112,8 @@ fn starred(written: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use crate::config::render::Colour;
-    use crate::listen::listener::Listener;
+    use crate::listen::listener::{ListenAddress, Listener};
     use crate::store::Backend as Counters;
-    use std::net::SocketAddr;
 
     #[test]
     fn the_flags_make_a_gateway() {
@@ -127,7 +126,7 @@ mod tests {
         }
         .compile()
         .unwrap();
-        let listener = Listener::plain(SocketAddr::from(([0, 0, 0, 0], 0)).into());
+        let listener = Listener::plain(ListenAddress::EveryAddress(0));
         assert_eq!(compiled.boot.listen.listeners, [listener]);
         assert!(compiled.boot.admin.is_none() && compiled.warnings.is_empty());
         let Counters::Redis(target) = &compiled.boot.store.source else {
@@ -167,7 +166,7 @@ mod tests {
         };
         let compiled = compile(&format!("{folder}/api.pem,{folder}/api.key")).unwrap();
         let listener = &compiled.boot.listen.listeners[0];
-        assert_eq!(listener.to_string(), "0.0.0.0:8443 with TLS");
+        assert_eq!(listener.to_string(), ":8443 with TLS");
         assert!(
             compiled.offers[0]
                 .as_ref()

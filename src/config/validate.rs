@@ -8,6 +8,7 @@ mod groups;
 mod grpc;
 mod identities;
 mod lints;
+mod listen_addresses;
 mod listeners;
 mod names;
 mod redis;
@@ -23,15 +24,13 @@ mod upstreams;
 pub(super) use rewrites::{redirected, template};
 pub(super) use stripped_fields::looks_at_method;
 
-use super::boot::admin_address;
 use super::diagnostic::{Code, Details as _, Findings};
-use super::document::{Document, List, ListenEntry};
+use super::document::{Document, List};
 use super::groups::Groups;
 use super::limits;
 use super::source::{self, At, Span};
 use super::value::quoted;
 use crate::limit::Limit;
-use crate::listen::listener::ListenAddress;
 use crate::route::{Rule, Table};
 use ipnet::IpNet;
 use std::collections::HashMap;
@@ -60,7 +59,7 @@ pub(super) fn check(
     if emptiness(document, found) {
         return Validation::default();
     }
-    server(document, found);
+    server(document, source, found);
     store::store(document, found);
     let compiled: Vec<Arc<Limit>> = document
         .limits
@@ -133,29 +132,9 @@ fn emptiness(document: &Document, found: &mut Findings) -> bool {
     nothing
 }
 
-fn server(document: &Document, found: &mut Findings) {
-    let listen = &document.server.listen;
-    repeated_listener(listen, found);
+fn server(document: &Document, source: &source::Source, found: &mut Findings) {
     listeners::check(document, found);
-    if let (Some(admin), Some(table)) = (admin_address(document), &document.admin) {
-        let mut taken = listen
-            .entries()
-            .iter()
-            .filter_map(|at| at.value.listens_on());
-        let is_any_port = matches!(&admin, ListenAddress::Tcp(address) if address.port() == 0);
-        let is_taken = |at: &&At<ListenAddress>| at.value == admin && !is_any_port;
-        if let Some(taken) = taken.find(is_taken) {
-            let place = table.listen.span().unwrap_or(&taken.span);
-            let other = (place != &taken.span).then_some(&taken.span);
-            let message =
-                format!("the admin listener and the server are both to listen on {admin}");
-            found
-                .conflict(message)
-                .at(place, "")
-                .help("give `[admin]` an address of its own")
-                .and_if(other, "taken here");
-        }
-    }
+    listen_addresses::check(document, source, found);
     for At { value, span } in document.server.trust.entries() {
         if value.prefix_len() == 0 {
             let message = "every client is trusted to state the address that it comes from";
@@ -182,21 +161,6 @@ fn host_bits(network: IpNet, span: &Span, found: &mut Findings) {
             .help(format!(
                 "write `\"{whole}\"` for the network, or `\"{one}\"` for the address alone"
             ));
-    }
-}
-
-/// Two listeners on one address are an error.
-fn repeated_listener(list: &List<ListenEntry>, found: &mut Findings) {
-    let addresses = list.entries().iter();
-    let addresses = addresses.filter_map(|entry| entry.value.listens_on());
-    for (first, second) in pairs(addresses) {
-        found
-            .error(
-                Code::Duplicate,
-                format!("`listen` has {} twice", second.value),
-            )
-            .at(&second.span, "the second time")
-            .and(&first.span, "the first time");
     }
 }
 

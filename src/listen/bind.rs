@@ -3,7 +3,8 @@
 use super::handed_sockets::HandedSockets;
 use super::listener::ListenAddress;
 use super::socket_file::{self, SocketFile};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -69,6 +70,28 @@ pub enum Acceptor {
     Unix(net::UnixListener),
 }
 
+/// The addresses of a socket that is on every address of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Families {
+    /// Those of IPv4 and of IPv6.
+    Both,
+    /// Those of IPv4 alone.
+    Ipv4,
+    /// Those of IPv6 alone.
+    Ipv6,
+}
+
+/// As the start tells it.
+impl fmt::Display for Families {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Both => "every address, of IPv4 and of IPv6",
+            Self::Ipv4 => "every address of IPv4 alone",
+            Self::Ipv6 => "every address of IPv6 alone",
+        })
+    }
+}
+
 /// A connection, and the address of its peer, which has none on a Unix socket.
 pub type Accepted = (TcpStream, Option<SocketAddr>);
 
@@ -82,6 +105,22 @@ impl AcceptSocket {
             Self::Tcp(tcp) => tcp.local_addr().map(Some),
             Self::Unix(_) => Ok(None),
         }
+    }
+
+    /// The families of a socket on every address; nothing for any other.
+    ///
+    /// # Errors
+    /// When the system does not tell it.
+    pub fn families(&self) -> io::Result<Option<Families>> {
+        let Self::Tcp(tcp) = self else {
+            return Ok(None);
+        };
+        Ok(match tcp.local_addr()? {
+            address if !address.ip().is_unspecified() => None,
+            SocketAddr::V4(_) => Some(Families::Ipv4),
+            SocketAddr::V6(_) if SockRef::from(tcp).only_v6()? => Some(Families::Ipv6),
+            SocketAddr::V6(_) => Some(Families::Both),
+        })
     }
 
     /// A descriptor of the same socket, for a process that takes it over.
@@ -158,6 +197,8 @@ pub struct NewSocket {
     pub mode: u32,
     /// Does a socket on every address of IPv6 leave those of IPv4 to another one?
     pub leaves_ipv4: bool,
+    /// Does a socket on every address leave those of IPv6 to another one?
+    pub leaves_ipv6: bool,
 }
 
 /// The sockets of `address`: the first of `handed` that goes by `name` or, for systemd's, all that go by the name in the
@@ -174,13 +215,13 @@ pub fn bind(
     let taken = match address {
         ListenAddress::Systemd(_) => handed.take(name),
         // Two listeners may be on any free port.
-        ListenAddress::Tcp(_) | ListenAddress::Unix(_) => {
+        ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) | ListenAddress::Unix(_) => {
             handed.take_first(name).into_iter().collect()
         }
     };
     let path = match address {
         ListenAddress::Unix(path) => Some(&**path),
-        ListenAddress::Tcp(_) | ListenAddress::Systemd(_) => None,
+        ListenAddress::Tcp(_) | ListenAddress::EveryAddress(_) | ListenAddress::Systemd(_) => None,
     };
     if !taken.is_empty() {
         return Ok(taken
@@ -190,6 +231,7 @@ pub fn bind(
     }
     let bound = match address {
         ListenAddress::Tcp(address) => bind_tcp(*address, new.leaves_ipv4)?,
+        ListenAddress::EveryAddress(port) => bind_every_address(*port, new.leaves_ipv6)?,
         ListenAddress::Unix(path) => {
             let (socket, file) = socket_file::bind(path, new.mode)?;
             BoundSocket {
@@ -224,6 +266,27 @@ fn not_handed(name: &str, handed: &HandedSockets) -> io::Error {
             "{there}, and none called `{name}` (`FileDescriptorName={name}` in the socket's unit)"
         ),
     )
+}
+
+/// A socket on every address of both families. It is on those of IPv4 alone where the system has no IPv6, where those of
+/// IPv6 are another listener's, or where another process has them.
+fn bind_every_address(port: u16, leaves_ipv6: bool) -> io::Result<BoundSocket> {
+    let in_ipv4 = || bind_tcp((Ipv4Addr::UNSPECIFIED, port).into(), false);
+    if leaves_ipv6 {
+        return in_ipv4();
+    }
+    match bind_tcp((Ipv6Addr::UNSPECIFIED, port).into(), false) {
+        Err(error) => {
+            let bound = in_ipv4()?;
+            if error.kind() == io::ErrorKind::AddrInUse {
+                tracing::warn!(
+                    ":{port} is on the addresses of IPv4 alone: another process has those of IPv6"
+                );
+            }
+            Ok(bound)
+        }
+        bound => bound,
+    }
 }
 
 fn bind_tcp(address: SocketAddr, leaves_ipv4: bool) -> io::Result<BoundSocket> {

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,6 +68,8 @@ impl fmt::Display for ProxyPeers {
 pub enum ListenAddress {
     /// An address and a port; port 0 is any free port.
     Tcp(SocketAddr),
+    /// This port on every address of the machine: of IPv4, and of IPv6 where the system has it.
+    EveryAddress(u16),
     /// The file of a Unix socket.
     Unix(Arc<Path>),
     /// Sockets that systemd opens, by their name.
@@ -91,6 +93,28 @@ impl Listener {
     }
 }
 
+impl ListenAddress {
+    /// The address of IPv4 and the port, or the one address and its port; nothing where clients have none. Every address
+    /// of a machine is `0.0.0.0` here.
+    #[must_use]
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::EveryAddress(port) => Some((Ipv4Addr::UNSPECIFIED, *port).into()),
+            Self::Unix(_) | Self::Systemd(_) => None,
+        }
+    }
+
+    /// The address with those of IPv4 alone in place of every address.
+    #[must_use]
+    pub fn in_ipv4(self) -> Self {
+        match self {
+            Self::EveryAddress(port) => Self::Tcp((Ipv4Addr::UNSPECIFIED, port).into()),
+            other => other,
+        }
+    }
+}
+
 impl From<SocketAddr> for ListenAddress {
     fn from(address: SocketAddr) -> Self {
         Self::Tcp(address)
@@ -102,6 +126,7 @@ impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
+            Self::EveryAddress(port) => write!(f, ":{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Systemd(name) => write!(f, "systemd:{name}"),
         }

@@ -27,6 +27,7 @@ mod identities;
 mod included_files;
 mod lease;
 mod limiting;
+mod listen_addresses;
 mod minimum_rate;
 mod network_faults;
 mod ordered_certificates;

@@ -1,6 +1,6 @@
 //! The port that a request names, and so the listeners that it may go to.
 
-use crate::listen::listener::{ListenAddress, Listener};
+use crate::listen::listener::Listener;
 use http::request::Parts;
 use http::{header, uri};
 
@@ -17,8 +17,6 @@ pub(super) fn asked_port(parts: &Parts) -> Option<u16> {
 
 /// Is the listener on this port?
 pub(super) fn is_on(listener: &Listener, port: u16) -> bool {
-    match &listener.address {
-        ListenAddress::Tcp(address) => address.port() == port,
-        ListenAddress::Unix(_) | ListenAddress::Systemd(_) => false,
-    }
+    let address = listener.address.socket_address();
+    address.is_some_and(|address| address.port() == port)
 }

@@ -43,7 +43,7 @@ fn changes_are_said_in_words() {
             "limits.fresh: added, counters start afresh, or go on where a limit of this name counted so before",
             "upstreams.u: servers http://a:1 to http://b:2",
             "routes.r: limits a+gone to a+fresh",
-            "server.listen: changed, needs a restart; still 0.0.0.0:8080",
+            "server.listen: changed, needs a restart; still :8080",
         ]
     );
 }

@@ -2,7 +2,7 @@
 
 use super::super::outline::{ShownValue, show, show_list, show_time};
 use super::super::value::{
-    ErrorText, error_text, error_word, file_mode, listen_address, network, percent,
+    ErrorText, admin_address, error_text, error_word, file_mode, network, percent,
 };
 use super::super::vocabulary::ValueShape;
 use super::Items;
@@ -23,8 +23,10 @@ table! {
     /// The addresses that requests come in on, and the deadlines and bounds of their connections.
     ServerTable = SERVER, "server", "the server";
 
-    /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every IPv4 address; port 0 is any free port.
-    /// `[::]:port` is every address, and those of IPv6 alone where `:port` stands beside it. `unix:/path` is the file of
+    /// Addresses to listen on, for HTTP/1.1 and HTTP/2 alike. `:port` is every address, of IPv4 and of IPv6; port 0 is any
+    /// free port. `:port` is every address of IPv4 alone where the system has no IPv6, or where an address of IPv6 with
+    /// the same port stands beside it; `0.0.0.0:port` always is. `[::]:port` is every address too, and those of IPv6 alone
+    /// where `:port` stands beside it. `unix:/path` is the file of
     /// a Unix socket, from the file's folder where it has no slash in front; `systemd:NAME` are the sockets that systemd
     /// opens under this `FileDescriptorName`. A table says more of a listener; `{ address = ":8080" }` is the same as
     /// `":8080"`.
@@ -118,8 +120,8 @@ table! {
     Admin = ADMIN, "admin", "the admin listener", later &["token"];
 
     /// The admin listener's address, apart from those of `[server]`: an address and a port, `unix:/path` or
-    /// `systemd:NAME`, as there. Every client that reaches it can read all that it shows.
-    listen: ListenAddress = text_as(ValueShape::ListenAddress, listen_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
+    /// `systemd:NAME`, as there. `:port` is every address of IPv4. Every client that reaches it can read all that it shows.
+    listen: ListenAddress = text_as(ValueShape::ListenAddress, admin_address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
         Restart(|boot| show(boot.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string())));
 
     /// The rights on the file of the admin listener's Unix socket, as `chmod` takes them.

@@ -202,6 +202,7 @@ fn demand(table: &TlsTable) -> Option<&At<ClientTable>> {
 fn is_open(address: &ListenAddress) -> bool {
     match address {
         ListenAddress::Tcp(address) => !address.ip().is_loopback(),
+        ListenAddress::EveryAddress(_) => true,
         ListenAddress::Unix(_) => false,
         // The unit of the socket says which; most are for other machines.
         ListenAddress::Systemd(_) => true,

@@ -7,7 +7,6 @@ use super::super::source::{At, Span};
 use super::super::value::{quoted, show_span};
 use crate::key::KeyPart;
 use crate::limit::rate::Rate;
-use crate::listen::listener::ListenAddress;
 use crate::route::Condition;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,11 +43,9 @@ pub(super) fn note(document: &Document, found: &mut Findings) {
 
 /// The admin listener authenticates no client.
 fn open_admin(document: &Document, found: &mut Findings) {
-    let address = match admin_address(document) {
-        Some(ListenAddress::Tcp(address)) => Some(address).filter(|at| !at.ip().is_loopback()),
-        // The rights of its file decide who reaches a Unix socket, the socket's unit who reaches one of systemd.
-        Some(ListenAddress::Unix(_) | ListenAddress::Systemd(_)) | None => None,
-    };
+    // The rights of its file decide who reaches a Unix socket, the socket's unit who reaches one of systemd.
+    let address = admin_address(document).and_then(|address| address.socket_address());
+    let address = address.filter(|at| !at.ip().is_loopback());
     let span = document
         .admin
         .as_ref()

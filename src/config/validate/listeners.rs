@@ -53,7 +53,7 @@ pub(super) fn check(document: &Document, found: &mut Findings) {
 
 /// Rights belong to the file of a Unix socket.
 fn rights(mode: Option<&Span>, address: &ListenAddress, found: &mut Findings) {
-    let (Some(mode), ListenAddress::Tcp(_) | ListenAddress::Systemd(_)) = (mode, address) else {
+    let Some(mode) = mode.filter(|_| !matches!(address, ListenAddress::Unix(_))) else {
         return;
     };
     found
