@@ -1,11 +1,11 @@
 //! The costs of requests that their responses name: in a field, or in a body that passes by.
 
 use super::json_probe::{EventProbe, JsonProbe};
-use crate::key::{Meter, PriceError};
+use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
 use crate::store::Reservation;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::CostReport;
+use crate::telemetry::metrics::{CostReport, LimitMetrics};
 use http::{HeaderMap, header};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +58,27 @@ impl ResponseCost {
         };
         let limit = Arc::clone(limit);
         Self { limit, told, units }
+    }
+
+    /// Warns where so many answers in a row have said no number that they probably never do.
+    pub(super) fn warn_of_silence(&self, metrics: &LimitMetrics) {
+        let said = match self.told {
+            CostReport::Number => true,
+            CostReport::Nothing | CostReport::Unreadable => false,
+            // It might have come.
+            CostReport::Left => return,
+        };
+        let (Some(silent), Some(meter)) = (metrics.cost_said(said), &self.limit.meter) else {
+            return;
+        };
+        let (name, place) = (&self.limit.name, meter.name());
+        let place = match meter.place {
+            MeterPlace::Header(_) => format!("in the field `{place}`"),
+            MeterPlace::Json(_) => format!("in the member `{place}` of JSON"),
+        };
+        tracing::warn!(
+            "cost-never-said: {silent} answers in a row had no number {place}, which limit {name} is to be charged by: each was charged its estimate; is the name right?"
+        );
     }
 
     /// A cost in whose place the response has something other than a number.

@@ -1,7 +1,7 @@
 //! The answer of a server, as far as its head has come.
 
 use super::error::ProxyError;
-use super::hop;
+use super::hop::{self, CodingFault};
 use super::request_body::RequestBody;
 use super::response_body::{BodyStart, Carrier};
 use crate::upstream::failure::UpstreamError;
@@ -32,11 +32,13 @@ impl UpstreamAnswer {
     /// The beginning of the answer's body, as far as it is known. The call comes before any of the answer is passed on.
     ///
     /// # Errors
-    /// 502 where the answer has a transfer coding that the gateway did not ask for, or its body has broken before any
-    /// of it came.
+    /// 502 where the answer has a transfer coding that the gateway did not ask for, or `chunked` twice, or its body has
+    /// broken before any of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
-        if hop::is_coded(self.response.headers()) {
-            return Err(UpstreamError::UnaskedCoding.into());
+        match hop::coding_fault(self.response.headers()) {
+            None => {}
+            Some(CodingFault::Unasked) => return Err(UpstreamError::UnaskedCoding.into()),
+            Some(CodingFault::ChunkedTwice) => return Err(UpstreamError::ChunkedTwice.into()),
         }
         let start = BodyStart::of(&mut self.carrier);
         start.map_err(|error| UpstreamError::Answer(error).into())

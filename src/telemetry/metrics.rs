@@ -36,17 +36,19 @@ pub use worker::{
 
 use crate::clock;
 use instrument::{Counter, SharedCounter};
-use label::Label;
+use label::{Label, Labels};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use store::StoreCells;
-use worker_cells::{WorkerCells, lock};
+use worker_cells::{CostSilence, Family, WorkerCells, lock};
 
 /// The metrics of this process.
 #[derive(Debug, Default)]
 pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
+    /// How many answers in a row have said no cost, by limit.
+    silences: Arc<Family<Labels, CostSilence>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
     reloads: Reloads,
     /// Successors that did not come to serve.
@@ -99,7 +101,12 @@ impl Metrics {
     /// New cells for one worker. Each worker asks for them once, on its own thread, and keeps them.
     #[must_use]
     pub fn worker(&self) -> WorkerMetrics {
-        WorkerMetrics(Rc::new(enter(&self.workers)))
+        let cells = Arc::new(WorkerCells {
+            silences: Arc::clone(&self.silences),
+            ..WorkerCells::default()
+        });
+        lock(&self.workers).push(Arc::clone(&cells));
+        WorkerMetrics(Rc::new(cells))
     }
 
     /// New cells for one worker's way to a remote store. Without any such cells, the store is the memory and always up.

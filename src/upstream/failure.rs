@@ -28,6 +28,9 @@ pub enum UpstreamError {
     /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
     #[error("the upstream's answer has a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
+    /// The answer is said to be in chunks twice over (RFC 9112 section 6.1).
+    #[error("the upstream's answer has a transfer coding twice: `chunked` stands there twice")]
+    ChunkedTwice,
     /// The server speaks HTTP/1.1, which does not carry gRPC.
     #[error("the upstream speaks HTTP/1.1, and gRPC needs HTTP/2")]
     NoHttp2,
@@ -60,7 +63,9 @@ impl UpstreamError {
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,
-            Self::UnaskedCoding | Self::UnaskedUpgrade | Self::NoHttp2 => Failure::Protocol,
+            Self::UnaskedCoding | Self::ChunkedTwice | Self::UnaskedUpgrade | Self::NoHttp2 => {
+                Failure::Protocol
+            }
         }
     }
 }

@@ -282,15 +282,25 @@ impl Exchange {
         let told = reservation.costs();
         let handles = &self.local.route(route).limits;
         let limits = self.local.service(route).limits.iter();
+        // Several rates of one limit hear one answer.
+        let mut heard = None;
         for (limit, handle) in limits.zip(handles) {
             let mut told = told.iter();
             if let Some(cost) = told.find(|cost| limit.is(&cost.limit))
                 && limit.mode != Mode::Candidate
             {
                 handle.cost_reported(cost.told);
+                if heard.replace(&limit.name) != Some(&limit.name) && self.is_success() {
+                    cost.warn_of_silence(handle);
+                }
             }
         }
         told
+    }
+
+    /// Did the request succeed? An answer that says otherwise need not say what it cost.
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
     }
 
     pub(super) fn route_metrics(&self) -> &RouteMetrics {

@@ -54,22 +54,24 @@ fn the_static_list_goes_both_ways_but_for_what_only_requests_lose() {
 }
 
 #[test]
-fn a_coding_is_one_unless_it_is_chunked_once() {
-    for (lines, coded) in [
-        (&[][..], false),
-        (&["chunked"], false),
-        (&[" Chunked "], false),
-        (&["gzip"], true),
-        (&["gzip, chunked"], true),
-        (&["gzip", "chunked"], true),
-        (&["chunked", "chunked"], true),
-        (&["identity"], true),
+fn a_coding_is_a_fault_unless_it_is_chunked_once() {
+    let (unasked, twice) = (Some(CodingFault::Unasked), Some(CodingFault::ChunkedTwice));
+    for (lines, fault) in [
+        (&[][..], None),
+        (&["chunked"], None),
+        (&[" Chunked "], None),
+        (&["gzip"], unasked),
+        (&["gzip, chunked"], unasked),
+        (&["gzip", "chunked"], unasked),
+        (&["chunked", "chunked"], twice),
+        (&["chunked, Chunked"], twice),
+        (&["identity"], unasked),
     ] {
         let lines: Vec<_> = lines
             .iter()
             .map(|line| ("transfer-encoding", *line))
             .collect();
-        assert_eq!(is_coded(&fields(&lines)), coded, "{lines:?}");
+        assert_eq!(coding_fault(&fields(&lines)), fault, "{lines:?}");
     }
 }
 

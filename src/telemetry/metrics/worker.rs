@@ -6,8 +6,8 @@ use super::label::{
     RetryResult, class_position,
 };
 use super::worker_cells::{
-    CallCells, CombinationTimes, DecisionCells, DecisionKey, GRPC_STATUSES, LimitCells, RouteCells,
-    ServerCells, UpstreamCells, WorkerCells,
+    CallCells, CombinationTimes, CostSilence, DecisionCells, DecisionKey, GRPC_STATUSES,
+    LimitCells, RouteCells, SILENT_FOR, ServerCells, UpstreamCells, WorkerCells,
 };
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -46,6 +46,7 @@ impl WorkerMetrics {
         let limit = Labels::of("limit", limit);
         let labels = limit.clone().and("route", route.to_owned());
         LimitMetrics(Rc::new(LimitHandle {
+            silence: self.0.silences.resolve(limit.clone()),
             cells: self.0.limits.resolve(limit),
             decisions: self.0.decisions.resolve(DecisionKey { labels, mode }),
         }))
@@ -195,6 +196,7 @@ pub struct LimitMetrics(Rc<LimitHandle>);
 
 #[derive(Debug)]
 struct LimitHandle {
+    silence: Arc<CostSilence>,
     cells: Arc<LimitCells>,
     decisions: Arc<DecisionCells>,
 }
@@ -208,6 +210,13 @@ impl LimitMetrics {
     /// Notes the report of a response about the cost of its request to the limit.
     pub fn cost_reported(&self, cost_reported: CostReport) {
         self.0.cells.costs[cost_reported as usize].add(1);
+    }
+
+    /// Notes whether an answer that should have a cost said one. The number of answers in a row that said none, where
+    /// that is to be told: once, until one says it.
+    #[must_use]
+    pub fn cost_said(&self, said: bool) -> Option<u32> {
+        self.0.silence.heard(said).then_some(SILENT_FOR)
     }
 
     /// Notes that a request has waited for this limit since `since`, and counts the delay when the guard is dropped.

@@ -7,6 +7,7 @@ use super::label::{
     CLASSES, Combination, CostReport, DecidedBy, Decision, Failure, Handshake, Label, Labels, Mode,
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Combinations of method, status and source that one route counts apart; the others share one status.
@@ -28,6 +29,8 @@ pub(super) struct WorkerCells {
     pub(super) queues: Family<Labels, Histogram<WaitBuckets>>,
     pub(super) retries: Family<Labels, WorkerCounter>,
     pub(super) handshakes: Family<Labels, HandshakeCells>,
+    /// The one part that all workers share.
+    pub(super) silences: Arc<Family<Labels, CostSilence>>,
 }
 
 /// Counts that carry no name of the configuration.
@@ -113,6 +116,28 @@ pub(super) struct LimitCells {
     pub(super) costs: [WorkerCounter; CostReport::ALL.len()],
     pub(super) delays: Histogram<WaitBuckets>,
     pub(super) held: HeldCount,
+}
+
+/// The answers in a row that have said no cost to one limit, whichever worker had them.
+#[derive(Debug, Default)]
+pub(super) struct CostSilence(AtomicU32);
+
+/// So many answers without a cost are hardly chance: the place where it is looked for is probably wrong.
+pub(super) const SILENT_FOR: u32 = 20;
+
+impl CostSilence {
+    /// Notes an answer. True where it makes so many in a row without a cost, once until an answer says one.
+    pub(super) fn heard(&self, said: bool) -> bool {
+        let silent = self.0.load(Ordering::Relaxed);
+        if said {
+            if silent > 0 {
+                self.0.store(0, Ordering::Relaxed);
+            }
+            return false;
+        }
+        // The count stays where it is told, so that it never comes round.
+        silent < SILENT_FOR && self.0.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_FOR
+    }
 }
 
 /// Requests waiting for a limit.

@@ -13,6 +13,7 @@ on_both_stores! {
     what_was_too_much_comes_back
     every_window_is_settled
     a_silent_response_stays_at_the_estimate
+    twenty_silent_answers_in_a_row_are_told
     a_failed_request_costs_nothing_where_that_comes_back
     a_member_of_the_body_settles_the_charge
     the_last_event_of_a_stream_settles_the_charge
@@ -203,6 +204,41 @@ async fn a_silent_response_stays_at_the_estimate(place: Place) {
             line.contains("stays at its estimate")
         })
         .await;
+}
+
+async fn twenty_silent_answers_in_a_row_are_told(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"1000/h\"\ncost = { response_json = \"usage.total\", max = 9 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let json = |body: &str| format!("content-type: application/json||{body}");
+    let (said, silent) = (json("{\"usage\":{\"total\":1}}"), json("{\"usage\":{}}"));
+    let told = || {
+        let text = gateway.said.text();
+        text.matches("cost-never-said: 20 answers in a row").count()
+    };
+    // An answer that says a number begins the row anew.
+    for answer in [&silent; 19].into_iter().chain([&said]).chain([&silent; 19]) {
+        ask(&gateway, answer).await.expect(200);
+    }
+    // One that fails is none of the row.
+    let failing = [("x-answer", &*silent), ("x-status", "500 Oops")];
+    gateway.get_with("/", &failing).await.expect(500);
+    ask(&gateway, &silent).await.expect(200);
+    eventually(PATIENCE, "the line", async || told() == 1).await;
+    let text = gateway.said.text();
+    assert!(
+        text.contains("no number in the member `usage.total` of JSON, which limit units"),
+        "{text}"
+    );
+    for _ in 0..40 {
+        ask(&gateway, &silent).await.expect(200);
+    }
+    assert_eq!(told(), 1, "once until one says it");
+    ask(&gateway, &said).await.expect(200);
+    for _ in 0..20 {
+        ask(&gateway, &silent).await.expect(200);
+    }
+    eventually(PATIENCE, "the line again", async || told() == 2).await;
 }
 
 async fn a_failed_request_costs_nothing_where_that_comes_back(place: Place) {
