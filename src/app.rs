@@ -82,7 +82,7 @@ pub enum StartError {
 
 /// What to do where an address cannot be had.
 fn advice(role: Role, address: &ListenAddress, source: &io::Error) -> String {
-    // Other systems than Linux, and containers, have another first port that anybody may have.
+    // Other systems than Linux, and containers, have another first port that takes no right.
     let port = address.socket_address().map(|address| address.port());
     let needs_right = source.kind() == io::ErrorKind::PermissionDenied;
     if let Some(port) = port.filter(|port| needs_right && *port < 1024) {

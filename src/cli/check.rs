@@ -11,7 +11,7 @@ mod tests;
 
 use crate::config::diff::diff;
 use crate::config::render::Colour;
-use crate::config::{self, Compiled, Report, describe, leases};
+use crate::config::{self, Compiled, EnvironmentFiles, Report, describe, leases};
 use crate::limit::{Limit, LimitId, Mode};
 use crate::telemetry::{printable, printable_json};
 use clap::ValueEnum;
@@ -60,8 +60,17 @@ struct CheckOutput {
     code: u8,
 }
 
+/// What is checked: a file, with the variables that it may name.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedFile<'f> {
+    /// The file.
+    pub path: &'f Path,
+    /// Its variables.
+    pub environment: &'f EnvironmentFiles,
+}
+
 /// Checks `file` and writes the result; returns the exit code.
-pub fn check(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
+pub fn check(file: CheckedFile<'_>, task: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
     let colour = Colour::of_stderr();
     let style = Style { format, colour };
     let checked = output(file, task, style, deny_warnings, connectivity::probe);
@@ -88,7 +97,7 @@ type Probes = Result<Vec<Probe>, String>;
 ///
 /// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
 fn output(
-    file: &Path,
+    file: CheckedFile<'_>,
     task: &CheckTask,
     style: Style,
     deny_warnings: bool,
@@ -96,11 +105,11 @@ fn output(
 ) -> CheckOutput {
     let mut printed = None;
     let mut loaded = match task {
-        CheckTask::Print => config::print(file).map(|(text, compiled)| {
+        CheckTask::Print => config::print(file.path, file.environment).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),
-        _ => config::load(file),
+        _ => config::load_in(file.path, file.environment),
     };
     let probes = match (task, &mut loaded) {
         (CheckTask::Connect, Ok(compiled)) => Some(probes(compiled, probe)),
@@ -123,7 +132,13 @@ fn output(
         return output;
     };
     if report_is_all {
-        output.append(task, probes.as_ref(), &compiled, style.colour);
+        output.append(
+            file.environment,
+            task,
+            probes.as_ref(),
+            &compiled,
+            style.colour,
+        );
         return output;
     }
     match task {
@@ -132,7 +147,7 @@ fn output(
         }
         CheckTask::Meaning | CheckTask::Connect => output.out.push_str(&meaning(&compiled)),
         CheckTask::Print => output.out.push_str(&printed.unwrap_or_default()),
-        CheckTask::Diff(old) => output.difference(old, &compiled, style),
+        CheckTask::Diff(old) => output.difference(old, file.environment, &compiled, style),
     }
     if let Some(probes) = &probes {
         connectivity::show(probes, style.format, &mut output);
@@ -164,6 +179,7 @@ impl CheckOutput {
     /// Does the rest of the task where the report is all of standard output, and writes its result for people.
     fn append(
         &mut self,
+        environment: &EnvironmentFiles,
         task: &CheckTask,
         probes: Option<&Probes>,
         compiled: &Compiled,
@@ -175,7 +191,7 @@ impl CheckOutput {
         };
         let format = Format::Human;
         if let CheckTask::Diff(old) = task {
-            more.difference(old, compiled, Style { format, colour });
+            more.difference(old, environment, compiled, Style { format, colour });
         }
         if let Some(probes) = probes {
             connectivity::show(probes, format, &mut more);
@@ -191,8 +207,14 @@ impl CheckOutput {
     }
 
     /// Adds the changes that a reload from `old` would make, in the words of a reload.
-    fn difference(&mut self, old: &Path, new: &Compiled, style: Style) {
-        let old = match config::load(old) {
+    fn difference(
+        &mut self,
+        old: &Path,
+        environment: &EnvironmentFiles,
+        new: &Compiled,
+        style: Style,
+    ) {
+        let old = match config::load_in(old, environment) {
             Ok(old) => old,
             Err(report) => {
                 self.code = 1;

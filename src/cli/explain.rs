@@ -15,7 +15,7 @@ mod stripped_fields;
 mod text;
 
 use super::admin_client;
-use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, show};
+use super::{BAD, Failure, UNREACHABLE, USAGE, VariableArgs, find_file, show};
 use crate::client::UNIX;
 use crate::config::pages::Page;
 use crate::config::{self, Code};
@@ -79,6 +79,8 @@ pub(super) struct ExplainArgs {
         requires = "target"
     )]
     live: Option<Option<ListenAddress>>,
+    #[command(flatten)]
+    variables: VariableArgs,
 }
 
 /// The peer of the request; nothing for the peer of a Unix socket.
@@ -119,7 +121,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let request = described(args, target).map_err(|wrong| Failure::new(USAGE, wrong))?;
     let file = args.config.clone().map_or_else(find_file, Ok)?;
     // The file is read without its store, whose secrets may not be here.
-    let compiled = config::load_for_replay(&file, &[]);
+    let compiled = config::load_for_replay(&file, &args.variables.read()?, &[]);
     let compiled = compiled.map_err(|report| Failure::report(BAD, &report))?;
     let has_tls = compiled.offers.iter().any(Option::is_some);
     if request.handshake.is_some() && !has_tls {

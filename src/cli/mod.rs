@@ -6,8 +6,8 @@ mod explain;
 mod run;
 mod simulate;
 
-use crate::config::Report;
 use crate::config::render::Colour;
+use crate::config::{EnvironmentFiles, Report};
 use crate::telemetry::printable;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
@@ -107,6 +107,29 @@ struct CheckArgs {
     /// Ask Redis and the upstreams as well: exit 3 when one of them cannot be reached.
     #[arg(long)]
     connect: bool,
+    #[command(flatten)]
+    variables: VariableArgs,
+}
+
+/// The variables that a file may name, beside those of the shell.
+#[derive(Debug, Args)]
+struct VariableArgs {
+    /// Take variables from this file, as a unit's `EnvironmentFile=`; any number of times.
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    env_file: Vec<PathBuf>,
+}
+
+impl VariableArgs {
+    fn read(&self) -> Result<EnvironmentFiles, Failure> {
+        let mut environment = EnvironmentFiles::default();
+        for file in &self.env_file {
+            environment.read(file).map_err(|error| {
+                let text = format!("cannot read --env-file {}: {error}", file.display());
+                Failure::new(BAD, text)
+            })?;
+        }
+        Ok(environment)
+    }
 }
 
 /// Good.
@@ -265,7 +288,12 @@ fn check_command(args: CheckArgs) -> Result<(), Failure> {
         (_, _, true) => check::CheckTask::Connect,
         _ => check::CheckTask::Meaning,
     };
-    match check::check(&file, &task, format, args.deny_warnings) {
+    let environment = args.variables.read()?;
+    let file = check::CheckedFile {
+        path: &file,
+        environment: &environment,
+    };
+    match check::check(file, &task, format, args.deny_warnings) {
         GOOD => Ok(()),
         code => Err(Failure::reported(code)),
     }

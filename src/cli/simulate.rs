@@ -1,6 +1,6 @@
 //! `tollgate simulate`: what the limits of a file would have done to logged traffic, and what a change of them would.
 
-use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, warn, warn_of};
+use super::{BAD, Failure, UNREACHABLE, USAGE, VariableArgs, find_file, warn, warn_of};
 use crate::clock;
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
@@ -45,6 +45,8 @@ pub(super) struct SimulateArgs {
     /// Draw the course over time into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    variables: VariableArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -196,8 +198,9 @@ fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
     let sets: Result<Vec<Set>, String> = args.sets.iter().map(|set| Set::read(set)).collect();
     let sets = sets.map_err(|wrong| Failure::new(USAGE, wrong))?;
     let path = args.config.clone().map_or_else(find_file, Ok)?;
+    let environment = args.variables.read()?;
     let read = |sets: &[Set], code: u8| {
-        let file = config::load_for_replay(&path, sets);
+        let file = config::load_for_replay(&path, &environment, sets);
         file.map_err(|report| Failure::report(code, &report))
     };
     let file = read(&[], BAD)?;

@@ -52,6 +52,7 @@ codes! {
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
     BadField "bad-field" "A route changes a field that no route may change, or sets a value that no field can have.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
+    BadJsonMember "bad-json-member" "`response_json` names a member that no response can have.";
     BadJwtKey "bad-jwt-key" "A file of `[jwt]` has no key that could verify tokens.";
     BadKey "bad-key" "`by` names a part by which requests cannot be counted.";
     BadMember "bad-member" "A text in a group's members cannot be a member.";

@@ -12,6 +12,7 @@ mod include;
 mod jwt;
 mod limit;
 mod listen;
+mod misplaced;
 mod route;
 mod secrets;
 mod server;
@@ -41,7 +42,7 @@ pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
 pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use tls::{ClientTable, TLS, TlsTable};
 pub(super) use upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
-pub(super) use variables::Variables;
+pub(super) use variables::{LoneValues, Variables};
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
 pub(super) use words::Words;
 
@@ -51,6 +52,7 @@ use super::side_files::SideFiles;
 use super::source::{At, Source, Span};
 use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
 use fields::Fields;
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use table::Section as _;
 use toml::Spanned;
@@ -354,6 +356,9 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
     if let Some(store) = store.flatten() {
         document.variables.learn(source, &store);
     }
+    let alone = document.variables.lone_values();
+    let mut root = root;
+    document.variables.bare(&mut root, &alone);
     document.fetched = secrets::fetch(&mut root, beside);
     let found = &mut *beside.found;
     document.empty = root.is_empty();
@@ -379,15 +384,19 @@ pub(super) fn read(beside: &mut SideFiles<'_>) -> Document {
 }
 
 /// The tree of a source without errors: all its files in one, variables filled in, and stars for the variables that
-/// gave secrets. Beside the tree stand the texts with such stars as they are without them, by their places.
+/// gave secrets. Beside the tree stand the texts with such stars as they are without them, by their places. `alone` keeps
+/// the numbers that variables gave.
 pub(super) fn tree<'s>(
     source: &'s Source,
+    alone: &'s OnceCell<LoneValues>,
     series: &mut Numbering,
 ) -> (DeTable<'s>, HashMap<usize, String>) {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let (mut root, found) = (root.into_inner(), &mut Findings::default());
     include::merge(source, &mut root, &mut Document::default(), found);
-    let variables = variables::fill(source, &mut root, found);
+    let mut variables = variables::fill(source, &mut root, found);
+    let alone = alone.get_or_init(|| variables.lone_values());
+    variables.bare(&mut root, alone);
     let whole = variables.star(&mut root, series);
     (root, whole)
 }

@@ -15,6 +15,7 @@ pub mod describe;
 pub mod diagnostic;
 pub mod diff;
 mod document;
+mod environment;
 mod error_bodies;
 pub mod files;
 #[doc(hidden)]
@@ -54,6 +55,7 @@ mod fixtures;
 mod generated;
 
 pub use diagnostic::{Code, Diagnostic, Severity};
+pub use environment::EnvironmentFiles;
 pub use files::Files;
 pub use identities::{Identities, LoadedIdentity};
 pub use jwt::PublishedKeys;
@@ -153,7 +155,15 @@ impl Compiled {
 /// # Errors
 /// The mistakes of the file.
 pub fn load(path: &Path) -> Result<Compiled, Report> {
-    load_beside(path, None)
+    load_in(path, &EnvironmentFiles::default())
+}
+
+/// Reads and compiles the file at `path` with the variables of `environment`.
+///
+/// # Errors
+/// The mistakes of the file.
+pub fn load_in(path: &Path, environment: &EnvironmentFiles) -> Result<Compiled, Report> {
+    load_beside(path, environment, None)
 }
 
 /// Reads and compiles the file at `path` for a reload: identities of `before` stay where their files are broken.
@@ -161,13 +171,18 @@ pub fn load(path: &Path) -> Result<Compiled, Report> {
 /// # Errors
 /// The mistakes of the file.
 pub fn reload(path: &Path, before: &Identities) -> Result<Compiled, Report> {
-    load_beside(path, Some(before))
+    load_beside(path, &EnvironmentFiles::default(), Some(before))
 }
 
-fn load_beside(path: &Path, before: Option<&Identities>) -> Result<Compiled, Report> {
+fn load_beside(
+    path: &Path,
+    environment: &EnvironmentFiles,
+    before: Option<&Identities>,
+) -> Result<Compiled, Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
-    compile(Source::new(name, text), files, before)
+    let source = Source::new(name, text).in_environment(environment);
+    compile(source, files, before)
 }
 
 /// The name and the text of the file at `path`.
@@ -211,16 +226,20 @@ pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
     compile(Source::new(name, text), files, None)
 }
 
-/// Reads and compiles the file at `path` for a replay: with `sets` in place of the file's values, and without its
-/// `[store]`, which may need secrets that are not on this machine.
+/// Reads and compiles the file at `path` for a replay: with the variables of `environment`, with `sets` in place of the
+/// file's values, and without its `[store]`, which may need secrets that are not on this machine.
 ///
 /// # Errors
 /// The mistakes of the file and of `sets`.
-pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
+pub fn load_for_replay(
+    path: &Path,
+    environment: &EnvironmentFiles,
+    sets: &[Set],
+) -> Result<Compiled, Report> {
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
     let source = Source::with_sets(&name, text, sets).without_store();
-    compile(source, files, None)
+    compile(source.in_environment(environment), files, None)
 }
 
 /// The store that `url` names, given with `--store`.

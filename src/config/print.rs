@@ -5,6 +5,7 @@ mod toml;
 
 use super::diagnostic::{Findings, Label};
 use super::document::{IGNORE_WARNINGS, TABLES};
+use super::environment::EnvironmentFiles;
 use super::files::Files;
 use super::masking::Numbering;
 use super::report::Report;
@@ -16,6 +17,7 @@ use crate::limit::{Limit, Mode};
 use crate::store;
 use ::toml::de::{DeTable, DeValue};
 use sha2::{Digest as _, Sha256};
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -27,18 +29,19 @@ struct PrintedLine {
     added: bool,
 }
 
-/// The file at `path`, resolved, with the compiled file of a check.
+/// The file at `path` with the variables of `environment`, resolved, with the compiled file of a check.
 ///
 /// # Errors
 /// The mistakes of the file.
-pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
-    let compiled = super::load(path)?;
+pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Compiled), Report> {
+    let compiled = super::load_in(path, environment)?;
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
-    let mut source = Source::new(name, text);
+    let mut source = Source::new(name, text).in_environment(environment);
     document::gather(&mut source, &mut files, &mut Findings::default());
     let mut series = Numbering::default();
-    let (root, whole) = document::tree(&source, &mut series);
+    let alone = OnceCell::new();
+    let (root, whole) = document::tree(&source, &alone, &mut series);
     let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
     for limit in &compiled.outline.limits {
         limits.entry(&limit.name).or_default().push(limit);

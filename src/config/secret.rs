@@ -4,6 +4,7 @@ use super::diagnostic::{Code, Details as _, Diagnostic};
 use super::files::Files;
 use super::grant::refusal::{unasked, unread};
 use super::source::{Source, Span};
+use std::env::VarError;
 use std::fmt;
 use std::io;
 use toml::de::DeTable;
@@ -90,7 +91,7 @@ impl SecretLocation {
             Self::Env(name) if is_refused(name) => {
                 return Err(io::Error::other("it is not this file's to read"));
             }
-            Self::Env(name) => from_environment(name)?,
+            Self::Env(name) => from_environment(name, source)?,
         };
         if text.is_empty() {
             Err(io::Error::other("it is empty"))
@@ -117,13 +118,13 @@ impl fmt::Display for SecretLocation {
     }
 }
 
-fn from_environment(name: &str) -> io::Result<String> {
+fn from_environment(name: &str, source: &Source) -> io::Result<String> {
     // The system refuses a name with `=` or a zero byte.
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(io::Error::other("no variable has such a name"));
     }
-    std::env::var(name).map_err(|error| match error {
-        std::env::VarError::NotPresent => io::Error::other("it is not set"),
-        std::env::VarError::NotUnicode(_) => io::Error::other("it is not UTF-8"),
+    source.variable(name).map_err(|error| match error {
+        VarError::NotPresent => io::Error::other("it is not set"),
+        VarError::NotUnicode(_) => io::Error::other("it is not UTF-8"),
     })
 }

@@ -1,11 +1,13 @@
 //! The text of a file with its name: places in the text, and the part of it that may be shown.
 
+use super::environment::EnvironmentFiles;
 use super::files::Files;
 use super::files::fence::{Fence, real};
 use super::grant::Grant;
 use super::set::Set;
 use crate::telemetry::printable_in_place;
 use std::collections::BTreeSet;
+use std::env::VarError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -35,6 +37,8 @@ pub struct Source {
     parts: Vec<SourcePart>,
     /// The folders of the source's files, without links.
     folders: OnceLock<Arc<BTreeSet<PathBuf>>>,
+    /// The variables that its parts may name.
+    environment: EnvironmentFiles,
     without_store: bool,
     torn: bool,
 }
@@ -61,6 +65,7 @@ impl Source {
             lines: vec![0],
             parts: Vec::new(),
             folders: OnceLock::new(),
+            environment: EnvironmentFiles::default(),
             without_store: false,
             torn: false,
         };
@@ -77,6 +82,18 @@ impl Source {
             source.push(name, set.text(), Some(set.clone()), None);
         }
         source
+    }
+
+    /// The source with the variables of `environment`.
+    #[must_use]
+    pub fn in_environment(mut self, environment: &EnvironmentFiles) -> Self {
+        self.environment.clone_from(environment);
+        self
+    }
+
+    /// The value of a variable.
+    pub(super) fn variable(&self, name: &str) -> Result<String, VarError> {
+        self.environment.variable(name)
     }
 
     /// Takes in another file, under `grant`.

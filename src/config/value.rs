@@ -7,6 +7,7 @@ mod byte_rate;
 mod condition;
 mod field_change;
 mod identity;
+mod json_member;
 mod key;
 mod net;
 #[cfg(test)]
@@ -25,9 +26,10 @@ pub(super) use byte_rate::byte_rate;
 pub(super) use condition::{condition_field, condition_parameter, condition_value};
 pub(super) use field_change::{Direction, editable_field, field_value};
 pub(super) use identity::{identity_field, identity_value};
-pub(super) use key::{field, members, part};
-pub(super) use net::{address, file_mode, host, listen_address, method, network};
-pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
+pub(super) use json_member::{json_member, odd_name};
+pub(super) use key::{field, part};
+pub(super) use net::{address, admin_address, file_mode, host, listen_address, method, network};
+pub(super) use path::{destination, literal_path, new_path, path, prefix, route_path, top};
 pub(super) use response::{
     ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,
 };

@@ -251,6 +251,28 @@ impl ValueShape {
         (u64::from(least)..=u64::from(most)).contains(&number)
     }
 
+    /// Does the shape take a whole number that is no part of a text?
+    #[must_use]
+    pub fn takes_numbers(self) -> bool {
+        matches!(
+            self,
+            Self::Whole { .. } | Self::Numbers(_) | Self::Cost(_) | Self::Lease
+        )
+    }
+
+    /// Does the shape take `true` or `false`, and not as the text that it may be?
+    #[must_use]
+    pub fn takes_flags(self) -> bool {
+        matches!(
+            self,
+            Self::Flag
+                | Self::FlagOrTexts
+                | Self::ListenerTls(_)
+                | Self::OffOrInner(_)
+                | Self::DurationOrOff
+        )
+    }
+
     /// The tables that stand in values of this shape.
     #[must_use]
     pub fn tables(self) -> Vec<&'static Table> {

@@ -60,7 +60,7 @@ impl ResponseCost {
         Self { limit, told, units }
     }
 
-    /// Warns where so many answers in a row have said no number that they probably never do.
+    /// Warns where so many answers in a row had no number that the place is probably wrong.
     pub(super) fn warn_of_silence(&self, metrics: &LimitMetrics) {
         let said = match self.told {
             CostReport::Number => true,

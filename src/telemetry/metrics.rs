@@ -47,7 +47,7 @@ use worker_cells::{CostSilence, Family, WorkerCells, lock};
 #[derive(Debug, Default)]
 pub struct Metrics {
     workers: Mutex<Vec<Arc<WorkerCells>>>,
-    /// How many answers in a row have said no cost, by limit.
+    /// How many answers in a row had no cost, by limit.
     silences: Arc<Family<Labels, CostSilence>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
     reloads: Reloads,

@@ -28,7 +28,7 @@ pub enum UpstreamError {
     /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
     #[error("the upstream's answer has a transfer coding that the gateway did not ask for")]
     UnaskedCoding,
-    /// The answer is said to be in chunks twice over (RFC 9112 section 6.1).
+    /// The answer names the coding `chunked` twice (RFC 9112 section 6.1).
     #[error("the upstream's answer has a transfer coding twice: `chunked` stands there twice")]
     ChunkedTwice,
     /// The server speaks HTTP/1.1, which does not carry gRPC.

@@ -310,3 +310,158 @@ async fn a_gateway_says_no_secret_when_it_starts_and_reloads() {
         assert!(said.contains(line), "{line}: {said}");
     }
 }
+
+const NUMBERS: &str = "\
+[server]
+listen = \"127.0.0.1:${PORT}\"
+workers = \"${WORKERS:-2}\"
+[limits.calls]
+by = \"ip\"
+rate = \"10/min\"
+burst = \"${CALLS}\"
+tiers.gold = { burst = \"${CALLS}\" }
+cost = \"${COST:-1}\"
+lease = \"${LEASE:-off}\"
+[limits.window]
+by = \"ip\"
+algorithm = \"sliding-window\"
+rate = \"10/min\"
+strict = \"${STRICT}\"
+[groups.gold]
+by = \"ip\"
+members = \"10.0.0.1\"
+[upstreams.u]
+servers = { url = \"a:1\", weight = \"${WEIGHT:-3}\" }
+eject = \"${EJECT:-false}\"
+[routes.r]
+path = \"/x\"
+upstream = \"u\"
+limits = [\"calls\", \"window\"]
+[routes.moved]
+redirect = { to = \"/x\", status = \"${MOVED:-307}\" }
+";
+
+#[tokio::test]
+async fn a_variable_alone_may_be_a_number_or_a_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    std::fs::write(&file, NUMBERS).unwrap();
+    let set = [
+        ("PORT", "8080"),
+        ("CALLS", "7"),
+        ("STRICT", "true"),
+        ("LEASE", "50"),
+        ("EJECT", "false"),
+    ];
+    let done = run(folder.path(), &["check"], &set).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("at most 7 at once"), "{done:?}");
+
+    // As the file is understood, it has the numbers themselves, and so is a file that needs no variable.
+    let printed = run(folder.path(), &["check", "--print"], &set).await.stdout;
+    for line in [
+        "workers = 2",
+        "burst = 7",
+        "strict = true",
+        "lease = 50",
+        "eject = false",
+        "status = 307",
+    ] {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+    std::fs::write(&file, &printed).unwrap();
+    let done = run(folder.path(), &["check"], &[]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+
+    std::fs::write(&file, NUMBERS).unwrap();
+    let with = |name: &'static str, value: &'static str| {
+        let mut all = set.to_vec();
+        all.retain(|(other, _)| *other != name);
+        all.push((name, value));
+        all
+    };
+    for (name, value, said) in [
+        (
+            "CALLS",
+            "many",
+            "`burst` in `[limits.calls]` takes a whole number from 1, not a text",
+        ),
+        ("CALLS", "0", "`burst` in `[limits.calls]` is out of range"),
+        (
+            "CALLS",
+            "1.5",
+            "`burst` in `[limits.calls]` takes a whole number from 1, not a text",
+        ),
+        (
+            "STRICT",
+            "yes",
+            "`strict` in `[limits.window]` takes `true` or `false`, not a text",
+        ),
+        (
+            "STRICT",
+            "1",
+            "`strict` in `[limits.window]` takes `true` or `false`, not a text",
+        ),
+    ] {
+        let done = run(folder.path(), &["check"], &with(name, value)).await;
+        assert_eq!(done.code, Some(1), "{name}={value}: {done:?}");
+        assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+        let told = format!("`${{{name}}}` is `{value}`");
+        assert!(done.stderr.contains(&told), "{told}: {}", done.stderr);
+    }
+
+    // A part of a number is none.
+    let parts = NUMBERS.replace(
+        "burst = \"${CALLS}\"\ntiers",
+        "burst = \"${CALLS}0\"\ntiers",
+    );
+    std::fs::write(&file, parts).unwrap();
+    let done = run(folder.path(), &["check"], &set).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let said = "comes from one variable alone: `\"${CALLS}\"`";
+    assert!(done.stderr.contains(said), "{}", done.stderr);
+}
+
+#[tokio::test]
+async fn variables_may_come_from_the_file_of_a_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), FILE).unwrap();
+    std::fs::write(
+        folder.path().join("old.toml"),
+        FILE.replace("${UNIT:-min}", "h"),
+    )
+    .unwrap();
+    std::fs::write(
+        folder.path().join("unit.env"),
+        "# the unit's\nCALLS='2'\nUNIT=min # no comment behind a value\n",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("more.env"), "UNIT=\"min\"\n").unwrap();
+    let files = [
+        "--env-file",
+        "unit.env",
+        "--env-file=more.env",
+        "--env-file=-none.env",
+    ];
+    let with = |command: &[&'static str]| [command, &files[..]].concat();
+
+    let done = run(folder.path(), &["check"], &[]).await;
+    assert_eq!(done.code, Some(1), "without the file: {done:?}");
+    let done = run(folder.path(), &with(&["check"]), &[("CALLS", "9")]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("at most 2 at once"), "{done:?}");
+    let done = run(folder.path(), &with(&["check", "--print"]), &[]).await;
+    assert!(done.stdout.contains("rate = \"2/min\""), "{done:?}");
+    let done = run(folder.path(), &with(&["check", "--diff", "old.toml"]), &[]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("would make"), "{done:?}");
+    let done = run(folder.path(), &with(&["explain", "GET", "/"]), &[]).await;
+    assert!(done.stdout.contains("has 1 left"), "{done:?}");
+
+    let done = run(folder.path(), &["check", "--env-file", "none.env"], &[]).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr.contains("cannot read --env-file none.env"),
+        "{done:?}"
+    );
+}

@@ -19,10 +19,9 @@ fn ipv6(port: u16) -> SocketAddr {
     (Ipv6Addr::LOCALHOST, port).into()
 }
 
-async fn listening(listen: &str) -> Gateway {
-    let upstream = Upstream::echo().await;
+async fn listening(upstream: &Upstream, listen: &str) -> Gateway {
     let lines = format!("listen = {listen}");
-    Gateway::start(&File::to(&upstream, &[]).server(&lines)).await
+    Gateway::start(&File::to(upstream, &[]).server(&lines)).await
 }
 
 /// Waits until the gateway has said at its start that it listens there.
@@ -38,7 +37,8 @@ const ALONE: &str = "every address of IPv4 alone";
 #[tokio::test]
 async fn a_port_alone_is_every_address_of_both_families() {
     let port = free_port();
-    let mut gateway = listening(&format!("\":{port}\"")).await;
+    let upstream = Upstream::echo().await;
+    let mut gateway = listening(&upstream, &format!("\":{port}\"")).await;
     let answer = Wire::to(ipv4(port)).await.ask(get("/")).await.expect(200);
     // A mapped address is the one of IPv4 that it holds.
     assert_eq!(gateway.line_of(&answer).await["client"], "127.0.0.1");
@@ -58,7 +58,8 @@ async fn a_port_alone_is_every_address_of_both_families() {
 #[tokio::test]
 async fn every_address_of_ipv4_is_no_more_where_it_is_written_so() {
     let port = free_port();
-    let gateway = listening(&format!("\"0.0.0.0:{port}\"")).await;
+    let upstream = Upstream::echo().await;
+    let gateway = listening(&upstream, &format!("\"0.0.0.0:{port}\"")).await;
     says(&gateway, ALONE).await;
     Wire::to(ipv4(port)).await.ask(get("/")).await.expect(200);
     assert!(Wire::try_to(ipv6(port)).await.is_err());
@@ -70,7 +71,8 @@ async fn addresses_of_ipv6_are_left_to_listeners_beside_it() {
         return;
     }
     let port = free_port();
-    let gateway = listening(&format!("[\":{port}\", \"[::1]:{port}\"]")).await;
+    let upstream = Upstream::echo().await;
+    let gateway = listening(&upstream, &format!("[\":{port}\", \"[::1]:{port}\"]")).await;
     says(&gateway, ALONE).await;
     for address in [ipv4(port), ipv6(port)] {
         Wire::to(address).await.ask(get("/")).await.expect(200);
@@ -84,7 +86,8 @@ async fn what_another_process_has_of_ipv6_is_left_to_it() {
     }
     let port = free_port();
     let other = TcpListener::bind(ipv6(port)).unwrap();
-    let gateway = listening(&format!("\":{port}\"")).await;
+    let upstream = Upstream::echo().await;
+    let gateway = listening(&upstream, &format!("\":{port}\"")).await;
     says(&gateway, ALONE).await;
     let warned = "is on the addresses of IPv4 alone: another process has those of IPv6";
     assert!(gateway.said.text().contains(warned));

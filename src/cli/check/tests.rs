@@ -6,6 +6,11 @@ use super::*;
 fn plainly(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool) -> CheckOutput {
     let colour = Colour::Off;
     let style = Style { format, colour };
+    let environment = &EnvironmentFiles::default();
+    let file = CheckedFile {
+        path: file,
+        environment,
+    };
     output(file, task, style, deny_warnings, connectivity::probe)
 }
 
@@ -368,7 +373,10 @@ fn an_open_redis_is_a_warning_as_any() {
         std::fs::write(&file, text).unwrap();
         let colour = Colour::Off;
         output(
-            &file,
+            CheckedFile {
+                path: &file,
+                environment: &EnvironmentFiles::default(),
+            },
             &CheckTask::Connect,
             Style { format, colour },
             true,

@@ -6,7 +6,7 @@ use super::super::suggest::{all_of, nearest, one_of};
 use super::super::value::{ValueError, address, duration, in_list, quoted, rate};
 use super::super::vocabulary::{Default, Emptiness, Key, Table, ValueShape};
 use super::words::Words;
-use super::{IGNORE_WARNINGS, INCLUDE, List, Setting, TABLES};
+use super::{IGNORE_WARNINGS, List, Setting, TABLES, misplaced};
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,6 +15,9 @@ use toml::de::{DeString, DeTable, DeValue};
 
 /// Words by which other proxies say that a time has no bound.
 const WORDS_FOR_OFF: [&str; 5] = ["off", "false", "none", "never", "0"];
+
+/// The end of the advice to write a number, `true` or `false` in place of a text.
+pub(super) const WITHOUT_QUOTES: &str = ", without quotes";
 
 /// One table being read.
 pub(super) struct Fields<'a> {
@@ -166,6 +169,11 @@ impl<'a> Fields<'a> {
     /// Notes an error.
     pub(super) fn error(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
         self.found.error(code, message)
+    }
+
+    /// Notes a warning.
+    pub(super) fn warning(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
+        self.found.warning(code, message)
     }
 
     /// Notes an error about `key`: "`KEY` in `[TABLE]` is out of range".
@@ -446,7 +454,12 @@ impl<'a> Fields<'a> {
                     (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
                         if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
                     {
-                        Some(format!("write `{key} = {text}`, without quotes"))
+                        Some(format!("write `{key} = {text}`{WITHOUT_QUOTES}"))
+                    }
+                    (ValueShape::Flag, DeValue::String(text))
+                        if matches!(text.as_ref(), "true" | "false") =>
+                    {
+                        Some(format!("write `{key} = {text}`{WITHOUT_QUOTES}"))
                     }
                     (_, DeValue::Integer(_)) if key == "listen" => help_of(address(&number(value))),
                     _ => None,
@@ -470,29 +483,9 @@ impl<'a> Fields<'a> {
                 .at(&span, "");
             return;
         }
-        let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
-        let near = nearest(name, names.iter().copied()).and_then(|near| self.vocabulary.key(near));
-        let mut outer = keys.iter();
-        let outer = outer.find(|key| {
-            let mut inner = key.shape().tables().into_iter();
-            inner.any(|table| table.key(name).is_some())
-        });
-        let owner = TABLES.iter().find(|table| table.key(name).is_some());
-        let help = match (near, outer, owner) {
-            (Some(key), ..) => format!("did you mean `{}`? {}", key.name, key.about),
-            (None, None, None) if name == INCLUDE.name => {
-                "`include` stands at the top of the file, before the first table".to_owned()
-            }
-            (None, None, None) if nearest(name, [IGNORE_WARNINGS.name]).is_some() => {
-                let name = IGNORE_WARNINGS.name;
-                format!("`{name}` stands in tables of the top level, and at the top")
-            }
-            (None, Some(outer), _) => format!("`{name}` belongs in a table of `{}`", outer.name),
-            (None, None, Some(owner)) => {
-                format!("`{name}` belongs under `{}`", owner.title("NAME"))
-            }
-            (None, None, None) => format!("{noun} has {}", all_of(&names)),
-        };
+        let names = keys.iter().map(|key| key.name);
+        let near = nearest(name, names).and_then(|near| self.vocabulary.key(near));
+        let help = misplaced::advice(self.vocabulary, name, near);
         self.misspelt.extend(near.map(|key| (key.name, value)));
         let message = format!("unknown key {} in `{}`", quoted(name), self.title);
         self.error(Code::UnknownKey, message)

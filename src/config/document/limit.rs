@@ -13,13 +13,13 @@ use super::super::describe;
 use super::super::outline::show;
 use super::super::source::At;
 use super::super::value::{
-    ErrorText, error_text, field, method, network, part, public_name, tag, top, zone,
+    ErrorText, ValueError, error_text, field, method, network, part, public_name, tag, top, zone,
 };
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
-    Form, any, count, custom, filled_texts, flag, inner_table, number, text, text_as, texts, time,
-    time_within, whole, word, word_list,
+    Form, any, count, custom, filled_texts, flag, inner_table, number, text, text_as, texts,
+    texts_as, time, time_within, whole, word,
 };
 use super::server::error_body;
 use super::table::{Section as _, table};
@@ -157,7 +157,7 @@ table! {
     /// The causes for which a charge goes back. `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want
     /// of an answer. `cancel` is a request that is given up before anything of it was forwarded. A place in a queue
     /// goes back in any case when its request leaves the queue.
-    refund: Items<RefundCause> = word_list(), Words("nothing"), "[\"5xx\", \"cancel\"]",
+    refund: Items<RefundCause> = texts_as(ValueShape::Choices(RefundCause::WORDS), refund_cause), Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
 
     /// Whether a request that costs more than is left is granted the rest, at least 1. The upstream reads the grant in
@@ -363,6 +363,23 @@ words! { Preflights: Free "free", Counted "counted" }
 words! { Mode: Enforce "enforce", Shadow "shadow" }
 words! { Sameness: Request "request", Path "path" }
 words! { LeaseSetting: Auto "auto", Off "off" }
+
+/// A cause for which a charge goes back.
+fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
+    RefundCause::of(text).ok_or_else(|| {
+        let wrong = ValueError::choice("refund", text, RefundCause::WORDS);
+        let advice = match text.as_bytes() {
+            [b'5', b'0'..=b'9', b'0'..=b'9'] => Some(
+                "write `\"5xx\"`, which is any answer of the upstream from 500 on",
+            ),
+            [b'1'..=b'4', b'0'..=b'9' | b'x' | b'X', b'0'..=b'9' | b'x' | b'X'] => Some(
+                "no other status gives a charge back: `\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; a service that says its own cost may say 0: `cost = { response_header = \"x-units\" }`",
+            ),
+            _ => None,
+        };
+        wrong.instead_if(advice.map(str::to_owned))
+    })
+}
 
 pub(super) fn read(mut fields: Fields<'_>) -> Limit {
     let limit = Limit::read(&mut fields);

@@ -7,7 +7,7 @@ use super::super::outline::{show, show_list, show_time};
 use super::super::source::{At, Span};
 use super::super::value::{
     Direction, ValueError, condition_field, condition_parameter, condition_value, host,
-    identity_field, identity_value, method, new_path, path, prefix,
+    identity_field, identity_value, method, new_path, prefix, route_path,
 };
 use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
@@ -44,7 +44,7 @@ table! {
         Route(|route| show(comparison::any(&route.rule.hosts)));
 
     /// Paths of the route's requests: `{name}` is one segment, `{*rest}` is all segments that follow, none included.
-    path: PathPattern = text(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
+    path: PathPattern = text(route_path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
         Route(|route| show(route.rule.path.told()));
 
     /// Whether `/Admin` is another path than `/admin`. Choose `insensitive` where the upstream takes one for the other;

@@ -1,8 +1,11 @@
 //! `${VAR}` in the texts of the file, never in keys. Variables are filled in from the environment once the file has
 //! been parsed, and every mistake in the result is reported with the values of the variables.
 
+mod bare_values;
 mod masking;
 mod secret;
+
+pub(in crate::config) use bare_values::LoneValues;
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings};
 use super::super::grant::refusal::unasked;
@@ -10,6 +13,7 @@ use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
 use super::super::span::Spans;
 use super::super::value::quoted;
+use super::fields::WITHOUT_QUOTES;
 use secret::is_path;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -27,8 +31,8 @@ pub(in crate::config) struct Variables {
     failed: Vec<Span>,
     /// Variables that are secret because one place of their use holds a secret.
     named: HashSet<String>,
-    /// The starts of texts that are paths.
-    paths: HashSet<usize>,
+    /// The starts of texts that are no secrets by the names of their variables: paths, numbers, `true` and `false`.
+    no_secrets: HashSet<usize>,
 }
 
 /// A text whose variables have been filled in.
@@ -65,7 +69,7 @@ type Environment<'e> = &'e dyn Fn(&str) -> Result<String, VarError>;
 
 /// Fills in the variables of all texts in `root`.
 pub(super) fn fill(source: &Source, root: &mut DeTable<'_>, found: &mut Findings) -> Variables {
-    fill_from(&|name| std::env::var(name), source, root, found)
+    fill_from(&|name| source.variable(name), source, root, found)
 }
 
 fn fill_from(
@@ -80,7 +84,7 @@ fn fill_from(
     }
     each_text(root, &mut Vec::new(), &mut |trail, text, span| {
         if is_path(trail) {
-            variables.paths.insert(span.start);
+            variables.no_secrets.insert(span.start);
         }
         if text.contains('$') && found.len() <= super::ENOUGH {
             variables.text(environment, source, text, span, found);
@@ -226,6 +230,15 @@ impl FilledText {
             if let Some(primary) = &mut diagnostic.primary {
                 primary.text = diagnostic.code.about().trim_end_matches('.').to_owned();
             }
+        }
+        // What the whole text happens to be is no advice: the next start may have another value.
+        let is_bare = |help: &String| help.ends_with(WITHOUT_QUOTES);
+        if let Some(help) = diagnostic.help.as_mut().filter(|help| is_bare(help)) {
+            let one = self.used.first().map(|used| used.name.as_str());
+            let one = one.unwrap_or_default();
+            *help = format!(
+                "a number, `true` or `false` comes from one variable alone: `\"${{{one}}}\"`"
+            );
         }
         for used in &self.used {
             let gave = if is_hidden {

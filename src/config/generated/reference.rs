@@ -27,8 +27,12 @@ In texts, never in names, `${NAME}` is a variable of the environment that the ga
 - `${NAME:?message}` is an error with this message where the variable is not set or empty.
 - `$$` is a `$`.
 
-The value of a variable is a text, so `burst = \"${BURST}\"` is not a number. Variables inside the value are not filled
-in. A message about a text with variables also shows their values, unless they are secret.
+A text that is exactly one variable may stand for a number, or for `true` or `false`, where a key takes one: `burst =
+\"${BURST}\"`, `burst = \"${BURST:-3}\"`. `\"${BURST}0\"` is a text. Variables inside a value are not filled in. A message
+about a text with variables also shows their values, unless they are secret.
+
+`check`, `explain` and `simulate` take variables that only the gateway's unit knows from a file: `tollgate check --env-file
+/etc/tollgate/env` reads it as `EnvironmentFile=` of systemd does, and its variables go before those of the shell.
 
 The value of a variable is a secret in three cases. A default is a secret in the same cases, by its own place alone.
 

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
 const BYTE_RATE: &str = "^(0|[0-9]+ ?(B|kB|KB|KiB|MB|MiB|GB|GiB)/s)$|\\$\\{";
 const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+|\\$\\{";
+/// A text that is one variable, and so may stand for a number, `true` or `false`.
+const VARIABLE: &str = "^\\$\\{[^}]+\\}$";
 const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 
 /// The text of gateway.schema.json.
@@ -118,7 +120,7 @@ fn shape(shape: ValueShape) -> Value {
         ValueShape::ListenerTls(table) => {
             json!({ "oneOf": [{ "const": true }, texts(), section(table, [])] })
         }
-        ValueShape::Numbers(numbers) => json!({ "enum": numbers }),
+        ValueShape::Numbers(numbers) => or_variable(json!({ "enum": numbers })),
         ValueShape::Choice(words) => choice(words),
         ValueShape::Choices(words) => json!({
             "oneOf": [
@@ -127,7 +129,7 @@ fn shape(shape: ValueShape) -> Value {
             ]
         }),
         ValueShape::Whole { least, most } => {
-            json!({ "type": "integer", "minimum": least, "maximum": most })
+            or_variable(json!({ "type": "integer", "minimum": least, "maximum": most }))
         }
         ValueShape::Duration => json!({ "type": "string", "pattern": DURATION }),
         ValueShape::DurationOrOff => json!({
@@ -144,7 +146,7 @@ fn shape(shape: ValueShape) -> Value {
             let one = json!({ "oneOf": [rate, section(table, [])] });
             json!({ "oneOf": [rate, { "type": "array", "minItems": 1, "items": one }] })
         }
-        ValueShape::Flag => json!({ "type": "boolean" }),
+        ValueShape::Flag => or_variable(json!({ "type": "boolean" })),
         ValueShape::FlagOrTexts => json!({
             "oneOf": [
                 { "type": "boolean" },
@@ -155,7 +157,8 @@ fn shape(shape: ValueShape) -> Value {
         ValueShape::Cost(tables) => {
             let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
             let tables = tables.iter().map(|table| section(table, []));
-            let all: Vec<Value> = std::iter::once(number).chain(tables).collect();
+            let numbers = [number, variable()].into_iter();
+            let all: Vec<Value> = numbers.chain(tables).collect();
             json!({ "oneOf": all })
         }
         ValueShape::Lease => json!({
@@ -189,7 +192,7 @@ fn shape(shape: ValueShape) -> Value {
             json!({ "oneOf": [{ "type": "string" }, section(table, [])] })
         }
         ValueShape::OffOrInner(table) => {
-            json!({ "oneOf": [{ "const": false }, section(table, [])] })
+            json!({ "oneOf": [{ "const": false }, variable(), section(table, [])] })
         }
         ValueShape::Secret | ValueShape::UserName => json!({
             "oneOf": [
@@ -210,6 +213,15 @@ fn texts() -> Value {
             { "type": "array", "items": { "type": "string" } },
         ]
     })
+}
+
+/// A value that is no text, or a variable that gives one.
+fn or_variable(value: Value) -> Value {
+    json!({ "anyOf": [value, variable()] })
+}
+
+fn variable() -> Value {
+    json!({ "type": "string", "pattern": VARIABLE })
 }
 
 /// A word, or a variable that gives one.

@@ -2,7 +2,7 @@
 
 use super::Identities;
 use crate::config::render::Colour;
-use crate::config::{Code, Compiled, Report, load, reload};
+use crate::config::{Code, Compiled, EnvironmentFiles, Report, load, reload};
 use crate::tls::ServerIdentity;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use std::fs;
@@ -207,7 +207,7 @@ fn no_key_is_shown() {
     let folder = Folder::new("");
     let compiled = folder.start();
     let key = fs::read_to_string(folder.0.path().join("api.key")).unwrap();
-    let (printed, _) = crate::config::print(&folder.file()).unwrap();
+    let (printed, _) = crate::config::print(&folder.file(), &EnvironmentFiles::default()).unwrap();
     let shown = format!("{compiled:?}{printed}");
     for line in key.lines().filter(|line| !line.starts_with("--")) {
         assert!(!shown.contains(line));

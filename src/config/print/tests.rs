@@ -6,7 +6,7 @@ use super::*;
 use std::fs;
 
 fn printed(path: &Path) -> (String, Compiled) {
-    print(path)
+    print(path, &EnvironmentFiles::default())
         .unwrap_or_else(|report| panic!("{}", report.human(super::super::render::Colour::Off)))
 }
 

@@ -1,5 +1,6 @@
 //! Conditions of a route: names and values that the fields and parameters of a request can have.
 
+use super::key::{field_name, name_fault};
 use super::{Code, ValueError, quoted};
 use http::{HeaderName, HeaderValue, header};
 use std::sync::Arc;
@@ -13,8 +14,7 @@ pub(in crate::config) fn condition_field(text: &str) -> Result<HeaderName, Value
             label,
         )
     };
-    let name = HeaderName::from_bytes(text.as_bytes())
-        .map_err(|_| wrong("a field name is letters, digits and `-`"))?;
+    let name = field_name(text).ok_or_else(|| wrong(name_fault(text)))?;
     let is_of_proxies =
         |name: &str| name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "x-real-ip");
     match name.as_str() {

@@ -1,5 +1,6 @@
 //! Fields that a route may change, and the values they may get.
 
+use super::key::{field_name, name_fault};
 use super::server::named_host;
 use super::{Code, ValueError, quoted};
 use crate::key::is_secret;
@@ -28,8 +29,7 @@ pub(in crate::config) fn editable_field(
             label,
         )
     };
-    let name = HeaderName::from_bytes(text.as_bytes())
-        .map_err(|_| wrong("a field name is letters, digits and `-`"))?;
+    let name = field_name(text).ok_or_else(|| wrong(name_fault(text)))?;
     if direction == Direction::Request && name == header::HOST && change != "set" {
         return Err(wrong("a request has one host: only `set` changes it"));
     }
@@ -39,9 +39,14 @@ pub(in crate::config) fn editable_field(
     }
 }
 
+/// The reason about a field that no file needs to write.
+const OURS: &str = "Tollgate writes it itself";
+/// The reason about fields that state limits.
+const OF_LIMITS: &str =
+    "Tollgate writes it where limits are stated; what a server states there goes on";
+
 /// The reason that no file changes this field.
 fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
-    const OURS: &str = "Tollgate writes it itself";
     let text = name.as_str();
     let frames = [
         header::CONTENT_LENGTH,
@@ -60,21 +65,34 @@ fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
     if text.starts_with("sec-websocket-") {
         return Some("it belongs to the handshake of a WebSocket");
     }
-    let is_of_limits = |name: &str| {
-        name.starts_with("x-ratelimit-")
-            || matches!(
-                name,
-                "ratelimit" | "ratelimit-policy" | "retry-after" | "retry-after-ms"
-            )
-    };
-    let is_of_proxies = |name: &str| {
-        name.starts_with("x-forwarded-")
-            || matches!(name, "forwarded" | "via" | "x-real-ip" | "max-forwards")
-    };
     match direction {
-        Direction::Request if is_of_proxies(text) => Some(OURS),
-        Direction::Response if is_of_limits(text) => Some(OURS),
-        Direction::Request | Direction::Response => None,
+        Direction::Request => why_not_asked(text),
+        Direction::Response => why_not_answered(text),
+    }
+}
+
+/// The reason that no file changes this field of requests.
+fn why_not_asked(name: &str) -> Option<&'static str> {
+    match name {
+        "forwarded" | "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host"
+        | "x-real-ip" | "via" => Some(OURS),
+        "max-forwards" => Some("Tollgate counts it down"),
+        _ if name.starts_with("x-forwarded-") => Some(
+            "proxies in front write it: that of a peer in `trust` goes on, any other is dropped",
+        ),
+        _ => None,
+    }
+}
+
+/// The reason that no file changes this field of responses.
+fn why_not_answered(name: &str) -> Option<&'static str> {
+    match name {
+        "retry-after" | "retry-after-ms" => Some(
+            "Tollgate writes it on refusals; a server's own passes as it is, and `respond` has none",
+        ),
+        "ratelimit" | "ratelimit-policy" => Some(OF_LIMITS),
+        _ if name.starts_with("x-ratelimit-") => Some(OF_LIMITS),
+        _ => None,
     }
 }
 

@@ -5,8 +5,6 @@ use super::super::suggest::nearest;
 use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::key::{KeyPart, Mask, is_secret};
 use http::HeaderName;
-use std::sync::Arc;
-
 const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `tls:subject`, `tls:fingerprint`, `method`, `host`, `route` or `everyone`";
 const KINDS: [&str; 11] = [
     "ip", "header", "cookie", "query", "path", "jwt", "tls", "method", "host", "route", "everyone",
@@ -44,6 +42,9 @@ fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
             Ok(Some(KeyPart::Ip(mask)))
         }
         ("header", rest) => header(rest, wrong),
+        ("cookie", Some(rest)) if rest.contains('*') => {
+            Err(wrong(NO_PATTERN).help("write `\"cookie:session\"`"))
+        }
         ("cookie", rest) => named(rest, cookie).ok_or_else(|| {
             wrong("the name of the cookie is missing").help("write `\"cookie:session\"`")
         }),
@@ -98,7 +99,7 @@ fn named(rest: Option<&str>, read: fn(&str) -> Option<KeyPart>) -> Option<Option
 }
 
 fn cookie(name: &str) -> Option<KeyPart> {
-    HeaderName::from_bytes(name.as_bytes()).ok()?;
+    field_name(name)?;
     Some(KeyPart::Cookie(name.into()))
 }
 
@@ -124,36 +125,41 @@ fn claim(name: &str) -> Option<KeyPart> {
     })
 }
 
+/// The name of a field. `*` may stand in one (RFC 9110, section 5.6.2), and is meant as a pattern, which no name is.
+pub(super) fn field_name(text: &str) -> Option<HeaderName> {
+    let name = HeaderName::from_bytes(text.as_bytes()).ok();
+    name.filter(|_| !text.contains('*'))
+}
+
+/// Words beside a name that no field has.
+pub(super) const NO_NAME: &str = "a field name is letters, digits and `-`";
+
+/// Words beside a name with `*`.
+pub(super) const NO_PATTERN: &str = "a name stands for itself: `*` is no pattern";
+
+/// What is wrong with the name of a field.
+pub(super) fn name_fault(text: &str) -> &'static str {
+    if text.contains('*') {
+        NO_PATTERN
+    } else {
+        NO_NAME
+    }
+}
+
 /// Reads the name of a request's field.
 pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
     with_valid_offers(text, |text| {
-        HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+        field_name(text).ok_or_else(|| {
             let name = text.strip_prefix("header:").unwrap_or_default();
             ValueError::of(
                 Code::BadKey,
                 text,
                 "is no name of a field",
-                "a field name is letters, digits and `-`",
+                name_fault(text),
             )
             .offer((!name.is_empty()).then_some(name))
         })
     })
-}
-
-/// Names that lead to a member of nested objects: `usage.total_tokens`.
-pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, ValueError> {
-    let names: Vec<&str> = text.split('.').collect();
-    let good = |name: &&str| !name.is_empty() && !name.contains(['"', '\\']);
-    if names.len() > 8 || text.len() > 256 || !names.iter().all(good) {
-        return Err(ValueError::of(
-            Code::BadKey,
-            text,
-            "does not lead to a member",
-            "up to eight names with dots between them",
-        )
-        .help("write `\"usage.total_tokens\"` for `{\"usage\": {\"total_tokens\": 7}}`"));
-    }
-    Ok(names.into_iter().map(Box::from).collect())
 }
 
 fn header(
@@ -166,9 +172,8 @@ fn header(
     if name.is_empty() {
         return Err(wrong("the name of the field is missing").help("write `\"header:x-api-key\"`"));
     }
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-        wrong("a field name is letters, digits and `-`").help("write `\"header:x-api-key\"`")
-    })?;
+    let name = field_name(name)
+        .ok_or_else(|| wrong(name_fault(name)).help("write `\"header:x-api-key\"`"))?;
     if name == http::header::HOST {
         return Err(wrong("HTTP/2 requests have no `host` field").offer(["host"]));
     }
@@ -211,6 +216,9 @@ mod tests {
 
     #[test]
     fn parts() {
+        let pattern = part("header:X-User*").unwrap_err();
+        assert_eq!(pattern.label, NO_PATTERN);
+        assert!(field("x-cost*").is_err());
         assert_eq!(part("ip").unwrap(), Some(KeyPart::Ip(Mask::DEFAULT)));
         assert_eq!(
             part("ip/24,56").unwrap(),
@@ -249,6 +257,9 @@ mod tests {
             "header",
             "header:",
             "header:a b",
+            "header:X-User*",
+            "header:*",
+            "cookie:_ga_*",
             "header/x",
             "cookie",
             "cookie:",

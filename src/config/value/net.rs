@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Reads `host:port` or `:port`. A name is not looked up: its address may differ from one start to the next.
+/// Reads `host:port` or `:port`, which is every address of IPv4. A name is not looked up: its address may differ from one start to the next.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, ValueError> {
     with_valid_offers(text, read_address)
 }
@@ -78,7 +78,16 @@ pub(in crate::config) fn listen_address(text: &str) -> Result<ListenAddress, Val
     if let Some(name) = text.strip_prefix("systemd:") {
         return socket_name(text, name).map(|name| ListenAddress::Systemd(name.into()));
     }
-    address(text).map(ListenAddress::Tcp)
+    let address = address(text)?;
+    Ok(match text.rsplit_once(':') {
+        Some(("" | "*", _)) => ListenAddress::EveryAddress(address.port()),
+        _ => ListenAddress::Tcp(address),
+    })
+}
+
+/// Reads what the admin listener may listen on. A port alone is one on every address of IPv4.
+pub(in crate::config) fn admin_address(text: &str) -> Result<ListenAddress, ValueError> {
+    listen_address(text).map(ListenAddress::in_ipv4)
 }
 
 fn socket_path<'a>(text: &str, path: &'a str) -> Result<&'a str, ValueError> {
@@ -163,6 +172,13 @@ fn read_network(text: &str) -> Result<IpNet, ValueError> {
     Ok(network)
 }
 
+/// The ASCII form of a name with other letters (UTS 46), where it has one.
+pub(super) fn ascii_form(name: &str) -> Option<String> {
+    idna::domain_to_ascii(name)
+        .ok()
+        .filter(|ascii| !ascii.is_empty())
+}
+
 /// Reads a host to match: exact, or `*.` in front.
 pub(in crate::config) fn host(text: &str) -> Result<HostPattern, ValueError> {
     with_valid_offers(text, read_host)
@@ -208,7 +224,9 @@ fn host_name(text: &str, wrong: impl Fn(&str) -> ValueError) -> Result<HostPatte
     }
     if !name.is_ascii() {
         let label = "requests carry such names in their ASCII form";
-        return Err(wrong(label).help("write the `xn--` form of the name"));
+        return Err(wrong(label)
+            .offer(ascii_form(&lower))
+            .help("write the `xn--` form of the name"));
     }
     let in_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(in_label);
@@ -283,6 +301,16 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_every_address_and_for_the_admin_those_of_ipv4() {
+        let every = ListenAddress::EveryAddress(80);
+        assert_eq!(listen_address(":80").unwrap(), every);
+        assert_eq!(listen_address("*:80").unwrap(), every);
+        let ipv4 = ListenAddress::Tcp(SocketAddr::from(([0, 0, 0, 0], 80)));
+        assert_eq!(listen_address("0.0.0.0:80").unwrap(), ipv4);
+        assert_eq!(admin_address(":80").unwrap(), ipv4);
+    }
+
+    #[test]
     fn networks() {
         assert_eq!(network("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
         assert_eq!(network("10.0.0.1").unwrap().to_string(), "10.0.0.1/32");
@@ -310,6 +338,8 @@ mod tests {
         );
         assert_eq!(host("[::1]").unwrap(), HostPattern::Exact("[::1]".into()));
         assert!(host("127.0.0.1").is_ok() && host("localhost").is_ok());
+        let offer = host("*.Bücher.de").unwrap_err().shown_help().unwrap();
+        assert_eq!(offer, "write `\"*.xn--bcher-kva.de\"`");
         for text in [
             "",
             "*",

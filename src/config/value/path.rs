@@ -1,5 +1,6 @@
 //! Path patterns, brought into the normal form that requests are matched in.
 
+use super::net::ascii_form;
 use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
@@ -11,6 +12,56 @@ use std::sync::Arc;
 /// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
 pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
     with_valid_offers(text, read)
+}
+
+/// Reads the path of a route. What a query asks for has a place of its own.
+pub(in crate::config) fn route_path(text: &str) -> Result<PathPattern, ValueError> {
+    path(text).map_err(|wrong| {
+        let text = text.split('#').next().unwrap_or_default();
+        let asked = text.split_once('?').filter(|(_, query)| !query.is_empty());
+        let Some((front, query)) = asked else {
+            return wrong;
+        };
+        let front = if path(front).is_ok() {
+            front.to_owned()
+        } else {
+            repaired(front)
+        };
+        let beside = "conditions on the query stand beside the path";
+        match (path(&front), in_table(query)) {
+            (Ok(_), Some(table)) => wrong.instead(format!(
+                "{beside}: `path = \"{front}\"`, `query = {{ {table} }}`"
+            )),
+            _ => wrong.instead(format!("{beside}: `query = {{ x = \"1\" }}`")),
+        }
+    })
+}
+
+/// The conditions of `x=1&y`: `x = "1", y = true`. Nothing where a name stands twice, or a string of TOML would have to
+/// escape something.
+fn in_table(query: &str) -> Option<String> {
+    let mut names = Vec::new();
+    let mut conditions = Vec::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let is_plain =
+            |text: &str| !text.contains(['"', '\\', '`']) && !text.contains(char::is_control);
+        if name.is_empty() || names.contains(&name) || !is_plain(&name) || !is_plain(&value) {
+            return None;
+        }
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        let key = if name.chars().all(is_bare) {
+            name.to_string()
+        } else {
+            format!("\"{name}\"")
+        };
+        conditions.push(if value.is_empty() {
+            format!("{key} = true")
+        } else {
+            format!("{key} = \"{value}\"")
+        });
+        names.push(name);
+    }
+    Some(conditions.join(", ")).filter(|table| !table.is_empty())
 }
 
 /// Reads `/static`, which stands for itself and all below it, into the form that requests are matched in.
@@ -68,7 +119,9 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Val
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._~:[]".contains(c);
     if !host.chars().all(is_host) || host.parse::<http::uri::Authority>().is_err() {
-        return Err(wrong("a host, with its port where it has one"));
+        let ascii = ascii_form(host).filter(|_| !host.is_ascii() && !host.contains(':'));
+        return Err(wrong("a host, with its port where it has one")
+            .offer(ascii.map(|host| format!("{scheme}://{host}{path}"))));
     }
     let path = match path {
         "" => String::new(),
@@ -123,14 +176,11 @@ fn read(text: &str) -> Result<PathPattern, ValueError> {
         });
     }
     if let Some(at) = text.find(['?', '#']) {
-        let what = if text[at..].starts_with('?') {
-            "query"
+        return Err(wrong(if text[at..].starts_with('?') {
+            "a query is not part of a path"
         } else {
-            "fragment"
-        };
-        return Err(wrong(&format!(
-            "a {what} is not part of a path: routes do not look at it"
-        )));
+            "a fragment is not part of a path: clients do not send it"
+        }));
     }
     let mut segments: Vec<Segment> = Vec::new();
     let written: Vec<&str> = text

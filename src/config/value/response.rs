@@ -73,7 +73,10 @@ pub(in crate::config) fn tag(text: &str) -> Result<String, ValueError> {
 
 /// Reads a name for the wire.
 pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
-    name(text, "cannot be the name of a limit")
+    with_valid_offers(text, |text| {
+        let joined = text.split_ascii_whitespace().collect::<Vec<_>>().join("-");
+        name(text, "cannot be the name of a limit").map_err(|wrong| wrong.offer([joined]))
+    })
 }
 
 /// Reads the beginning of every key in Redis, which a `:` follows.

@@ -3,6 +3,7 @@
 //! The address may hold a password, so messages never repeat it.
 
 use super::super::suggest::nearest;
+use super::net::ascii_form;
 use super::{Code, ValueError, with_valid_offers};
 use crate::proxy::request::is_host;
 use crate::upstream::{ServerHost, ServerUrl};
@@ -40,6 +41,12 @@ pub(super) fn named_host(text: &str) -> Result<HeaderValue, ValueError> {
     host.filter(|_| is_host(text.as_bytes())).ok_or_else(|| {
         let label = "a name or an address, with or without a port";
         let wrong = ValueError::of(Code::BadHost, text, "is not a host", label);
+        if !text.is_ascii() {
+            return wrong
+                .help("write the `xn--` form of the name")
+                .offer(in_ascii(text))
+                .keep_valid(named_host);
+        }
         let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
         let bare = bare.split('/').next().unwrap_or(bare);
         if bare != text && is_host(bare.as_bytes()) {
@@ -91,6 +98,12 @@ fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
                 .offer([format!("{scheme}://{}", &rest[..at])]),
         );
     }
+    if !rest.is_ascii() {
+        let label = "names have other letters in their ASCII form";
+        return Err(wrong(label)
+            .offer(in_ascii(rest).map(|rest| format!("{scheme}://{rest}")))
+            .help("write the `xn--` form of the name"));
+    }
     let digits = text.strip_prefix(':').unwrap_or(text);
     let (host, port) = host_and_port(rest, port).map_err(|label| {
         // A port alone probably means a server on this machine.
@@ -102,6 +115,15 @@ fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
         "h2c" => ServerUrl::H2c { host, port },
         _ => ServerUrl::Http { host, port },
     })
+}
+
+/// A host with or without a port, with the host in its ASCII form.
+fn in_ascii(text: &str) -> Option<String> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, format!(":{port}")),
+        None => (text, String::new()),
+    };
+    ascii_form(host).map(|host| format!("{host}{port}"))
 }
 
 /// The longest path of a socket that the system takes.
@@ -176,6 +198,24 @@ pub(super) fn host_and_port(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_other_letters_is_offered_in_its_ascii_form() {
+        for (text, offer) in [
+            (
+                "http://bücher.example:3000",
+                "http://xn--bcher-kva.example:3000",
+            ),
+            ("https://BÜCHER.example/", "https://xn--bcher-kva.example"),
+            ("straße.example:80", "http://xn--strae-oqa.example:80"),
+            ("http://例え.jp", "http://xn--r8jz45g.jp"),
+        ] {
+            let help = server(text).unwrap_err().shown_help();
+            assert_eq!(help, Some(format!("write `\"{offer}\"`")), "{text}");
+        }
+        let help = named_host("müller.example:8080").unwrap_err().shown_help();
+        assert_eq!(help.unwrap(), "write `\"xn--mller-kva.example:8080\"`");
+    }
 
     #[test]
     fn servers() {

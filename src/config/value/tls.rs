@@ -1,5 +1,6 @@
 //! Files of TLS by their paths, and the names that an identity answers for.
 
+use super::net::ascii_form;
 use super::{Code, ValueError, with_valid_offers};
 use crate::tls::ServedName;
 
@@ -55,16 +56,18 @@ fn read_served_name(text: &str) -> Result<ServedName, ValueError> {
     }
     if text.parse::<std::net::IpAddr>().is_ok() || text.starts_with('[') {
         let label = "clients name no address in a handshake";
-        return Err(
-            wrong(label).help("leave it out; `default = true` is for clients that name no host")
-        );
+        return Err(wrong(label).help(
+            "leave it out: `default = true` is for clients that name no host, and so for those that ask for an address; its certificate must be in files (`cert`, `key`), since this version orders none for addresses",
+        ));
     }
     if let Some((host, _)) = text.split_once([':', '/']) {
         return Err(wrong("a host has neither port nor path").offer([host]));
     }
     if !text.is_ascii() {
         let label = "clients ask for such names in their ASCII form";
-        return Err(wrong(label).help("write the `xn--` form of the name"));
+        return Err(wrong(label)
+            .offer(ascii_form(text))
+            .help("write the `xn--` form of the name"));
     }
     if text.contains('*') {
         let label = "`*.` stands for one whole label in front";
@@ -92,7 +95,7 @@ mod tests {
             ("[::1]", None),
             ("*", None),
             ("a*.example", None),
-            ("bücher.example", None),
+            ("bücher.example", Some("xn--bcher-kva.example")),
             ("a..b", None),
         ] {
             let wrong = served_name(text).unwrap_err();

@@ -212,8 +212,8 @@ impl LimitMetrics {
         self.0.cells.costs[cost_reported as usize].add(1);
     }
 
-    /// Notes whether an answer that should have a cost said one. The number of answers in a row that said none, where
-    /// that is to be told: once, until one says it.
+    /// Notes whether an answer that should have a cost had one. Returns the number of answers in a row without one,
+    /// where a line in the log is due: once, until an answer has a cost.
     #[must_use]
     pub fn cost_said(&self, said: bool) -> Option<u32> {
         self.0.silence.heard(said).then_some(SILENT_FOR)

@@ -118,7 +118,7 @@ pub(super) struct LimitCells {
     pub(super) held: HeldCount,
 }
 
-/// The answers in a row that have said no cost to one limit, whichever worker had them.
+/// The answers in a row without a cost for one limit, over all workers.
 #[derive(Debug, Default)]
 pub(super) struct CostSilence(AtomicU32);
 
@@ -126,7 +126,7 @@ pub(super) struct CostSilence(AtomicU32);
 pub(super) const SILENT_FOR: u32 = 20;
 
 impl CostSilence {
-    /// Notes an answer. True where it makes so many in a row without a cost, once until an answer says one.
+    /// Notes an answer. True where it makes so many in a row without a cost, once until an answer has one.
     pub(super) fn heard(&self, said: bool) -> bool {
         let silent = self.0.load(Ordering::Relaxed);
         if said {
@@ -135,7 +135,7 @@ impl CostSilence {
             }
             return false;
         }
-        // The count stays where it is told, so that it never comes round.
+        // The count stays at its bound, so that it never comes round.
         silent < SILENT_FOR && self.0.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_FOR
     }
 }

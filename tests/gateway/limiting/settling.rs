@@ -217,7 +217,11 @@ async fn twenty_silent_answers_in_a_row_are_told(place: Place) {
         text.matches("cost-never-said: 20 answers in a row").count()
     };
     // An answer that says a number begins the row anew.
-    for answer in [&silent; 19].into_iter().chain([&said]).chain([&silent; 19]) {
+    for answer in [&silent; 19]
+        .into_iter()
+        .chain([&said])
+        .chain([&silent; 19])
+    {
         ask(&gateway, answer).await.expect(200);
     }
     // One that fails is none of the row.

@@ -7,12 +7,14 @@ use super::super::table::table;
 use super::super::words::words;
 
 use crate::config::diagnostic::{Code, Details as _};
-use crate::config::value::{field, members};
+use crate::config::source::{At, Span};
+use crate::config::suggest::nearest;
+use crate::config::value::{field, json_member, odd_name, quoted};
 use crate::config::vocabulary::{Table, ValueShape};
 use crate::key::{MeterPlace as CostPlace, OnLeave};
 use http::HeaderName;
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 table! {
     /// A cost that a field of the request gives.
@@ -39,7 +41,7 @@ table! {
     response_header: CostPlace = text(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
 
     /// The member of the JSON body that gives the cost.
-    response_json: CostPlace = text(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
+    response_json: CostPlace = custom(ValueShape::Text, member), Words("none"), "\"usage.total_tokens\"";
 
     /// The charge before the response. The charge stays where the response gives no number.
     estimate: u32 = count(), Value("1"), "100";
@@ -71,17 +73,85 @@ pub(super) fn cost_form() -> impl Form<CostSource> {
 }
 
 fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
-    let of_response = ["response_header", "response_json", "estimate", "on_leave"];
-    match fields.value(key).map(Spanned::get_ref) {
-        Some(DeValue::Table(table)) if of_response.iter().any(|key| table.contains_key(*key)) => {
+    let value = fields.value(key);
+    let Some(DeValue::Table(table)) = value.map(Spanned::get_ref) else {
+        return count().read(key, fields).map(CostSource::Fixed);
+    };
+    match Saying::of(table) {
+        Some(Saying::Response) => {
             let cost = inner_table(in_one_place).read(key, fields);
             cost.map(CostSource::Response)
         }
-        Some(DeValue::Table(_)) => inner_table(whole)
-            .read(key, fields)
-            .map(CostSource::Request),
-        _ => count().read(key, fields).map(CostSource::Fixed),
+        Some(Saying::Request) => {
+            let cost = inner_table(whole).read(key, fields);
+            cost.map(CostSource::Request)
+        }
+        None => {
+            let place = value.map(Spanned::span).unwrap_or_default();
+            nowhere(key, table, &place, fields);
+            Setting::Invalid
+        }
     }
+}
+
+/// The message that says a cost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saying {
+    Request,
+    Response,
+}
+
+impl Saying {
+    /// The message that a table is about, by the keys that only one of them has, also misspelt ones.
+    fn of(table: &DeTable<'_>) -> Option<Self> {
+        const REQUEST: [&str; 3] = ["header", "default", "min"];
+        const RESPONSE: [&str; 4] = ["response_header", "response_json", "estimate", "on_leave"];
+        let all = || RESPONSE.into_iter().chain(REQUEST).chain(["max"]);
+        let meant = table.keys().filter_map(|key| nearest(key.get_ref(), all()));
+        let meant: Vec<&str> = meant.collect();
+        if meant.iter().any(|key| RESPONSE.contains(key)) {
+            Some(Self::Response)
+        } else if meant.iter().any(|key| REQUEST.contains(key)) {
+            Some(Self::Request)
+        } else {
+            None
+        }
+    }
+}
+
+/// Notes a table that does not say where a cost stands.
+fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>) {
+    const HELP: &str = "a cost is a number, or has one of `header`, `response_header` and `response_json`: `cost = { header = \"x-cost\", max = 50 }`, `cost = { response_header = \"x-units\" }`";
+    let title = format!("{}.{key}]", fields.title().trim_end_matches(']'));
+    let unknown: Vec<_> = table.keys().filter(|key| key.get_ref() != "max").collect();
+    for key in &unknown {
+        let message = format!("unknown key {} in `{title}`", quoted(key.get_ref()));
+        fields
+            .error(Code::UnknownKey, message)
+            .at(&key.span(), "not a setting of a cost")
+            .help(HELP);
+    }
+    if unknown.is_empty() {
+        let message = format!("`{title}` does not say where the cost stands");
+        fields
+            .error(Code::MissingKey, message)
+            .at(place, "")
+            .help(HELP);
+    }
+}
+
+/// A member of the JSON body. A name that is hardly one is a warning, since a body may have it.
+fn member(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostPlace> {
+    let names = fields.text(key, json_member);
+    if let Some(At { value, span }) = names.at()
+        && let Some((name, label)) = odd_name(value)
+    {
+        let message = format!("`{key}` looks for a member called {}", quoted(name));
+        let help = "name one member of nested objects, as `\"usage.total_tokens\"`";
+        let warning = fields.warning(Code::BadJsonMember, message);
+        warning.at(span, label).help(help);
+    }
+    names.map(CostPlace::Json)
 }
 
 fn in_one_place(read: ResponseCost, fields: &mut Fields<'_>) -> Option<ResponseCost> {

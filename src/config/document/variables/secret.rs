@@ -47,10 +47,10 @@ impl Variables {
         }
     }
 
-    /// The values that may not be shown. A path that a variable gives is no secret by the variable's name.
+    /// The values that may not be shown. A path or a number that a variable gives is no secret by the variable's name.
     pub(in crate::config) fn secrets(&self) -> Vec<String> {
         let filled = self.filled.iter();
-        let filled = filled.filter(|filled| !self.paths.contains(&filled.span.start));
+        let filled = filled.filter(|filled| !self.no_secrets.contains(&filled.span.start));
         let used = filled.flat_map(|filled| &filled.used);
         let given: HashSet<&str> = used
             .filter(|used| self.hides(used))

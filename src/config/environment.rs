@@ -1,0 +1,253 @@
+//! The variables that a file may name: those of environment files, as a systemd unit's `EnvironmentFile=` reads them, and
+//! behind them those of the process.
+
+use std::collections::HashMap;
+use std::env::VarError;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::mem;
+use std::path::Path;
+
+/// The largest environment file.
+const MOST: u64 = 1024 * 1024;
+
+/// The variables of environment files. Where a variable stands in none of them, the process is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EnvironmentFiles(HashMap<String, String>);
+
+impl EnvironmentFiles {
+    /// Takes in the variables of the file at `path`. A variable that is there already gets the new value, as with several
+    /// files of a unit. With a `-` in front of the path a file that is missing is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no UTF-8.
+    pub fn read(&mut self, path: &Path) -> io::Result<()> {
+        let optional = path.to_str().and_then(|path| path.strip_prefix('-'));
+        let path = optional.map_or(path, Path::new);
+        let text = match text(path) {
+            Err(error) if optional.is_some() && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            read => read?,
+        };
+        self.0.extend(Assignments::of(&text));
+        Ok(())
+    }
+
+    /// The value of a variable.
+    pub(super) fn variable(&self, name: &str) -> Result<String, VarError> {
+        match self.0.get(name) {
+            Some(value) => Ok(value.clone()),
+            None => std::env::var(name),
+        }
+    }
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+}
+
+/// Where the reader of an environment file is (systemd.exec(5), `EnvironmentFile=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before a line.
+    Line,
+    /// In a line that sets nothing.
+    Comment,
+    Name,
+    /// Before the value, or behind a piece of it in quotes.
+    Value,
+    /// In a piece of the value without quotes.
+    Bare,
+    /// Behind a `\` outside of quotes.
+    Escape,
+    /// In a piece between `'`, where nothing has a meaning but the next `'`.
+    Single,
+    /// In a piece between `"`.
+    Double,
+    /// Behind a `\` between `"`.
+    DoubleEscape,
+}
+
+/// The variables that the text of an environment file sets.
+#[derive(Debug)]
+struct Assignments {
+    set: Vec<(String, String)>,
+    name: String,
+    value: String,
+    /// The length of the value up to its last character that is no blank outside of quotes.
+    kept: usize,
+}
+
+impl Assignments {
+    fn of(text: &str) -> Vec<(String, String)> {
+        let mut read = Self {
+            set: Vec::new(),
+            name: String::new(),
+            value: String::new(),
+            kept: 0,
+        };
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut place = Place::Line;
+        for c in text.chars() {
+            place = read.step(place, c);
+        }
+        if !matches!(place, Place::Line | Place::Comment | Place::Name) {
+            read.end();
+        }
+        read.set
+    }
+
+    /// Takes one character, and returns where the reader is then.
+    fn step(&mut self, place: Place, c: char) -> Place {
+        let is_end = matches!(c, '\n' | '\r');
+        let is_blank = matches!(c, ' ' | '\t');
+        match place {
+            Place::Line if is_end || is_blank => Place::Line,
+            Place::Line if matches!(c, '#' | ';') => Place::Comment,
+            Place::Comment | Place::Name if is_end => {
+                self.name.clear();
+                Place::Line
+            }
+            Place::Comment => Place::Comment,
+            Place::Name if c == '=' => Place::Value,
+            Place::Line | Place::Name => {
+                self.name.push(c);
+                Place::Name
+            }
+            Place::Value | Place::Bare if is_end => {
+                self.end();
+                Place::Line
+            }
+            Place::Value if is_blank => Place::Value,
+            Place::Value if c == '\'' => Place::Single,
+            Place::Value if c == '"' => Place::Double,
+            Place::Value | Place::Bare if c == '\\' => Place::Escape,
+            Place::Value | Place::Bare => {
+                self.value.push(c);
+                if !is_blank {
+                    self.kept = self.value.len();
+                }
+                Place::Bare
+            }
+            // A line that ends in `\` goes on in the next one.
+            Place::Escape if is_end => Place::Bare,
+            Place::Single if c == '\'' => Place::Value,
+            Place::Double if c == '"' => Place::Value,
+            Place::Double if c == '\\' => Place::DoubleEscape,
+            Place::DoubleEscape => self.escaped(c),
+            Place::Escape | Place::Single | Place::Double => {
+                self.keep(c);
+                match place {
+                    Place::Escape => Place::Bare,
+                    quoted => quoted,
+                }
+            }
+        }
+    }
+
+    /// A character behind a `\` between `"`: only what a shell would have to escape loses its `\`.
+    fn escaped(&mut self, c: char) -> Place {
+        if !matches!(c, '"' | '\\' | '`' | '$' | '\n') {
+            self.keep('\\');
+        }
+        if c != '\n' {
+            self.keep(c);
+        }
+        Place::Double
+    }
+
+    fn keep(&mut self, c: char) {
+        self.value.push(c);
+        self.kept = self.value.len();
+    }
+
+    /// The value is over. A name that no variable can have sets nothing.
+    fn end(&mut self) {
+        let mut value = mem::take(&mut self.value);
+        value.truncate(mem::take(&mut self.kept));
+        let name = mem::take(&mut self.name);
+        let name = name.trim_end_matches([' ', '\t']);
+        let is_name = !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_name {
+            self.set.push((name.to_owned(), value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_as_systemd_reads_it() {
+        let text = "\
+# a comment \\
+; another
+HTTPS_PORT=8443
+  SPACED  =  some  words \t
+SINGLE='a \"b\" $c \\n'
+DOUBLE=\"a \\\"b\\\" \\$c \\n\"
+JOINED='a'\"b\" c
+LONG=one \\
+two
+EMPTY=
+ESCAPED=a\\ b\\\"
+QUOTED_END=\"two
+lines\"
+no assignment
+1BAD=x
+export WORSE=x
+A-B=x
+LAST=end";
+        let expected = [
+            ("HTTPS_PORT", "8443"),
+            ("SPACED", "some  words"),
+            ("SINGLE", "a \"b\" $c \\n"),
+            ("DOUBLE", "a \"b\" $c \\n"),
+            ("JOINED", "abc"),
+            ("LONG", "one two"),
+            ("EMPTY", ""),
+            ("ESCAPED", "a b\""),
+            ("QUOTED_END", "two\nlines"),
+            ("LAST", "end"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(Assignments::of(text), expected);
+        let crlf = Assignments::of("\u{feff}A=1\r\nB=2\r\n");
+        assert_eq!(crlf, [("A".into(), "1".into()), ("B".into(), "2".into())]);
+        assert_eq!(
+            Assignments::of("A='open"),
+            [("A".to_owned(), "open".to_owned())]
+        );
+    }
+
+    #[test]
+    fn later_files_win_and_a_missing_one_may_be_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        std::fs::write(&one, "A=1\nB=1\n").unwrap();
+        std::fs::write(&other, "B=2\n").unwrap();
+        let mut environment = EnvironmentFiles::default();
+        environment.read(&one).unwrap();
+        environment.read(&other).unwrap();
+        assert_eq!(environment.variable("A").as_deref(), Ok("1"));
+        assert_eq!(environment.variable("B").as_deref(), Ok("2"));
+        assert!(environment.variable("PATH").is_ok());
+        let missing = folder.path().join("missing");
+        assert!(environment.read(&missing).is_err());
+        let optional = format!("-{}", missing.display());
+        environment.read(Path::new(&optional)).unwrap();
+        environment
+            .read(Path::new(&format!("-{}", one.display())))
+            .unwrap();
+        assert_eq!(environment.variable("B").as_deref(), Ok("1"));
+    }
+}
