@@ -46,6 +46,8 @@ pub trait ReloadTarget {
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
     /// Notes an invalid file, which has been reported.
     fn refused(&mut self);
+    /// Notes that a signal has asked for the reading, once its outcome is in force or refused.
+    fn signalled(&mut self) {}
 }
 
 /// The outcome of a reading.
@@ -102,6 +104,9 @@ impl Watcher {
         let mut cause = ReadCause::Event;
         loop {
             self.look(cause, &mut apply).await;
+            if cause == ReadCause::Signal {
+                apply.signalled();
+            }
             // The paths may lead elsewhere by now, through folders that are not watched yet.
             ticks = self.watch(&mut folders, Some(ticks));
             if again(&self.last).await != self.last {

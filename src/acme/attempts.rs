@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 const AFTER_AN_END: Seconds = 10;
 /// The wait before a kind of challenge that was not tried yet, in seconds.
 const OTHER_KIND: Seconds = 5;
+/// The wait after an order that failed by a bound of our own, in seconds.
+const OWN_BOUND: Seconds = 10;
 /// Waits after the first, second, ... failure in a row, in seconds; the last for all that follow.
 const WAITS: [Seconds; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600];
 /// Failed orders of one identity within [`HOUR`]: the largest authority takes five.
@@ -155,15 +157,36 @@ impl Attempts {
     pub(super) fn failed(&mut self, now: Seconds, asked: Option<Seconds>) {
         let wait = WAITS[self.failures.min(WAITS.len() - 1)];
         self.failures += 1;
+        self.count(now);
+        let asked = asked.unwrap_or_default().min(LONGEST);
+        self.asked = now + asked;
+        self.next = now + wait.max(asked);
+    }
+
+    /// Notes that an order failed at `now` by a bound of our own. The authority may have been asked, so that the hour counts
+    /// it; the wait is short, and the next one no longer.
+    pub(super) fn held_back(&mut self, now: Seconds) {
+        self.count(now);
+        self.next = now + OWN_BOUND;
+    }
+
+    /// Counts a failure at `now` among those of the last hour.
+    fn count(&mut self, now: Seconds) {
         self.begun = None;
         self.last.retain(|at| (now - HOUR..=now).contains(at));
         if self.last.len() >= MOST_IN_AN_HOUR {
             self.last.remove(0);
         }
         self.last.push(now);
-        let asked = asked.unwrap_or_default().min(LONGEST);
-        self.asked = now + asked;
-        self.next = now + wait.max(asked);
+    }
+
+    /// The time from which an order may be made that is asked for at once: no wait holds but the authority's own and the hour.
+    pub(super) fn next_at_once(&self, now: Seconds) -> Seconds {
+        let hurried = Self {
+            next: self.next.min(self.asked),
+            ..self.clone()
+        };
+        hurried.next(now)
     }
 
     /// Notes that the order which failed at `now` may have another end with another kind of challenge, which was not tried
@@ -277,6 +300,34 @@ mod tests {
             waits.push(attempts.next(1000) - 1000);
         }
         assert_eq!(waits, [5, 5, 5, 3601, 3601]);
+    }
+
+    #[test]
+    fn a_bound_of_our_own_waits_ten_seconds_within_the_hour() {
+        let mut attempts = Attempts::default();
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            attempts.held_back(1000);
+            attempts = Attempts::read(&attempts.text());
+            waits.push(attempts.next(1000) - 1000);
+        }
+        assert_eq!(waits, [10, 10, 10, 3601]);
+        assert_eq!(attempts.failures(), 0);
+    }
+
+    #[test]
+    fn what_is_asked_for_at_once_waits_for_the_authority_and_the_hour_alone() {
+        let mut attempts = Attempts::default();
+        attempts.failed(1000, None);
+        assert_eq!(attempts.next(1000), 1060);
+        assert_eq!(attempts.next_at_once(1000), 1000);
+        attempts.failed(1000, Some(500));
+        assert_eq!(attempts.next_at_once(1000), 1500);
+        let mut hour = Attempts::default();
+        for _ in 0..4 {
+            hour.failed(1000, None);
+        }
+        assert_eq!(hour.next_at_once(1000), 1000 + 3601);
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub(super) enum Failure {
     /// An entry of the store is none.
     #[error("`{entry}` in the store is not what a gateway has put there: delete the key")]
     Damaged { entry: String },
+    /// The bound on open challenges, which all gateways read.
+    #[error("{most} challenges are open already, as many as may be for all gateways together")]
+    TooManyOpen { most: usize },
     /// Others replace an entry of the store all the time.
     #[error("`{entry}` in the store is replaced again and again")]
     Contended { entry: String },
@@ -84,6 +87,14 @@ impl Failure {
     /// Is the store away, so that the next try may find it?
     pub(super) fn is_of_store(&self) -> bool {
         matches!(self, Self::Store { .. })
+    }
+
+    /// Is it a bound of our own, which the authority has no part in?
+    pub(super) fn is_of_bounds(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManyOpen { .. } | Self::Contended { .. } | Self::AccountLocked
+        )
     }
 
     /// Is it this problem of the protocol (RFC 8555, section 6.7)?

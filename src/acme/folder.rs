@@ -3,7 +3,8 @@
 
 use super::authority::Storage;
 use super::issued::Bundle;
-use sha2::{Digest as _, Sha256};
+use super::others_answers::OthersAnswers;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _};
@@ -17,6 +18,12 @@ const MOST: u64 = 1 << 20;
 const LOCK: &str = "lock";
 /// The part with answers to open challenges, for other processes on the folder.
 const CHALLENGES: &str = "challenges";
+/// The file that other processes hold which read the answers to open challenges.
+const WATCH: &str = "watch";
+/// The longest answer that is read: a token with the digest of a key.
+const LONGEST_ANSWER: u64 = 1024;
+/// The most answers that are read.
+const MOST_OPEN: usize = 1000;
 /// The life of such an answer, should its process be killed. An authority looks within minutes.
 const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 
@@ -28,6 +35,10 @@ pub(super) struct Folder(PathBuf);
 /// in whatever way.
 #[derive(Debug)]
 pub(super) struct FolderLock(#[expect(dead_code, reason = "held for its lock")] File);
+
+/// A process that reads the answers of another one's orders holds this, so that orders wait for it.
+#[derive(Debug)]
+pub(super) struct FolderWatch(#[expect(dead_code, reason = "held for its lock")] File);
 
 /// The parts of a folder.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +100,10 @@ impl Folder {
     fn close_to_strangers(&self) -> io::Result<()> {
         let is_ours = |name: &std::ffi::OsStr| {
             let parts = [Part::Accounts, Part::Certificates, Part::Attempts].map(Part::folder);
-            name == CHALLENGES || name == LOCK || parts.iter().any(|part| name == *part)
+            name == CHALLENGES
+                || name == LOCK
+                || name == WATCH
+                || parts.iter().any(|part| name == *part)
         };
         let mut entries = fs::read_dir(&self.0)?.flatten();
         if entries.all(|entry| is_ours(&entry.file_name())) {
@@ -137,23 +151,57 @@ impl Folder {
         remove(&self.challenge(challenge))
     }
 
-    /// The answer to a challenge that another process has ready.
-    pub(super) fn posted(&self, challenge: &str) -> io::Result<Option<Vec<u8>>> {
-        let Some(file) = open(&self.challenge(challenge))? else {
-            return Ok(None);
-        };
-        if has_ended(&file.metadata()?) {
-            return Ok(None);
+    /// The answers that processes have ready, by the digests of their challenges' names.
+    pub(super) fn all_posted(&self) -> io::Result<HashMap<[u8; 32], Vec<u8>>> {
+        let mut all = HashMap::new();
+        for entry in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
+            let name = entry.file_name();
+            let digest = name.to_str().and_then(digest_in);
+            // A file may be going just now.
+            if let Some(digest) = digest
+                && let Ok(Some(answer)) = answer_in(&entry.path())
+            {
+                all.insert(digest, answer);
+            }
+            if all.len() >= MOST_OPEN {
+                break;
+            }
         }
-        let mut answer = Vec::new();
-        file.take(MOST).read_to_end(&mut answer)?;
-        Ok(Some(answer))
+        Ok(all)
+    }
+
+    /// Has orders wait until this process has read their answers, as long as this is held. Nothing where there is no such
+    /// folder yet, or where an order is just looking for watches.
+    pub(super) fn watch(&self) -> io::Result<Option<FolderWatch>> {
+        let file = private().create(true).write(true).open(self.0.join(WATCH));
+        let file = match file {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(FolderWatch(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Does another process read the answers?
+    pub(super) fn is_watched(&self) -> io::Result<bool> {
+        let file = private()
+            .create(true)
+            .write(true)
+            .open(self.0.join(WATCH))?;
+        match file.try_lock() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// The file of a challenge. Its name is a digest: hosts and tokens together may be longer than names of files.
     fn challenge(&self, challenge: &str) -> PathBuf {
         let mut name = String::new();
-        for byte in Sha256::digest(challenge) {
+        for byte in OthersAnswers::digest(challenge) {
             let _ = write!(name, "{byte:02x}");
         }
         self.0.join(CHALLENGES).join(name)
@@ -180,6 +228,31 @@ pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
     };
     let kept = Folder::at(path).read(Part::Certificates, identity);
     Bundle::read(&kept.ok()??)
+}
+
+/// The digest that is the name of a challenge's file; nothing of another file.
+fn digest_in(name: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if name.len() != 2 * digest.len() || !name.bytes().all(|one| one.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, digits) in digest.iter_mut().zip(name.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(digest)
+}
+
+/// The answer in the file of a challenge, if its life has not ended.
+fn answer_in(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let Some(file) = open(path)? else {
+        return Ok(None);
+    };
+    if has_ended(&file.metadata()?) {
+        return Ok(None);
+    }
+    let mut answer = Vec::new();
+    file.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+    Ok(Some(answer))
 }
 
 /// Has the life of the answer to a challenge ended? One that is of later than now was written while the clock was another.
@@ -306,23 +379,49 @@ mod tests {
         let lock = folder.lock().unwrap();
         let (host, token) = ("a.".repeat(120), "t".repeat(128));
         let [first, second] = [&host, &token].map(|one| format!("text:{one}:{token}"));
-        assert_eq!(folder.posted(&first).unwrap(), None);
+        let posted = |of: &Folder, name: &str| {
+            let all = of.all_posted().unwrap();
+            all.get(&OthersAnswers::digest(name)).cloned()
+        };
+        assert_eq!(posted(&folder, &first), None);
         folder.post(&first, b"one").unwrap();
         folder.post(&second, &[0, 255]).unwrap();
         let other = Folder::at(root.path());
-        assert_eq!(other.posted(&first).unwrap().unwrap(), b"one");
-        assert_eq!(other.posted(&second).unwrap().unwrap(), [0, 255]);
+        assert_eq!(posted(&other, &first).unwrap(), b"one");
+        assert_eq!(posted(&other, &second).unwrap(), [0, 255]);
+        // An answer that is being written is none.
+        let beside = folder.challenge(&first).with_extension("new");
+        fs::write(&beside, "half").unwrap();
+        assert_eq!(other.all_posted().unwrap().len(), 2);
         assert_eq!(mode(&folder.challenge(&first)), 0o600);
         folder.withdraw(&first).unwrap();
         folder.withdraw(&first).unwrap();
-        assert_eq!(other.posted(&first).unwrap(), None);
+        assert_eq!(posted(&other, &first), None);
         // A process that was killed leaves its answers: they end, and go at the latest with the next lock.
         let old = std::time::SystemTime::now() - CHALLENGE_LIFE * 2;
         let file = File::open(folder.challenge(&second)).unwrap();
         file.set_modified(old).unwrap();
-        assert_eq!(other.posted(&second).unwrap(), None);
+        assert_eq!(posted(&other, &second), None);
         drop(lock);
         let _lock = other.lock().unwrap().unwrap();
         assert!(!folder.challenge(&second).exists());
+    }
+
+    #[test]
+    fn whoever_orders_sees_that_another_process_watches() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, other) = (
+            Folder::at(&root.path().join("acme")),
+            root.path().join("acme"),
+        );
+        let other = Folder::at(&other);
+        assert!(other.watch().unwrap().is_none(), "there is no folder");
+        let _lock = folder.lock().unwrap().unwrap();
+        assert!(!folder.is_watched().unwrap());
+        let watches = [other.watch().unwrap(), other.watch().unwrap()];
+        assert!(watches.iter().all(Option::is_some) && folder.is_watched().unwrap());
+        drop(watches);
+        assert!(!folder.is_watched().unwrap());
+        assert_eq!(mode(folder.path()), 0o700);
     }
 }

@@ -3,7 +3,7 @@
 use super::authority::{ChallengeKind, OrderedIdentity};
 use super::failure::{BAD_NONCE, Failure, is_problem, reason};
 use super::issued::Bundle;
-use super::store_vault::ChallengeEntry;
+use super::store_vault::{ChallengeEntry, OpenChallenge};
 use super::vault::{OrderRight, Vault};
 use crate::tls::{AuthorityChallenges, PostedAnswer};
 use instant_acme::{
@@ -59,7 +59,8 @@ pub(super) struct Purchase<'a> {
 /// An answer that stands ready here, and where others find it.
 struct Shown {
     posted: PostedAnswer,
-    token: Option<String>,
+    kind: ChallengeKind,
+    open: OpenChallenge,
 }
 
 impl Purchase<'_> {
@@ -123,15 +124,43 @@ impl Purchase<'_> {
         Ok(())
     }
 
-    /// Posts the answers, and has the authority look.
+    /// Posts the answers, and has the authority look when all gateways have heard of them: it may come to any.
     async fn show_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
         insist!(learn_names(order))?;
+        self.post_each(order, shown).await?;
+        if shown.is_empty() {
+            return Ok(());
+        }
+        self.vault.announce(&open_of(shown)).await?;
+        let mut names = order.authorizations();
+        while let Some(name) = names.next().await {
+            let mut name = name?;
+            let host = name.identifier().to_string();
+            let Some(one) = shown.iter().find(|one| one.is_of(&host)) else {
+                continue;
+            };
+            let Some(mut challenge) = name.challenge(wire(one.kind)) else {
+                return Err(Failure::Crypto("a challenge has gone".into()));
+            };
+            tracing::info!(
+                "tls.{}: {} looks for {host} by {}",
+                self.identity.name,
+                self.identity.authority.name,
+                one.kind.as_str()
+            );
+            insist!(challenge.set_ready())?;
+        }
+        Ok(())
+    }
+
+    /// Posts an answer for each name that is not known to be ours.
+    async fn post_each(&self, order: &mut Order, shown: &mut Vec<Shown>) -> Result<(), Failure> {
         let mut names = order.authorizations();
         while let Some(name) = names.next().await {
             let mut name = name?;
             match name.status {
                 AuthorizationStatus::Valid => {}
-                AuthorizationStatus::Pending => self.show_name(&mut name, shown).await?,
+                AuthorizationStatus::Pending => self.post_name(&mut name, shown).await?,
                 status => {
                     return Err(Failure::NotOurs {
                         host: name.identifier().to_string(),
@@ -144,7 +173,7 @@ impl Purchase<'_> {
         Ok(())
     }
 
-    async fn show_name<'a>(
+    async fn post_name<'a>(
         &self,
         name: &'a mut AuthorizationHandle<'a>,
         shown: &mut Vec<Shown>,
@@ -160,7 +189,7 @@ impl Purchase<'_> {
                 allowed: self.identity.authority.challenges.clone(),
             });
         };
-        let Some(mut challenge) = name.challenge(wire(kind)) else {
+        let Some(challenge) = name.challenge(wire(kind)) else {
             return Err(Failure::Crypto("a challenge has gone".into()));
         };
         let answer = challenge.key_authorization();
@@ -173,21 +202,18 @@ impl Purchase<'_> {
                 .post_handshake(&host, digest.as_ref())
                 .map_err(Failure::Crypto)?,
         };
-        // The authority may come to any gateway as soon as it knows of the answer.
         let text = match &token {
             Some(_) => answer.as_str().as_bytes(),
             None => digest.as_ref(),
         };
-        let entry = entry_of(&posted, token.as_deref());
-        self.vault.post(entry, text).await?;
-        tracing::info!(
-            "tls.{}: {} looks for {host} by {}",
-            self.identity.name,
-            self.identity.authority.name,
-            kind.as_str()
-        );
-        shown.push(Shown { posted, token });
-        insist!(challenge.set_ready())?;
+        let entry = ChallengeEntry::of(posted.host(), token.as_deref());
+        let open = OpenChallenge {
+            name: entry.name(),
+            answer: text.to_vec(),
+        };
+        // Gateways of 0.1.0 look for it by its name.
+        self.vault.post(&open).await?;
+        shown.push(Shown { posted, kind, open });
         Ok(())
     }
 
@@ -226,9 +252,11 @@ impl Purchase<'_> {
 
     /// Takes the answers away again.
     async fn withdraw(&self, shown: Vec<Shown>) {
+        if !shown.is_empty() {
+            self.vault.conceal(&open_of(&shown)).await;
+        }
         for one in &shown {
-            let entry = entry_of(&one.posted, one.token.as_deref());
-            self.vault.withdraw(entry).await;
+            self.vault.withdraw(&one.open.name).await;
         }
     }
 
@@ -291,13 +319,16 @@ async fn learn_names(order: &mut Order) -> Result<(), instant_acme::Error> {
     Ok(())
 }
 
-/// The entry that other gateways look for.
-fn entry_of<'a>(posted: &'a PostedAnswer, token: Option<&'a str>) -> ChallengeEntry<'a> {
-    let host = posted.host();
-    match token {
-        Some(token) => ChallengeEntry::Text { host, token },
-        None => ChallengeEntry::Handshake { host },
+impl Shown {
+    /// Is it for this host?
+    fn is_of(&self, host: &str) -> bool {
+        self.posted.host().eq_ignore_ascii_case(host)
     }
+}
+
+/// What other gateways hear of.
+fn open_of(shown: &[Shown]) -> Vec<OpenChallenge> {
+    shown.iter().map(|one| one.open.clone()).collect()
 }
 
 fn wire(kind: ChallengeKind) -> ChallengeType {

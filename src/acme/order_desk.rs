@@ -128,6 +128,16 @@ impl OrderDesk {
     }
 }
 
+/// Orders that have failed.
+impl OrderDesk {
+    /// Has orders that have failed made again at once, within what the authority and the hour allow.
+    pub fn hurry(&self) {
+        let wanted = self.0.wanted.borrow().clone();
+        let all = wanted.iter().map(|one| Arc::clone(&one.name));
+        self.0.hurry.ask(all);
+    }
+}
+
 fn is_in_store(identity: &OrderedIdentity) -> bool {
     matches!(identity.authority.storage, Storage::Store(_))
 }

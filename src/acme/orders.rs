@@ -6,6 +6,7 @@ use super::authority::{Authority, OrderedIdentity};
 use super::failure::{BAD_NONCE, Failure};
 use super::folder::Part;
 use super::held_versions::HeldVersions;
+use super::hurry::Hurry;
 use super::issuance::{ORDER_WITHIN, Purchase};
 use super::issued::{Bundle, IssuedCertificates};
 use super::schedule::{self, Seconds, WallClock, seconds, share, words};
@@ -43,6 +44,8 @@ pub(super) struct Orders {
     pub(super) versions: HeldVersions,
     /// The time in which orders under way may come to their end after nothing can be wanted any more.
     pub(super) last_orders: Arc<OnceLock<Duration>>,
+    /// Orders that are asked for again at once.
+    pub(super) hurry: Hurry,
 }
 
 impl std::fmt::Debug for Orders {
@@ -114,11 +117,39 @@ impl Orders {
             }
             None => now,
         };
-        let due = due.max(attempts.next(now));
+        let due = due.max(self.next_attempt(identity, &attempts, now));
         if due <= now {
             return Ok(Look::Due(Box::new(attempts), OrderRight::Folder));
         }
         Ok(Look::Later(due - now))
+    }
+
+    /// The time from which an order of an identity may be made, as far as the failures before it go.
+    pub(super) fn next_attempt(
+        &self,
+        identity: &OrderedIdentity,
+        attempts: &Attempts,
+        now: Seconds,
+    ) -> Seconds {
+        let waits_until = attempts.next(now);
+        if !self.hurry.is_for(&identity.name) {
+            return waits_until;
+        }
+        if waits_until <= now {
+            // Nothing has failed, so that nothing is to be hurried: a later failure waits.
+            self.hurry.is_met(&identity.name);
+            return waits_until;
+        }
+        let next = attempts.next_at_once(now);
+        if next > now && self.hurry.is_met(&identity.name) {
+            tracing::warn!(
+                "tls.{}: the next order is made in {}: four orders have failed within an hour, or the authority asked for the pause",
+                identity.name,
+                words((next - now).unsigned_abs())
+            );
+            return waits_until;
+        }
+        next
     }
 
     /// The time of a certificate's renewal.
@@ -198,18 +229,7 @@ impl Orders {
                 tracing::info!("tls.{}: the order is given up: {failure}", identity.name);
                 attempts = before;
             }
-            Err(failure) => {
-                let pause = self.accounts.pause(&identity.authority, vault);
-                let now = seconds((self.wall)());
-                // A port that the authority does not reach is no reason to wait with the other.
-                let kinds = identity.authority.challenges.len();
-                let is_untried = attempts.failures() + 1 < kinds;
-                attempts.failed(now, pause);
-                if is_untried && pause.is_none() && matches!(failure, Failure::NotOurs { .. }) {
-                    attempts.has_other_kind(now);
-                }
-                self.failed(identity, attempts.next(now) - now, &failure);
-            }
+            Err(failure) => self.failed(identity, vault, &mut attempts, &failure),
         }
         if right.is_lost() {
             // The gateway that has the right now has counted the order as one that failed.
@@ -253,7 +273,28 @@ impl Orders {
         self.issued.put(&identity.name, bundle);
     }
 
-    fn failed(&self, identity: &OrderedIdentity, wait: Seconds, failure: &Failure) {
+    /// Notes, counts and logs an order that has failed.
+    fn failed(
+        &self,
+        identity: &OrderedIdentity,
+        vault: &Vault,
+        attempts: &mut Attempts,
+        failure: &Failure,
+    ) {
+        let now = seconds((self.wall)());
+        if failure.is_of_bounds() {
+            attempts.held_back(now);
+        } else {
+            let pause = self.accounts.pause(&identity.authority, vault);
+            // A port that the authority does not reach is no reason to wait with the other.
+            let kinds = identity.authority.challenges.len();
+            let is_untried = attempts.failures() + 1 < kinds;
+            attempts.failed(now, pause);
+            if is_untried && pause.is_none() && matches!(failure, Failure::NotOurs { .. }) {
+                attempts.has_other_kind(now);
+            }
+        }
+        let wait = attempts.next(now) - now;
         self.metrics.ordered(&identity.name, result_of(failure));
         tracing::error!(
             "tls.{}: no certificate: {failure}; tried again in {}",
@@ -387,6 +428,7 @@ fn result_of(failure: &Failure) -> OrderResult {
         | Failure::NoStore
         | Failure::OtherSecret { .. }
         | Failure::Damaged { .. }
+        | Failure::TooManyOpen { .. }
         | Failure::Contended { .. }
         | Failure::LockLost
         | Failure::AccountLocked

@@ -2,11 +2,18 @@
 
 use super::attempts::Attempts;
 use super::authority::{OrderedIdentity, Storage};
+use super::failure::Failure;
 use super::folder::{Folder, Part};
 use super::issued::Bundle;
 use super::orders::{as_known_of, order_text};
 use super::schedule::{self, Seconds};
+use super::store_orders::entry_of;
+use super::store_vault::SharedStorage;
+use super::vault::Vault;
 use std::io;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// What is known of an order. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +31,46 @@ pub struct OrderOutlook {
     pub next: Option<i64>,
 }
 
+/// The longest wait for what a store keeps about orders.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// What is kept in the store about the orders of these identities, at the time `now`, in their order. Why it cannot be read
+/// is in words. It takes two seconds at most.
+pub async fn outlooks_in_store(
+    identities: &[OrderedIdentity],
+    shared: &SharedStorage,
+    now: Seconds,
+) -> Vec<Result<OrderOutlook, String>> {
+    let silent = || Err("the store does not answer".to_owned());
+    let mut known: Vec<_> = identities.iter().map(|_| silent()).collect();
+    let mut readings = JoinSet::new();
+    for (number, identity) in identities.iter().enumerate() {
+        let (identity, shared) = (identity.clone(), shared.clone());
+        readings.spawn(async move { (number, in_store(&identity, &shared, now).await) });
+    }
+    let all = async {
+        while let Some(read) = readings.join_next().await {
+            if let Ok((number, outlook)) = read {
+                known[number] = outlook.map_err(|failure| failure.to_string());
+            }
+        }
+    };
+    // What has not come by then stays without an answer.
+    let _ = timeout(WITHIN, all).await;
+    known
+}
+
+async fn in_store(
+    identity: &OrderedIdentity,
+    shared: &SharedStorage,
+    now: Seconds,
+) -> Result<OrderOutlook, Failure> {
+    let vault = Vault::of(&identity.authority, Some(shared))?;
+    let kept = vault.read(Part::Certificates, &entry_of(identity)).await?;
+    let attempts = vault.read(Part::Attempts, &identity.name).await?;
+    Ok(OrderOutlook::of(identity, kept, attempts, now))
+}
+
 /// What is kept in a folder about the order of an identity, at the time `now`.
 ///
 /// # Errors
@@ -35,26 +82,38 @@ pub fn outlook(identity: &OrderedIdentity, now: Seconds) -> io::Result<OrderOutl
     let folder = Folder::at(path);
     let name = &identity.name;
     let kept = folder.read(Part::Certificates, name)?;
-    let is_there = kept.is_some();
-    let kept = kept.and_then(|pem| Bundle::read(&pem));
-    let is_damaged = is_there && kept.is_none();
-    let certificate = kept.filter(|kept| kept.covers_any(&identity.hosts));
     let attempts = folder.read(Part::Attempts, name)?;
-    let attempts = attempts.map(|text| Attempts::read(&text));
-    let attempts = attempts.unwrap_or_default();
-    let is_same_order = attempts.is_of(&order_text(identity));
-    let attempts = as_known_of(identity, attempts);
-    let whole = certificate.as_ref();
-    let whole = whole.filter(|kept| kept.covers(&identity.hosts) && is_same_order);
-    let renewal = whole.map(|kept| {
-        let facts = kept.facts();
-        schedule::renewal(facts.not_before, facts.not_after, 0)
-    });
-    Ok(OrderOutlook {
-        renewal,
-        failures: attempts.failures(),
-        next: Some(attempts.next(now)).filter(|next| *next > now),
-        certificate,
-        is_damaged,
-    })
+    Ok(OrderOutlook::of(identity, kept, attempts, now))
+}
+
+impl OrderOutlook {
+    /// What the texts say that are kept of a certificate and of its failures.
+    fn of(
+        identity: &OrderedIdentity,
+        kept: Option<String>,
+        attempts: Option<String>,
+        now: Seconds,
+    ) -> Self {
+        let is_there = kept.is_some();
+        let kept = kept.and_then(|pem| Bundle::read(&pem));
+        let is_damaged = is_there && kept.is_none();
+        let certificate = kept.filter(|kept| kept.covers_any(&identity.hosts));
+        let attempts = attempts.map(|text| Attempts::read(&text));
+        let attempts = attempts.unwrap_or_default();
+        let is_same_order = attempts.is_of(&order_text(identity));
+        let attempts = as_known_of(identity, attempts);
+        let whole = certificate.as_ref();
+        let whole = whole.filter(|kept| kept.covers(&identity.hosts) && is_same_order);
+        let renewal = whole.map(|kept| {
+            let facts = kept.facts();
+            schedule::renewal(facts.not_before, facts.not_after, 0)
+        });
+        Self {
+            renewal,
+            failures: attempts.failures(),
+            next: Some(attempts.next(now)).filter(|next| *next > now),
+            certificate,
+            is_damaged,
+        }
+    }
 }

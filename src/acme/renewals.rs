@@ -3,10 +3,11 @@
 use super::accounts::OpenAccounts;
 use super::attempts::Attempts;
 use super::authority::{Authority, OrderedIdentity, Storage};
-use super::challenge_answers;
+use super::challenge_watch::{ChallengeWatch, hosts_elsewhere};
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock};
 use super::held_versions::{HeldVersions, StoreReach};
+use super::hurry::Hurry;
 use super::issued::IssuedCertificates;
 use super::order_desk::OrderDesk;
 use super::orders::{Look, Orders};
@@ -17,6 +18,7 @@ use super::vault::{OrderRight, Vault, lock_folder};
 use crate::telemetry::metrics::{Lookup, Metrics};
 use crate::tls::{AuthorityChallenges, ChallengeDesk};
 use std::collections::HashMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,6 +34,8 @@ const SHORTEST: Duration = Duration::from_millis(500);
 const READ: Duration = Duration::from_secs(2);
 /// A store that is away is asked again after this.
 const AWAY: Duration = Duration::from_secs(5);
+/// The longest wait for the open challenges of others before clients are accepted.
+const FIRST_READING: Duration = Duration::from_secs(2);
 /// Orders under way at once.
 const AT_ONCE: usize = 4;
 
@@ -45,6 +49,15 @@ pub struct Renewals {
     /// The identities that are ordered just now.
     ordering: HashMap<task::Id, Arc<str>>,
     reach: StoreReach,
+    /// The look for others' answers to challenges, once it has begun.
+    watching: Option<Watching>,
+}
+
+/// The look for others' answers to challenges.
+#[derive(Debug)]
+struct Watching {
+    watch: Arc<ChallengeWatch>,
+    desk: ChallengeDesk,
 }
 
 /// The right to order into a folder.
@@ -77,6 +90,7 @@ impl Renewals {
             shared: None,
             versions: HeldVersions::default(),
             last_orders: Arc::default(),
+            hurry: Hurry::default(),
         };
         Self {
             orders: Arc::new(orders),
@@ -85,6 +99,7 @@ impl Renewals {
             under_way: JoinSet::new(),
             ordering: HashMap::new(),
             reach: StoreReach::default(),
+            watching: None,
         }
     }
 
@@ -114,14 +129,16 @@ impl Renewals {
     /// time that [`Renewals::last_orders`] gives them, or are given up. The challenges of others are answered on, as long as
     /// an authority may come here.
     pub async fn run(mut self) {
-        let desk = self.answer_for_others();
+        drop(self.watch_challenges());
+        let hurry = Arc::clone(&self.orders);
         loop {
             let wanted = self.wanted.borrow_and_update().clone();
             // A folder that was not looked at yet may be another process's.
-            self.look_elsewhere(&wanted, &desk);
+            self.look_elsewhere(&wanted);
             let next = self.round(&wanted).await;
-            self.look_elsewhere(&wanted, &desk);
+            self.look_elsewhere(&wanted);
             tokio::select! {
+                () = hurry.hurry.asked() => self.leave_orders_under_way(),
                 changed = timeout(next, self.wanted.changed()) => {
                     if matches!(changed, Ok(Err(_))) {
                         break;
@@ -136,23 +153,43 @@ impl Renewals {
         while self.under_way.join_next().await.is_some() {}
     }
 
-    /// Starts the task that looks for others' answers to challenges. It ends when nobody can ask it any more.
-    fn answer_for_others(&self) -> ChallengeDesk {
-        let (questions, asked) = challenge_answers::channel();
-        let (wanted, shared) = (self.wanted.clone(), self.orders.shared.clone());
-        let metrics = Arc::clone(&self.orders.metrics);
-        tokio::spawn(challenge_answers::serve(asked, wanted, shared, metrics));
-        let metrics = Arc::clone(&self.orders.metrics);
-        ChallengeDesk {
-            questions,
-            refused: Arc::new(move || metrics.acme_looked_up(Lookup::Refused)),
-        }
+    /// Begins to read the open challenges of others, unless that has begun, and to answer workers from them: before clients
+    /// are accepted, since an order may be under way elsewhere. It ends when no question can come any more. The future resolves
+    /// when they have been read once, or after this time.
+    pub fn watch_challenges(&mut self) -> impl Future<Output = ()> + use<> {
+        let watching = self.watching.get_or_insert_with(|| {
+            let orders = &self.orders;
+            let (shared, metrics) = (orders.shared.clone(), Arc::clone(&orders.metrics));
+            let watch = ChallengeWatch::new(self.wanted.clone(), shared, metrics);
+            let (watch, metrics) = (Arc::new(watch), Arc::clone(&orders.metrics));
+            let known = Arc::clone(&watch);
+            let (desk, questions) = ChallengeDesk::new(
+                Arc::new(move |host, token| known.known(host, token)),
+                Arc::new(move || metrics.acme_looked_up(Lookup::Refused)),
+            );
+            tokio::spawn(Arc::clone(&watch).run(questions));
+            Watching { watch, desk }
+        });
+        let watch = Arc::clone(&watching.watch);
+        let wanted = self.wanted.borrow().clone();
+        self.look_elsewhere(&wanted);
+        async move { watch.first_reading(FIRST_READING).await }
     }
 
-    fn look_elsewhere(&self, wanted: &[OrderedIdentity], desk: &ChallengeDesk) {
+    fn look_elsewhere(&self, wanted: &[OrderedIdentity]) {
+        let Some(watching) = &self.watching else {
+            return;
+        };
         let is_ours = |folder: &Path| matches!(self.folders.get(folder), Some(Right::Held(_)));
-        let hosts = challenge_answers::hosts_elsewhere(wanted, is_ours);
-        self.orders.challenges.look_elsewhere(hosts, desk);
+        let folders = wanted
+            .iter()
+            .filter_map(|one| match &one.authority.storage {
+                Storage::Folder(path) if !is_ours(path) => Some(path.clone()),
+                _ => None,
+            });
+        watching.watch.watch_folders(folders.collect());
+        let hosts = hosts_elsewhere(wanted, is_ours);
+        self.orders.challenges.look_elsewhere(hosts, &watching.desk);
     }
 
     /// Looks at every identity that is not being ordered, and begins to order what is due. Returns the time until the next
@@ -229,6 +266,13 @@ impl Renewals {
         looked
     }
 
+    /// What is being ordered just now is not ordered again because it was asked for.
+    fn leave_orders_under_way(&self) {
+        for name in self.ordering.values() {
+            self.orders.hurry.is_met(name);
+        }
+    }
+
     fn is_ordering(&self, name: &Arc<str>) -> bool {
         self.ordering.values().any(|ordered| ordered == name)
     }
@@ -239,6 +283,7 @@ impl Renewals {
             return;
         }
         let (orders, name) = (Arc::clone(&self.orders), Arc::clone(&identity.name));
+        orders.hurry.is_met(&name);
         let order = async move { orders.order(&identity, attempts, right).await };
         let begun = self.under_way.spawn(order);
         self.ordering.insert(begun.id(), name);

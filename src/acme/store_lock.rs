@@ -20,6 +20,10 @@ pub struct Pace {
     pub lock: Duration,
     /// A lock is renewed this often.
     pub renew: Duration,
+    /// Open challenges are read this often.
+    pub watch: Duration,
+    /// The time in which every gateway has read them.
+    pub notice: Duration,
 }
 
 /// A store that is away in the middle of an order is asked again after this.
@@ -59,6 +63,8 @@ impl Default for Pace {
             read: Duration::from_secs(30),
             lock: Duration::from_secs(60),
             renew: Duration::from_secs(20),
+            watch: Duration::from_secs(1),
+            notice: Duration::from_secs(2),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Orders {
         if !may_begin {
             return Ok(Look::Later(SOON));
         }
-        let Some(lock) = store.lock(&format!("identity:{}", identity.name)).await? else {
+        let Some(lock) = store.lock(&lock_of(identity)).await? else {
             if self.versions.is_news(&identity.name) {
                 tracing::info!(
                     "tls.{}: another gateway orders its certificate, which is served as it comes",
@@ -197,13 +197,18 @@ impl Orders {
             }
             None => now,
         };
-        (due.max(attempts.next(now)) - now).max(0)
+        (due.max(self.next_attempt(identity, attempts, now)) - now).max(0)
     }
+}
+
+/// The name of the lock that is held while an identity is ordered.
+pub(super) fn lock_of(identity: &OrderedIdentity) -> String {
+    format!("identity:{}", identity.name)
 }
 
 /// The name of a certificate in the store: of its identity, and of what is ordered. Gateways whose files differ for a
 /// while order each their own, once.
-fn entry_of(identity: &OrderedIdentity) -> String {
+pub(super) fn entry_of(identity: &OrderedIdentity) -> String {
     let mut name = format!("{}:", identity.name);
     for byte in &Sha256::digest(order_text(identity))[..8] {
         let _ = write!(name, "{byte:02x}");

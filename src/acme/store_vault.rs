@@ -9,9 +9,10 @@ use crate::store::StoreError;
 use crate::store::redis::SharedKeys;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// The life of a challenge. An authority looks within minutes.
-const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
+pub(super) const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 /// The life of what is known of failures. No wait is as long.
 const ATTEMPTS_LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// The life of a certificate's entry beyond the longest life of a certificate.
@@ -22,7 +23,9 @@ const TRIES: u8 = 3;
 /// The store of several gateways, without the secret that one authority's entries are sealed with.
 #[derive(Debug, Clone)]
 pub struct SharedStorage {
-    keys: SharedKeys,
+    pub(super) keys: SharedKeys,
+    /// Held by the order that changes the list of open challenges.
+    pub(super) changing: Arc<Mutex<()>>,
     /// The first part of all keys: `PREFIX:acme:`.
     prefix: Arc<str>,
     pub(super) pace: Pace,
@@ -34,6 +37,7 @@ impl SharedStorage {
     pub fn new(keys: SharedKeys, prefix: &str) -> Self {
         Self {
             keys,
+            changing: Arc::default(),
             prefix: format!("{prefix}:acme:").into(),
             pace: Pace::default(),
         }
@@ -58,7 +62,7 @@ impl SharedStorage {
 #[derive(Debug, Clone)]
 pub(super) struct StoreVault {
     pub(super) shared: SharedStorage,
-    key: SealingKey,
+    pub(super) key: SealingKey,
 }
 
 /// What a challenge is looked for by.
@@ -68,13 +72,30 @@ pub(super) enum ChallengeEntry<'a> {
     Handshake { host: &'a str },
 }
 
-impl ChallengeEntry<'_> {
+impl<'a> ChallengeEntry<'a> {
+    /// The entry for a host and the token of a text, or for a host alone.
+    pub(super) fn of(host: &'a str, token: Option<&'a str>) -> Self {
+        match token {
+            Some(token) => Self::Text { host, token },
+            None => Self::Handshake { host },
+        }
+    }
+
     pub(super) fn name(self) -> String {
         match self {
             Self::Text { host, token } => format!("text:{host}:{token}"),
             Self::Handshake { host } => format!("handshake:{host}"),
         }
     }
+}
+
+/// A challenge that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OpenChallenge {
+    /// What it is looked for by ([`ChallengeEntry::name`]).
+    pub(super) name: String,
+    /// A text, or the digest that a handshake states.
+    pub(super) answer: Vec<u8>,
 }
 
 fn entry(part: Part, name: &str) -> String {
@@ -143,13 +164,9 @@ impl StoreVault {
     }
 
     /// Has an answer to a challenge ready for every gateway, for ten minutes. A store that is away is waited for.
-    pub(super) async fn post(
-        &self,
-        challenge: ChallengeEntry<'_>,
-        answer: &[u8],
-    ) -> Result<(), Failure> {
-        let key = self.full(&challenge.name());
-        let sealed = self.seal(&key, 0, answer)?;
+    pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
+        let key = self.full(&challenge.name);
+        let sealed = self.seal(&key, 0, &challenge.answer)?;
         let patience = self.shared.pace.patience();
         let posted = loop {
             match self.shared.keys.put(&key, &sealed, CHALLENGE_LIFE).await {
@@ -161,8 +178,8 @@ impl StoreVault {
     }
 
     /// Takes an answer away again. It goes by itself where that fails.
-    pub(super) async fn withdraw(&self, challenge: ChallengeEntry<'_>) {
-        let key = self.full(&challenge.name());
+    pub(super) async fn withdraw(&self, challenge: &str) {
+        let key = self.full(challenge);
         if let Err(error) = self.shared.keys.remove(&key).await {
             tracing::debug!("{key}: {error}");
         }
@@ -184,6 +201,13 @@ impl StoreVault {
         taken.map_err(|error| self.failed(error))
     }
 
+    /// Has any gateway the lock of this name?
+    pub(super) async fn is_locked(&self, name: &str) -> Result<bool, Failure> {
+        let key = self.full(&format!("lock:{name}"));
+        let there = self.shared.keys.get(&key).await;
+        Ok(there.map_err(|error| self.failed(error))?.is_some())
+    }
+
     async fn raw(&self, key: &str) -> Result<Option<(Opened, Vec<u8>)>, Failure> {
         let read = self.shared.keys.get(key).await;
         let Some(raw) = read.map_err(|error| self.failed(error))? else {
@@ -196,16 +220,16 @@ impl StoreVault {
         }
     }
 
-    fn seal(&self, key: &str, version: u64, text: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub(super) fn seal(&self, key: &str, version: u64, text: &[u8]) -> Result<Vec<u8>, Failure> {
         let sealed = self.key.seal(key, version, text);
         sealed.ok_or_else(|| Failure::Crypto("it cannot be sealed".into()))
     }
 
-    fn full(&self, name: &str) -> String {
+    pub(super) fn full(&self, name: &str) -> String {
         format!("{}{name}", self.shared.prefix)
     }
 
-    fn failed(&self, source: StoreError) -> Failure {
+    pub(super) fn failed(&self, source: StoreError) -> Failure {
         Failure::Store {
             place: self.shared.keys.to_string(),
             source,

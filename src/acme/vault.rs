@@ -4,9 +4,14 @@ use super::authority::{Authority, Storage};
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock, Part};
 use super::store_lock::StoreLock;
-use super::store_vault::{ChallengeEntry, SharedStorage, StoreVault};
+use super::store_vault::{OpenChallenge, SharedStorage, StoreVault};
 use std::io;
+use std::time::Duration;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// The time in which every process that watches a folder has read it: each does so every second.
+const NOTICE: Duration = Duration::from_secs(2);
 
 /// A place that keeps what must outlive the process.
 #[derive(Debug, Clone)]
@@ -109,45 +114,51 @@ impl Vault {
     }
 
     /// Has an answer to a challenge ready for every process that the authority may come to.
-    pub(super) async fn post(
-        &self,
-        challenge: ChallengeEntry<'_>,
-        answer: &[u8],
-    ) -> Result<(), Failure> {
+    pub(super) async fn post(&self, challenge: &OpenChallenge) -> Result<(), Failure> {
         match self {
             Self::Folder(folder) => {
-                let (name, answer) = (challenge.name(), answer.to_owned());
+                let OpenChallenge { name, answer } = challenge.clone();
                 apart(folder, move |folder| folder.post(&name, &answer)).await
             }
-            Self::Store(store) => store.post(challenge, answer).await,
+            Self::Store(store) => store.post(challenge).await,
+        }
+    }
+
+    /// Has all processes that the authority may come to hear of answers that were posted, and waits until they have had
+    /// time to.
+    pub(super) async fn announce(&self, open: &[OpenChallenge]) -> Result<(), Failure> {
+        match self {
+            Self::Folder(folder) => {
+                if apart(folder, Folder::is_watched).await? {
+                    sleep(NOTICE).await;
+                }
+            }
+            Self::Store(store) => {
+                store.list_open(open).await?;
+                sleep(store.shared.pace.notice).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes answers from what all processes have heard of. They go by themselves where that fails.
+    pub(super) async fn conceal(&self, open: &[OpenChallenge]) {
+        if let Self::Store(store) = self {
+            store.unlist_open(open).await;
         }
     }
 
     /// Takes an answer away again. It goes by itself where that fails.
-    pub(super) async fn withdraw(&self, challenge: ChallengeEntry<'_>) {
+    pub(super) async fn withdraw(&self, challenge: &str) {
         match self {
             Self::Folder(folder) => {
-                let name = challenge.name();
+                let name = challenge.to_owned();
                 let gone = apart(folder, move |folder| folder.withdraw(&name)).await;
                 if let Err(failure) = gone {
                     tracing::debug!("{failure}");
                 }
             }
             Self::Store(store) => store.withdraw(challenge).await,
-        }
-    }
-
-    /// The answer to a challenge that any process has ready.
-    pub(super) async fn look_up(
-        &self,
-        challenge: ChallengeEntry<'_>,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        match self {
-            Self::Folder(folder) => {
-                let name = challenge.name();
-                apart(folder, move |folder| folder.posted(&name)).await
-            }
-            Self::Store(store) => store.look_up(challenge).await,
         }
     }
 }

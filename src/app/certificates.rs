@@ -79,8 +79,22 @@ impl CertificateOrders {
     /// this time to answer.
     pub(super) async fn gather(&self, inherited: Vec<HandedCertificate>, within: Duration) {
         self.desk.inherit(inherited);
-        self.desk.read_store(within).await;
+        // An authority may come with the first connection, and look for another's challenge.
+        let mut renewals = lock(&self.renewals).take();
+        let watched = renewals.as_mut().map(Renewals::watch_challenges);
+        *lock(&self.renewals) = renewals;
+        let watched = async {
+            if let Some(watched) = watched {
+                watched.await;
+            }
+        };
+        tokio::join!(watched, self.desk.read_store(within));
         self.tls.install_issued();
+    }
+
+    /// Has orders that have failed made again at once.
+    pub(super) fn hurry(&self) {
+        self.desk.hurry();
     }
 
     /// Begins to order, once clients, and so authorities, can connect.

@@ -85,6 +85,10 @@ impl reload::ReloadTarget for SnapshotInstaller {
     fn refused(&mut self) {
         self.shared.metrics.reload_failed();
     }
+
+    fn signalled(&mut self) {
+        self.orders.hurry();
+    }
 }
 
 /// Keeps the servers of all upstreams up to date: their states over reloads, and the addresses of their names.

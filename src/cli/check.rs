@@ -1,4 +1,5 @@
-//! `tollgate check`: is the file right, and what does it mean? Nothing is started, and no server is asked but with `--connect`.
+//! `tollgate check`: is the file right, and what does it mean? Nothing is started, and no server is asked but with `--connect`; what the
+//! store keeps of ordered certificates is read.
 
 mod cluster_slots;
 mod connectivity;

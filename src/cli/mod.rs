@@ -49,7 +49,8 @@ enum Command {
     /// SIGHUP has it read the file again, SIGUSR2 start a successor that takes over when it serves, SIGTERM finish what is
     /// under way and end.
     Run(RunArgs),
-    /// Validate a file and say what its limits mean; nothing is started, and no server is asked but with --connect.
+    /// Validate a file and say what its limits mean; nothing is started. Servers are asked with --connect, and the store for
+    /// what it keeps of ordered certificates.
     Check(CheckArgs),
     /// Say what the code of a diagnostic means, or what would become of a request, and why.
     Explain(explain::ExplainArgs),

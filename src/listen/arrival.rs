@@ -179,6 +179,7 @@ impl Arrivals {
         let sources = HandshakeSources {
             offer,
             challenges: &self.challenges,
+            client: Client::of(peer.ip()),
         };
         let registration = &peer.registration;
         let deadline = since + self.within;

@@ -4,6 +4,7 @@
 use super::encrypted_layer::EncryptedLayer;
 use super::proxy_protocol;
 use super::socket::Stream;
+use crate::client::Client;
 use crate::tls::{
     AuthorityChallenges, CHALLENGE_PROTOCOL, OfferInForce, ServerIdentity, TlsSession, TlsVersion,
     named_host,
@@ -55,6 +56,8 @@ const fn fatal(alert: u8) -> [u8; 7] {
 pub(super) struct HandshakeSources<'a> {
     pub(super) offer: &'a OfferInForce,
     pub(super) challenges: &'a AuthorityChallenges,
+    /// The client, on whose account a look at other gateways is.
+    pub(super) client: Client,
 }
 
 /// A handshake that succeeded.
@@ -160,7 +163,8 @@ async fn try_to_shake_hands(
     let (accepted, rest) = in_time(deadline, read_hello(stream, first)).await?;
     if let Some(host) = host_to_show(&accepted.client_hello(), sources.challenges) {
         // The future is boxed: no other handshake needs room for it.
-        let finding = Box::pin(sources.challenges.handshake_anywhere(&host));
+        let finding = sources.challenges.handshake_anywhere(&host, sources.client);
+        let finding = Box::pin(finding);
         let found = in_time(deadline, async { Ok(finding.await) }).await?;
         if let Some(config) = found {
             let challenge = OpenChallenge { host, config };

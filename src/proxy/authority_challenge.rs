@@ -3,12 +3,14 @@
 
 use super::request::Target;
 use super::static_reply;
+use crate::client::Client;
 use crate::route::host_key;
 use crate::snapshot::StaticReply;
 use crate::tls::{AuthorityChallenges, CHALLENGE_PATH};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Looks a request for a challenge? It does by the exact path of one: in clear text, or with TLS where something in front
@@ -20,15 +22,18 @@ pub(super) fn looks(parts: &Parts) -> bool {
 }
 
 /// The text that a request looks for, where a challenge is open for the request's host, here or at another gateway. A
-/// request for anything else goes on as others do.
+/// request for anything else goes on as others do. A look elsewhere is on the account of `asker`.
 pub(super) async fn text(
     challenges: &AuthorityChallenges,
     target: &Target,
     parts: &Parts,
+    asker: Option<IpAddr>,
 ) -> Option<Arc<str>> {
     let token = token(&parts.method, parts.uri.path())?;
     let host = host_key(target.host());
-    challenges.text_anywhere(&host, token).await
+    challenges
+        .text_anywhere(&host, token, Client::of(asker))
+        .await
 }
 
 /// The token at the end of a challenge's path, as it was sent: an escape or a dot segment is a part of no token.

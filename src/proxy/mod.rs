@@ -247,8 +247,7 @@ impl Worker {
         if self.challenges.has_texts()
             && authority_challenge::looks(parts)
             // The future is boxed: no other request needs room for it.
-            && let Some(text) =
-                Box::pin(authority_challenge::text(&self.challenges, &target, parts)).await
+            && let Some(text) = Box::pin(self.challenge_text(&target, parts, exchange)).await
         {
             return Ok(challenged(&text, incoming, parts, exchange));
         }
@@ -290,6 +289,16 @@ impl Worker {
         }
         self.forward(&target, parts, incoming, peer, promise, exchange)
             .await
+    }
+
+    /// The text that an authority looks for, on the account of the request's client where it is not here.
+    async fn challenge_text(
+        &self,
+        target: &Target,
+        parts: &Parts,
+        exchange: &Exchange,
+    ) -> Option<Arc<str>> {
+        authority_challenge::text(&self.challenges, target, parts, exchange.client).await
     }
 
     /// Holds a request to its limits, and waits where they make it.

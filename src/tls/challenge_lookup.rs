@@ -1,20 +1,23 @@
-//! The look for an answer to an authority where other gateways, or other processes, have theirs ready: a question to the
-//! task that knows their common store or folder, for hosts of this gateway alone, a few in a second.
+//! The look for an answer to an authority where other gateways, or other processes, have theirs ready: among what is known
+//! here of them, and else by a question to the task that knows their common store or folder. A question is for a host of
+//! this gateway, and on the account of the client that asks.
 
-use std::collections::HashSet;
+use crate::client::Client;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-/// Looks in a second, whatever is asked for: strangers can ask too.
-const MOST: u8 = 10;
-const SECOND: Duration = Duration::from_secs(1);
+/// Questions of one client that wait at once. Strangers can ask too, and others' questions go on beside theirs.
+const MOST_OF_CLIENT: usize = 32;
+/// Questions that wait at once.
+const MOST: usize = 4096;
 /// The longest wait for an answer.
 const WITHIN: Duration = Duration::from_secs(3);
 
-/// A question for an answer that another gateway has ready.
+/// A question for an answer that another gateway may have ready.
 #[derive(Debug)]
 pub struct ChallengeQuestion {
     /// The host that is to be shown, in lower case.
@@ -25,35 +28,97 @@ pub struct ChallengeQuestion {
     pub answer: oneshot::Sender<Option<Vec<u8>>>,
 }
 
-/// The way of questions to the task that answers them.
+/// Finds the answer for a host and the token of a text, or for a host alone, among those of other gateways that are known
+/// here: a text, or the digest that a handshake states.
+pub type KnownAnswers = dyn Fn(&str, Option<&str>) -> Option<Vec<u8>> + Send + Sync;
+
+/// The way to other gateways' answers. Clones share its bounds.
 #[derive(Clone)]
 pub struct ChallengeDesk {
-    /// The way to the task.
-    pub questions: mpsc::Sender<ChallengeQuestion>,
-    /// Hears of a look that is not made, since as many as may be were made.
-    pub refused: Arc<dyn Fn() + Send + Sync>,
+    known: Arc<KnownAnswers>,
+    questions: mpsc::Sender<ChallengeQuestion>,
+    refused: Arc<dyn Fn() + Send + Sync>,
+    askers: Arc<Askers>,
 }
 
-/// The way to other gateways' answers.
+impl ChallengeDesk {
+    /// A way that looks among `known` first, and the questions that are asked beyond it. `refused` hears of each that is
+    /// not asked, since as many as may wait do.
+    #[must_use]
+    pub fn new(
+        known: Arc<KnownAnswers>,
+        refused: Arc<dyn Fn() + Send + Sync>,
+    ) -> (Self, mpsc::Receiver<ChallengeQuestion>) {
+        let (questions, asked) = mpsc::channel(MOST);
+        let desk = Self {
+            known,
+            questions,
+            refused,
+            askers: Arc::default(),
+        };
+        (desk, asked)
+    }
+}
+
+/// How many questions of each client wait.
+#[derive(Debug, Default)]
+struct Askers(Mutex<WaitingQuestions>);
+
+#[derive(Debug, Default)]
+struct WaitingQuestions {
+    all: usize,
+    of: HashMap<Client, usize>,
+}
+
+/// A place among the questions that wait, until it is dropped.
+struct Place<'a> {
+    askers: &'a Askers,
+    client: Client,
+}
+
+impl Askers {
+    /// A place for a question of this client; nothing where as many as may wait do.
+    fn enter(&self, client: Client) -> Option<Place<'_>> {
+        let mut waiting = self.waiting();
+        let own = waiting.of.get(&client).copied().unwrap_or_default();
+        if own >= MOST_OF_CLIENT || waiting.all >= MOST {
+            return None;
+        }
+        waiting.all += 1;
+        waiting.of.insert(client, own + 1);
+        Some(Place {
+            askers: self,
+            client,
+        })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, WaitingQuestions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.askers.waiting();
+        waiting.all -= 1;
+        if let Some(own) = waiting.of.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                waiting.of.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// The hosts that other gateways may have answers for, and the way to these.
 pub(super) struct OtherGateways {
     hosts: HashSet<Box<str>>,
     desk: ChallengeDesk,
-    looks: Mutex<Looks>,
-}
-
-/// The looks of the second that runs.
-struct Looks {
-    since: Instant,
-    count: u8,
 }
 
 impl OtherGateways {
-    pub(super) fn new(hosts: HashSet<Box<str>>, desk: ChallengeDesk, now: Instant) -> Self {
-        let looks = Mutex::new(Looks {
-            since: now,
-            count: 0,
-        });
-        Self { hosts, desk, looks }
+    pub(super) fn new(hosts: HashSet<Box<str>>, desk: ChallengeDesk) -> Self {
+        Self { hosts, desk }
     }
 
     /// Are these the hosts that another gateway may have an answer for?
@@ -66,20 +131,23 @@ impl OtherGateways {
         self.hosts.contains(host)
     }
 
-    /// Asks, unless as much has been asked in this second as may be.
+    /// The answer that is known, or else that comes to a question of `asker`, unless as many as may wait do.
     pub(super) async fn ask(
         &self,
         host: &str,
         token: Option<&str>,
-        now: Instant,
+        asker: Client,
     ) -> Option<Vec<u8>> {
         if !self.knows(host) {
             return None;
         }
-        if !self.may_look(now) {
+        if let Some(known) = (self.desk.known)(host, token) {
+            return Some(known);
+        }
+        let Some(_place) = self.desk.askers.enter(asker) else {
             (self.desk.refused)();
             return None;
-        }
+        };
         let (answer, receiver) = oneshot::channel();
         let question = ChallengeQuestion {
             host: host.into(),
@@ -91,20 +159,6 @@ impl OtherGateways {
             return None;
         }
         timeout(WITHIN, receiver).await.ok()?.ok()?
-    }
-
-    fn may_look(&self, now: Instant) -> bool {
-        let looks = self.looks.lock();
-        let mut looks = looks.unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(looks.since) >= SECOND {
-            *looks = Looks {
-                since: now,
-                count: 0,
-            };
-        }
-        let may = looks.count < MOST;
-        looks.count += u8::from(may);
-        may
     }
 }
 
@@ -119,5 +173,43 @@ impl fmt::Debug for OtherGateways {
         f.debug_struct("OtherGateways")
             .field("hosts", &self.hosts)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn client(number: u32) -> Client {
+        Client::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
+    }
+
+    #[test]
+    fn a_client_that_asks_without_end_leaves_room_for_others() {
+        let askers = Askers::default();
+        let own: Vec<_> = (0..100).filter_map(|_| askers.enter(client(1))).collect();
+        assert_eq!(own.len(), MOST_OF_CLIENT);
+        let other = askers.enter(client(2));
+        assert!(other.is_some());
+        drop(own);
+        assert!(askers.enter(client(1)).is_some());
+        drop(other);
+        assert!(
+            askers.waiting().of.is_empty(),
+            "what has ended is forgotten"
+        );
+    }
+
+    #[test]
+    fn there_is_a_bound_for_all_together() {
+        let askers = Askers::default();
+        let all = 0..u32::try_from(MOST).unwrap() + 10;
+        let places: Vec<_> = all
+            .filter_map(|number| askers.enter(client(number)))
+            .collect();
+        assert_eq!(places.len(), MOST);
+        drop(places);
+        assert_eq!(askers.waiting().all, 0);
     }
 }

@@ -30,7 +30,7 @@ pub use authority_challenges::{
 };
 pub use certificate::CertificateFacts;
 pub use chain_order::OutOfPlace;
-pub use challenge_lookup::{ChallengeDesk, ChallengeQuestion};
+pub use challenge_lookup::{ChallengeDesk, ChallengeQuestion, KnownAnswers};
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use distinguished_name::canonical as canonical_subject;
 pub use failure::{Advice, certificate_fault, explain, is_without_protocol, refused_certificate};

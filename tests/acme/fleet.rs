@@ -18,6 +18,7 @@ use tollgate::acme::{
     Authority, Bundle, ChallengeKind, IssuedCertificates, OrderedIdentity, Pace, Renewals,
     SealingKey, SharedStorage, Storage, WallClock,
 };
+use tollgate::client::Client;
 use tollgate::clock::{self, Timestamp};
 use tollgate::store::redis::SharedKeys;
 use tollgate::store::{RedisEndpoint, RedisTarget};
@@ -31,6 +32,8 @@ pub(super) const PACE: Pace = Pace {
     read: Duration::from_millis(300),
     lock: Duration::from_secs(60),
     renew: Duration::from_secs(1),
+    watch: Duration::from_millis(100),
+    notice: Duration::from_millis(400),
 };
 
 /// Seconds by which the gateways' clocks are ahead in the one test that sets them.
@@ -233,7 +236,8 @@ impl Front {
         let host = host.split(':').next()?;
         let token = path.path().strip_prefix(CHALLENGE_PATH)?;
         let board = self.choose(|board| board.text(host, token).is_some())?;
-        let text = handle.block_on(board.text_anywhere(host, token))?;
+        let asker = Client::of(None);
+        let text = handle.block_on(board.text_anywhere(host, token, asker))?;
         let length = text.len();
         write!(
             stream,
@@ -252,7 +256,8 @@ impl Front {
         };
         let host = accepted.client_hello().server_name()?.to_owned();
         let board = self.choose(|board| board.handshake(&host).is_some())?;
-        let config = handle.block_on(board.handshake_anywhere(&host))?;
+        let asker = Client::of(None);
+        let config = handle.block_on(board.handshake_anywhere(&host, asker))?;
         let mut connection = accepted.into_connection(config).ok()?;
         while connection.is_handshaking() {
             connection.complete_io(&mut stream).ok()?;

@@ -4,10 +4,13 @@ use super::fleet::{AHEAD, Front, Member, PACE, SECRET, ahead, contents};
 use crate::support::{Line, PATIENCE, Pebble, PebbleWish, Redis, Relay, eventually};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tollgate::acme::{ChallengeKind, SealingKey, Storage};
+use tollgate::client::Client;
 use tollgate::store::{RedisEndpoint, RedisTarget};
 
 const HOSTS: [&str; 2] = ["shop.example.com", "www.shop.example.com"];
@@ -355,4 +358,75 @@ async fn what_the_store_has_lost_is_put_there_again_without_an_order() {
     late.open();
     assert_eq!(late.certificate().await, held);
     assert_eq!(pebble.logged("Added order"), 1, "{}", pebble.log());
+}
+
+/// An order of 0.1.0: it has a lock and an entry for its challenge, and is not listed.
+#[tokio::test]
+async fn a_challenge_that_is_not_listed_is_found_while_its_order_has_the_lock() {
+    for kind in [ChallengeKind::Http01, ChallengeKind::TlsAlpn01] {
+        let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
+        let mut members = [0; 2].map(|_| Member::of(&pebble, &redis));
+        let [a, b] = &members;
+        let front = Front::before(&pebble, &[a, b]);
+        front.shut();
+        for member in &mut members {
+            member.authority.challenges = vec![kind];
+            member.want("shop", &HOSTS[..1]);
+            member.open();
+        }
+        front.looked().await;
+        let lists: Vec<String> = redis.command(&["KEYS", "edge:acme:open:*"]).await;
+        assert_eq!(lists.len(), 1);
+        redis.command::<i64>(&["DEL", &lists[0]]).await;
+        // Both have read the list that is none.
+        tokio::time::sleep(PACE.watch * 5).await;
+        front.open();
+        for member in &members {
+            member.certificate().await;
+        }
+        assert_eq!(pebble.logged("Added order"), 1, "{}", pebble.log());
+    }
+}
+
+/// The calls of a command that a Redis has counted.
+async fn calls(redis: &Redis, command: &str) -> u64 {
+    let stats: String = redis.command(&["INFO", "commandstats"]).await;
+    let line = format!("cmdstat_{command}:calls=");
+    let found = stats.lines().find_map(|one| one.strip_prefix(&line));
+    let count = found.and_then(|rest| rest.split(',').next());
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn strangers_cause_no_look_while_no_order_is_open() {
+    let (pebble, redis) = (Pebble::start(asking()), Redis::start().await);
+    let mut member = Member::of(&pebble, &redis);
+    let _front = Front::before(&pebble, &[&member]);
+    member.want("shop", &HOSTS);
+    member.open();
+    member.certificate().await;
+    let lists: Vec<String> = redis.command(&["KEYS", "edge:acme:*:*"]).await;
+    assert!(!lists.iter().any(|key| key.contains(":open:")), "{lists:?}");
+    let (before, start) = (calls(&redis, "get").await, Instant::now());
+    let mut asking = JoinSet::new();
+    for number in 0..400_u16 {
+        let challenges = member.challenges.clone();
+        let asker = Client::of(IpAddr::from([10, 0, 0, number.to_be_bytes()[1] % 20]));
+        asking.spawn(async move {
+            let token = format!("{number:032}");
+            let text = challenges.text_anywhere(HOSTS[0], &token, asker).await;
+            let handshake = challenges.handshake_anywhere(HOSTS[1], asker).await;
+            text.is_none() && handshake.is_none()
+        });
+    }
+    assert!(asking.join_all().await.into_iter().all(|missed| missed));
+    let rounds = start.elapsed().as_millis() / PACE.watch.as_millis() + 2;
+    let looks = calls(&redis, "get").await - before;
+    // Each second, or here each tenth, the list and the lock are read, and now and then the certificate and its failures.
+    assert!(
+        u128::from(looks) <= 3 * rounds,
+        "{looks} in {rounds} rounds"
+    );
+    let missing = member.metric("tollgate_acme_lookups_total{result=\"missing\"} ");
+    assert_eq!(missing, 800);
 }

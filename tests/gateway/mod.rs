@@ -23,6 +23,7 @@ mod framing;
 mod grpc;
 mod head_deadline;
 mod head_faults;
+mod hurried_orders;
 mod identities;
 mod included_files;
 mod lease;

@@ -3,6 +3,7 @@
 mod clear_text;
 mod hand_overs;
 mod kinds_of_store;
+mod strangers;
 
 use crate::support::tls::TlsClient;
 use crate::support::{

@@ -18,7 +18,7 @@ const ROOMS: [(&str, &[&str]); 25] = [
     ("interim", &[]),
     ("shutdown", &["clock"]),
     ("telemetry", &["client", "clock"]),
-    ("tls", &["clock"]),
+    ("tls", &["client", "clock"]),
     ("fetch", &["interim", "tls"]),
     ("route", &[]),
     (

@@ -1,6 +1,6 @@
 //! Identities and the listeners that offer them, in words and for programs.
 
-use super::orders;
+use super::orders::{self, KnownOrders};
 use crate::config::describe::show_instant;
 use crate::config::{Compiled, LoadedIdentity};
 use crate::listen::listener::{ListenAddress, Listener, ProxyPeers};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 /// A line for each identity, and one for each listener, where any listener has more than an address.
 pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
+    let orders = KnownOrders::of(compiled);
     let identities = compiled.identities.all().map(LoadedIdentity::identity);
     let identities = identities.map(|identity| {
         let client = client(identity).map(|client| format!("; {client}"));
@@ -16,7 +17,7 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
             "identity {}: {}; {}{}",
             identity.name(),
             hosts(identity),
-            certificate(compiled, identity),
+            certificate(&orders, identity),
             client.unwrap_or_default(),
         )
     });
@@ -36,10 +37,10 @@ pub(super) fn lines(compiled: &Compiled) -> Vec<String> {
 }
 
 /// The certificate of an identity: `EC 256 bits, ends at ...; ordered from public, renewed by ...`.
-fn certificate(compiled: &Compiled, identity: &ServerIdentity) -> String {
+fn certificate(orders: &KnownOrders<'_>, identity: &ServerIdentity) -> String {
     let facts = identity.facts();
     let own = || format!("{}, ends at {}", facts.key, show_instant(facts.not_after));
-    match orders::of(compiled, identity.name()) {
+    match orders.named(identity.name()) {
         None => own(),
         Some(order) if identity.is_pending() => order.words(),
         Some(order) => format!("{}; {}", own(), order.words()),
@@ -48,6 +49,7 @@ fn certificate(compiled: &Compiled, identity: &ServerIdentity) -> String {
 
 /// The identities, as a list for programs.
 pub(super) fn identities_json(compiled: &Compiled) -> Value {
+    let orders = KnownOrders::of(compiled);
     let all = compiled.identities.all().map(LoadedIdentity::identity);
     let all = all.map(|identity| {
         let facts = identity.facts();
@@ -66,7 +68,7 @@ pub(super) fn identities_json(compiled: &Compiled) -> Value {
             "subject": is_there.then_some(&facts.subject),
             "issuer": is_there.then_some(&facts.issuer),
             "fingerprint": is_there.then(|| facts.fingerprint_text()),
-            "acme": orders::of(compiled, identity.name()).map(|order| order.json()),
+            "acme": orders.named(identity.name()).map(|order| order.json()),
             "client": client,
         })
     });

@@ -1,24 +1,74 @@
 //! Certificates that are ordered, and the authorities that they are ordered from, in words and for programs.
 
-use crate::acme::{Authority, OrderOutlook, OrderedIdentity, Storage, outlook};
+use crate::acme::{
+    Authority, OrderOutlook, OrderedIdentity, SharedStorage, Storage, outlook, outlooks_in_store,
+};
 use crate::clock;
 use crate::config::Compiled;
 use crate::config::describe::show_instant;
+use crate::store::Backend;
+use crate::store::redis::SharedKeys;
 use serde_json::{Value, json};
-use std::io;
+use std::collections::HashMap;
 
-/// The order of an identity, and what is kept about it.
+/// The orders of a file, by the names of their identities.
+pub(super) struct KnownOrders<'a>(HashMap<&'a str, KnownOrder<'a>>);
+
+/// The order of an identity, and what is kept about it; or why it cannot be read, in words.
 pub(super) struct KnownOrder<'a> {
     order: &'a OrderedIdentity,
-    known: io::Result<OrderOutlook>,
+    known: Result<OrderOutlook, String>,
 }
 
-/// The order of the identity of this name; nothing where its certificate is a file.
-pub(super) fn of<'a>(compiled: &'a Compiled, name: &str) -> Option<KnownOrder<'a>> {
-    let order = compiled.orders.iter().find(|one| &*one.name == name)?;
-    let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
-    let known = outlook(order, now);
-    Some(KnownOrder { order, known })
+impl<'a> KnownOrders<'a> {
+    /// The orders of a file. Those that are kept in the store are asked for there, for two seconds at most.
+    pub(super) fn of(compiled: &'a Compiled) -> Self {
+        let now = i64::try_from(clock::wall().micros() / 1_000_000).unwrap_or(i64::MAX);
+        let in_store = |one: &&OrderedIdentity| matches!(one.authority.storage, Storage::Store(_));
+        let shared: Vec<OrderedIdentity> =
+            compiled.orders.iter().filter(in_store).cloned().collect();
+        let mut of_store = ask_store(compiled, &shared, now).into_iter();
+        let all = compiled.orders.iter().map(|order| {
+            let known = if in_store(&order) {
+                let none = || Err("the store was not asked".to_owned());
+                of_store.next().unwrap_or_else(none)
+            } else {
+                outlook(order, now).map_err(|error| error.to_string())
+            };
+            (&*order.name, KnownOrder { order, known })
+        });
+        Self(all.collect())
+    }
+
+    /// The order of the identity of this name; nothing where its certificate is a file.
+    pub(super) fn named(&self, name: &str) -> Option<&KnownOrder<'a>> {
+        self.0.get(name)
+    }
+}
+
+/// What the store keeps of these orders.
+fn ask_store(
+    compiled: &Compiled,
+    orders: &[OrderedIdentity],
+    now: i64,
+) -> Vec<Result<OrderOutlook, String>> {
+    let store = &compiled.boot.store;
+    let Backend::Redis(target) = &store.source else {
+        return Vec::new();
+    };
+    if orders.is_empty() {
+        return Vec::new();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else {
+        return Vec::new();
+    };
+    runtime.block_on(async {
+        let shared = SharedStorage::new(SharedKeys::new(target), &store.prefix);
+        outlooks_in_store(orders, &shared, now).await
+    })
 }
 
 /// A line for each authority that something is ordered from, in the order of the identities.
@@ -51,23 +101,15 @@ impl KnownOrder<'_> {
     /// The words behind the hosts: `ordered from public, renewed by ...`.
     pub(super) fn words(&self) -> String {
         let from = &self.order.authority.name;
-        if let Storage::Store(_) = self.order.authority.storage {
-            // Only a gateway asks the store.
-            return format!("ordered from {from} for all gateways");
-        }
+        let whose = match self.order.authority.storage {
+            Storage::Folder(_) => "",
+            Storage::Store(_) => " for all gateways",
+        };
         let rest = match &self.known {
             Err(error) => format!("what is kept of it cannot be read: {error}"),
             Ok(known) => known_words(known, &self.order.hosts),
         };
-        format!("ordered from {from}, {rest}")
-    }
-
-    /// Why what is kept in a folder cannot be read.
-    fn unreadable(&self) -> Option<&io::Error> {
-        match self.order.authority.storage {
-            Storage::Folder(_) => self.known.as_ref().err(),
-            Storage::Store(_) => None,
-        }
+        format!("ordered from {from}{whose}, {rest}")
     }
 
     /// What is known of the order, for programs.
@@ -81,7 +123,7 @@ impl KnownOrder<'_> {
                 Storage::Folder(_) => "folder",
                 Storage::Store(_) => "store",
             },
-            "unreadable": self.unreadable().map(ToString::to_string),
+            "unreadable": self.known.as_ref().err(),
             "has_certificate": known.is_some_and(|known| known.certificate.is_some()),
             "renewed_by": at(known.and_then(|known| known.renewal)),
             "failures": known.map_or(0, |known| known.failures),

@@ -94,6 +94,7 @@ impl Scene {
         let sources = HandshakeSources {
             offer: &self.offer,
             challenges: &self.challenges,
+            client: Client::of(None),
         };
         shake_hands(stream, first, sources, deadline).await
     }

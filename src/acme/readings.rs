@@ -1,0 +1,89 @@
+//! Readings that come one after the other, and the wait for the next one: it begins after the question, so that what it does
+//! not find was not there when it was asked for.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
+
+/// The readings of one place.
+#[derive(Debug, Default)]
+pub(super) struct Readings {
+    next: Mutex<NextReading>,
+    /// The number of the last one that has ended.
+    ended: watch::Sender<u64>,
+    asked: Notify,
+}
+
+#[derive(Debug, Default)]
+struct NextReading {
+    /// Readings that have begun.
+    begun: u64,
+    /// The identities that are asked for.
+    asked: HashSet<Arc<str>>,
+}
+
+impl Readings {
+    /// Begins a reading. Returns the identities that were asked for since the one before has begun.
+    pub(super) fn begin(&self) -> HashSet<Arc<str>> {
+        let mut next = self.book();
+        next.begun += 1;
+        std::mem::take(&mut next.asked)
+    }
+
+    /// Ends the reading that has begun last.
+    pub(super) fn end(&self) {
+        let begun = self.book().begun;
+        self.ended.send_replace(begun);
+    }
+
+    /// Has the next reading begin soon.
+    pub(super) fn hasten(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Resolves when a reading is waited for.
+    pub(super) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Waits until a reading has ended that begins after this call, and is to look for these identities too.
+    pub(super) async fn next(&self, identities: HashSet<Arc<str>>) {
+        let number = {
+            let mut next = self.book();
+            next.asked.extend(identities);
+            next.begun + 1
+        };
+        let mut ended = self.ended.subscribe();
+        self.hasten();
+        // The sender lives as long as this.
+        let _ = ended.wait_for(|ended| *ended >= number).await;
+    }
+
+    fn book(&self) -> MutexGuard<'_, NextReading> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn a_reading_that_has_begun_before_is_not_enough() {
+        let readings = Readings::default();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(readings.begin().is_empty());
+        let mut waits = pin!(readings.next(HashSet::from(["shop".into()])));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        readings.end();
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        assert_eq!(readings.begin(), HashSet::from(["shop".into()]));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
+        readings.end();
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(()));
+        assert!(readings.begin().is_empty());
+    }
+}

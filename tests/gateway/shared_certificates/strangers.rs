@@ -1,0 +1,184 @@
+//! Orders of several gateways behind a balancer while strangers ask for challenges that nobody has: each order succeeds at
+//! its first try, wherever the authority comes.
+
+use super::{Balancer, SECRET};
+use crate::support::tls::TlsClient;
+use crate::support::{
+    File, Gateway, PATIENCE, Pebble, PebbleWish, Redis, Upstream, eventually, long, request,
+};
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// The time between two questions of strangers at one port: both kinds together are a hundred a second.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn hosts() -> Vec<String> {
+    let count = if long() { 60 } else { 8 };
+    (0..count)
+        .map(|number| format!("n{number}.example.net"))
+        .collect()
+}
+
+/// The lines of `[acme.test]` that say where certificates are kept, and those of `[store]`.
+struct Place {
+    storage: String,
+    store: String,
+}
+
+async fn gateway(pebble: &Pebble, upstream: &Upstream, place: &Place) -> Gateway {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = "listen = [{ address = \"127.0.0.1:0\", redirect = \"https\" }, { address = \"127.0.0.2:0\", tls = true }]";
+    let (directory, ca) = (pebble.directory(), pebble.ca());
+    let mut file = File::default()
+        .server(listen)
+        .upstream("main", &[upstream])
+        .route("all", "/{*rest}", "main", &[])
+        .with(&format!(
+            "[acme.test]\nagree = true\ndirectory = \"{directory}\"\nca = {ca:?}\n{}",
+            place.storage
+        ));
+    for (number, host) in hosts().iter().enumerate() {
+        let table = format!("[tls.n{number}]\nacme = \"test\"\nhosts = \"{host}\"");
+        file = file.with(&table);
+    }
+    if !place.store.is_empty() {
+        file = file.store(&place.store);
+    }
+    fs::write(folder.path().join("acme.secret"), SECRET).unwrap();
+    let path = folder.path().join("gateway.toml");
+    fs::write(&path, file.text()).unwrap();
+    Gateway::run(folder, &path).await
+}
+
+/// Asks for tokens that nobody has, and for handshakes, until it is dropped.
+struct Strangers(Vec<JoinHandle<()>>);
+
+impl Strangers {
+    async fn before(gateways: &[&Gateway]) -> Self {
+        let mut tasks = Vec::new();
+        let plain: Vec<SocketAddr> = gateways.iter().map(|one| one.address()).collect();
+        let mut tls = Vec::new();
+        for gateway in gateways {
+            tls.push(gateway.tls().await);
+        }
+        tasks.push(tokio::spawn(ask(plain, |to, host, number| async move {
+            let path = format!("/.well-known/acme-challenge/{number:043}");
+            let asked = request("GET", &path, &[("Host", &host)]);
+            if let Ok(mut wire) = crate::support::Wire::try_to(to).await {
+                let _ = wire.try_send(asked).await;
+                let _ = wire.try_answer().await;
+            }
+        })));
+        tasks.push(tokio::spawn(ask(tls, |to, host, _| async move {
+            let client = TlsClient::looking().speaking(&["acme-tls/1"]);
+            let _ = client.connect(to, &host).await;
+        })));
+        Self(tasks)
+    }
+}
+
+impl Drop for Strangers {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+async fn ask<F: Future<Output = ()> + Send + 'static>(
+    gateways: Vec<SocketAddr>,
+    one: impl Fn(SocketAddr, String, usize) -> F,
+) {
+    let (hosts, mut asking) = (hosts(), JoinSet::new());
+    let mut ticks = interval(PAUSE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for number in 0.. {
+        ticks.tick().await;
+        let host = hosts[number % hosts.len()].clone();
+        asking.spawn(one(gateways[number % gateways.len()], host, number));
+        while asking.try_join_next().is_some() {}
+    }
+}
+
+/// The sum of the ends of orders with this result, over all gateways and identities.
+async fn ended(gateways: &[&Gateway], result: &str) -> usize {
+    let label = format!("result=\"{result}\"");
+    let mut sum = 0;
+    for gateway in gateways {
+        let text = gateway.metrics().await;
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("tollgate_acme_orders_total") && line.contains(&label));
+        sum += lines
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok())
+            .sum::<usize>();
+    }
+    sum
+}
+
+async fn every_order_succeeds(kind: &str, storage: &str, store: String) {
+    let pebble = Pebble::start(PebbleWish {
+        asks_always: true,
+        ..PebbleWish::default()
+    });
+    let (upstream, balancer) = (Upstream::echo().await, Balancer::before(&pebble).await);
+    let place = Place {
+        storage: format!("{storage}\nchallenge = \"{kind}\""),
+        store,
+    };
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        all.push(gateway(&pebble, &upstream, &place).await);
+    }
+    let all: Vec<&Gateway> = all.iter().collect();
+    let strangers = Strangers::before(&all).await;
+    balancer.lead_to(&all).await;
+    let count = hosts().len();
+    eventually(PATIENCE * 8, "every certificate comes", async || {
+        ended(&all, "obtained").await >= count
+    })
+    .await;
+    drop(strangers);
+    for result in ["refused", "not_ours", "unreachable", "failed"] {
+        assert_eq!(ended(&all, result).await, 0, "{kind}: {result}");
+    }
+    assert_eq!(pebble.logged("Added order"), count, "{}", pebble.log());
+    // Every gateway shows every one of them.
+    for gateway in &all {
+        let address = gateway.tls().await;
+        for host in hosts() {
+            eventually(PATIENCE, "all have it", async || {
+                TlsClient::looking().connect(address, &host).await.is_ok()
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn orders_with_a_store_succeed_while_strangers_ask_for_texts() {
+    let redis = Redis::start().await;
+    let store = format!("url = \"{}\"", redis.url());
+    let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
+    every_order_succeeds("http-01", storage, store).await;
+}
+
+#[tokio::test]
+async fn orders_with_a_store_succeed_while_strangers_shake_hands() {
+    let redis = Redis::start().await;
+    let store = format!("url = \"{}\"", redis.url());
+    let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
+    every_order_succeeds("tls-alpn-01", storage, store).await;
+}
+
+#[tokio::test]
+async fn orders_with_a_shared_folder_succeed_while_strangers_ask() {
+    for kind in ["http-01", "tls-alpn-01"] {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = format!("storage = {:?}", folder.path().join("acme"));
+        every_order_succeeds(kind, &storage, String::new()).await;
+    }
+}
