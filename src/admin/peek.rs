@@ -89,7 +89,7 @@ async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Va
         Ok(decided) => {
             let verdict = decided.decision.verdicts.first();
             seen["remaining"] = verdict.map(|verdict| verdict.remaining).into();
-            seen["of"] = limit.rule.most().into();
+            seen["of"] = limit.quota.into();
             seen["reset_us"] = verdict.map(|verdict| verdict.reset).into();
         }
         Err(error) => seen["error"] = error.to_string().into(),

@@ -99,13 +99,31 @@ impl Bucket {
             _ => measured.span,
         };
         let level = if charged { measured.span } else { before() };
-        let left = self.interval.sub(self.capacity, level).unwrap_or_default();
         let hold = |free| self.interval.sub(before(), free).map_or(0, Span::ceil);
         let delay = free.filter(|_| cost != Cost::ZERO).map_or(0, hold);
         Verdict {
             outcome: measured.wait.outcome(delay),
-            remaining: self.interval.units_in(left),
+            remaining: self.left(level),
             reset: level.ceil(),
+        }
+    }
+
+    /// The whole units that fit above `level`.
+    pub(super) fn fitting(&self, level: Span) -> u64 {
+        let room = self.interval.sub(self.capacity, level).unwrap_or_default();
+        self.interval.units_in(room)
+    }
+
+    /// The requests of one unit that would be admitted now, one behind the other: within the capacity, and each with
+    /// not more in front of it than can be waited for.
+    fn left(&self, level: Span) -> u64 {
+        let fitting = self.fitting(level);
+        let Some(latest) = self.latest else {
+            return fitting;
+        };
+        match self.interval.sub(latest, level) {
+            Some(patience) => fitting.min(self.interval.units_in(patience).saturating_add(1)),
+            None => 0,
         }
     }
 

@@ -79,10 +79,14 @@ impl Limit {
         if measured.wait == Wait::Micros(0) {
             return (measured, change);
         }
-        let left = rule.verdict(measured, now, Cost::new(all), false);
+        let left = match rule.bucket() {
+            // What can be waited for does not depend on a request's own units.
+            Some(bucket) => bucket.fitting(measured.span),
+            None => rule.verdict(measured, now, Cost::new(all), false).remaining,
+        };
         // Every granted unit is charged once for each gateway. A remainder smaller than that is not granted.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
-        let left = left.remaining / u64::from(unit);
+        let left = left / u64::from(unit);
         // With nothing left, the wait is that for a single unit.
         let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
         let (mut measured, change) = rule.check(state, now, self.share(less, gateways));

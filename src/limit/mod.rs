@@ -17,6 +17,7 @@ mod lease;
 mod mode;
 mod on_down;
 mod policy;
+mod quota;
 pub mod rate;
 mod refund;
 mod refund_condition;
@@ -74,6 +75,11 @@ pub struct Limit {
     pub id: LimitId,
     /// The algorithm with its numbers.
     pub rule: Rule,
+    /// The units that the limit holds, as its clients are told ([`Rule::quota`]).
+    pub quota: u64,
+    /// The time in which the whole quota comes back, in microseconds: the window, or the time in which an empty bucket
+    /// is full.
+    pub refill: u64,
     /// Is the remainder granted where not all units can be?
     pub partial: bool,
     /// The rule by which a repeated charge is recognised.
@@ -150,6 +156,8 @@ impl Limit {
                 _ => policy.dedupe.clone(),
             },
             history: rule.open_bucket().is_some() && (policy.may_correct() || charge == Revocable),
+            quota: rule.quota(),
+            refill: rule.refill(policy.rate),
             block: wire::Block::new(),
             variants: Variants::default(),
             policy,
@@ -278,6 +286,12 @@ impl Rule {
             | Self::SlidingLog(SlidingLog { limit, .. }) => u64::from(*limit),
             Self::Concurrency(rule) => u64::from(rule.max.get()),
         }
+    }
+
+    /// Do its windows begin at times of the clock or the calendar? They follow the wall clock, whatever it does.
+    #[must_use]
+    pub fn goes_by_the_wall_clock(&self) -> bool {
+        matches!(self, Self::ClockWindow(_))
     }
 
     /// Do the scripts' parameters change with time?

@@ -41,7 +41,10 @@ impl Limit {
         gateways: NonZeroU32,
     ) -> Verdict {
         let cost = self.share(cost, gateways);
-        let own = self.rule.as_one_of(Cost::ONE, gateways);
+        let mut own = self.rule.as_one_of(Cost::ONE, gateways);
+        if let Some(bucket) = own.as_mut().and_then(Rule::bucket_mut) {
+            bucket.admit_behind_latest(gateways);
+        }
         let rule = own.as_ref().unwrap_or(&self.rule);
         let verdict = rule.verdict(measured, at, cost, charged);
         Verdict {
@@ -80,6 +83,14 @@ impl Rule {
         }
         bucket.debt_ceiling = several(bucket, gateways);
         Some(own)
+    }
+}
+
+impl Bucket {
+    /// Lets the remainder count requests that take so many units each: the last of them begins at the latest level.
+    fn admit_behind_latest(&mut self, gateways: NonZeroU32) {
+        let others = self.interval.times(u64::from(gateways.get()) - 1);
+        self.latest = self.latest.map(|latest| self.interval.add(latest, others));
     }
 }
 

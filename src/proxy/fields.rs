@@ -1,7 +1,8 @@
 //! The fields about limits on a response: the draft's, the older ones, and the time to come back.
 //!
-//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings. `q` and `w` are
-//! the quota and window of the file, `r` the units left, `t` the seconds until all units are there again. A limit on
+//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings. `q` is what the
+//! limit holds, `w` the seconds in which that much comes back, `r` the units left of it, `t` the seconds until all units
+//! are there again. A limit on
 //! what is in flight has the unit `concurrent-requests` and no times. It stands in none of the older fields, which are
 //! about rates.
 
@@ -38,10 +39,10 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
     let mut text = BytesMut::new();
     for limit in limits {
         let separator = if text.is_empty() { "" } else { ", " };
-        let (name, quota) = (limit.policy_name(), limit.rate.count);
+        let (name, quota) = (limit.policy_name(), limit.quota);
         let _ = write!(text, "{separator}\"{name}\";q={quota}");
         let _ = if has_window(limit) {
-            write!(text, ";w={}", seconds(limit.rate.period.get()))
+            write!(text, ";w={}", seconds(limit.refill))
         } else {
             write!(text, ";qu=\"concurrent-requests\"")
         };
@@ -83,16 +84,12 @@ pub fn stamp(
         && let Some((limit, verdict)) = told_of(limits, decision)
         && !(theirs.legacy && merge::is_tighter(fields, limit, verdict.remaining))
     {
-        let quota = u64::from(limit.rate.count.get());
-        set(fields, X_LIMIT, usual_number(quota));
+        set(fields, X_LIMIT, usual_number(limit.quota));
         set(fields, X_REMAINING, usual_number(shown(limit, verdict)));
         set(fields, X_RESET, usual_number(reset_at(verdict, now)));
     }
     if is_exposed && style != FieldStyle::None {
-        fields.append(
-            header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static(EXPOSED),
-        );
+        merge::expose(fields, EXPOSED);
     }
 }
 
@@ -108,8 +105,12 @@ pub fn stamp_known(
 ) {
     let mut ruling = decided.decision.ruling;
     if let Ruling::Refuse { by, .. } = &mut ruling {
-        let before = limits.iter().take(*by);
-        *by = before.filter(|limit| decided.is_known(limit)).count();
+        let is_known = |limit: &&&Arc<Limit>| decided.is_known(limit);
+        *by = match limits.get(*by).filter(is_known) {
+            Some(_) => limits.iter().take(*by).filter(is_known).count(),
+            // The limit that refuses is none of those with numbers.
+            None => usize::MAX,
+        };
     }
     let verdicts = limits.iter().zip(&decided.decision.verdicts);
     let known = verdicts.filter(|(limit, _)| decided.is_known(limit));
@@ -176,21 +177,22 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
 }
 
 /// The one limit in the older fields, which have room for one. On a refusal it is the named limit, so that the fields
-/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them.
+/// agree with `Retry-After`, else the tightest. A limit without a window is in none of them: where it refuses, nor is
+/// another.
 fn told_of<'a>(
     limits: &[&'a Arc<Limit>],
     decision: &'a Decision,
 ) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
     match decision.ruling {
-        Ruling::Refuse { by, .. } if limits.get(by).is_some_and(|limit| has_window(limit)) => {
-            Some((*limits.get(by)?, decision.verdicts.get(by)?))
+        Ruling::Refuse { by, .. } => {
+            let limit = limits.get(by).filter(|limit| has_window(limit))?;
+            Some((*limit, decision.verdicts.get(by)?))
         }
         _ => tightest(limits, &decision.verdicts),
     }
 }
 
-/// The limit with the smallest part left of its capacity, which is a bucket's burst and not its rate. Among equals the
-/// first in the file is taken.
+/// The limit with the smallest part left of its quota. Among equals the first in the file is taken.
 fn tightest<'a>(
     limits: &[&'a Arc<Limit>],
     verdicts: &'a [Verdict],
@@ -200,7 +202,7 @@ fn tightest<'a>(
     timed.reduce(|best, next| {
         // The fractions left / capacity are compared without dividing.
         let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
-            u128::from(of.1.remaining) * u128::from(by.rule.most())
+            u128::from(of.1.remaining) * u128::from(by.quota)
         };
         let (theirs, ours) = (left(next, best.0), left(best, next.0));
         if (theirs, next.0.place) < (ours, best.0.place) {
@@ -216,9 +218,9 @@ fn has_window(limit: &Limit) -> bool {
     limit.rule.holds().is_none()
 }
 
-/// The units left, never more than the quota, although a burst may be larger.
+/// The units left of the quota, and never more.
 fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
-    verdict.remaining.min(u64::from(limit.rate.count.get()))
+    verdict.remaining.min(limit.quota)
 }
 
 /// Whole seconds, rounded up, at least one.

@@ -4,7 +4,7 @@ use super::Exchange;
 use crate::admission::RefusalCause;
 use crate::clock;
 use crate::limit::Limit;
-use crate::limit::verdict::{Ruling, Verdict, VerdictOutcome};
+use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields::{self, RefusalFields, RefusalValues};
 use crate::proxy::reply::{self, ProblemDetails, RefusalText, Violations};
@@ -232,28 +232,37 @@ impl Exchange {
         if !decided.is_whole() {
             return fields::stamp_known(fields, style, &limits, decided, now);
         }
+        let decision = &decided.decision;
+        let outwaited = if self.reason == Reason::LimitRefused {
+            self.refused_in_queue(&limits, decision)
+        } else {
+            None
+        };
+        let decision = outwaited.as_ref().unwrap_or(decision);
         let prepared = &self.local.route(route).policy;
         if self.plan.is_whole(service) {
-            fields::stamp(
-                fields,
-                style,
-                &limits,
-                &decided.decision,
-                prepared.as_ref(),
-                now,
-            );
+            fields::stamp(fields, style, &limits, decision, prepared.as_ref(), now);
         } else {
             let deciding = limits.iter().filter(|limit| limit.mode.decides());
             let policy = fields::policy(deciding.copied());
-            fields::stamp(
-                fields,
-                style,
-                &limits,
-                &decided.decision,
-                policy.as_ref(),
-                now,
-            );
+            fields::stamp(fields, style, &limits, decision, policy.as_ref(), now);
         }
+    }
+
+    /// The decision as it is told where a queue has let the request in, and refused it later: the gateway stood still.
+    /// Nothing is left of that limit.
+    #[cold]
+    fn refused_in_queue(&self, limits: &[&Arc<Limit>], decision: &Decision) -> Option<Decision> {
+        if matches!(decision.ruling, Ruling::Refuse { .. }) {
+            return None;
+        }
+        let named = self.outwaited(limits).named?;
+        let by = limits.iter().position(|limit| Arc::ptr_eq(limit, named))?;
+        let wait = Wait::Micros(self.retry_after?);
+        let mut told = decision.clone();
+        told.ruling = Ruling::Refuse { by, wait };
+        told.verdicts.get_mut(by)?.remaining = 0;
+        Some(told)
     }
 }
 

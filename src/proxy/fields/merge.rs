@@ -3,7 +3,7 @@
 use super::{X_LIMIT, X_REMAINING, set};
 use crate::limit::Limit;
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The fields that the upstream has written.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,6 +40,29 @@ fn join(fields: &mut HeaderMap, name: HeaderName, ours: HeaderValue) {
     }
     let all = HeaderValue::from_maybe_shared(all.freeze()).unwrap_or(ours);
     fields.insert(name, all);
+}
+
+/// Lets pages of other origins read the fields in `ours`, a list of names. The answer has one such field: behind the names
+/// that the upstream or the file has written stand those of ours that are not among them.
+#[inline(never)]
+pub(super) fn expose(fields: &mut HeaderMap, ours: &'static str) {
+    const NAME: HeaderName = header::ACCESS_CONTROL_EXPOSE_HEADERS;
+    if !fields.contains_key(NAME) {
+        return set(fields, NAME, HeaderValue::from_static(ours));
+    }
+    let mut names: Vec<&[u8]> = Vec::new();
+    let theirs = fields.get_all(NAME).into_iter().map(HeaderValue::as_bytes);
+    for line in theirs.chain([ours.as_bytes()]) {
+        for name in line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            let is_there = names.iter().any(|known| known.eq_ignore_ascii_case(name));
+            if !name.is_empty() && !is_there {
+                names.push(name);
+            }
+        }
+    }
+    if let Ok(all) = HeaderValue::from_bytes(&names.join(&b", "[..])) {
+        set(fields, NAME, all);
+    }
 }
 
 /// Is the text a list of strings with parameters, as far as is seen without reading every parameter? A parameter may be
@@ -97,10 +120,10 @@ pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
         return false;
     };
     let Some(quota) = number(&X_LIMIT) else {
-        return remaining < left.min(u64::from(limit.rate.count.get()));
+        return remaining < left.min(limit.quota);
     };
     let ours = u128::from(left) * u128::from(quota);
-    u128::from(remaining) * u128::from(limit.rule.most()) < ours
+    u128::from(remaining) * u128::from(limit.quota) < ours
 }
 
 #[cfg(test)]

@@ -113,9 +113,7 @@ impl RefusalFields {
                 FieldSource::RetryAfter => Some(usual_number(seconds(of.wait))),
                 FieldSource::RetryAfterMillis => Some(of.millis.clone()),
                 FieldSource::Standing => self.standing(of),
-                FieldSource::Quota => {
-                    told.map(|(limit, _)| usual_number(u64::from(limit.rate.count.get())))
-                }
+                FieldSource::Quota => told.map(|(limit, _)| usual_number(limit.quota)),
                 FieldSource::Remaining => {
                     told.map(|(limit, verdict)| usual_number(shown(limit, verdict)))
                 }

@@ -105,6 +105,31 @@ async fn pages_of_another_origin_may_read_the_fields() {
     }
 }
 
+/// Names that the server or the file exposes stand in one field with ours, each once.
+#[tokio::test]
+async fn fields_that_are_exposed_are_one_list() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: X-Own,, ratelimit\r\n\
+         Access-Control-Expose-Headers: X-Other\r\nContent-Length: 0\r\n\r\n",
+    )
+    .await;
+    let set = "response_headers = { set = { access-control-expose-headers = \"x-total\" } }";
+    let file = File::to(&upstream, &["ip"])
+        .limit("ip", "by = \"ip\"\nrate = \"50/h\"")
+        .with(&format!(
+            "[routes.written]\npath = \"/written\"\nupstream = \"main\"\nlimits = \"ip\"\n{set}"
+        ));
+    let gateway = Gateway::start(&file).await;
+    const OURS: &str = "RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
+    for (path, all) in [
+        ("/", format!("X-Own, ratelimit, X-Other, {OURS}")),
+        ("/written", format!("x-total, RateLimit, {OURS}")),
+    ] {
+        let answer = gateway.get(path).await.expect(200);
+        assert_eq!(answer.fields.all("access-control-expose-headers"), [all]);
+    }
+}
+
 #[tokio::test]
 async fn a_refused_call_of_grpc_is_told_in_grpc() {
     let upstream = Upstream::echo().await;

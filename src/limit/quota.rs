@@ -1,0 +1,85 @@
+//! What a limit holds, as its clients are told: the quota, and the time in which the whole of it comes back.
+
+use super::Rule;
+use super::rate::Rate;
+
+impl Rule {
+    /// The units that the limit holds for its clients when nothing has been taken: a bucket's size; of a queue the units
+    /// that go on at once, and the places that can be waited for within `max_wait`; else N.
+    ///
+    /// One request may take more of a queue ([`Rule::most`]): it waits for the units in front of it, and not for its own.
+    #[must_use]
+    pub fn quota(&self) -> u64 {
+        let Self::LeakyBucket(rule) = self else {
+            return self.most();
+        };
+        let within = super::rate::Span::micros(rule.max_wait);
+        let places = rule.bucket.interval.units_in(within);
+        u64::from(rule.burst.get()) + places.min(u64::from(rule.queue))
+    }
+
+    /// The time in which the whole quota comes back, in microseconds, rounded up. So the quota in this time is `rate`, or
+    /// less by what rounding adds.
+    #[must_use]
+    pub(super) fn refill(&self, rate: Rate) -> u64 {
+        match self.bucket() {
+            Some(bucket) => bucket.interval.times(self.quota()).ceil(),
+            None => rate.period.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::leaky_bucket::LeakyBucket;
+    use crate::limit::token_bucket::TokenBucket;
+    use std::num::{NonZeroU32, NonZeroU64};
+
+    fn rate(count: u32, period: u64) -> Rate {
+        Rate {
+            count: NonZeroU32::new(count).unwrap(),
+            period: NonZeroU64::new(period).unwrap(),
+        }
+    }
+
+    fn some(count: u32) -> NonZeroU32 {
+        NonZeroU32::new(count).unwrap()
+    }
+
+    #[test]
+    fn a_quota_in_its_time_is_the_rate() {
+        for (count, period, burst) in [
+            (100, 60_000_000, 500),
+            (7, 3_000_000, 5),
+            (1, 3_600_000_000, 100_000),
+            (10_000_000, 1_000_000, 1),
+            (3, 1_000_000, 3),
+        ] {
+            let rate = rate(count, period);
+            let rule = Rule::TokenBucket(TokenBucket::new(rate, some(burst)));
+            let (quota, refill) = (rule.quota(), rule.refill(rate));
+            assert_eq!(quota, u64::from(burst));
+            let (quota, refill) = (u128::from(quota), u128::from(refill));
+            let (count, period) = (u128::from(count), u128::from(period));
+            assert!(quota * period <= count * refill, "more than the rate");
+            assert!(quota * period > count * (refill - 1), "rounded too far");
+        }
+    }
+
+    #[test]
+    fn of_a_queue_only_the_places_count_that_can_be_waited_for() {
+        for (count, period, burst, queue, max_wait, quota) in [
+            (10, 1_000_000, 1, 100, 2_000_000, 21),
+            (10, 1_000_000, 5, 100, 2_000_000, 25),
+            (10, 1_000_000, 1, 8, 2_000_000, 9),
+            (1, 3_000_000, 1, 1, 100_000, 1),
+            (7, 3_000_000, 1, 12, 5_000_000, 12),
+            (10, 1_000_000, 4, 0, 0, 4),
+        ] {
+            let rate = rate(count, period);
+            let rule = LeakyBucket::new(rate, some(burst), queue, max_wait);
+            assert_eq!(Rule::LeakyBucket(rule).quota(), quota);
+        }
+    }
+}
