@@ -16,8 +16,9 @@ use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
 use crate::config::{Boot, Compiled};
 use crate::descriptors::{self, Budget};
+use crate::key::client_ip::Trust;
 use crate::listen::accept::{
-    ListenerFacts, ListeningSocket, TrustedPeers, left_for_upstreams, most_connections,
+    KnownPeer, ListenerFacts, ListeningSocket, PeerLookup, left_for_upstreams, most_connections,
 };
 use crate::listen::bind::AcceptSocket;
 use crate::listen::dispatch::{ConnectionBounds, Dispatcher};
@@ -26,7 +27,8 @@ use crate::listen::listener::ListenAddress;
 use crate::proxy::Holds;
 use crate::shutdown::{Drain, Signals, drain};
 use crate::snapshot::Snapshot;
-use crate::store::{Fleet, Invalidation, MemoryStore};
+use crate::store::redis::warn_of_eviction;
+use crate::store::{Backend, Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::AuthorityChallenges;
@@ -43,6 +45,7 @@ use snapshot_installer::{ServerFollower, SnapshotInstaller, start_demo, start_re
 pub use sockets::Role;
 use sockets::{BoundSockets, KeptSockets, OpenedSocket};
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -218,6 +221,7 @@ impl Gateway {
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
+        look_at_store(&boot);
         let orders = CertificateOrders::new(
             orders,
             &tls,
@@ -247,11 +251,11 @@ impl Gateway {
         let predecessor = released(predecessor, &unused, &mut signals).await?;
         kept.take_over_files();
         serves.send_replace(true);
-        let trusted = trusted(&shared.snapshots);
+        let peers = peer_lookup(&shared.snapshots);
         let accepting = Accepting {
             tls: &tls,
             dispatcher: &dispatcher,
-            trusted: &trusted,
+            peers: &peers,
             drain: &shared.drain,
         };
         let (acceptors, addresses) = accepting.start(&boot, open)?;
@@ -327,10 +331,27 @@ fn most_taken(asked: usize, files: Option<u64>) -> usize {
     most
 }
 
-/// The test for trusted peers, by the snapshot in force.
-fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> TrustedPeers {
+/// Has the log say where a Redis would forget counters.
+fn look_at_store(boot: &Boot) {
+    if let Backend::Redis(target) = &boot.store.source {
+        tokio::spawn(warn_of_eviction(target.clone()));
+    }
+}
+
+/// Looks up peers in the snapshot in force.
+fn peer_lookup(snapshots: &Arc<ArcSwap<Snapshot>>) -> PeerLookup {
     let snapshots = Arc::clone(snapshots);
-    Arc::new(move |peer| snapshots.load().trust.believes(peer))
+    Arc::new(move |from| known_peer(&snapshots.load().trust, from))
+}
+
+/// What `trust` says of the peer at an address.
+fn known_peer(trust: &Trust, from: Option<SocketAddr>) -> KnownPeer {
+    let counted = |from: SocketAddr| SocketAddr::new(trust.counted(from.ip()), from.port());
+    let from = from.map(counted);
+    KnownPeer {
+        from,
+        is_trusted: trust.believes(from.map(|from| from.ip())),
+    }
 }
 
 /// Waits until every worker's store has answered, which closes `store_ready`, for [`STORE_WITHIN`] at most: the first
@@ -393,7 +414,7 @@ fn start_workers(
 struct Accepting<'a> {
     tls: &'a TlsListeners,
     dispatcher: &'a Arc<Dispatcher>,
-    trusted: &'a TrustedPeers,
+    peers: &'a PeerLookup,
     drain: &'a Drain,
 }
 
@@ -423,8 +444,8 @@ impl Accepting<'_> {
                     taken_over: opened.taken_over,
                     given_up: opened.given_up,
                 };
-                let (dispatcher, trusted) = (Arc::clone(self.dispatcher), Arc::clone(self.trusted));
-                acceptors.spawn(listening.accept(dispatcher, trusted, self.drain.clone()));
+                let (dispatcher, peers) = (Arc::clone(self.dispatcher), Arc::clone(self.peers));
+                acceptors.spawn(listening.accept(dispatcher, peers, self.drain.clone()));
             }
         }
         Ok((acceptors, addresses))

@@ -1,6 +1,6 @@
 //! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
 
-use super::GatewayState;
+use super::{GatewayState, known_peer};
 use crate::admin::{PeekRequest, answer_peeks};
 use crate::descriptors::DescriptorShare;
 use crate::listen::arrival::{Arrivals, ArrivingConnection};
@@ -215,9 +215,9 @@ impl ConnectionService {
         connection: ArrivingConnection,
         since: Instant,
     ) -> Option<ArrivingConnection> {
-        let trusted = |client| self.snapshots.load().trust.has(client);
+        let known = |client| known_peer(&self.snapshots.load().trust, Some(client));
         // The future is boxed, so that the connection needs no room for it afterwards.
-        Box::pin(self.arrivals.named(connection, since, trusted)).await
+        Box::pin(self.arrivals.named(connection, since, known)).await
     }
 
     /// Serves a connection that has arrived.

@@ -9,6 +9,7 @@ use super::source::At;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::value::literal_path;
 use super::{Compiled, Report};
+use crate::client::Nat64;
 use crate::key::client_ip::Trust;
 use crate::key::{Group, IdentityFields, KeyTemplate, MissingKey, Sameness};
 use crate::limit::Limit;
@@ -18,6 +19,7 @@ use crate::snapshot::{HoldCaps, HostChange, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream::{self, ServerHost};
 use http::header;
+use ipnet::Ipv6Net;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -54,6 +56,7 @@ impl Compilation<'_> {
             defaults: each(&document.defaults.limits),
             trust: document.server.trust.values(),
             trust_field: document.server.trust_field.get().copied(),
+            nat64: document.server.nat64.values(),
             fields: document.response.headers(),
             errors: self.errors.clone(),
             jitter: document.response.jitter(),
@@ -73,7 +76,7 @@ impl Compilation<'_> {
                 hash_keys: document.upstreams.iter().map(hash_key).collect(),
                 route_groups: route_groups(document, &outline.groups),
                 upstreams: self.upstreams,
-                trust: Trust::new(outline.trust.clone()).reading(outline.trust_field),
+                trust: trust(&outline),
                 tokens,
                 fields: outline.fields,
                 errors: self.errors,
@@ -104,6 +107,14 @@ impl Compilation<'_> {
             matches!(self.boot.store.source, Backend::Redis(_))
         }
     }
+}
+
+/// Who is believed about addresses, and which addresses stand for others.
+fn trust(outline: &Outline) -> Trust {
+    let nat64 = Nat64::of(outline.nat64.iter().map(Ipv6Net::addr));
+    Trust::new(outline.trust.clone())
+        .reading(outline.trust_field)
+        .translating(nat64)
 }
 
 fn holds(server: &ServerTable) -> HoldCaps {

@@ -13,7 +13,7 @@ use crate::tls::{ClientParts, ServedName, TlsVersion};
 use crate::upstream::Upstream;
 use crate::{admin, listen, store, telemetry};
 use http::HeaderName;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub struct Outline {
     pub trust: Vec<IpNet>,
     /// The field that these proxies write, where it is named.
     pub trust_field: Option<Field>,
+    /// The networks of translators beside the well-known one, each a /96.
+    pub nat64: Vec<Ipv6Net>,
     /// The fields of responses that state limits.
     pub fields: FieldStyle,
     /// The form of errors.

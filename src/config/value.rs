@@ -28,7 +28,9 @@ pub(super) use field_change::{Direction, editable_field, field_value};
 pub(super) use identity::{identity_field, identity_value};
 pub(super) use json_member::{json_member, odd_name};
 pub(super) use key::{field, part};
-pub(super) use net::{address, admin_address, file_mode, host, listen_address, method, network};
+pub(super) use net::{
+    address, admin_address, file_mode, host, listen_address, method, network, translator,
+};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, route_path, top};
 pub(super) use response::{
     ErrorText, error_text, error_word, is_name, key_prefix, percent, public_name, tag,

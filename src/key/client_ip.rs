@@ -1,7 +1,8 @@
 //! The client's address: the peer's own, or found by a walk from the right through trusted hops.
 
-use super::address::read_address;
 use super::forwarded;
+use super::node::{Node, read_node};
+use crate::client::Nat64;
 use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 use std::cell::RefCell;
@@ -13,6 +14,8 @@ pub struct Trust {
     networks: Vec<IpNet>,
     /// The field that their peers write; either field where that is not known.
     field: Option<Field>,
+    /// The networks of translators: their addresses stand for others.
+    nat64: Nat64,
 }
 
 /// Most hops of a walk; a longer chain ends at the last hop of these.
@@ -54,8 +57,29 @@ pub struct OriginFields {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WalkEnd {
     client: Option<IpAddr>,
-    /// Has the walk ended at an unreadable entry? The writer of the entry has named no address.
-    unread: bool,
+    /// Why the walk has ended at an entry that names no address, if it has.
+    unnamed: Option<Unnamed>,
+}
+
+/// Causes for which a trusted peer names no client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unnamed {
+    /// The field has a text that its grammar does not allow.
+    Malformed,
+    /// A hop hides the one before it: `unknown`, or a name that begins with an underscore.
+    Hidden,
+    /// No field says anything.
+    Absent,
+}
+
+/// The client of a request, and whether a trusted peer was to name it and did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundClient {
+    /// The address; nothing where the peer of a Unix socket names none.
+    pub address: Option<IpAddr>,
+    /// Why a trusted peer has named nobody; nothing where it has, or is not trusted.
+    pub unnamed: Option<Unnamed>,
+    why: AddressReason,
 }
 
 /// Reasons for which an address is taken for the client's.
@@ -95,14 +119,37 @@ pub struct Walk {
     pub hops: Vec<Hop>,
 }
 
+impl FoundClient {
+    /// The field that was to name the client; nothing where no field is there, or the peer is not trusted.
+    #[must_use]
+    pub fn field(&self) -> Option<Field> {
+        match self.why {
+            AddressReason::Said(field) | AddressReason::Disagree(field) => Some(field),
+            AddressReason::NobodyTrusted | AddressReason::Stranger | AddressReason::Unsaid => None,
+        }
+    }
+}
+
 impl Trust {
     /// Believes peers in `networks`.
     #[must_use]
     pub fn new(networks: Vec<IpNet>) -> Self {
         Self {
             networks,
-            field: None,
+            ..Self::default()
         }
+    }
+
+    /// Takes addresses in these networks for the addresses inside them.
+    #[must_use]
+    pub fn translating(self, nat64: Nat64) -> Self {
+        Self { nat64, ..self }
+    }
+
+    /// The address that counts for this one ([`Nat64::client`]).
+    #[must_use]
+    pub fn counted(&self, address: IpAddr) -> IpAddr {
+        self.nat64.client(address)
     }
 
     /// Reads this field alone, where one is given.
@@ -125,56 +172,62 @@ impl Trust {
         if self.networks.is_empty() {
             return false;
         }
-        let address = address.to_canonical();
+        let address = self.counted(address);
         let mut networks = self.networks.iter();
         networks.any(|network| network.contains(&address))
     }
 
     /// Walks from the peer towards the client and stops at the first address that is not trusted.
     ///
-    /// An unreadable entry ends the walk at the hop that vouched for it. The left end, which any client can write, is
+    /// An entry that names no address ends the walk at the hop that vouched for it. The left end, which any client can write, is
     /// reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
     /// other on as a stranger sent it. If [`reading`](Self::reading) names a field, only that one is walked. Otherwise
     /// both are, and a walk that ends within the trusted networks yields to one that leads out of them. In every other
     /// case `X-Forwarded-For` decides, since nearly every proxy writes it.
     #[must_use]
     pub fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Option<IpAddr> {
-        self.find(peer, fields, |_| {}).0
+        self.find(peer, fields, |_| {}).address
+    }
+
+    /// As [`Self::client`], and whether a trusted peer has named nobody.
+    #[must_use]
+    pub fn found(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> FoundClient {
+        self.find(peer, fields, |_| {})
     }
 
     /// As [`Self::client`], with its reasons.
     #[must_use]
     pub fn explain(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> Walk {
         let hops = RefCell::new(Vec::new());
-        let (client, why) = self.find(peer, fields, |hop| hops.borrow_mut().push(hop));
+        let found = self.find(peer, fields, |hop| hops.borrow_mut().push(hop));
         Walk {
-            client,
-            why,
+            client: found.address,
+            why: found.why,
             hops: hops.into_inner(),
         }
     }
 
-    fn find(
-        &self,
-        peer: Option<IpAddr>,
-        fields: &HeaderMap,
-        seen: impl Fn(Hop),
-    ) -> (Option<IpAddr>, AddressReason) {
-        let peer = peer.map(|peer| peer.to_canonical());
+    fn find(&self, peer: Option<IpAddr>, fields: &HeaderMap, seen: impl Fn(Hop)) -> FoundClient {
+        let peer = peer.map(|peer| self.counted(peer));
+        let of_peer = |why, unnamed| FoundClient {
+            address: peer,
+            unnamed,
+            why,
+        };
         if !self.believes(peer) {
             let why = if self.networks.is_empty() {
                 AddressReason::NobodyTrusted
             } else {
                 AddressReason::Stranger
             };
-            return (peer, why);
+            return of_peer(why, None);
         }
         let listed = || self.listed(peer, fields, &seen);
         let forwarded = || self.forwarded(peer, fields, &seen);
         match self.told(fields) {
-            (false, false) => (peer, AddressReason::Unsaid),
-            (true, false) => (listed().client, AddressReason::Said(Field::XForwardedFor)),
-            (false, true) => (forwarded().client, AddressReason::Said(Field::Forwarded)),
+            (false, false) => of_peer(AddressReason::Unsaid, Some(Unnamed::Absent)),
+            (true, false) => listed().found(AddressReason::Said(Field::XForwardedFor)),
+            (false, true) => forwarded().found(AddressReason::Said(Field::Forwarded)),
             (true, true) => self.weigh(listed(), forwarded()),
         }
     }
@@ -186,10 +239,10 @@ impl Trust {
         if self.field.is_some() || self.told(fields) != (true, true) {
             return self.field;
         }
-        let peer = peer.map(|peer| peer.to_canonical());
+        let peer = peer.map(|peer| self.counted(peer));
         let listed = self.listed(peer, fields, &|_| {});
         let forwarded = self.forwarded(peer, fields, &|_| {});
-        match self.weigh(listed, forwarded).1 {
+        match self.weigh(listed, forwarded).why {
             AddressReason::Said(field) | AddressReason::Disagree(field)
                 if listed.client != forwarded.client =>
             {
@@ -229,27 +282,28 @@ impl Trust {
     fn listed(&self, peer: Option<IpAddr>, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
         let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-        let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
-        self.walk(peer, Field::XForwardedFor, addresses, seen)
+        // Empty elements are none (RFC 9110, section 5.6.1).
+        let entries = entries.filter(|entry| !entry.trim_ascii().is_empty());
+        self.walk(peer, Field::XForwardedFor, entries.map(read_node), seen)
     }
 
     fn forwarded(&self, peer: Option<IpAddr>, fields: &HeaderMap, seen: &impl Fn(Hop)) -> WalkEnd {
         let lines = fields.get_all(header::FORWARDED).into_iter().rev();
-        let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
-        self.walk(peer, Field::Forwarded, addresses, seen)
+        let nodes = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
+        self.walk(peer, Field::Forwarded, nodes, seen)
     }
 
     /// The result of two walks together.
-    fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> (Option<IpAddr>, AddressReason) {
+    fn weigh(&self, listed: WalkEnd, forwarded: WalkEnd) -> FoundClient {
         let leads_out = |end: WalkEnd| end.client.is_some_and(|client| !self.has(client));
         match (leads_out(listed), leads_out(forwarded)) {
             (true, true) if listed.client != forwarded.client => {
-                (listed.client, AddressReason::Disagree(Field::XForwardedFor))
+                listed.found(AddressReason::Disagree(Field::XForwardedFor))
             }
-            (false, true) if !listed.unread => {
-                (forwarded.client, AddressReason::Said(Field::Forwarded))
+            (false, true) if listed.unnamed.is_none() => {
+                forwarded.found(AddressReason::Said(Field::Forwarded))
             }
-            _ => (listed.client, AddressReason::Said(Field::XForwardedFor)),
+            _ => listed.found(AddressReason::Said(Field::XForwardedFor)),
         }
     }
 
@@ -257,24 +311,40 @@ impl Trust {
         &self,
         peer: Option<IpAddr>,
         field: Field,
-        entries: impl Iterator<Item = Option<IpAddr>>,
+        nodes: impl Iterator<Item = Node>,
         seen: impl Fn(Hop),
     ) -> WalkEnd {
-        let (mut client, mut unread) = (peer, false);
-        for address in entries.take(MOST_HOPS) {
+        // A field without an entry says nothing.
+        let (mut client, mut unnamed) = (peer, Some(Unnamed::Absent));
+        for node in nodes.take(MOST_HOPS) {
+            let address = node.address().map(|address| self.counted(address));
             let trusted = address.is_some_and(|address| self.has(address));
             seen(Hop {
                 field,
                 address,
                 trusted,
             });
-            unread = address.is_none();
+            unnamed = match node {
+                Node::Address(_) => None,
+                Node::Unnamed => Some(Unnamed::Hidden),
+                Node::Malformed => Some(Unnamed::Malformed),
+            };
             client = address.or(client);
             if !trusted {
                 break;
             }
         }
-        WalkEnd { client, unread }
+        WalkEnd { client, unnamed }
+    }
+}
+
+impl WalkEnd {
+    fn found(self, why: AddressReason) -> FoundClient {
+        FoundClient {
+            address: self.client,
+            unnamed: self.unnamed,
+            why,
+        }
     }
 }
 
@@ -399,7 +469,7 @@ mod tests {
         let walk = |line: &str| client(&["10.0.0.0/8"], "10.0.0.1", "forwarded", &[line]);
         assert_eq!(walk("for=6.6.6.6;for=7.7.7.7"), "10.0.0.1");
         let blank = "\u{a0}6.6.6.6";
-        assert_eq!(read_address(blank), None);
+        assert_eq!(read_node(blank.as_bytes()), Node::Malformed);
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! Reads `Forwarded` (RFC 7239): its elements from the right, their parameters, the node behind `for`.
 
-use super::address::read_address;
+use super::node::{Node, read_node};
+use smallvec::SmallVec;
 use std::borrow::Cow;
-use std::net::IpAddr;
 
-/// The nodes of one line from the last to the first; nothing for a node that is no address. All text at or left of a
-/// quoted string without a beginning counts as one node, which is no address.
-pub fn nodes(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
-    from_the_right(line, b',').map(|element| node(element?))
+/// Parameters of one element that are read. Four are defined (RFC 7239, section 5); an element with more than this many
+/// names nobody.
+const MOST_PARAMETERS: usize = 32;
+
+/// The nodes of one line from the last to the first. Empty elements are none (RFC 9110, section 5.6.1). All text at or
+/// left of a quoted string without a beginning counts as one node, which is malformed.
+pub fn nodes(line: &[u8]) -> impl Iterator<Item = Node> {
+    from_the_right(line, b',').filter_map(|element| match element {
+        Some(element) => node(element),
+        None => Some(Node::Malformed),
+    })
 }
 
 /// The parts between separators outside of quoted strings (RFC 9110, section 5.6.4), from the last to the first. The
@@ -42,68 +49,119 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address behind the `for` of an element. Nothing where the element has several (RFC 7239, section 4: a parameter
-/// occurs once).
-fn node(element: &[u8]) -> Option<IpAddr> {
+/// The node behind the `for` of an element; nothing where the element is empty. A parameter occurs once (RFC 7239,
+/// section 4).
+fn node(element: &[u8]) -> Option<Node> {
+    let element = trimmed(element);
+    if element.is_empty() {
+        return None;
+    }
+    let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
     let mut named = None;
     for parameter in from_the_right(element, b';') {
-        let parameter = parameter?;
-        let Some(equals) = parameter.iter().position(|byte| *byte == b'=') else {
-            continue;
+        let Some(parameter) = parameter.map(trimmed) else {
+            return Some(Node::Malformed);
         };
-        let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
-        if name.trim_ascii().eq_ignore_ascii_case(b"for")
-            && named.replace(value.trim_ascii()).is_some()
-        {
-            return None;
+        if parameter.is_empty() {
+            continue;
+        }
+        let Some((name, value)) = pair(parameter) else {
+            return Some(Node::Malformed);
+        };
+        let is_there = names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if is_there || names.len() == MOST_PARAMETERS {
+            return Some(Node::Malformed);
+        }
+        names.push(name);
+        if name.eq_ignore_ascii_case(b"for") {
+            named = Some(value);
         }
     }
-    read_address(&plain(str::from_utf8(named?).ok()?)?)
+    // An element need not name a node.
+    Some(named.map_or(Node::Unnamed, |node| read_node(&node)))
 }
 
-/// The last element's value of a parameter (RFC 7239, section 5): the hop that wrote the element vouches for it.
+/// The name and the value of a parameter; nothing where it has no such form.
+fn pair(parameter: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
+    let equals = parameter.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
+    let is_token = !name.is_empty() && name.iter().copied().all(is_of_token);
+    is_token.then_some((name, plain(value)?))
+}
+
+/// Is the byte one of a token's (RFC 9110, section 5.6.2)?
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// The text without HTTP's own blanks at its ends (RFC 9110, section 5.6.3).
+fn trimmed(text: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = text.iter().position(|byte| !is_blank(byte));
+    let end = text.iter().rposition(|byte| !is_blank(byte));
+    match (start, end) {
+        (Some(start), Some(end)) => &text[start..=end],
+        _ => &[],
+    }
+}
+
+/// The last element's value of a parameter (RFC 7239, section 5): the hop that wrote the element vouches for it. `lines`
+/// are those of the field, the last first. Empty elements are none.
 #[must_use]
-pub fn last<'a>(line: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
-    let element = from_the_right(line, b',').next()??;
+pub fn last<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Option<Cow<'a, str>> {
+    let mut elements = lines.flat_map(|line| from_the_right(line, b','));
+    let element =
+        elements.find(|element| element.is_none_or(|text| !trimmed(text).is_empty()))??;
     let mut parameters = from_the_right(element, b';').map_while(|parameter| parameter);
     let value = parameters.find_map(|parameter| {
-        let equals = parameter.iter().position(|byte| *byte == b'=')?;
-        let is_it = parameter[..equals]
-            .trim_ascii()
-            .eq_ignore_ascii_case(name.as_bytes());
-        is_it.then(|| parameter[equals + 1..].trim_ascii())
+        let (found, value) = pair(trimmed(parameter))?;
+        found.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
     })?;
-    plain(str::from_utf8(value).ok()?)
+    match value {
+        Cow::Borrowed(value) => str::from_utf8(value).ok().map(Cow::Borrowed),
+        Cow::Owned(value) => String::from_utf8(value).ok().map(Cow::Owned),
+    }
 }
 
-/// The meaning of a token or a quoted string.
-fn plain(value: &str) -> Option<Cow<'_, str>> {
-    let Some(opened) = value.strip_prefix('"') else {
-        return Some(Cow::Borrowed(value));
+/// The meaning of a value: of a quoted string, the text with its quoted pairs resolved. Other values are more than tokens:
+/// many proxies write a host with a port, or an IPv6 address, without the quotes that these need.
+fn plain(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(opened) = value.strip_prefix(b"\"") else {
+        let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let is_value = !value.is_empty() && value.iter().all(is_plain);
+        return is_value.then_some(Cow::Borrowed(value));
     };
-    let inside = opened.strip_suffix('"')?;
-    if !inside.contains(['"', '\\']) {
+    let inside = opened.strip_suffix(b"\"")?;
+    if !inside.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
         return Some(Cow::Borrowed(inside));
     }
-    let mut plain = String::with_capacity(inside.len());
-    let mut letters = inside.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => plain.push(letters.next()?),
-            '"' => return None,
-            _ => plain.push(letter),
+    let mut plain = Vec::with_capacity(inside.len());
+    let mut bytes = inside.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => plain.push(bytes.next()?),
+            b'"' => return None,
+            _ => plain.push(byte),
         }
     }
     Some(Cow::Owned(plain))
 }
 
 #[cfg(test)]
+mod grammar;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::net::IpAddr;
 
     fn read(line: &str) -> Vec<String> {
-        let spell = |node: Option<IpAddr>| node.map_or("-".to_owned(), |node| node.to_string());
+        let spell = |node| match node {
+            Node::Address(address) => address.to_string(),
+            Node::Unnamed => "?".to_owned(),
+            Node::Malformed => "-".to_owned(),
+        };
         nodes(line.as_bytes()).map(spell).collect()
     }
 
@@ -114,7 +172,7 @@ mod tests {
         assert_eq!(read("for=1.2.3.4;a=\"\\\",for=6.6.6.6\""), ["1.2.3.4"]);
         assert_eq!(
             read("a=\"\\\\\", for=\"[2001:db8::1]:4\""),
-            ["2001:db8::1", "-"]
+            ["2001:db8::1", "?"]
         );
         assert_eq!(read("For=\"1\\.2.3.4\""), ["1.2.3.4"]);
     }
@@ -130,7 +188,6 @@ mod tests {
         assert_eq!(read("for=\"1.2.3.4"), ["-"]);
         assert_eq!(read("for=\"1.2.3.4\\\""), ["-"]);
         assert_eq!(read("for=\""), ["-"]);
-        assert_eq!(read(""), ["-"]);
     }
 
     /// The parts by the grammar, from the left; nothing where the grammar does not allow the text.
@@ -172,7 +229,7 @@ mod tests {
                 if *first { format!("for={address};x=\"{text}\"") } else { format!("x=\"{text}\";for={address}") }
             });
             let line = elements.collect::<Vec<_>>().join(", ");
-            let expected: Vec<_> = hops.iter().rev().map(|(address, ..)| Some(IpAddr::from(*address))).collect();
+            let expected: Vec<_> = hops.iter().rev().map(|(address, ..)| Node::Address(IpAddr::from(*address))).collect();
             prop_assert_eq!(nodes(line.as_bytes()).collect::<Vec<_>>(), expected);
         }
 

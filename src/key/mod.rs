@@ -14,6 +14,7 @@ mod identity_field;
 pub mod key_rules;
 pub mod key_set;
 mod meter;
+pub mod node;
 mod part;
 mod percent;
 mod preflight;

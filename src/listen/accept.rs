@@ -9,7 +9,7 @@ use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
 use crate::tls::OfferInForce;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -29,8 +29,17 @@ const LEAST_LEFT: u64 = 8;
 /// Logs that the system gives no connections.
 static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 
-/// The test for trusted proxies among peers: a trusted proxy stands for many clients.
-pub type TrustedPeers = Arc<dyn Fn(Option<IpAddr>) -> bool + Send + Sync>;
+/// What the file in force says of a peer.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownPeer {
+    /// The address that counts for it; nothing for the peer of a Unix socket.
+    pub from: Option<SocketAddr>,
+    /// Is it a trusted proxy, which stands for many clients?
+    pub is_trusted: bool,
+}
+
+/// Looks up what the file in force says of the peer at an address.
+pub type PeerLookup = Arc<dyn Fn(Option<SocketAddr>) -> KnownPeer + Send + Sync>;
 
 /// The number of connections to hold at once: `asked`, or fewer where the system's `files` do not suffice for as many
 /// upstream connections as well. Running out of files would fail requests that are under way.
@@ -74,12 +83,12 @@ pub struct ListenerFacts {
 impl ListeningSocket {
     /// Accepts until draining begins, or the socket is given up, and then the connections that wait on it; or until it is
     /// taken over, with those. A connection for which there is no room is closed at once, which costs the least.
-    pub async fn accept(self, dispatcher: Arc<Dispatcher>, trusted: TrustedPeers, drain: Drain) {
+    pub async fn accept(self, dispatcher: Arc<Dispatcher>, peers: PeerLookup, drain: Drain) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                () = drain.begun() => return self.accept_waiting(&dispatcher, &trusted).await,
-                () = self.given_up.notified() => return self.accept_waiting(&dispatcher, &trusted).await,
+                () = drain.begun() => return self.accept_waiting(&dispatcher, &peers).await,
+                () = self.given_up.notified() => return self.accept_waiting(&dispatcher, &peers).await,
                 () = self.taken_over.notified() => return,
             };
             match accepted {
@@ -87,7 +96,7 @@ impl ListeningSocket {
                     while dispatcher.is_overfull() {
                         tokio::time::sleep(ROOM_IS_MADE).await;
                     }
-                    let new = self.facts.connection(stream, from, &trusted);
+                    let new = self.facts.connection(stream, peers(from));
                     if dispatcher.dispatch(new).await.is_err() {
                         return;
                     }
@@ -108,7 +117,7 @@ impl ListeningSocket {
 
     /// Accepts the connections that wait when draining begins, which the system would reset, and no more than could wait
     /// then: new ones may come as fast.
-    async fn accept_waiting(self, dispatcher: &Dispatcher, trusted: &TrustedPeers) {
+    async fn accept_waiting(self, dispatcher: &Dispatcher, peers: &PeerLookup) {
         let Ok(socket) = self.socket.leave_runtime() else {
             return;
         };
@@ -119,7 +128,7 @@ impl ListeningSocket {
             let Ok((tcp, from)) = socket.accept() else {
                 return;
             };
-            let new = self.facts.connection(tcp, from, trusted);
+            let new = self.facts.connection(tcp, peers(from));
             if dispatcher.dispatch(new).await.is_err() {
                 return;
             }
@@ -128,14 +137,9 @@ impl ListeningSocket {
 }
 
 impl ListenerFacts {
-    fn connection(
-        &self,
-        tcp: TcpStream,
-        from: Option<SocketAddr>,
-        trusted: &TrustedPeers,
-    ) -> NewConnection {
+    fn connection(&self, tcp: TcpStream, peer: KnownPeer) -> NewConnection {
+        let KnownPeer { from, is_trusted } = peer;
         let from_ip = from.map(|from| from.ip());
-        let is_trusted = trusted(from_ip);
         let proxies = self.listener.proxies.as_ref();
         NewConnection {
             tcp,

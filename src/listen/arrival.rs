@@ -4,6 +4,7 @@
 //! One deadline holds over all of it, from the time at which the connection was accepted. Meanwhile the connection may be
 //! evicted, as every connection that waits for its client.
 
+use super::accept::KnownPeer;
 use super::connection::{until_given_up, waiting};
 use super::connection_register::{ClientWait, ConnectionRegister, Registration};
 use super::dispatch::{Dispatcher, OpenGuard};
@@ -20,7 +21,7 @@ use bytes::BytesMut;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,17 +125,17 @@ impl Arrivals {
         &self,
         mut arriving: ArrivingConnection,
         since: Instant,
-        is_trusted: impl Fn(IpAddr) -> bool,
+        known: impl Fn(SocketAddr) -> KnownPeer,
     ) -> Option<ArrivingConnection> {
         let proxy = arriving.from;
         let named = self.until_named(&mut arriving, since).await;
         match named {
             Ok(NamedClient::Peer) => Some(arriving),
             Ok(NamedClient::At(client)) => {
-                let trusted = is_trusted(client.ip());
-                let naming =
-                    self.dispatcher
-                        .name(&mut arriving.open, client, trusted, &self.register);
+                let peer = known(client);
+                let client = peer.from.unwrap_or(client);
+                let (open, trusted) = (&mut arriving.open, peer.is_trusted);
+                let naming = self.dispatcher.name(open, client, trusted, &self.register);
                 if !timeout_at(since + self.within, naming).await.ok()? {
                     return None;
                 }

@@ -15,6 +15,7 @@ use super::reply::ReplyFormat;
 use super::request_body::{self, Upload};
 use super::request_id;
 use super::reservation::Reservations;
+use super::unnamed_client;
 use super::worker_snapshot::WorkerSnapshot;
 use crate::admission::{Admission, Plan, stripped_fields};
 use crate::clock::{self, Timestamp};
@@ -130,6 +131,12 @@ impl Exchange {
         if !trusted {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
+        let client = if trusted {
+            let trust = &local.snapshot.trust;
+            unnamed_client::named_by(trust, address, request.headers(), &worker.metrics)
+        } else {
+            address.map(|address| address.to_canonical())
+        };
         let started = clock::now();
         let began = clock::wall_at(started);
         // Without a log these fields are not read.
@@ -168,11 +175,7 @@ impl Exchange {
                     scheme: peer.scheme,
                 },
                 tls: peer.tls().cloned(),
-                client: if trusted {
-                    local.snapshot.trust.client(address, request.headers())
-                } else {
-                    address.map(|address| address.to_canonical())
-                },
+                client,
                 local,
                 route: None,
                 token: None,

@@ -9,9 +9,10 @@ pub mod lines;
 use super::hop;
 use super::request::{Target, is_host};
 use crate::client::Scheme;
-use crate::key::address::{AddressText, read_address};
+use crate::key::address::AddressText;
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
+use crate::key::node::{Node, read_node};
 use crate::listen::ForwardedFields;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use smallvec::SmallVec;
@@ -195,10 +196,16 @@ pub fn client_scheme(
     if let Some(scheme) = told(fields, speaks).0 {
         return scheme;
     }
-    match hop::tokens(fields, &X_FORWARDED_PROTO).last() {
+    match last_member(fields, &X_FORWARDED_PROTO) {
         Some(word) if speaks.listed => Scheme::read(word).unwrap_or(Scheme::Http),
         _ => target.scheme().unwrap_or(peer.scheme),
     }
+}
+
+/// The last member of a list that is not empty.
+fn last_member<'a>(fields: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let members = hop::tokens(fields, name);
+    members.filter(|member| !member.is_empty()).last()
 }
 
 /// The scheme and the host in `Forwarded`, where that field speaks.
@@ -213,7 +220,7 @@ fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<Scheme>, Option<Hea
 /// Does `Forwarded` name another scheme or host than the fields beside it?
 fn contradicts(fields: &HeaderMap) -> bool {
     let is_other = |told: Option<&[u8]>, name: HeaderName| {
-        let said = hop::tokens(fields, &name).last();
+        let said = last_member(fields, &name);
         told.is_some_and(|told| !said.is_some_and(|said| told.eq_ignore_ascii_case(said)))
     };
     let host = told_host(fields);
@@ -225,14 +232,18 @@ fn contradicts(fields: &HeaderMap) -> bool {
 
 /// The scheme in the last hop's element of `Forwarded`.
 fn told_scheme(fields: &HeaderMap) -> Option<Scheme> {
-    let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
-    Scheme::read(last(line.as_bytes(), "proto")?.as_bytes())
+    Scheme::read(last(lines_of_forwarded(fields), "proto")?.as_bytes())
+}
+
+/// The lines of `Forwarded`, the last first.
+fn lines_of_forwarded(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let lines = fields.get_all(header::FORWARDED).into_iter().rev();
+    lines.map(HeaderValue::as_bytes)
 }
 
 /// The requested host in the last hop's element of `Forwarded`.
 fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
-    let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
-    let host = last(line.as_bytes(), "host")?;
+    let host = last(lines_of_forwarded(fields), "host")?;
     is_host(host.as_bytes())
         .then(|| HeaderValue::from_str(&host).ok())
         .flatten()
@@ -314,11 +325,12 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         (true, false) => {
             let mut chain = ValueBuffer::default();
             for entry in hop::tokens(fields, &X_FORWARDED_FOR) {
+                // Empty elements are none.
+                if entry.is_empty() {
+                    continue;
+                }
                 chain.text(b"for=");
-                write_node(
-                    &mut chain,
-                    str::from_utf8(entry).ok().and_then(read_address),
-                );
+                write_node(&mut chain, read_node(entry).address());
                 chain.text(b", ");
             }
             write_element(&mut chain, origin);
@@ -328,9 +340,9 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         (false, true) => {
             let mut chain = ValueBuffer::default();
             for line in fields.get_all(header::FORWARDED) {
-                let nodes: SmallVec<[Option<IpAddr>; 8]> = nodes(line.as_bytes()).collect();
-                for node in nodes.iter().rev().copied() {
-                    chain.entry(node);
+                let nodes: SmallVec<[Node; 8]> = nodes(line.as_bytes()).collect();
+                for node in nodes.iter().rev() {
+                    chain.entry(node.address());
                 }
             }
             if let Some(peer) = peer {
@@ -389,17 +401,32 @@ fn append_address(fields: &mut HeaderMap, name: HeaderName, address: Option<IpAd
     }
 }
 
-/// Joins a field's lines and adds the text that `compose` writes: some origins read the first line only.
+/// Joins a field's lines and adds the text that `compose` writes: some origins read the first line only. Empty elements at
+/// the ends of lines are left out: a list that is sent has none (RFC 9110, section 5.6.1).
 fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
     let mut joined = ValueBuffer::default();
     for line in fields.get_all(&name) {
-        joined.text(line.as_bytes());
-        joined.text(b", ");
+        let line = without_empty_ends(line.as_bytes());
+        if !line.is_empty() {
+            joined.text(line);
+            joined.text(b", ");
+        }
     }
     set(fields, name, |line| {
         *line = joined;
         compose(line);
     });
+}
+
+/// A list without the commas and blanks at its ends.
+fn without_empty_ends(list: &[u8]) -> &[u8] {
+    let is_of_element = |byte: &u8| !matches!(byte, b' ' | b'\t' | b',');
+    let start = list.iter().position(is_of_element);
+    let end = list.iter().rposition(is_of_element);
+    match (start, end) {
+        (Some(start), Some(end)) => &list[start..=end],
+        _ => &[],
+    }
 }
 
 /// One element of `Forwarded`: `for=192.0.2.1;host=api.example.com;proto=http`.

@@ -40,6 +40,7 @@ pub mod server_part;
 pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
+mod unnamed_client;
 pub mod upgrade;
 pub mod upstream_answer;
 pub mod upstream_call;

@@ -56,5 +56,6 @@ mod sockets;
 mod store_kind;
 mod targets;
 mod tls;
+mod unnamed_clients;
 mod untrusted_clients;
 mod wait_queue;

@@ -2,7 +2,7 @@
 
 use super::super::outline::{ShownValue, show, show_list, show_time};
 use super::super::value::{
-    ErrorText, admin_address, error_text, error_word, file_mode, network, percent,
+    ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
 };
 use super::super::vocabulary::ValueShape;
 use super::Items;
@@ -16,7 +16,7 @@ use crate::listen::listener::{ListenAddress, SOCKET_MODE};
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
 use crate::telemetry::{AccessFormat, Level};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::time::Duration;
 
 table! {
@@ -44,6 +44,12 @@ table! {
     /// `trust_field` must be set.
     trust_field: Field = word(), Words("either"), "\"forwarded\"",
         Gateway(|file| show(file.trust_field.map_or("either", Field::name)));
+
+    /// Networks of translators between IPv6 and IPv4 (NAT64), each a /96, beside `64:ff9b::/96`. An address in them
+    /// counts as the IPv4 address inside, everywhere an address is read. Private and other special addresses inside
+    /// `64:ff9b::/96` do not count so.
+    nat64: Items<Ipv6Net> = texts(translator), Words("`64:ff9b::/96` alone"), "[\"2001:db8:64::/96\"]",
+        Gateway(|file| show_list(&file.nat64));
 
     /// Threads that serve requests; 0 is one for each core.
     workers: u32 = number(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
@@ -134,11 +140,12 @@ table! {
     ResponseTable = RESPONSE, "response", "the response";
 
     /// The fields that state limits. `standard` is `RateLimit` and `RateLimit-Policy`, `legacy` is `X-RateLimit-*`.
-    /// `Retry-After` stays on every refusal. `X-RateLimit-*` states the limit that a refusal names. On other answers it
-    /// states the limit with the least left of what the limit holds: of a bucket's `burst`, a queue's `queue` +
-    /// `burst`, else of the rate's number. Each rate of a list is a policy of its own, `NAME:TIME` (`per-key:min`), as
-    /// in `violated-policies`. A limit on requests in flight has `qu="concurrent-requests"` and no times, and is in
-    /// none of the older fields. The fields in which an upstream states its own limits stay: the items of its lists
+    /// `Retry-After` stays on every refusal. `X-RateLimit-*` states the limit that a refusal names, and no other. On
+    /// other answers it states the limit with the least left of what the limit holds: of a bucket's `burst`; of a
+    /// queue's `burst` and the places that can be waited for within `max_wait`; else of the rate's number. Each rate of
+    /// a list is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`. A limit on requests in
+    /// flight has `qu="concurrent-requests"` and no times, and is in none of the older fields. `docs/fields.md` has the
+    /// names, units and instants of all fields. The fields in which an upstream states its own limits stay: the items of its lists
     /// behind ours, and its `X-RateLimit-*` where it has less left.
     headers: FieldStyle = word(), Value("\"both\""), "\"standard\"", Gateway(|file| show(file.fields.word()));
 

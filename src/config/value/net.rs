@@ -4,7 +4,7 @@ use super::{Code, ValueError, with_valid_offers};
 use crate::listen::listener::ListenAddress;
 use crate::route::HostPattern;
 use http::Method;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
@@ -177,6 +177,30 @@ pub(super) fn ascii_form(name: &str) -> Option<String> {
     idna::domain_to_ascii(name)
         .ok()
         .filter(|ascii| !ascii.is_empty())
+}
+
+/// Reads a network whose addresses hold IPv4 addresses in their last 32 bits.
+pub(in crate::config) fn translator(text: &str) -> Result<Ipv6Net, ValueError> {
+    with_valid_offers(text, read_translator)
+}
+
+fn read_translator(text: &str) -> Result<Ipv6Net, ValueError> {
+    let wrong = |label: &str| {
+        let what = "is no network of a translator";
+        ValueError::of(Code::BadNetwork, text, what, label)
+    };
+    let of_form = "a network of IPv6 with 96 bits: the IPv4 address is the rest";
+    match read_network(text)? {
+        IpNet::V6(network) if network.prefix_len() == 96 && network.addr() == network.network() => {
+            Ok(network)
+        }
+        IpNet::V6(network) => {
+            let fixed = network.addr().to_bits() >> 32 << 32;
+            let offer = format!("{}/96", Ipv6Addr::from_bits(fixed));
+            Err(wrong(of_form).offer([offer]))
+        }
+        IpNet::V4(_) => Err(wrong(of_form).help("write `\"2001:db8:64::/96\"`")),
+    }
 }
 
 /// Reads a host to match: exact, or `*.` in front.

@@ -6,9 +6,9 @@ use super::family::{
 };
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
-    CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Eviction, Failure,
-    Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits, Redirect,
-    Rejection, Resolution, pairs,
+    CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Eviction,
+    Failure, Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits,
+    Redirect, Rejection, Resolution, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -68,6 +68,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.sums(|worker| &worker.calls, calls_of_routes);
     Gauge NONE "tollgate_http_requests_in_flight" "Requests being served."
         => |all| all.total(|worker| worker.totals.in_flight.get());
+    Counter NONE "tollgate_client_unnamed" "Requests whose trusted peer named no client, and which count as the peer's, by the cause."
+        => |all| by_label("cause", ClientUnnamed::ALL, |cause| total(&all.workers, |worker| worker.totals.clients_unnamed[cause as usize].get()));
     Gauge NONE "tollgate_connections" "Open connections of clients."
         => |all| all.total(|worker| worker.totals.connections.get());
     Counter NONE "tollgate_connections_accepted" "Connections of clients accepted."

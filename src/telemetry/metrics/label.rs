@@ -251,6 +251,16 @@ labels! {
         Late = "late",
     }
 
+    /// Causes for which a trusted peer names no client.
+    pub enum ClientUnnamed {
+        /// The field has a text that its grammar does not allow.
+        Malformed = "malformed",
+        /// A hop hides the one before it.
+        Unknown = "unknown",
+        /// No field says anything.
+        Absent = "absent",
+    }
+
     /// The end of a handshake of TLS with a client.
     pub enum Handshake {
         /// The client and the gateway agreed anew.

@@ -2,8 +2,8 @@
 
 use super::instrument::Counter;
 use super::label::{
-    AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Handshake, Labels, Mode,
-    RetryResult, class_position,
+    AnswerSource, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Failure, Handshake,
+    Labels, Mode, RetryResult, class_position,
 };
 use super::worker_cells::{
     CallCells, CombinationTimes, CostSilence, DecisionCells, DecisionKey, GRPC_STATUSES,
@@ -100,6 +100,11 @@ impl WorkerMetrics {
     #[cold]
     pub fn keys_unread(&self) {
         self.0.totals.keys_unread.add(1);
+    }
+
+    /// Notes that a trusted peer has named no client of a request.
+    pub fn client_unnamed(&self, cause: ClientUnnamed) {
+        self.0.totals.clients_unnamed[cause as usize].add(1);
     }
 
     /// Notes the time that the gateway itself added to a forwarded request: its whole time without the upstream's and

@@ -4,7 +4,8 @@ use super::instrument::{
     Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
 };
 use super::label::{
-    CLASSES, Combination, CostReport, DecidedBy, Decision, Failure, Handshake, Label, Labels, Mode,
+    CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Failure, Handshake,
+    Label, Labels, Mode,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,6 +45,7 @@ pub(super) struct Totals {
     pub(super) sent: WorkerCounter,
     pub(super) busy: WorkerCounter,
     pub(super) keys_unread: WorkerCounter,
+    pub(super) clients_unnamed: [WorkerCounter; ClientUnnamed::ALL.len()],
 }
 
 /// Cells of one kind by their labels. The lock is taken when a handle is resolved and by the scrape, not while

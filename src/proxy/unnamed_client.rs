@@ -1,0 +1,69 @@
+//! A request's client as a trusted peer names it, and what metrics and log hear where it names none.
+
+use crate::client::spelled;
+use crate::key::client_ip::{Field, FoundClient, Trust, Unnamed};
+use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics::{ClientUnnamed, WorkerMetrics};
+use http::HeaderMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The bytes of a field that a warning shows.
+const SHOWN: usize = 64;
+
+/// The client of a request that a trusted `peer` has sent; nothing where a Unix socket's peer names none.
+pub(super) fn named_by(
+    trust: &Trust,
+    peer: Option<IpAddr>,
+    fields: &HeaderMap,
+    metrics: &WorkerMetrics,
+) -> Option<IpAddr> {
+    let found = trust.found(peer, fields);
+    if let Some(cause) = found.unnamed {
+        report(&found, cause, peer, fields, metrics);
+    }
+    found.address
+}
+
+#[cold]
+#[inline(never)]
+fn report(
+    found: &FoundClient,
+    cause: Unnamed,
+    peer: Option<IpAddr>,
+    fields: &HeaderMap,
+    metrics: &WorkerMetrics,
+) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    static MALFORMED: Throttle = Throttle::every(MINUTE);
+    static UNKNOWN: Throttle = Throttle::every(MINUTE);
+    let (label, throttle) = match cause {
+        Unnamed::Malformed => (ClientUnnamed::Malformed, &MALFORMED),
+        Unnamed::Hidden => (ClientUnnamed::Unknown, &UNKNOWN),
+        // Probes of a balancer, and peers that are clients themselves, have nobody to name.
+        Unnamed::Absent => return metrics.client_unnamed(ClientUnnamed::Absent),
+    };
+    metrics.client_unnamed(label);
+    let (Some(field), Some(more)) = (found.field(), throttle.pass()) else {
+        return;
+    };
+    let why = match cause {
+        Unnamed::Malformed => "malformed",
+        Unnamed::Hidden | Unnamed::Absent => "unknown: a hop hides the one before it",
+    };
+    tracing::warn!(
+        "the trusted peer {} names no client, its `{}` is {why}: \"{}\"; such requests count as those of {}{more}",
+        spelled(peer),
+        field.name(),
+        beginning(fields, field),
+        spelled(found.address),
+    );
+}
+
+/// The first bytes of a field's lines, escaped.
+fn beginning(fields: &HeaderMap, field: Field) -> String {
+    let lines = fields.get_all(field.name()).into_iter();
+    let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes()).collect();
+    let all = lines.join(&b", "[..]);
+    all[..all.len().min(SHOWN)].escape_ascii().to_string()
+}

@@ -1,0 +1,154 @@
+//! Who the client is behind a trusted peer: legal oddities of its fields, fields that name nobody, translators of
+//! addresses.
+
+use crate::support::{File, Gateway, Upstream};
+
+/// A gateway that trusts this machine and these networks, and refuses a client's second request.
+async fn gateway(upstream: &Upstream, server: &str) -> Gateway {
+    let file = File::to(upstream, &["ip"])
+        .limit("ip", "by = \"ip\"\nrate = \"1/h\"")
+        .server(&format!(
+            "trust = [\"127.0.0.1\", \"10.0.0.0/8\"]\n{server}"
+        ));
+    Gateway::start(&file).await
+}
+
+/// The client in the log of a request with these fields.
+async fn client(gateway: &Gateway, fields: &[(&str, &str)]) -> String {
+    let answer = gateway.get_with("/", fields).await;
+    let line = gateway.line_of(&answer).await;
+    line["client"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn legal_oddities_name_their_client() {
+    let upstream = Upstream::echo().await;
+    let gateway = gateway(&upstream, "").await;
+    let forwarded = "forwarded";
+    let listed = "x-forwarded-for";
+    for (name, value, named) in [
+        (forwarded, "for=\"203.0.113.61:_x\"", "203.0.113.61"),
+        (forwarded, "for=\"[2001:db8::1]:_x\"", "2001:db8::1"),
+        (forwarded, "FOR=203.0.113.62", "203.0.113.62"),
+        (forwarded, ", for=203.0.113.63, ,", "203.0.113.63"),
+        (forwarded, "for=203.0.113.64 ; proto=https", "203.0.113.64"),
+        (forwarded, ";for=203.0.113.65;", "203.0.113.65"),
+        (forwarded, "for=\"\\203.0.113.66\"", "203.0.113.66"),
+        (
+            forwarded,
+            "for=203.0.113.67\t,\tfor=10.0.0.9",
+            "203.0.113.67",
+        ),
+        (
+            forwarded,
+            "by=\"a;for=6.6.6.6\";for=203.0.113.68;x=\"\\\",\"",
+            "203.0.113.68",
+        ),
+        (listed, "203.0.113.69,", "203.0.113.69"),
+        (listed, " ,,203.0.113.70 , ,10.0.0.9,", "203.0.113.70"),
+        (listed, "203.0.113.71:_x", "203.0.113.71"),
+        (listed, "[2001:db8::2]:80", "2001:db8::2"),
+    ] {
+        assert_eq!(client(&gateway, &[(name, value)]).await, named, "{value}");
+    }
+    let none = |line: &str| line.contains("names no client");
+    assert!(!gateway.said.lines().iter().any(|line| none(line)));
+}
+
+#[tokio::test]
+async fn a_field_that_names_nobody_is_told_once_a_minute_and_counted() {
+    let upstream = Upstream::echo().await;
+    let gateway = gateway(&upstream, "").await;
+    for (name, value) in [
+        ("forwarded", "for=203.0.113.61;for=203.0.113.62"),
+        ("forwarded", "for=\"203.0.113.61"),
+        ("forwarded", "for"),
+        ("forwarded", "for=203.0.113.61;x=1;X=2"),
+        ("x-forwarded-for", "203.0.113.1, 203.0.113"),
+    ] {
+        let counts = client(&gateway, &[(name, value)]).await;
+        assert_eq!(counts, "127.0.0.1", "{value}");
+    }
+    for (name, value, counts) in [
+        ("forwarded", "for=unknown", "127.0.0.1"),
+        ("forwarded", "for=_hidden;proto=http", "127.0.0.1"),
+        ("x-forwarded-for", "unknown", "127.0.0.1"),
+        // What the hop before wrote is not looked at.
+        ("forwarded", "for=6.6.6.6, for=_x, for=10.0.0.9", "10.0.0.9"),
+    ] {
+        assert_eq!(client(&gateway, &[(name, value)]).await, counts, "{value}");
+    }
+    for fields in [&[][..], &[("x-forwarded-for", "")], &[("forwarded", " , ")]] {
+        assert_eq!(client(&gateway, fields).await, "127.0.0.1");
+    }
+    let metrics = gateway.metrics().await;
+    for (cause, count) in [("malformed", 5), ("unknown", 4), ("absent", 3)] {
+        let sample = format!("tollgate_client_unnamed_total{{cause=\"{cause}\"}} {count}");
+        assert!(metrics.contains(&sample), "{sample} in {metrics}");
+    }
+    let lines = gateway.said.lines();
+    let told = |what: &str| -> Vec<&String> {
+        let lines = lines.iter();
+        lines
+            .filter(|line| line.contains("names no client") && line.contains(what))
+            .collect()
+    };
+    let (malformed, unknown) = (told("is malformed"), told("is unknown"));
+    assert_eq!((malformed.len(), unknown.len()), (1, 1), "{lines:?}");
+    assert!(malformed[0].contains("127.0.0.1") && malformed[0].contains("for=203.0.113.61;for"));
+}
+
+#[tokio::test]
+async fn an_empty_field_sends_no_leading_comma_on() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &[]).server("trust = [\"127.0.0.1\"]");
+    let gateway = Gateway::start(&file).await;
+    let own = "for=127.0.0.1;host=gateway.test;proto=http";
+    for (fields, listed, forwarded) in [
+        (&[("x-forwarded-for", "")][..], "", ""),
+        (&[("x-forwarded-for", " , ")], "", ""),
+        (&[("x-forwarded-for", ""), ("forwarded", "")], "", ""),
+        (&[("forwarded", "")], "", ""),
+        (
+            &[("x-forwarded-for", ", 203.0.113.9,")],
+            "203.0.113.9, ",
+            "for=203.0.113.9, ",
+        ),
+        (
+            &[("x-forwarded-for", ""), ("x-forwarded-for", "203.0.113.10")],
+            "203.0.113.10, ",
+            "for=203.0.113.10, ",
+        ),
+        (
+            &[("forwarded", ",for=203.0.113.11,")],
+            "203.0.113.11, ",
+            "for=203.0.113.11, ",
+        ),
+    ] {
+        let seen = gateway.get_with("/", fields).await.expect(200).echoed();
+        let listed = format!("{listed}127.0.0.1");
+        assert_eq!(seen.fields.all("x-forwarded-for"), [listed], "{fields:?}");
+        let forwarded = format!("{forwarded}{own}");
+        assert_eq!(seen.fields.all("forwarded"), [forwarded], "{fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn behind_a_translator_each_ipv4_address_is_a_client() {
+    let upstream = Upstream::echo().await;
+    let gateway = gateway(&upstream, "nat64 = \"2001:db8:64::/96\"").await;
+    let listed = |address: &'static str| [("x-forwarded-for", address)];
+    for (address, named) in [
+        ("64:ff9b::808:808", "8.8.8.8"),
+        ("64:ff9b::909:909", "9.9.9.9"),
+        ("2001:db8:64::10.1.2.3", "10.1.2.3"),
+        ("64:ff9b::10.1.2.3", "64:ff9b::a01:203"),
+        ("2001:db8:65::808:808", "2001:db8:65::808:808"),
+    ] {
+        assert_eq!(client(&gateway, &listed(address)).await, named);
+    }
+    // The same client by either address.
+    gateway.get_with("/", &listed("8.8.8.8")).await.expect(429);
+    let element = [("forwarded", "for=\"[64:ff9b::9.9.9.9]\"")];
+    gateway.get_with("/", &element).await.expect(429);
+}
