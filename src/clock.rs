@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -52,7 +52,8 @@ pub fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// The wall clock of this machine, for text that people read and never for counting.
+/// The wall clock of this machine, for text that people read, and for windows that begin at times of the clock. Nothing
+/// else is counted by it.
 #[must_use]
 pub fn wall() -> Timestamp {
     let since = SystemTime::now()
@@ -107,7 +108,7 @@ pub fn uptime() -> u64 {
 /// The clock of the counters in this process.
 ///
 /// The system clock is read once and then only runs forward with the monotonic clock, so that a step of the
-/// wall clock neither refills nor locks a bucket.
+/// wall clock neither refills nor locks a bucket. Windows of the clock and the calendar go by [`Clock::wall`].
 #[derive(Debug, Clone)]
 pub enum Clock {
     /// Wall time at start, plus monotonic time since.
@@ -118,7 +119,15 @@ pub enum Clock {
         start: Timestamp,
     },
     /// A clock that is moved by hand: for tests and simulations.
-    Manual(Arc<AtomicU64>),
+    Manual(Arc<ManualClock>),
+}
+
+/// A clock that is moved by hand.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    at: AtomicU64,
+    /// The microseconds by which its wall clock is ahead.
+    wall_ahead: AtomicI64,
 }
 
 impl Clock {
@@ -134,7 +143,9 @@ impl Clock {
     /// A clock that stands still until [`Clock::set`].
     #[must_use]
     pub fn manual(at: Timestamp) -> Self {
-        Self::Manual(Arc::new(AtomicU64::new(at.0)))
+        let clock = Self::Manual(Arc::default());
+        clock.set(at);
+        clock
     }
 
     /// The present.
@@ -144,14 +155,34 @@ impl Clock {
             Self::System { origin, start } => {
                 start.plus(u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX))
             }
-            Self::Manual(at) => Timestamp(at.load(Ordering::Relaxed)),
+            Self::Manual(clock) => Timestamp(clock.at.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The present by the wall clock, which people set: for windows that begin at times of the clock. It may step in
+    /// either direction.
+    #[must_use]
+    pub fn wall(&self) -> Timestamp {
+        match self {
+            Self::System { .. } => wall(),
+            Self::Manual(clock) => {
+                let ahead = clock.wall_ahead.load(Ordering::Relaxed);
+                Timestamp(self.now().0.saturating_add_signed(ahead))
+            }
         }
     }
 
     /// Moves a manual clock, in either direction; a system clock does not move by hand.
     pub fn set(&self, to: Timestamp) {
-        if let Self::Manual(at) = self {
-            at.store(to.0, Ordering::Relaxed);
+        if let Self::Manual(clock) = self {
+            clock.at.store(to.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the wall clock of a manual clock ahead by so many microseconds, or back.
+    pub fn set_wall_ahead(&self, micros: i64) {
+        if let Self::Manual(clock) = self {
+            clock.wall_ahead.store(micros, Ordering::Relaxed);
         }
     }
 }

@@ -160,6 +160,9 @@ fn probes(compiled: &mut Compiled, probe: impl Fn(&Compiled) -> Probes) -> Probe
     let probes = probe(compiled);
     let open = probes.iter().flatten().filter(|probe| probe.open);
     compiled.warn_of_open_stores(open.map(|probe| probe.place.as_str()));
+    let evicting = probes.iter().flatten();
+    let evicting = evicting.filter_map(|probe| Some((&*probe.place, probe.evicts.as_deref()?)));
+    compiled.warn_of_evicting_stores(evicting);
     probes
 }
 
@@ -363,7 +366,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         summary["note"] = notes::store(compiled).into();
         summary["cluster"] = SlotSpread::of(compiled).map(|spread| spread.json()).into();
         summary["scope_note"] = notes::scope(compiled).into();
-        summary["notes"] = notes::of_keys(compiled).into();
+        summary["notes"] = notes::of_limits(compiled).into();
     }
     summary
 }

@@ -109,7 +109,7 @@ impl Compilation<'_> {
     }
 }
 
-/// Who is believed about addresses, and which addresses stand for others.
+/// The peers that are believed about addresses, and the addresses that stand for others.
 fn trust(outline: &Outline) -> Trust {
     let nat64 = Nat64::of(outline.nat64.iter().map(Ipv6Net::addr));
     Trust::new(outline.trust.clone())

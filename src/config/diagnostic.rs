@@ -24,7 +24,7 @@ macro_rules! codes {
             /// Does only a probe of the store or of a server find it?
             #[must_use]
             pub const fn is_found_by_asking(self) -> bool {
-                matches!(self, Self::OpenStore)
+                matches!(self, Self::EvictingStore | Self::OpenStore)
             }
 
             /// The meaning of the code, in one sentence.
@@ -81,6 +81,7 @@ codes! {
     EmptyFile "empty-file" "The file is empty.";
     EmptyGroup "empty-group" "A group has no members.";
     EmptyList "empty-list" "A list needs at least one entry.";
+    EvictingStore "evicting-store" "The Redis forgets counters when its memory is full.";
     ExemptsEveryone "exempts-everyone" "A limit exempts every request.";
     H2Needed "h2-needed" "A route for gRPC leads to a server of HTTP/1.1.";
     HashWithoutKey "hash-without-key" "`balance` is to go by a key, and names none that tells requests apart.";

@@ -8,6 +8,7 @@
 //!  → Compiled compile      Boot (read once) and Snapshot (swapped by a reload)
 //! ```
 
+mod asked_store;
 mod authorities;
 mod boot;
 mod compile;
@@ -27,7 +28,6 @@ pub mod jwt;
 pub mod leases;
 mod limits;
 pub mod masking;
-mod open_store;
 pub mod outline;
 pub mod pages;
 mod print;

@@ -77,7 +77,7 @@ pub enum Unnamed {
 pub struct FoundClient {
     /// The address; nothing where the peer of a Unix socket names none.
     pub address: Option<IpAddr>,
-    /// Why a trusted peer has named nobody; nothing where it has, or is not trusted.
+    /// The cause for which a trusted peer has named no client; nothing where it has, or is not trusted.
     pub unnamed: Option<Unnamed>,
     why: AddressReason,
 }
@@ -189,7 +189,7 @@ impl Trust {
         self.find(peer, fields, |_| {}).address
     }
 
-    /// As [`Self::client`], and whether a trusted peer has named nobody.
+    /// As [`Self::client`], and whether a trusted peer has named no client.
     #[must_use]
     pub fn found(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> FoundClient {
         self.find(peer, fields, |_| {})

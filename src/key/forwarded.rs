@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// Parameters of one element that are read. Four are defined (RFC 7239, section 5); an element with more than this many
-/// names nobody.
+/// is malformed.
 const MOST_PARAMETERS: usize = 32;
 
 /// The nodes of one line from the last to the first. Empty elements are none (RFC 9110, section 5.6.1). All text at or

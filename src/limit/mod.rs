@@ -75,7 +75,7 @@ pub struct Limit {
     pub id: LimitId,
     /// The algorithm with its numbers.
     pub rule: Rule,
-    /// The units that the limit holds, as its clients are told ([`Rule::quota`]).
+    /// The units that the limit holds ([`Rule::quota`]), for its clients.
     pub quota: u64,
     /// The time in which the whole quota comes back, in microseconds: the window, or the time in which an empty bucket
     /// is full.

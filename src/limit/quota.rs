@@ -1,4 +1,4 @@
-//! What a limit holds, as its clients are told: the quota, and the time in which the whole of it comes back.
+//! What a limit holds for its clients: the quota, and the time in which the whole of it comes back.
 
 use super::Rule;
 use super::rate::Rate;

@@ -40,7 +40,7 @@ fn report(
     let (label, throttle) = match cause {
         Unnamed::Malformed => (ClientUnnamed::Malformed, &MALFORMED),
         Unnamed::Hidden => (ClientUnnamed::Unknown, &UNKNOWN),
-        // Probes of a balancer, and peers that are clients themselves, have nobody to name.
+        // Probes of a balancer, and peers that are clients themselves, have no client to name.
         Unnamed::Absent => return metrics.client_unnamed(ClientUnnamed::Absent),
     };
     metrics.client_unnamed(label);

@@ -24,7 +24,7 @@ use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
 use capacity::Capacity;
 pub(super) use capacity::OVERFLOW;
-use entry::Entry;
+use entry::{Entry, EntryKind, Present};
 use shard::{CounterLocation, CounterTable, hash};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -186,7 +186,7 @@ impl MemoryStore {
         let found = shelf.find(&place)?;
         let entry = shelf.at_mut(found)?;
         // The clock is read under the lock, as for several checks.
-        let now = self.clock.now();
+        let now = self.instant(check.limit);
         let (mut measured, change) =
             check
                 .limit
@@ -202,7 +202,7 @@ impl MemoryStore {
         let charged = admits && intent == Intent::Charge;
         // A change beside a refusal only mends an impossible state.
         if let Some(change) = change.filter(|_| charged || !admits) {
-            entry.put(change, place.aside);
+            entry.put(change, place.kind);
         }
         answers.push(answer);
         Some(Measured {
@@ -295,21 +295,22 @@ impl MemoryStore {
             step.guard = position(&guards, step.place.shard);
             step.found = guards[step.guard].1.find(&step.place);
         }
-        let answer = |limit, measured| LimitAnswer {
+        let answer = |limit, at, measured| LimitAnswer {
             limit,
             by,
-            at: now,
+            at,
             evidence: Evidence::Measured(measured),
         };
         let mut remembered: Vec<(usize, CounterLocation<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
+            let at = self.instant_beside(check.limit, now);
             if step.found.is_none() && place.key != OVERFLOW {
-                step.has_room = guards[step.guard].1.make_room(&place, now);
-                if !step.has_room && place.aside {
+                step.has_room = guards[step.guard].1.make_room(&place, &self.clock);
+                if !step.has_room && place.kind.aside {
                     // A limit that does not decide gives way to the deciding limits.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    answers.push(answer(place.limit, Measurement::SPOILT));
+                    answers.push(answer(place.limit, at, Measurement::SPOILT));
                     continue;
                 }
                 if !step.has_room {
@@ -319,13 +320,13 @@ impl MemoryStore {
             }
             let (mut outcome, change) =
                 match (records.get(index).copied().flatten(), check.repeats()) {
-                    (Some(at), Some((dedupe, _))) => {
-                        let record = at.find(&guards).and_then(|state| state.record());
+                    (Some(record_at), Some((dedupe, _))) => {
+                        let record = record_at.find(&guards).and_then(|state| state.record());
                         let state = place.find(&guards);
                         let (limit, state) = (check.limit, state.as_deref());
                         let found =
-                            limit.check_with_id(dedupe, record, state, now, check.cost, gateways);
-                        remembered.extend(found.record.map(|record| (index, at, record)));
+                            limit.check_with_id(dedupe, record, state, at, check.cost, gateways);
+                        remembered.extend(found.record.map(|record| (index, record_at, record)));
                         (found.measured, found.change)
                     }
                     _ => {
@@ -334,17 +335,17 @@ impl MemoryStore {
                         let held = step.found.and_then(|index| shelf.at(index));
                         let state = held.map(Entry::state);
                         let limit = check.limit;
-                        limit.check_as_one_of(state.as_deref(), now, check.cost, gateways)
+                        limit.check_as_one_of(state.as_deref(), at, check.cost, gateways)
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;
-            answers.push(answer(place.limit, outcome));
+            answers.push(answer(place.limit, at, outcome));
             step.change = change;
         }
         let charges = Charges::of(checks, answers, intent);
         self.write(steps, answers, &charges, &mut guards);
         if !remembered.is_empty() {
-            self.remember(&remembered, answers, &charges, &mut guards, now);
+            self.remember(&remembered, answers, &charges, &mut guards);
         }
         Ok(Measured { at: now, charges })
     }
@@ -358,7 +359,6 @@ impl MemoryStore {
         answers: &mut [LimitAnswer],
         charges: &Charges,
         guards: &mut Guards<'_>,
-        now: Timestamp,
     ) {
         for &(index, place, record) in remembered {
             if !charges.has(index) {
@@ -366,7 +366,7 @@ impl MemoryStore {
             }
             let shelf = shelf(guards, place.shard);
             let is_there = shelf.find(&place).is_some();
-            if !is_there && !shelf.make_room(&place, now) {
+            if !is_there && !shelf.make_room(&place, &self.clock) {
                 // There is no room for the record: repeats of the request will be charged.
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
                 if let Some(measured) = answers[index].measured_mut() {
@@ -397,7 +397,7 @@ impl MemoryStore {
             };
             let shelf = &mut guards[step.guard].1;
             match step.found.and_then(|index| shelf.at_mut(index)) {
-                Some(entry) => entry.put(change, step.place.aside),
+                Some(entry) => entry.put(change, step.place.kind),
                 None => {
                     step.change = Some(change);
                     new = true;
@@ -437,8 +437,8 @@ impl MemoryStore {
     /// Forgets the states of one shard that equal no state. The sweep calls this for all shards in turn, off the
     /// request path.
     pub fn sweep(&self, turn: usize) {
-        let now = self.clock.now();
-        lock(&self.shards[turn % self.shards.len()]).sweep(now);
+        let present = Present::of(&self.clock);
+        lock(&self.shards[turn % self.shards.len()]).sweep(present);
     }
 
     /// The number of counters.
@@ -476,7 +476,30 @@ impl MemoryStore {
             shard,
             limit,
             key,
-            aside: !of.mode.decides(),
+            kind: EntryKind {
+                aside: !of.mode.decides(),
+                dated: of.rule.goes_by_the_wall_clock(),
+            },
+        }
+    }
+
+    /// The present by the clock of this limit.
+    #[inline]
+    fn instant(&self, of: &Limit) -> Timestamp {
+        if of.rule.goes_by_the_wall_clock() {
+            self.clock.wall()
+        } else {
+            self.clock.now()
+        }
+    }
+
+    /// As [`Self::instant`], where `now` has been read.
+    #[inline]
+    fn instant_beside(&self, of: &Limit, now: Timestamp) -> Timestamp {
+        if of.rule.goes_by_the_wall_clock() {
+            self.clock.wall()
+        } else {
+            now
         }
     }
 

@@ -13,6 +13,7 @@ mod connection;
 mod context;
 mod counter_update;
 mod equal_questions;
+mod eviction;
 mod health;
 mod heartbeat;
 mod lanes;
@@ -44,6 +45,7 @@ mod transport;
 mod trial;
 mod watch;
 
+pub use eviction::warn_of_eviction;
 pub use heartbeat::Presence;
 pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use shared_keys::SharedKeys;

@@ -202,6 +202,36 @@ async fn a_redis_that_is_open_to_other_machines_is_a_warning_and_one_that_protec
     }
 }
 
+/// A Redis that evicts keys is a warning, and a line of the log at the start.
+#[tokio::test]
+async fn a_redis_that_forgets_counters_is_told() {
+    for (policy, forgets) in [
+        ("allkeys-lru", true),
+        ("volatile-ttl", true),
+        ("noeviction", false),
+    ] {
+        let words = ["--maxmemory", "64mb", "--maxmemory-policy", policy];
+        let redis = Redis::start_with(&words).await;
+        let upstream = Upstream::echo().await;
+        let file = File::to(&upstream, &["ip"])
+            .limit("ip", "by = \"ip\"\nrate = \"5/h\"")
+            .redis(&redis, "timeout = \"2s\"");
+        let folder = folder(&[("gateway.toml", &file.text())]);
+        let told = check(folder.path(), &["--connect", "--deny-warnings"]).await;
+        let all = format!("{}{}", told.stdout, told.stderr);
+        assert_eq!(told.code, Some(i32::from(forgets)), "{policy} {all}");
+        assert_eq!(all.contains("warning[evicting-store]"), forgets, "{all}");
+        let gateway = Gateway::start(&file).await;
+        let says = |line: &str| line.contains("forgets counters") && line.contains(policy);
+        if forgets {
+            gateway.said.line(0, "the warning", says).await;
+        } else {
+            gateway.get("/").await.expect(200);
+            assert!(!gateway.said.lines().iter().any(|line| says(line)));
+        }
+    }
+}
+
 #[tokio::test]
 async fn connect_probes_servers_and_tells_their_state_in_the_running_gateway() {
     let (good, bad) = (Upstream::echo().await, Upstream::answering(BAD).await);

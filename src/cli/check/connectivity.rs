@@ -33,6 +33,8 @@ pub(super) struct Probe {
     outcome: Result<String, String>,
     /// Does the store let any client in that reaches it?
     pub(super) open: bool,
+    /// The policy by which the store forgets counters when its memory is full, if it does.
+    pub(super) evicts: Option<String>,
     /// What came of a server's probe, where the file has probes.
     probe: Option<Result<(), String>>,
     /// The state of a server in the running gateway, where one answers: the word, and the sentence.
@@ -55,6 +57,7 @@ impl Probe {
             place,
             outcome,
             open: false,
+            evicts: None,
             probe: None,
             state: None,
         }
@@ -199,9 +202,14 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
             let each = found.into_iter().map(|(node, found)| {
                 let place = node.map_or_else(|| target.to_string(), |node| node.to_string());
                 let open = found.as_ref().is_ok_and(|found| found.open);
+                let evicts = found.as_ref().ok().and_then(|found| found.evicts.clone());
                 let outcome =
                     found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
-                Probe::of_redis(place, open, outcome.map_err(|error| error.to_string()))
+                let outcome = outcome.map_err(|error| error.to_string());
+                Probe {
+                    evicts,
+                    ..Probe::of_redis(place, open, outcome)
+                }
             });
             return each.collect();
         }

@@ -1,5 +1,7 @@
 //! The notes of `check`: what the limits mean together, and what they leave open.
 
+mod counting;
+
 use crate::config::Compiled;
 use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
 use crate::limit::{Limit, Mode, Rule, Scope};
@@ -10,13 +12,14 @@ use crate::store::{Backend, OnDown};
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
     let known = known.map(str::to_owned);
-    known.chain(of_keys(compiled)).collect()
+    known.chain(of_limits(compiled)).collect()
 }
 
-/// The notes on the keys that limits count by.
-pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
+/// The notes on the keys that limits count by, and on how they count.
+pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
     let known = [bytes(compiled), digests(compiled)].into_iter().flatten();
     let notes = known.chain(certificates(compiled)).chain(guesses(compiled));
+    let notes = notes.chain(counting::all(compiled));
     notes.map(|note| compiled.hide(&note)).collect()
 }
 

@@ -73,6 +73,63 @@ fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
 }
 
 #[test]
+fn how_limits_count_is_said() {
+    let noted = |store: &str, limit: &str| {
+        let text = format!(
+            "{store}[limits.l]\nby = \"ip\"\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n\
+             [routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+        );
+        let told = checked(&text, Format::Human, true);
+        assert_eq!((told.err.as_str(), told.code), ("", 0), "{text}");
+        told.out
+    };
+    let redis = "[store]\nurl = \"redis://cache\"\n";
+    let queue = "algorithm = \"leaky-bucket\"\nrate = \"10/s\"\n";
+    let never = noted("", &format!("{queue}queue = 100\nmax_wait = \"2s\""));
+    assert!(
+        never.contains("note: queue-never-full: limit l has a queue of 100, and `max_wait` lets at most 20 wait: `queue = 20` means the same; for all of them write `max_wait = \"10s\"`"),
+        "{never}"
+    );
+    for full in [
+        "queue = 20\nmax_wait = \"2s\"",
+        "max_wait = \"2s\"",
+        "queue = 3",
+    ] {
+        let told = noted("", &format!("{queue}{full}"));
+        assert!(!told.contains("queue-never-full"), "{told}");
+    }
+    // A day and more: in memory a restart forgets it, and so does a Redis that writes nothing to disk.
+    let month = "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"10000/month\"";
+    let own = format!("{month}\nscope = \"gateway\"");
+    let in_memory = "counted in memory over a day and more: l; a restart forgets what was used";
+    let in_redis = "counted in Redis over a day and more: l; Redis must write to disk";
+    for (store, limit, memory, shared) in [
+        ("", month, true, false),
+        (redis, month, false, true),
+        (redis, own.as_str(), true, false),
+        ("", "rate = \"100/d\"", true, false),
+        ("", "rate = \"1000/d\"\nburst = 10", false, false),
+        ("", "rate = \"100/h\"", false, false),
+    ] {
+        let told = noted(store, limit);
+        assert_eq!(told.contains(in_memory), memory, "{limit} {told}");
+        assert_eq!(told.contains(in_redis), shared, "{limit} {told}");
+    }
+    // A request that a server fails is gone for an hour or more.
+    for (limit, told) in [
+        ("rate = \"1/h\"", true),
+        ("rate = \"5/d\"", true),
+        ("rate = \"5/d\"\nrefund = \"5xx\"", false),
+        ("rate = \"5/d\"\nmode = \"shadow\"", false),
+        ("rate = \"100/h\"", false),
+        ("algorithm = \"concurrency\"\nmax = 1", false),
+    ] {
+        let note = "limit l lets a few requests a day through and gives nothing back after a 502";
+        assert_eq!(noted("", limit).contains(note), told, "{limit}");
+    }
+}
+
+#[test]
 fn what_keys_leave_open_is_said() {
     let text = format!(
         "{GOOD}limits = [\"per-key\", \"per-ip\"]\n[limits.per-ip]\nby = \"ip\"\nrate = \"9/s\"\n"

@@ -244,7 +244,7 @@ proptest! {
         prop_assert_eq!(from_the_right(&line), expected, "{}", line);
     }
 
-    /// A line with a mistake somewhere: what is still legal is read so, and what is not names nobody wrongly.
+    /// A line with a mistake somewhere is read by the grammar where it is still legal.
     #[test]
     fn a_line_with_a_change_is_read_as_the_grammar_says(
         (line, _) in line(),

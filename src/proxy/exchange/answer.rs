@@ -249,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// The decision as it is told where a queue has let the request in, and refused it later: the gateway stood still.
+    /// The decision for the fields where a queue has let the request in, and refused it later: the gateway stood still.
     /// Nothing is left of that limit.
     #[cold]
     fn refused_in_queue(&self, limits: &[&Arc<Limit>], decision: &Decision) -> Option<Decision> {

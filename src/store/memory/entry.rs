@@ -1,9 +1,9 @@
-//! One counter in memory: its limit and key, its state, and the instant until which it matters.
+//! One counter in memory: its limit and key, its state, and the instant until which it matters, by the clock of its limit.
 
 use super::packed_key::PackedKey;
 use super::packed_state::PackedState;
 use super::shard_limits::LimitIndex;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::limit::FOREVER;
 use crate::limit::{Change, State, Update};
 use std::borrow::Cow;
@@ -21,12 +21,12 @@ const _: () = assert!(size_of::<Entry>() == 48);
 
 impl Entry {
     /// A new counter.
-    pub(super) fn new(limit: LimitIndex, key: &[u8], mut change: Change, aside: bool) -> Self {
+    pub(super) fn new(limit: LimitIndex, key: &[u8], mut change: Change, kind: EntryKind) -> Self {
         keep_slots(&mut change);
         Self {
             key: PackedKey::of(limit, key),
             state: PackedState::of(change.update.after(None)),
-            life: Expiry::of(change.ends, aside),
+            life: Expiry::of(change.ends, kind),
         }
     }
 
@@ -42,9 +42,10 @@ impl Entry {
         self.state.state()
     }
 
-    /// The instant from which on the state equals no state.
-    pub(super) fn ends(&self) -> Timestamp {
-        self.life.ends()
+    /// Does the state equal no state?
+    #[inline]
+    pub(super) fn has_ended(&self, present: Present) -> bool {
+        self.life.ends() <= present.by(self.life.is_dated())
     }
 
     /// Does the counter belong to a limit that does not decide?
@@ -53,31 +54,69 @@ impl Entry {
     }
 
     /// Stores a change.
-    pub(super) fn put(&mut self, mut change: Change, aside: bool) {
+    pub(super) fn put(&mut self, mut change: Change, kind: EntryKind) {
         keep_slots(&mut change);
         self.state.put(change.update);
-        self.life = Expiry::of(change.ends, aside);
+        self.life = Expiry::of(change.ends, kind);
     }
 }
 
-/// The end of a counter, and whether its limit decides, in one word.
+/// Properties of a counter's limit that decide how long the counter stays.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryKind {
+    /// The limit only counts, without deciding.
+    pub(super) aside: bool,
+    /// The limit goes by the wall clock, and so does the counter's end.
+    pub(super) dated: bool,
+}
+
+/// The present by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Present {
+    pub(super) now: Timestamp,
+    pub(super) wall: Timestamp,
+}
+
+impl Present {
+    /// The present of `clock`.
+    pub(super) fn of(clock: &Clock) -> Self {
+        Self {
+            now: clock.now(),
+            wall: clock.wall(),
+        }
+    }
+
+    #[inline]
+    fn by(self, dated: bool) -> Timestamp {
+        if dated { self.wall } else { self.now }
+    }
+}
+
+/// The end of a counter, and the kind of its limit, in one word.
 #[derive(Debug, Clone, Copy)]
 struct Expiry(u64);
 
 impl Expiry {
     const ASIDE: u64 = 1 << 63;
+    const DATED: u64 = 1 << 62;
 
-    fn of(ends: Timestamp, aside: bool) -> Self {
-        let micros = ends.micros().min(Self::ASIDE - 1);
-        Self(micros | if aside { Self::ASIDE } else { 0 })
+    fn of(ends: Timestamp, kind: EntryKind) -> Self {
+        let micros = ends.micros().min(Self::DATED - 1);
+        let aside = if kind.aside { Self::ASIDE } else { 0 };
+        let dated = if kind.dated { Self::DATED } else { 0 };
+        Self(micros | aside | dated)
     }
 
     fn ends(self) -> Timestamp {
-        Timestamp::from_micros(self.0 & !Self::ASIDE)
+        Timestamp::from_micros(self.0 & (Self::DATED - 1))
     }
 
     fn is_aside(self) -> bool {
         self.0 & Self::ASIDE != 0
+    }
+
+    fn is_dated(self) -> bool {
+        self.0 & Self::DATED != 0
     }
 }
 

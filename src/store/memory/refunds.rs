@@ -45,7 +45,7 @@ impl MemoryStore {
         if !ticket.is_unrepeated(remembered) {
             return false;
         }
-        let now = self.clock.now();
+        let now = self.instant(limit);
         let refund = limit
             .rule
             .refund(place.find(&guards).as_deref(), now, ticket);

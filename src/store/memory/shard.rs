@@ -1,9 +1,9 @@
 //! One shard: its counters, and their places in the whole room.
 
 use super::capacity::{Capacity, OVERFLOW};
-use super::entry::Entry;
+use super::entry::{Entry, EntryKind, Present};
 use super::shard_limits::ShardLimits;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::limit::{Change, LimitId, State};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
@@ -23,8 +23,7 @@ pub(super) struct CounterLocation<'a> {
     pub(super) shard: usize,
     pub(super) limit: LimitId,
     pub(super) key: &'a [u8],
-    /// Does the limit only count, without deciding?
-    pub(super) aside: bool,
+    pub(super) kind: EntryKind,
 }
 
 #[derive(Debug)]
@@ -91,23 +90,24 @@ impl CounterTable {
 
     /// Takes room for a new counter at `place`. Where there is none, ended counters of this shard make some at once,
     /// without a wait for the sweep. For limits that decide, counters of limits that do not decide make room next.
-    pub(super) fn make_room(&mut self, place: &CounterLocation<'_>, now: Timestamp) -> bool {
+    pub(super) fn make_room(&mut self, place: &CounterLocation<'_>, clock: &Clock) -> bool {
         if self.room.take(place.limit) {
             return true;
         }
+        let now = clock.now();
         let since = |barren: Timestamp| now.micros().checked_sub(barren.micros());
         let is_barren = self
             .barren
             .and_then(since)
             .is_some_and(|since| since < BARREN);
         if !is_barren {
-            self.forget_ended(now);
+            self.forget_ended(Present::of(clock));
             if self.room.take(place.limit) {
                 return true;
             }
             self.barren = Some(now);
         }
-        !place.aside && self.has_aside && self.clear_aside(place.limit)
+        !place.kind.aside && self.has_aside && self.clear_aside(place.limit)
     }
 
     /// Takes the room of counters that decide nothing.
@@ -134,7 +134,7 @@ impl CounterTable {
     pub(super) fn put(&mut self, place: &CounterLocation<'_>, change: Change) {
         let is = |entry: &Entry| place.is(entry, &self.limits);
         match self.entries.find_mut(place.hash, is) {
-            Some(entry) => entry.put(change, place.aside),
+            Some(entry) => entry.put(change, place.kind),
             None if *place.key == *OVERFLOW || self.room.take(place.limit) => {
                 self.insert(place, change);
             }
@@ -152,11 +152,11 @@ impl CounterTable {
             }
             return;
         };
-        let entry = Entry::new(limit, place.key, change, place.aside);
+        let entry = Entry::new(limit, place.key, change, place.kind);
         let (hasher, limits) = (&self.hasher, &self.limits);
         self.entries
             .insert_unique(place.hash, entry, |entry| rehash(hasher, limits, entry));
-        self.has_aside |= place.aside;
+        self.has_aside |= place.kind.aside;
         if is_shared {
             self.room.share();
         }
@@ -175,8 +175,8 @@ impl CounterTable {
     }
 
     /// Forgets ended counters, and gives back memory that is hardly used.
-    pub(super) fn sweep(&mut self, now: Timestamp) {
-        self.forget_ended(now);
+    pub(super) fn sweep(&mut self, present: Present) {
+        self.forget_ended(present);
         let entries = &mut self.entries;
         if entries.capacity() > 64 && entries.capacity() / 4 > entries.len() {
             let (hasher, limits) = (&self.hasher, &self.limits);
@@ -184,10 +184,10 @@ impl CounterTable {
         }
     }
 
-    fn forget_ended(&mut self, now: Timestamp) {
+    fn forget_ended(&mut self, present: Present) {
         let (room, limits) = (&self.room, &mut self.limits);
         self.entries.retain(|entry| {
-            let stays = entry.ends() > now;
+            let stays = !entry.has_ended(present);
             if !stays {
                 room.left(limits.leave(entry.limit()), entry.key.is(OVERFLOW));
             }

@@ -78,13 +78,16 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
 /// A master of a cluster, and its properties.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
-async fn open(destination: RedisDestination<'_>) -> Result<Connection, StoreError> {
+pub(super) async fn open(destination: RedisDestination<'_>) -> Result<Connection, StoreError> {
     let RedisDestination { target, node } = destination;
     let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
     within(CONNECT_WITHIN, manager.open()).await
 }
 
-async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<SlotRange>, StoreError> {
+pub(super) async fn masters(
+    target: &RedisTarget,
+    seed: &Address,
+) -> Result<Vec<SlotRange>, StoreError> {
     let mut ranges = cluster::map_of(target.clone(), seed.clone()).await?;
     ranges.sort_by(|a, b| a.master.cmp(&b.master));
     Ok(ranges)
@@ -130,29 +133,14 @@ async fn look(
         None => login::of_cluster(target, &error).unwrap_or(error),
         Some(_) => error,
     })?;
-    let mut info = Cmd::new();
-    info.arg("INFO");
     let begun = clock::now();
-    let answer = connection.send(&info).await;
+    let facts = ServerFacts::ask(&mut connection).await;
     let took = clock::now() - begun;
-    // A user that may call scripts and not send INFO is good enough.
-    let text = match answer {
-        Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Ok(Value::VerbatimString { text, .. }) => text,
-        _ => String::new(),
-    };
-    let fact = |name: &str| {
-        let mut lines = text.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-    };
-    let version = match (fact("valkey_version"), fact("redis_version")) {
+    let version = match (facts.get("valkey_version"), facts.get("redis_version")) {
         (Some(version), _) => format!("valkey {version}"),
         (None, Some(version)) => format!("redis {version}"),
         (None, None) => "it does not report its version".to_owned(),
     };
-    let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
-    let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
-    let evicts = policy.map(str::to_owned);
     let at = connection.master.as_ref().or(destination.address());
     let open = match at {
         Some(at) => is_far(at).await && lets_anybody_in(target, at, prefix).await,
@@ -162,9 +150,39 @@ async fn look(
         master: connection.master.clone(),
         version,
         took,
-        evicts,
+        evicts: facts.evicts(),
         open,
     })
+}
+
+/// What a server says of itself.
+pub(super) struct ServerFacts(String);
+
+impl ServerFacts {
+    /// Asks the server. A user that may call scripts and not send INFO is good enough: nothing is known then.
+    pub(super) async fn ask(connection: &mut Connection) -> Self {
+        let mut info = Cmd::new();
+        info.arg("INFO");
+        Self(match connection.send(&info).await {
+            Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+            Ok(Value::VerbatimString { text, .. }) => text,
+            _ => String::new(),
+        })
+    }
+
+    /// The fact of this name.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let mut lines = self.0.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+
+    /// The policy by which the server evicts keys that have a life, as all counters have; nothing where its memory has
+    /// no bound, or it evicts none.
+    pub(super) fn evicts(&self) -> Option<String> {
+        let is_bounded = self.get("maxmemory").is_some_and(|bytes| bytes != "0");
+        let policy = self.get("maxmemory_policy")?;
+        (is_bounded && policy != "noeviction").then(|| policy.to_owned())
+    }
 }
 
 /// Can a Redis at this address be reached from other machines? A connection to no address in particular leads to the

@@ -11,9 +11,9 @@ pub(super) const LONGEST: usize = 1024;
 /// The mark of a cut text.
 const CUT: &[u8] = b"...";
 
-/// Writes the inside of a JSON string.
+/// Writes the inside of a JSON string. A byte that is no UTF-8 is the text `\xff`, so that two such texts differ.
 pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
-    escape(out, text, |out, c| match c {
+    escape(out, text, br"\\x", |out, c| match c {
         '"' => out.extend(br#"\""#),
         '\\' => out.extend(br"\\"),
         '\n' => out.extend(br"\n"),
@@ -32,7 +32,7 @@ pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Writes text for a person's terminal, which would obey control characters.
 pub(super) fn terminal(out: &mut Vec<u8>, text: &[u8]) {
-    escape(out, text, |out, c| match c {
+    escape(out, text, br"\x", |out, c| match c {
         '"' => out.push(b'"'),
         '\\' => out.push(b'\\'),
         _ => out.extend(c.escape_default().map(|c| c as u8)),
@@ -57,9 +57,16 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Copies runs of plain characters and gives each other character to `special`.
-fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
+/// Copies runs of plain characters and gives each other character to `special`. A byte that is no UTF-8 is written in
+/// hexadecimal behind `mark`; in a text with such bytes so is a backslash, which no mark is mistaken for then.
+fn escape(out: &mut Vec<u8>, text: &[u8], mark: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
     let (mut rest, was_cut) = cut(text);
+    let text = rest;
+    let is_broken = || str::from_utf8(text).is_err();
+    let byte = |out: &mut Vec<u8>, byte: u8| {
+        out.extend_from_slice(mark);
+        out.extend([hex(u32::from(byte >> 4)), hex(u32::from(byte))]);
+    };
     while !rest.is_empty() {
         let run = plain_length(rest);
         let (plain, after) = rest.split_at(run);
@@ -69,12 +76,14 @@ fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) 
             for c in chunk.valid().chars() {
                 if is_harmless(c) {
                     out.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+                } else if c == '\\' && is_broken() {
+                    byte(out, b'\\');
                 } else {
                     special(out, c);
                 }
             }
-            if !chunk.invalid().is_empty() {
-                out.extend("\u{fffd}".as_bytes());
+            for invalid in chunk.invalid() {
+                byte(out, *invalid);
             }
         }
         rest = after;
@@ -217,8 +226,33 @@ mod tests {
         assert!(!text.contains(|c: char| c.is_control()));
         let back: String = serde_json::from_str(&format!("\"{text}\"")).unwrap();
         assert!(back.starts_with("\0\u{1}"));
-        assert!(back.contains("\"#$") && back.contains("[\\]"));
-        assert!(back.ends_with('\u{fffd}'));
+        assert!(back.contains("\"#$") && back.contains(r"[\x5c]"));
+        assert!(back.ends_with(r"\xfe\xff"));
+    }
+
+    #[test]
+    fn two_texts_that_are_no_utf8_differ() {
+        let texts: [&[u8]; 8] = [
+            b"/\xff",
+            b"/\xfe",
+            b"/\xff\xfe",
+            b"/\xe6\xb0",
+            b"/\xe6\xb0\xb4\xff",
+            b"/\xff\\xfe",
+            b"/\\xff\xfe",
+            b"/\xff\xef\xbf\xbd",
+        ];
+        for write in [json, terminal] {
+            let mut written: Vec<String> = texts
+                .iter()
+                .map(|text| self::written(|out| write(out, text)))
+                .collect();
+            written.sort();
+            written.dedup();
+            assert_eq!(written.len(), texts.len(), "{written:?}");
+        }
+        assert_eq!(written(|out| json(out, b"/\xff\\")), r"/\\xff\\x5c");
+        assert_eq!(written(|out| json(out, br"/\")), r"/\\");
     }
 
     #[test]
@@ -244,7 +278,7 @@ mod tests {
             assert!(text.len() > LONGEST - 4 && text.len() <= LONGEST + CUT.len());
         }
         let text = written(|out| json(out, &[0x80; 5_000]));
-        assert!(text.ends_with("\u{fffd}..."));
+        assert!(text.ends_with(r"\\x80..."));
     }
 
     #[test]

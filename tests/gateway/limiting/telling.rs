@@ -108,6 +108,7 @@ async fn pages_of_another_origin_may_read_the_fields() {
 /// Names that the server or the file exposes stand in one field with ours, each once.
 #[tokio::test]
 async fn fields_that_are_exposed_are_one_list() {
+    const OURS: &str = "RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
     let upstream = Upstream::answering(
         "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: X-Own,, ratelimit\r\n\
          Access-Control-Expose-Headers: X-Other\r\nContent-Length: 0\r\n\r\n",
@@ -120,7 +121,6 @@ async fn fields_that_are_exposed_are_one_list() {
             "[routes.written]\npath = \"/written\"\nupstream = \"main\"\nlimits = \"ip\"\n{set}"
         ));
     let gateway = Gateway::start(&file).await;
-    const OURS: &str = "RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
     for (path, all) in [
         ("/", format!("X-Own, ratelimit, X-Other, {OURS}")),
         ("/written", format!("x-total, RateLimit, {OURS}")),

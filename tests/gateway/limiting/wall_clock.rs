@@ -2,7 +2,7 @@
 
 use crate::support::{File, Gateway, Upstream, preload};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const DAY: i64 = 86_400;
 
@@ -25,7 +25,7 @@ async fn gateway(limit: &str) -> (Gateway, PathBuf, Upstream) {
     (gateway, offset, upstream)
 }
 
-fn set(offset: &PathBuf, seconds: i64) {
+fn set(offset: &Path, seconds: i64) {
     // A file that is written in place is empty for a moment.
     let new = offset.with_extension("new");
     fs::write(&new, seconds.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! The warning of a Redis that needs no password, which only a probe of the store finds.
+//! The warnings that only a probe of the store finds: of a Redis that needs no password, and of one that forgets counters.
 
 use super::diagnostic::{Code, Details as _, Findings, Severity};
 use super::{Compiled, document};
@@ -18,6 +18,30 @@ impl Compiled {
                 warning.at(span, "a probe without a user and a password was let in");
             }
         }
+        self.add_found(found);
+    }
+
+    /// Adds a warning of each store that evicts counters, by its address and its policy. `ignore_warnings` of the file
+    /// applies.
+    pub fn warn_of_evicting_stores<'p>(
+        &mut self,
+        places: impl Iterator<Item = (&'p str, &'p str)>,
+    ) {
+        let mut found = Findings::default();
+        for (place, policy) in places {
+            let message =
+                format!("{place} forgets counters when its memory is full, and limits start anew");
+            let warning = found.warning(Code::EvictingStore, message).help(
+                "set `maxmemory-policy noeviction`, or give the counters a Redis of their own",
+            );
+            if let Some(span) = &self.store_at {
+                warning.at(span, format!("its `maxmemory-policy` is {policy}"));
+            }
+        }
+        self.add_found(found);
+    }
+
+    fn add_found(&mut self, mut found: Findings) {
         document::ignore(&self.ignoring, &mut found, false);
         let found = found.into_inner().into_iter();
         let (warnings, ignored): (Vec<_>, Vec<_>) =

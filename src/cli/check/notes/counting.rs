@@ -1,0 +1,107 @@
+//! The notes on how limits count: queues that never fill, counters that a restart forgets, failures that use up a limit of
+//! a few requests a day.
+
+use crate::config::{Compiled, describe};
+use crate::limit::{Limit, Rule, Scope};
+use std::sync::Arc;
+
+/// A limit whose quota comes back in this time or later loses much where its counters are forgotten.
+const DAY: u64 = 86_400_000_000;
+/// A limit on which a request counts for this time or longer lets a few a day through.
+const LONG_FOR_ONE: u64 = 3_600_000_000;
+
+/// All of them.
+pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+    let mut notes = queues_never_full(compiled);
+    notes.extend(forgotten(compiled));
+    notes.extend(few_a_day(compiled));
+    notes
+}
+
+/// The limits of the file and their tiers, as people call them.
+fn named(compiled: &Compiled) -> impl Iterator<Item = (String, &Arc<Limit>)> {
+    compiled.outline.limits.iter().flat_map(|limit| {
+        let tiers = limit.tiers.iter().map(|tier| {
+            let name = format!("{} (group {})", limit.shown(), tier.group.name);
+            (name, &tier.limit)
+        });
+        std::iter::once((limit.shown().to_string(), limit)).chain(tiers)
+    })
+}
+
+/// Queues with places that no request reaches within `max_wait`.
+fn queues_never_full(compiled: &Compiled) -> Vec<String> {
+    let queues = named(compiled).filter_map(|(name, limit)| {
+        let Rule::LeakyBucket(rule) = &limit.rule else {
+            return None;
+        };
+        let (queue, most) = (rule.queue, rule.most_waiting());
+        let whole = rule.bucket.interval.times(u64::from(queue)).ceil();
+        (most < u64::from(queue)).then(|| {
+            format!(
+                "queue-never-full: limit {name} has a queue of {queue}, and `max_wait` lets at most {most} wait: `queue = {most}` means the same; for all of them write `max_wait = \"{}\"`",
+                describe::rounded_up(whole)
+            )
+        })
+    });
+    queues.collect()
+}
+
+/// Limits over a day and more, whose counters do not live as long where they are kept.
+fn forgotten(compiled: &Compiled) -> Vec<String> {
+    let asks = compiled.asks_redis();
+    let is_shared = |limit: &Limit| asks && limit.scope == Scope::Cluster;
+    let long = |shared: bool| {
+        let all = compiled.outline.limits.iter();
+        let long = all.filter(|limit| limit.rule.holds().is_none() && limit.refill >= DAY);
+        let long = long.filter(|limit| is_shared(limit) == shared);
+        let mut names: Vec<&str> = long.map(|limit| &*limit.name).collect();
+        // Rates of one limit stand side by side.
+        names.dedup();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let in_memory = long(false).map(|names| {
+        let instead = if asks {
+            "`scope = \"cluster\"` counts them in the store"
+        } else {
+            "name a [store] to keep it"
+        };
+        format!(
+            "counted in memory over a day and more: {names}; a restart forgets what was used, and each client has the whole limit again: {instead}"
+        )
+    });
+    let in_redis = long(true).map(|names| {
+        format!(
+            "counted in Redis over a day and more: {names}; Redis must write to disk (`appendonly yes`), or its restart forgets what was used"
+        )
+    });
+    in_memory.into_iter().chain(in_redis).collect()
+}
+
+/// Limits of a few requests a day in front of servers whose failures are charged.
+fn few_a_day(compiled: &Compiled) -> Vec<String> {
+    let services = compiled.snapshot.services.iter();
+    let forwarded = services.filter(|service| service.upstream.is_some());
+    let mut names: Vec<&str> = Vec::new();
+    for limit in forwarded.flat_map(|service| &service.limits) {
+        if uses_up_a_day(limit) && !names.contains(&&*limit.name) {
+            names.push(&limit.name);
+        }
+    }
+    let notes = names.into_iter().map(|name| {
+        format!(
+            "limit {name} lets a few requests a day through and gives nothing back after a 502: `refund = \"5xx\"` does not charge a client for a server's failure"
+        )
+    });
+    notes.collect()
+}
+
+/// Does a request that a server fails cost its client an hour or more?
+fn uses_up_a_day(limit: &Limit) -> bool {
+    let cost = u64::from(limit.cost.units());
+    let (count, period) = (u64::from(limit.rate.count.get()), limit.rate.period.get());
+    limit.mode.decides()
+        && limit.rule.holds().is_none()
+        && !limit.refund_on.errors
+        && period.saturating_mul(cost) / count >= LONG_FOR_ONE
+}
