@@ -5,6 +5,7 @@
 //! admit logged ones, and `explain` to report the admission that a request would get.
 
 pub mod destination;
+pub mod dropped_names;
 mod held_requests;
 mod open_charges;
 mod plan;

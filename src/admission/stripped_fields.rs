@@ -52,7 +52,12 @@ impl FieldTrust<()> {
 /// - Fields that ask an upstream for another method are dropped where a route or a limit depends on the method.
 /// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
-pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
+///
+/// Returns the fields that are dropped for their names, one for each line; nothing where there is none.
+pub fn tidy(
+    fields: &mut HeaderMap,
+    believed: &FieldTrust<impl Fn() -> bool>,
+) -> Option<Box<[HeaderName]>> {
     let (mut lengths, mut cookies) = (0, 0);
     let mut odd = SmallVec::<[HeaderName; 4]>::new();
     for name in fields.iter().map(|(name, _)| name) {
@@ -75,13 +80,19 @@ pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
         }
     }
     if lengths > 1 || cookies > 1 || !odd.is_empty() {
-        mend(fields, lengths, cookies, &odd);
+        return mend(fields, lengths, cookies, &odd);
     }
+    None
 }
 
 /// Mends the fields, where the request is one of the few with any fault.
 #[cold]
-fn mend(fields: &mut HeaderMap, lengths: u32, cookies: u32, odd: &[HeaderName]) {
+fn mend(
+    fields: &mut HeaderMap,
+    lengths: u32,
+    cookies: u32,
+    odd: &[HeaderName],
+) -> Option<Box<[HeaderName]>> {
     for name in odd {
         fields.remove(name);
     }
@@ -93,6 +104,12 @@ fn mend(fields: &mut HeaderMap, lengths: u32, cookies: u32, odd: &[HeaderName]) 
     if cookies > 1 {
         join_cookies(fields);
     }
+    let misread: Box<[HeaderName]> = odd
+        .iter()
+        .filter(|name| is_misread(name.as_str()))
+        .cloned()
+        .collect();
+    Some(misread).filter(|names| !names.is_empty())
 }
 
 /// Causes for which a field is dropped.
@@ -146,9 +163,13 @@ pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<Strip
     if !believed.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
     }
+    is_misread(name).then_some(StripCause::Name)
+}
+
+/// Do some upstreams read this name as another one?
+fn is_misread(name: &str) -> bool {
     // Names are short: looking at each byte costs less than a search that is made for long texts.
-    let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
-    is_odd.then_some(StripCause::Name)
+    name.bytes().any(|byte| matches!(byte, b'_' | b'"'))
 }
 
 /// Does a field of this name carry the client's address, beside the fields that `trust` reads? Or is it `Proxy`, which

@@ -69,6 +69,7 @@ impl reload::ReloadTarget for SnapshotInstaller {
         self.servers.prepare(&mut snapshot, &boot).await;
         self.keys.prepare(key_sets).await;
         let changes = diff(&self.outline, &outline, &self.boot);
+        self.boot.listen.keep_alive.set(outline.keep_alive);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
         self.shared.memory.keep_room_for(snapshot.limits());

@@ -4,7 +4,9 @@ use super::{GatewayState, known_peer};
 use crate::admin::{PeekRequest, answer_peeks};
 use crate::descriptors::DescriptorShare;
 use crate::listen::arrival::{Arrivals, ArrivingConnection};
+use crate::listen::connection_register::ConnectionRegister;
 use crate::listen::dispatch::{DealtConnection, Dispatcher, WorkerTask};
+use crate::listen::keep_alive::KeepAlive;
 use crate::listen::socket::Stream;
 use crate::listen::{ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
@@ -116,10 +118,11 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         access: log.worker(),
         metrics: metrics.clone(),
     }));
-    tokio::task::spawn_local(tidy(Rc::clone(&worker)));
     tokio::task::spawn_local(worker.flushing());
     let register = dispatcher.register(index, shared.drain);
     tokio::task::spawn_local(register.clone().wake_for_drain());
+    let keep_alive = listen.keep_alive.clone();
+    tokio::task::spawn_local(tidy(Rc::clone(&worker), register.clone(), keep_alive));
     let service = Rc::new(ConnectionService {
         worker: Rc::clone(&worker),
         arrivals: Arrivals {
@@ -261,10 +264,16 @@ fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
     }
 }
 
-async fn tidy(worker: Rc<Worker>) {
+/// Housekeeping. Connections that rest hear there of another time for which they are kept.
+async fn tidy(worker: Rc<Worker>, register: ConnectionRegister, keep_alive: KeepAlive) {
     let mut ticks = tokio::time::interval(TIDY);
+    let mut known = keep_alive.get();
     loop {
         ticks.tick().await;
         worker.sweep();
+        let newest = keep_alive.get();
+        if std::mem::replace(&mut known, newest) != newest {
+            register.wake_all();
+        }
     }
 }

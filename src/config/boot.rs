@@ -6,6 +6,7 @@ use super::masking::Secrets;
 use super::outline::Boot;
 use super::side_files::SideFiles;
 use super::source::{Source, Span};
+use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, Listener};
 use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
@@ -42,6 +43,7 @@ pub(super) fn read(
             first_byte: server.first_byte(),
             head: server.head(),
             idle: server.idle(),
+            keep_alive: KeepAlive::new(server.kept_alive()),
             min_rate: server.min_rate(),
             max_connections: server.max_connections() as usize,
             max_connections_per_client: server

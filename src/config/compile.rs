@@ -18,7 +18,7 @@ use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{HoldCaps, HostChange, Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::upstream::{self, ServerHost};
-use http::header;
+use http::{HeaderValue, header};
 use ipnet::Ipv6Net;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -61,6 +61,9 @@ impl Compilation<'_> {
             errors: self.errors.clone(),
             jitter: document.response.jitter(),
             holds: holds(&document.server),
+            keep_alive: document.server.kept_alive(),
+            names_keep_alive: !document.server.keep_alive.is_absent()
+                || !document.server.idle.is_absent(),
         };
         let routed = services.len();
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();
@@ -162,6 +165,7 @@ fn services(
                 host_change: host_change(route, upstream.map(|at| &*all_upstreams[at])),
                 own: own(route),
                 rewrite: template(route).ok().flatten(),
+                prefix: stripped_prefix(route),
                 request_fields: route.request_headers.get().cloned(),
                 identity: identity(route, groups),
                 response_fields: route.response_headers.get().cloned(),
@@ -201,6 +205,13 @@ fn identity(route: &document::Route, groups: &[Arc<Group>]) -> Option<Arc<Identi
         fields: fields.map(|at| at.value.clone()).collect(),
         groups: proven.map(Arc::clone).collect(),
     }))
+}
+
+/// The beginning of a route's paths that its servers do not see. As a request is matched it has no byte that a field has
+/// not.
+fn stripped_prefix(route: &document::Route) -> Option<HeaderValue> {
+    let prefix = literal_path(route.strip_prefix.get()?);
+    HeaderValue::try_from(prefix).ok()
 }
 
 /// The way back of the paths that a route forwards, where a prefix alone is another.

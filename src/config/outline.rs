@@ -51,6 +51,10 @@ pub struct Outline {
     pub jitter: u8,
     /// Bounds on held requests.
     pub holds: HoldCaps,
+    /// The time for which connections of clients are kept between requests.
+    pub keep_alive: Duration,
+    /// The file names that time, or the one of silence in its place.
+    pub names_keep_alive: bool,
 }
 
 /// The settings that are read once, at start. A reload can only report that such a setting has changed.
@@ -201,9 +205,12 @@ pub fn show_list<T: fmt::Display>(items: &[T]) -> Option<ShownValue> {
 
 /// A time.
 pub fn show_time(time: Duration) -> Option<ShownValue> {
-    show(show_span(
-        u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
-    ))
+    show(time_text(time))
+}
+
+/// A time as the file writes it.
+pub fn time_text(time: Duration) -> String {
+    show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// `a+b`, or `none`.

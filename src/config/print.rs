@@ -8,6 +8,7 @@ use super::document::{IGNORE_WARNINGS, TABLES};
 use super::environment::EnvironmentFiles;
 use super::files::Files;
 use super::masking::Numbering;
+use super::outline::Outline;
 use super::report::Report;
 use super::secret::SecretLocation;
 use super::source::Source;
@@ -47,6 +48,7 @@ pub fn print(path: &Path, environment: &EnvironmentFiles) -> Result<(String, Com
         limits.entry(&limit.name).or_default().push(limit);
     }
     let mut writer = Printer {
+        outline: &compiled.outline,
         limits,
         source: &source,
         lines: Vec::new(),
@@ -113,6 +115,7 @@ fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
 }
 
 struct Printer<'w> {
+    outline: &'w Outline,
     /// The compiled limits of each name.
     limits: HashMap<&'w str, Vec<&'w Limit>>,
     source: &'w Source,
@@ -176,6 +179,7 @@ impl Printer<'_> {
             let value = match key.default {
                 Default::Value(value) => Some(value.to_owned()),
                 Default::Computed(_, of) => self.limit(name).and_then(of),
+                Default::Compiled(_, of) => Some(of(self.outline)),
                 Default::Required | Default::Unless(_) | Default::Words(_) => None,
             };
             if let Some(value) = value {

@@ -73,6 +73,8 @@ pub enum Default {
     Words(&'static str),
     /// The default in words, and its value for a compiled limit.
     Computed(&'static str, fn(&limit::Limit) -> Option<String>),
+    /// The default in words, and its value for a compiled file: it hangs on another key.
+    Compiled(&'static str, fn(&Outline) -> String),
 }
 
 /// The source of a key's value for `--diff` and a reload. A key is compared where both files have a value for it.

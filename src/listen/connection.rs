@@ -25,9 +25,6 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 const FRESH: Duration = Duration::from_secs(1);
 /// Longest time in which a client may take the answer that ends its connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The answer to a client that speaks HTTP/2 where its handshake has settled on HTTP/1.1.
-const NOT_AGREED: &[u8] =
-    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// The parts that serve a connection.
 struct Session<'a, A> {
@@ -102,13 +99,14 @@ pub(super) async fn waiting<F: Future>(
 /// Ends a connection on which the client speaks HTTP/2 although its handshake settled on HTTP/1.1.
 #[cold]
 async fn reject_preface<A: Handler>(mut stream: Stream, peer: &Peer, handler: &A) {
-    let status = StatusCode::BAD_REQUEST;
-    let line = PREFACE.split(|byte| *byte == b'\r').next();
-    let line = line.unwrap_or_default();
-    handler.rejected(&RejectedHead { status, line }, peer);
+    let head = RejectedHead::Http1 {
+        status: StatusCode::BAD_REQUEST,
+        beginning: PREFACE,
+    };
+    let answer = handler.rejected(&head, peer);
     // The client leaves when it likes.
     let _ = timeout(FAREWELL, async {
-        stream.write_all(NOT_AGREED).await?;
+        stream.write_all(&answer).await?;
         stream.shutdown().await
     })
     .await;

@@ -224,7 +224,8 @@ impl ConnectionRegister {
         self.wake_all();
     }
 
-    fn wake_all(&self) {
+    /// Wakes every connection, since a time that it waits for has changed.
+    pub fn wake_all(&self) {
         for entry in &mut self.0.table.borrow_mut().entries {
             if let Some(waker) = entry.waker.take() {
                 waker.wake();

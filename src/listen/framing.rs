@@ -8,10 +8,14 @@
 //! position finds no fault any more.
 
 use super::chunk_framing::{ChunkProgress, ChunkState};
-use memchr::memchr;
+use super::raw_target::{self, TargetPlace};
+use bytes::BytesMut;
+use memchr::{memchr, memchr2, memchr3};
 
-/// Most bytes of a first line that are kept: enough to recognise a request in the log.
+/// Most bytes of a head that are kept: enough to recognise a request in the log, and its client.
 const KEPT: usize = 1024;
+/// Most heads behind one another whose beginnings are kept.
+const MOST_SHELVED: usize = 16;
 
 /// The fault of a head that hyper takes nevertheless. This tracker finds it in HTTP/1.1, the streams find it in HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +37,16 @@ pub(super) struct FramingTracker {
     ended: u64,
     /// The latest fault, and the number of its head.
     fault: Option<(u64, FramingFault)>,
-    /// The first line of the latest head, as far as it is kept.
-    line: Vec<u8>,
+    /// The beginning of the latest head, as far as it is kept.
+    kept: Vec<u8>,
+    /// The beginnings of heads before it that are no requests yet, with their numbers.
+    earlier: Vec<(u64, Vec<u8>)>,
+    /// Where the target has bytes to encode, in the bytes that were read last.
+    raw: Vec<usize>,
+    /// Heads that became requests.
+    taken: u64,
+    /// Line ends were passed over in front of the next head.
+    is_padded: bool,
     /// The beginning of a line that may matter and was cut by the end of a read.
     cut: Vec<u8>,
     /// Bytes followed so far.
@@ -67,8 +79,7 @@ struct HeadFields {
     /// A length that hyper refuses, except where a coding makes hyper ignore the length.
     odd_length: bool,
     coded: bool,
-    /// The method has been read.
-    in_target: bool,
+    target: TargetPlace,
     fragment: bool,
 }
 
@@ -79,10 +90,50 @@ impl FramingTracker {
         (head == nth).then_some(fault)
     }
 
-    /// The beginning of the first line of the latest head.
-    pub(super) fn line(&self) -> &[u8] {
-        let line = &self.line;
-        line.strip_suffix(b"\r").unwrap_or(line)
+    /// The beginning of the first head that is no request yet.
+    pub(super) fn kept(&self) -> &[u8] {
+        let next = self.taken + 1;
+        let earlier = self.earlier.iter().find(|(number, _)| *number == next);
+        earlier.map_or(&self.kept, |(_, kept)| kept)
+    }
+
+    /// The head that ended as the `nth`, counted from 1, became a request.
+    pub(super) fn takes(&mut self, nth: u64) {
+        self.taken = nth;
+        if !self.earlier.is_empty() {
+            self.earlier.retain(|(number, _)| *number > nth);
+        }
+    }
+
+    /// Another head begins while the latest one is no request yet.
+    #[cold]
+    fn shelve(&mut self) {
+        if self.earlier.len() < MOST_SHELVED {
+            let kept = std::mem::take(&mut self.kept);
+            self.earlier.push((self.ended, kept));
+        }
+    }
+
+    /// Have bytes come that belong to no request yet? Only then can hyper have refused a head.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.is_padded
+            || self.ended != self.taken
+            || !matches!(
+                self.at,
+                FramingState::Before | FramingState::Body(_) | FramingState::ChunkState(_)
+            )
+    }
+
+    /// Lets go of what is kept of a head that is answered.
+    pub(super) fn rest(&mut self) {
+        self.kept = Vec::new();
+        self.raw = Vec::new();
+    }
+
+    /// `read`, which was followed last, with the bytes of a target encoded that hyper refuses. Nothing where it has none.
+    #[inline]
+    pub(super) fn encoded(&self, read: &[u8]) -> Option<BytesMut> {
+        (!self.raw.is_empty()).then(|| raw_target::encoded(read, &self.raw))
     }
 
     /// Bytes followed so far, while a body is on its way.
@@ -104,13 +155,18 @@ impl FramingTracker {
     }
 
     /// Follows the connection over bytes that were read from it.
-    pub(super) fn advance(&mut self, mut bytes: &[u8]) {
-        self.seen += bytes.len() as u64;
+    pub(super) fn advance(&mut self, read: &[u8]) {
+        self.seen += read.len() as u64;
+        self.raw.clear();
+        if self.in_head() {
+            self.keep(read);
+        }
+        let mut bytes = read;
         while !bytes.is_empty() {
             bytes = match self.at {
                 FramingState::Lost => return,
                 FramingState::Before => self.before(bytes),
-                FramingState::First => self.first(bytes),
+                FramingState::First => self.first(bytes, read.len() - bytes.len()),
                 FramingState::Field => self.field(bytes),
                 FramingState::Other => self.other(bytes),
                 FramingState::Body(left) => self.body(left, bytes),
@@ -122,27 +178,37 @@ impl FramingTracker {
     /// Empty lines before a head are passed over, as hyper does (RFC 9112, section 2.2).
     fn before<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Some(start) = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')) else {
+            self.is_padded = true;
             return &[];
         };
+        self.is_padded = false;
+        if self.ended != self.taken {
+            self.shelve();
+        }
         self.head = HeadFields::default();
-        self.line.clear();
+        self.kept.clear();
         self.at = FramingState::First;
+        self.keep(&bytes[start..]);
         &bytes[start..]
     }
 
-    fn first<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    /// Keeps the beginning of a head, of which `bytes` have come.
+    fn keep(&mut self, bytes: &[u8]) {
+        let kept = bytes.len().min(KEPT.saturating_sub(self.kept.len()));
+        self.kept.extend_from_slice(&bytes[..kept]);
+    }
+
+    /// Reads the first line, from the byte `at` of what was read.
+    fn first<'a>(&mut self, bytes: &'a [u8], at: usize) -> &'a [u8] {
         let end = memchr(b'\n', bytes);
         let part = &bytes[..end.unwrap_or(bytes.len())];
-        let kept = part.len().min(KEPT.saturating_sub(self.line.len()));
-        self.line.extend_from_slice(&part[..kept]);
-        let sign = memchr(b'#', part);
-        // A method may contain the sign too.
-        if sign.is_some() || end.is_none() {
-            let blank = memchr(b' ', part);
-            let target = if self.head.in_target { Some(0) } else { blank };
-            self.head.in_target = target.is_some();
-            let behind = target.map(|target| &part[target..]);
-            self.head.fragment |= behind.is_some_and(|target| target.contains(&b'#'));
+        // Most lines are whole and have no byte that matters.
+        if end.is_none()
+            || self.head.target != TargetPlace::default()
+            || memchr3(b'"', b'<', b'>', part).is_some()
+            || memchr2(b'#', b'`', part).is_some()
+        {
+            self.head.fragment |= self.head.target.follow(part, at, &mut self.raw);
         }
         let Some(end) = end else {
             return &[];

@@ -5,15 +5,23 @@
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes in front of each frame (RFC 9113, section 4.1).
 const FRONT: usize = 9;
+const DATA: u8 = 0x0;
 const HEADERS: u8 = 0x1;
+const RST_STREAM: u8 = 0x3;
 const SETTINGS: u8 = 0x4;
+const PUSH_PROMISE: u8 = 0x5;
 const PING: u8 = 0x6;
+const GOAWAY: u8 = 0x7;
 const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
 /// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
 pub(super) const ANSWER: u64 = 17;
 /// Bytes of the shortest frame with content.
 const LEAST: u64 = FRONT as u64 + 1;
+/// Frames of control after which others have their turn.
+const AT_ONCE: u64 = 1024;
+/// Bytes of a frame that moves nothing, which count as one such frame more.
+const BULK: u32 = 256;
 
 /// The position in the bytes of one connection.
 #[derive(Debug, Default)]
@@ -32,6 +40,8 @@ pub(super) struct FrameTracker {
     traffic: ControlTraffic,
     /// Bytes written that belong to no answer to PING or SETTINGS, at the last rise of [`ControlTraffic::times`].
     others: u64,
+    /// The frames of control at the last pause.
+    paused: u64,
 }
 
 /// The control frames that a client has demanded of a connection, and the other frames that it got, since the
@@ -44,6 +54,11 @@ pub(super) struct ControlTraffic {
     pub(super) bytes: u64,
     /// The number of times that frames other than such answers were written.
     pub(super) times: u64,
+    /// Frames of the client that move nothing: WINDOW_UPDATE, PRIORITY, PRIORITY_UPDATE and those of unknown kinds, long ones
+    /// several times.
+    pub(super) idle: u64,
+    /// Heads that the client has begun.
+    pub(super) heads: u64,
 }
 
 impl FrameTracker {
@@ -69,6 +84,17 @@ impl FrameTracker {
     /// The client's demands so far.
     pub(super) fn control_traffic(&self) -> ControlTraffic {
         self.traffic
+    }
+
+    /// Have so many frames of control come at once that others are to have their turn? The answer is true once.
+    #[inline]
+    pub(super) fn pauses(&mut self) -> bool {
+        let control = self.traffic.idle + self.traffic.answers;
+        let pauses = control - self.paused >= AT_ONCE;
+        if pauses {
+            self.paused = control;
+        }
+        pauses
     }
 
     /// The latest stream that the client has begun.
@@ -107,9 +133,14 @@ impl FrameTracker {
         let [a, b, c, kind, flags, stream @ ..] = self.front;
         self.left = u32::from_be_bytes([0, a, b, c]);
         match kind {
-            HEADERS => self.stream = self.stream.max(u32::from_be_bytes(stream) & !(1 << 31)),
+            HEADERS => {
+                self.stream = self.stream.max(u32::from_be_bytes(stream) & !(1 << 31));
+                self.traffic.heads += 1;
+            }
             PING | SETTINGS => self.traffic.answers += 1,
-            _ => {}
+            // h2 has bounds of its own for these.
+            DATA | RST_STREAM | PUSH_PROMISE | GOAWAY | CONTINUATION => {}
+            _ => self.traffic.idle += 1 + u64::from(self.left / BULK),
         }
         if matches!(kind, HEADERS | CONTINUATION) {
             self.in_head = true;

@@ -1,6 +1,7 @@
 //! The service for clients' connections: the trait of the service that answers requests, and of its bodies.
 
 use super::Peer;
+use crate::telemetry::h2_refusals::RefusedStream;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
@@ -28,8 +29,8 @@ pub trait Handler: 'static {
         peer: Rc<Peer>,
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
 
-    /// Notes a head that was no request and has been answered already.
-    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer);
+    /// Notes a head that was no request. Returns the bytes that answer it over HTTP/1.1, as the last on their connection.
+    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8>;
 }
 
 /// A body that learns, over HTTP/2, its fate. Over HTTP/1.1 it is over when all of it has been polled.
@@ -51,9 +52,16 @@ pub trait ResponseBody:
 
 /// A head that was rejected before it was a request.
 #[derive(Debug, Clone, Copy)]
-pub struct RejectedHead<'a> {
-    /// The status of the answer.
-    pub status: StatusCode,
-    /// The first line of the head, or the beginning of it that has come and is worth keeping.
-    pub line: &'a [u8],
+pub enum RejectedHead<'a> {
+    /// A head of HTTP/1.1 that hyper refuses, or that is late.
+    Http1 {
+        /// The status of the answer: 400, 408, 414 or 431.
+        status: StatusCode,
+        /// As much of the head as has come and is worth keeping.
+        beginning: &'a [u8],
+    },
+    /// A head of HTTP/2 that is late. There is no stream yet to answer on.
+    LateHttp2,
+    /// A head of HTTP/2 that the library refuses. It has reset the stream, or ended the connection.
+    Http2(&'a RefusedStream),
 }

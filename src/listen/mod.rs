@@ -19,9 +19,12 @@ pub mod handler;
 mod handshake;
 mod handshake_report;
 mod head_deadline;
+pub mod keep_alive;
+mod library_answer;
 pub mod listener;
 pub mod minimum_rate;
 pub mod proxy_protocol;
+mod raw_target;
 mod requests;
 pub mod socket;
 pub mod socket_file;
@@ -36,6 +39,7 @@ use crate::tls::{OfferInForce, TlsSession};
 use connection_register::Registration;
 use dispatch::OpenGuard;
 use http::{HeaderValue, Version};
+use keep_alive::KeepAlive;
 use listener::Listener;
 use minimum_rate::RateBound;
 use socket::{SocketWatch, Stream};
@@ -222,8 +226,10 @@ pub struct ListenSettings {
     pub first_byte: Duration,
     /// Longest time for a head, from its first byte.
     pub head: Duration,
-    /// Longest idle time of a connection: between requests, and between two chunks of a body in either direction.
+    /// Longest silence inside a request: between two chunks of a body in either direction.
     pub idle: Duration,
+    /// Longest time without a request, which a reload may change.
+    pub keep_alive: KeepAlive,
     /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 demands none.
     pub min_rate: u64,
     /// Connections held at once; beyond this number a connection that waits for its client is closed for a new one.
@@ -255,6 +261,7 @@ impl Default for ListenSettings {
             first_byte: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
+            keep_alive: KeepAlive::new(KeepAlive::USUAL),
             min_rate: 256,
             max_connections: 100_000,
             max_connections_per_client: None,

@@ -110,7 +110,7 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         self.peer.registration.set_busy();
         let open = OpenRequest::new(&self.open);
         // Requests come one after the other, as do their heads.
-        let fault = self.probe.fault(self.open.begun.get());
+        let fault = self.probe.begin(self.open.begun.get());
         if let Some(fault) = fault {
             request.extensions_mut().insert(fault);
         }

@@ -1,6 +1,7 @@
 //! The stream under a client's connection, which can be watched while hyper is not reading.
 
 mod probe;
+mod withheld;
 
 pub(super) use probe::SocketProbe;
 
@@ -12,7 +13,7 @@ use super::minimum_rate::{RateBound, RateTimer};
 use super::transport::Transport;
 use crate::clock;
 use crate::descriptors::{DescriptorShare, SpareDescriptor};
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::io;
@@ -34,6 +35,8 @@ pub struct Stream {
     socket: SharedSocket,
     /// Bytes that were read to tell the protocol.
     read_ahead: Bytes,
+    /// Bytes that the tracker has followed already, since encoded they had no room where they were read.
+    followed: Option<Box<BytesMut>>,
     stall: WriteStall,
 }
 
@@ -56,6 +59,8 @@ struct SocketState {
     own_idle: Option<Duration>,
     /// The share that counts a second descriptor of the socket.
     share: DescriptorShare,
+    /// The answer of hyper's to a head that it refuses, which is not sent ([`super::library_answer`]).
+    withheld: Vec<u8>,
 }
 
 /// The tracker that reads the connection's bytes in step with hyper.
@@ -108,10 +113,12 @@ impl Stream {
             idle_alone: false,
             own_idle: None,
             share,
+            withheld: Vec::new(),
         };
         Ok(Self {
             socket: Arc::new(Mutex::new(socket)),
             read_ahead: Bytes::new(),
+            followed: None,
             stall: WriteStall {
                 bound,
                 timer: None,
@@ -165,6 +172,7 @@ impl Stream {
         Self {
             socket: Arc::clone(&probe.0),
             read_ahead: Bytes::new(),
+            followed: None,
             stall: WriteStall {
                 bound,
                 timer: None,
@@ -200,6 +208,18 @@ impl SocketState {
         bufs: &[io::IoSlice<'_>],
         stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
+        if self.may_answer_itself() {
+            return self.poll_sifted(cx, bufs, stall);
+        }
+        self.poll_send(cx, bufs, stall)
+    }
+
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut WriteStall,
+    ) -> Poll<io::Result<usize>> {
         let was_full = self.is_full;
         let mut written = self.channel.poll_write(cx, bufs);
         self.is_full = written.is_pending();
@@ -224,8 +244,8 @@ impl SocketState {
 
     /// Waits until the socket has all that was written. Nothing waits here where there is no encryption.
     fn poll_flush(&mut self, cx: &mut Context<'_>, stall: &mut WriteStall) -> Poll<io::Result<()>> {
-        if self.channel.keeps_bytes() {
-            ready!(self.poll_write(cx, &[], stall))?;
+        if self.channel.keeps_bytes() && self.withheld.is_empty() {
+            ready!(self.poll_send(cx, &[], stall))?;
         }
         Poll::Ready(Ok(()))
     }
@@ -235,6 +255,10 @@ impl SocketState {
         cx: &mut Context<'_>,
         stall: &mut WriteStall,
     ) -> Poll<io::Result<()>> {
+        if !self.withheld.is_empty() {
+            // hyper ends the connection behind its answer: ours comes first.
+            return Poll::Ready(Ok(()));
+        }
         self.channel.announce_end();
         ready!(self.poll_flush(cx, stall))?;
         self.channel.poll_shutdown(cx)
@@ -295,6 +319,18 @@ impl AsyncRead for Stream {
         let this = &mut *self.get_mut();
         let mut socket = lock(&this.socket);
         let before = buf.filled().len();
+        if let Some(followed) = &mut this.followed {
+            if put_beginning(followed, buf) {
+                this.followed = None;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if let ProtocolTracker::Http2(frames) = &mut socket.tracker
+            && frames.pauses()
+        {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if this.read_ahead.is_empty() {
             socket.is_unread = false;
             ready!(socket.channel.poll_read(cx, buf))?;
@@ -308,12 +344,29 @@ impl AsyncRead for Stream {
         }
         let read = &buf.filled()[before..];
         match &mut socket.tracker {
-            ProtocolTracker::Http1(framing) => framing.advance(read),
+            ProtocolTracker::Http1(framing) => {
+                framing.advance(read);
+                if let Some(mut encoded) = framing.encoded(read) {
+                    buf.set_filled(before);
+                    if !put_beginning(&mut encoded, buf) {
+                        this.followed = Some(Box::new(encoded));
+                    }
+                }
+            }
             ProtocolTracker::Http2(frames) => frames.advance(read),
             ProtocolTracker::Off => {}
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// Puts as many of `bytes` into `buf` as it has room for. True when none are left.
+#[cold]
+fn put_beginning(bytes: &mut BytesMut, buf: &mut ReadBuf<'_>) -> bool {
+    let count = bytes.len().min(buf.remaining());
+    buf.put_slice(&bytes[..count]);
+    bytes.advance(count);
+    bytes.is_empty()
 }
 
 impl AsyncWrite for Stream {

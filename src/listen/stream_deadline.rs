@@ -10,7 +10,8 @@ use super::handler::{Handler, MOST_FIELDS, MOST_HEAD, ResponseBody};
 use super::minimum_rate::RateBound;
 use super::socket::SocketProbe;
 use crate::clock;
-use http::{HeaderMap, Request, Response, Uri};
+use crate::telemetry::h2_refusals::{self, RefusedStream};
+use http::{HeaderMap, Request, Response, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -18,7 +19,7 @@ use hyper::service::Service;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -43,8 +44,9 @@ impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
         let (handler, peer) = (Rc::clone(&self.handler), Rc::clone(&self.peer));
         peer.registration.set_busy();
         let stream_body = self.streams.begin();
-        if request.headers().len() > MOST_FIELDS
-            || head_size(request.uri(), request.headers()) > MOST_HEAD
+        let size = head_size(request.uri(), request.headers());
+        if (request.headers().len() > MOST_FIELDS || size > MOST_HEAD)
+            && is_too_large(request.headers(), size)
         {
             request.extensions_mut().insert(FramingFault::TooLarge);
         }
@@ -59,6 +61,17 @@ impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
         });
         Box::into_pin(future)
     }
+}
+
+/// Is a head of this size too large when the pieces of its cookies are one field, as browsers split them (RFC 9113,
+/// section 8.2.3)?
+#[cold]
+fn is_too_large(fields: &HeaderMap, size: usize) -> bool {
+    let cookies = fields.get_all(header::COOKIE).iter().count();
+    let joined = cookies.saturating_sub(1);
+    // Each piece but the first loses its name and gets "; " before it.
+    let less = joined * (header::COOKIE.as_str().len() + FIELD - 2);
+    fields.len() - joined > MOST_FIELDS || size - less > MOST_HEAD
 }
 
 /// The size of a head, nearly as h2 counts it, pseudo-fields included.
@@ -76,11 +89,9 @@ fn head_size(uri: &Uri, fields: &HeaderMap) -> usize {
 /// The times for which a client is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdleBounds {
-    /// The instant after which the client is waited for at least `silent`.
+    /// The instant after which the client is waited for at least as long as without a request.
     pub(super) from: Instant,
-    /// The time without a request.
-    pub(super) silent: Duration,
-    /// The time while responses wait for the client. It is not shorter than `silent`.
+    /// The time while responses wait for the client.
     pub(super) idle: Duration,
 }
 
@@ -125,15 +136,18 @@ impl<B: ResponseBody> StreamSet<B> {
         }
     }
 
-    /// Drives hyper's connection to its end, and finishes responses as they are taken.
+    /// Drives hyper's connection to its end, and finishes responses as they are taken. Heads that are refused below hyper
+    /// are handed to `refused`.
     pub(super) fn drive<'a, C: Future>(
         &'a self,
         mut connection: Pin<&'a mut C>,
         registration: &'a Registration,
         socket: &'a SocketProbe,
+        refused: impl Fn(&RefusedStream) + 'a,
     ) -> impl Future<Output = C::Output> + 'a {
         poll_fn(move |cx| {
-            let ended = connection.as_mut().poll(cx);
+            let ended = h2_refusals::listening(|| connection.as_mut().poll(cx));
+            h2_refusals::heard().iter().for_each(&refused);
             self.finish_responses();
             if !self.activity.is_still() {
                 self.activity.wake_when_still(cx.waker());
@@ -178,29 +192,41 @@ impl<B: ResponseBody> StreamSet<B> {
 
     /// Resolves when the client need not be waited for any longer: it has sent no request for too long, or taken
     /// nothing of any response that is there. Until then a response that is not taken is given up beside others that
-    /// are taken.
-    pub(super) async fn client_idle(&self, bounds: IdleBounds, socket: &SocketProbe) {
+    /// are taken. `silent` is the time without a request, which may become another one at any wake.
+    pub(super) async fn client_idle(
+        &self,
+        bounds: IdleBounds,
+        silent: impl Fn() -> Duration,
+        socket: &SocketProbe,
+    ) {
         loop {
             let now = clock::now();
+            let allowed_silence = silent();
             // The client cannot take bytes that the socket does not take. The socket's own bound ends a client that
             // takes nothing of them.
             let is_full = socket.is_full();
             let next = self.give_up_late(now, is_full);
             let until = if is_full || self.activity.has_requests() {
-                now + bounds.silent
+                now + allowed_silence
             } else {
                 let allowed = if self.activity.has_responses() {
                     bounds.idle.max(self.longest_idle())
                 } else {
-                    bounds.silent
+                    allowed_silence
                 };
-                (self.activity.since() + allowed).max(bounds.from + bounds.silent)
+                (self.activity.since() + allowed).max(bounds.from + allowed_silence)
             };
             if until <= now {
                 return;
             }
-            let until = until.min(now + bounds.silent);
-            sleep_until(next.map_or(until, |next| next.min(until))).await;
+            // A response may begin to wait meanwhile.
+            let until = until.min(now + allowed_silence.min(bounds.idle));
+            let mut timer = pin!(sleep_until(next.map_or(until, |next| next.min(until))));
+            poll_fn(|cx| match silent() == allowed_silence {
+                true => timer.as_mut().poll(cx),
+                false => Poll::Ready(()),
+            })
+            .await;
         }
     }
 

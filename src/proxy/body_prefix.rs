@@ -43,7 +43,8 @@ pub struct BodyPrefix {
     pub is_all: bool,
     /// The body's length, as far as it was announced.
     announced: SizeHint,
-    _permit: PrefixPermit,
+    /// The room for what is kept while limits are asked.
+    _permit: Option<PrefixPermit>,
 }
 
 /// The beginnings that a worker keeps: their number, and the number of each client.
@@ -138,7 +139,7 @@ impl PrefixBudget {
             is_all: reader.ended,
             frames: reader.into_frames(),
             announced,
-            _permit: permit,
+            _permit: Some(permit),
         });
         Ok(Some(ReadAhead { content, prefix }))
     }
@@ -226,6 +227,16 @@ impl PrefixReader {
 }
 
 impl BodyPrefix {
+    /// The first frame of a body, or its end, read just before it is forwarded.
+    pub(super) fn of_first(frame: Option<Frame<Bytes>>, incoming: &Incoming) -> Box<Self> {
+        Box::new(Self {
+            is_all: frame.is_none() || incoming.is_end_stream(),
+            frames: frame.into_iter().collect(),
+            announced: SizeHint::default(),
+            _permit: None,
+        })
+    }
+
     /// The next frame that has been read.
     pub fn next(&mut self) -> Option<Frame<Bytes>> {
         self.frames.pop_front()

@@ -48,6 +48,9 @@ pub enum ProxyError {
     /// The client's body stopped coming.
     #[error("the request's body stopped coming")]
     BodyStopped,
+    /// The client's head did not come in time.
+    #[error("the request's head did not come in time")]
+    HeadLate,
     /// The client's body is not framed as HTTP frames bodies (RFC 9112, section 7.1).
     #[error("the request's body is malformed")]
     BodyMalformed,
@@ -72,7 +75,7 @@ impl ProxyError {
             Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             // The log alone has it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyStopped | Self::HeadLate => StatusCode::REQUEST_TIMEOUT,
             Self::BodyMalformed => StatusCode::BAD_REQUEST,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(
@@ -116,6 +119,7 @@ impl ProxyError {
             | Self::Loop
             | Self::Misdirected
             | Self::BodyStopped
+            | Self::HeadLate
             | Self::BodyMalformed
             | Self::Refused(RefusalCause::AmbiguousKey { .. }) => 13,
             Self::TooManyHeld
@@ -168,7 +172,7 @@ impl ProxyError {
             Self::Busy => Reason::Busy,
             Self::Draining => Reason::Draining,
             Self::ClientGone => Reason::ClientGone,
-            Self::BodyStopped => Reason::ClientTimeout,
+            Self::BodyStopped | Self::HeadLate => Reason::ClientTimeout,
             Self::DeadlineExceeded => Reason::DeadlineExceeded,
             Self::Upstream(error) => Reason::from(error.failure()),
         }

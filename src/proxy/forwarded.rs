@@ -22,6 +22,8 @@ use std::rc::Rc;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// The beginning of a path that servers do not see.
+pub(super) const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// The peer of a Unix socket in `Forwarded`: a name of our own, which begins with an underscore (RFC 7239 section 6.3).
@@ -141,6 +143,19 @@ pub fn announce(
         set_scheme(fields, origin, None);
         set_host(fields, origin);
     }
+}
+
+/// Names the `prefix` of a path that its server does not see, behind the one that a trusted peer has named. The call
+/// comes after [`announce`], which leaves a trusted peer's alone.
+#[cold]
+pub(super) fn add_prefix(fields: &mut HeaderMap, prefix: &HeaderValue) {
+    let mut whole = ValueBuffer::default();
+    for part in hop::tokens(fields, &X_FORWARDED_PREFIX) {
+        whole.text(part.strip_suffix(b"/").unwrap_or(part));
+    }
+    whole.text(prefix.as_bytes());
+    let whole = HeaderValue::from_bytes(&whole.0).unwrap_or_else(|_| prefix.clone());
+    fields.insert(X_FORWARDED_PREFIX, whole);
 }
 
 /// Removes all fields of a stranger that only proxies write.

@@ -13,7 +13,7 @@ use super::upstream_answer::UpstreamAnswer;
 use super::upstream_call::{self, AddedLines, UpstreamCall};
 use super::upstream_request::{self, OnwardHead};
 use super::worker_snapshot::WorkerSnapshot;
-use super::{Reply, Worker, server_key, upgrade};
+use super::{Reply, Worker, first_frame, server_key, upgrade};
 use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
@@ -36,7 +36,7 @@ impl Worker {
         &self,
         target: &Target,
         parts: &mut Parts,
-        incoming: Incoming,
+        mut incoming: Incoming,
         peer: &Peer,
         descriptor: Option<DescriptorReserve<'_>>,
         exchange: &mut Exchange,
@@ -47,6 +47,11 @@ impl Worker {
             // The request has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
+        if first_frame::may_be_its_end(parts, &incoming, exchange) {
+            // The future is boxed: few requests need room for it.
+            let first = Box::pin(first_frame::read(&parts.method, &mut incoming)).await;
+            exchange.prefix = first.map_err(|failure| exchange.broken(failure))?;
+        }
         let balancer = local.balancer(upstream, &self.pools);
         let key = local.snapshot.hash_keys[upstream].as_ref();
         let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));

@@ -1,101 +1,236 @@
-//! Heads that are refused before they are requests, by hyper or for being late: they are counted and logged too.
+//! Heads that are refused before they are requests, by hyper or for being late: they are counted, logged and, over
+//! HTTP/1.1, answered like other bad requests.
 
-use super::{Worker, handshake_facts, request_id};
-use crate::clock;
+mod beginning;
+
+use super::error::ProxyError;
+use super::reply::{self, ProblemDetails, ReplyFormat, Violations};
+use super::request::{self, BadRequest};
+use super::request_id::{self, X_REQUEST_ID};
+use super::{Worker, handshake_facts};
+use crate::client::spelled;
+use crate::clock::{self, Timestamp};
 use crate::listen::Peer;
 use crate::listen::handler::RejectedHead;
-use crate::telemetry::access_log::{AccessRecord, Reason};
-use crate::telemetry::metrics::AnswerSource;
-use http::{HeaderMap, Method, StatusCode, Version};
+use crate::snapshot::errors::ErrorFormats;
+use crate::telemetry::access_log::AccessRecord;
+use crate::telemetry::h2_refusals::RefusedStream;
+use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics::{AnswerSource, RefusedHead};
+use beginning::HeadBeginning;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header};
 use std::time::Duration;
 
-/// Counts a refused head and writes its line.
-pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
-    let line = RequestLine::read(head.line);
-    let method = line.as_ref().map(|line| &line.method);
+/// A refusal of a head, and what is known of the head.
+struct Refusal<'a> {
+    cause: RefusedHead,
+    error: ProxyError,
+    version: Option<Version>,
+    head: HeadBeginning<'a>,
+    path: Option<&'a [u8]>,
+}
+
+/// Counts a refused head and writes its line. Returns the bytes that answer it over HTTP/1.1.
+pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8> {
+    let refusal = Refusal::of(head);
+    if let RejectedHead::Http2(refused) = head {
+        warn_of_reset(refused, peer);
+    }
+    let status = refusal.error.status();
+    let local = worker.current();
+    worker.metrics.refused_head(refusal.cause);
     let unknown = Method::from_bytes(b"-").unwrap_or_default();
-    let status = head.status.as_u16();
-    worker.current().unrouted.request(
+    local.unrouted.request(
         // A method that cannot be read is counted as an unknown one.
-        method.unwrap_or(&unknown),
-        status,
+        refusal.head.method.as_ref().unwrap_or(&unknown),
+        status.as_u16(),
         AnswerSource::Gateway,
         Duration::ZERO,
     );
-    if !worker.access.is_on() {
-        return;
-    }
     let now = clock::wall();
+    let id = request_id::of(&HeaderMap::new(), false, now);
+    if worker.access.is_on() {
+        log(worker, &refusal, peer, &id, now);
+    }
+    match head {
+        RejectedHead::Http1 { .. } => answer(&refusal, &local.snapshot.errors, id, now),
+        RejectedHead::LateHttp2 | RejectedHead::Http2(_) => Vec::new(),
+    }
+}
+
+impl<'a> Refusal<'a> {
+    fn of(rejected: &RejectedHead<'a>) -> Self {
+        match rejected {
+            RejectedHead::Http1 { status, beginning } => {
+                let head = HeadBeginning::read(beginning);
+                let (cause, error) = match *status {
+                    StatusCode::REQUEST_TIMEOUT => (RefusedHead::Late, ProxyError::HeadLate),
+                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                        (RefusedHead::TooLarge, BadRequest::HeadTooLarge.into())
+                    }
+                    StatusCode::URI_TOO_LONG => {
+                        (RefusedHead::TooLarge, BadRequest::UriTooLong.into())
+                    }
+                    _ => {
+                        let (cause, fault) = head.fault();
+                        (cause, fault.into())
+                    }
+                };
+                Self {
+                    cause,
+                    error,
+                    version: head.version,
+                    path: head.path,
+                    head,
+                }
+            }
+            RejectedHead::LateHttp2 => Self {
+                cause: RefusedHead::Late,
+                error: ProxyError::HeadLate,
+                version: Some(Version::HTTP_2),
+                head: HeadBeginning::default(),
+                path: None,
+            },
+            RejectedHead::Http2(refused) => Self {
+                cause: refused.cause,
+                error: match refused.cause {
+                    RefusedHead::TooLarge => BadRequest::HeadTooLarge.into(),
+                    _ => BadRequest::Field.into(),
+                },
+                version: Some(Version::HTTP_2),
+                head: HeadBeginning::default(),
+                path: refused.path.as_deref().map(str::as_bytes),
+            },
+        }
+    }
+}
+
+fn log(worker: &Worker, refusal: &Refusal<'_>, peer: &Peer, id: &HeaderValue, now: Timestamp) {
+    let head = &refusal.head;
+    let host = head.fields.get(header::HOST);
+    let host = host.filter(|host| request::is_host(host.as_bytes()));
     worker.access.record(&AccessRecord {
         ts: now.micros(),
-        // Only the log has this id: hyper's answer has none of our fields.
-        request_id: request_id::of(&HeaderMap::new(), false, now).as_bytes(),
+        request_id: id.as_bytes(),
         client: peer.ip(),
         peer: peer.ip(),
-        method: method.map(Method::as_str),
-        path: line.as_ref().map(|line| line.path),
-        proto: line.as_ref().map(|line| line.version),
-        status,
-        reason: match head.status {
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Reason::TooLarge,
-            StatusCode::REQUEST_TIMEOUT => Reason::ClientTimeout,
-            _ => Reason::BadRequest,
-        },
-        tls: peer.tls().map(|tls| handshake_facts::logged(tls, None)),
+        method: head.method.as_ref().map(Method::as_str),
+        host: host.map(HeaderValue::as_bytes),
+        path: refusal.path,
+        proto: refusal.version,
+        status: refusal.error.status().as_u16(),
+        reason: refusal.error.reason(),
+        user_agent: head
+            .fields
+            .get(header::USER_AGENT)
+            .map(HeaderValue::as_bytes),
+        tls: peer.tls().map(|tls| handshake_facts::logged(tls, host)),
         ..AccessRecord::default()
     });
 }
 
-/// A request line, as far as the bytes make one.
-#[derive(Debug, PartialEq, Eq)]
-struct RequestLine<'a> {
-    method: Method,
-    path: &'a [u8],
-    version: Version,
+/// The answer in the form of all others, as bytes: hyper writes none of ours to a head that it refuses.
+fn answer(refusal: &Refusal<'_>, looks: &ErrorFormats, id: HeaderValue, now: Timestamp) -> Vec<u8> {
+    let preferred = if looks.ask_accept() {
+        ReplyFormat::preferred(&refusal.head.fields)
+    } else {
+        ReplyFormat::default()
+    };
+    let told = ProblemDetails {
+        error: &refusal.error,
+        violated: &Violations::default(),
+        wait: None,
+        prepared: None,
+        request_id: &id,
+    };
+    let mut answer = reply::to(&told, looks, preferred, HeaderMap::new());
+    let length = HeaderValue::from(answer.body().len());
+    let fields = answer.headers_mut();
+    fields.insert(X_REQUEST_ID, id);
+    fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    fields.insert(header::CONTENT_LENGTH, length);
+    if let Some(date) = date(now) {
+        fields.insert(header::DATE, date);
+    }
+    if refusal.head.method == Some(Method::HEAD) {
+        answer.body_mut().clear();
+    }
+    as_bytes(&answer)
 }
 
-impl<'a> RequestLine<'a> {
-    fn read(line: &'a [u8]) -> Option<Self> {
-        let mut parts = line.split(|byte| *byte == b' ');
-        let (method, target, version) = (parts.next()?, parts.next()?, parts.next()?);
-        let version = match version {
-            b"HTTP/1.1" => Version::HTTP_11,
-            b"HTTP/1.0" => Version::HTTP_10,
-            _ => return None,
-        };
-        if target.is_empty() || parts.next().is_some() {
-            return None;
+/// The instant as a field has it (RFC 9110, section 5.6.7).
+fn date(now: Timestamp) -> Option<HeaderValue> {
+    let micros = i64::try_from(now.micros()).ok()?;
+    let now = jiff::Timestamp::from_microsecond(micros).ok()?;
+    let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+    let text = printer.timestamp_to_rfc9110_string(&now).ok()?;
+    HeaderValue::try_from(text).ok()
+}
+
+/// An answer of HTTP/1.1 (RFC 9112, section 4).
+fn as_bytes(answer: &Response<Bytes>) -> Vec<u8> {
+    let status = answer.status();
+    let mut out = Vec::with_capacity(512 + answer.body().len());
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in answer.headers() {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(answer.body());
+    out
+}
+
+/// Tells why the HTTP/2 library has reset a stream, once a minute for a cause.
+#[cold]
+fn warn_of_reset(refused: &RefusedStream, peer: &Peer) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    static TUNNEL: Throttle = Throttle::every(MINUTE);
+    static TARGET: Throttle = Throttle::every(MINUTE);
+    static FIELDS: Throttle = Throttle::every(MINUTE);
+    static OTHER: Throttle = Throttle::every(MINUTE);
+    let client = spelled(peer.ip());
+    match refused.cause {
+        RefusedHead::ExtendedConnect => {
+            if let Some(more) = TUNNEL.pass() {
+                tracing::warn!(
+                    "{client} asks for a WebSocket over HTTP/2 (extended CONNECT), which is not announced: its stream was \
+                     reset; WebSockets come over HTTP/1.1{more}"
+                );
+            }
         }
-        Some(Self {
-            method: Method::from_bytes(method).ok()?,
-            path: target.split(|byte| matches!(byte, b'?' | b'#')).next()?,
-            version,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_is_one_is_read_without_its_query() {
-        let line = RequestLine::read(b"GET /a?secret HTTP/1.1").unwrap();
-        assert_eq!((line.method, line.path), (Method::GET, &b"/a"[..]));
-    }
-
-    #[test]
-    fn half_a_line_and_garbage_are_nothing() {
-        for line in [
-            &b""[..],
-            b"GET",
-            b"GET /a",
-            b"GET /a HTTP/2.0",
-            b"GET  HTTP/1.1",
-            b"GET /a b HTTP/1.1",
-            b"\x16\x03\x01 / HTTP/1.1",
-        ] {
-            assert_eq!(RequestLine::read(line), None, "{line:?}");
+        RefusedHead::Target => {
+            if let Some(more) = TARGET.pass() {
+                let path = refused.path.as_deref().unwrap_or_default();
+                tracing::warn!(
+                    "{client} sent a :path or :authority over HTTP/2 with a byte that must be percent-encoded there: its \
+                     stream was reset (path {path:?}){more}"
+                );
+            }
+        }
+        RefusedHead::Fields | RefusedHead::PseudoFields | RefusedHead::Length => {
+            if let Some(more) = FIELDS.pass() {
+                tracing::warn!(
+                    "{client} sent a head over HTTP/2 that is malformed ({}): its stream was reset{more}",
+                    refused.cause.as_str()
+                );
+            }
+        }
+        cause => {
+            if let Some(more) = OTHER.pass() {
+                tracing::warn!(
+                    "{client} sent a head over HTTP/2 that cannot be read ({}): its stream was refused, or its connection \
+                     ended{more}",
+                    cause.as_str()
+                );
+            }
         }
     }
 }

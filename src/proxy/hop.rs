@@ -35,6 +35,7 @@ pub const GRANTED: HeaderName = HeaderName::from_static("tollgate-granted");
 const CONNECTION: usize = 0;
 const TE: usize = 3;
 const TRANSFER_ENCODING: usize = 4;
+const UPGRADE: usize = 5;
 
 /// Most names in the `Connection` of a request.
 const MOST_NAMED: usize = 100;
@@ -47,12 +48,15 @@ const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 ///
 /// `TE: trailers` stays when it was present, with the `Connection` that announces it (RFC 9110 section 10.1.4). After
 /// this call the framing is gone; the connection to the server writes it anew.
-pub fn strip_request(fields: &mut HeaderMap) {
+///
+/// Returns the upgrade that was offered.
+pub fn strip_request(fields: &mut HeaderMap) -> Option<HeaderValue> {
     let found = strip(fields, IN_REQUESTS);
     if found.trailers {
         fields.insert(header::TE, HeaderValue::from_static("trailers"));
         fields.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
+    found.offer
 }
 
 /// Removes the fields that a request's `Connection` names. Those fields end here, so that no request is counted, let
@@ -186,6 +190,8 @@ struct StripReport {
     coded: bool,
     /// The message had `TE: trailers`.
     trailers: bool,
+    /// The first `Upgrade` of the message.
+    offer: Option<HeaderValue>,
     /// `Content-Length` had more than one number.
     lengths: bool,
 }
@@ -223,6 +229,11 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
     let has = |place: usize| present & (1 << place) != 0;
     let trailers =
         has(TE) && tokens(fields, &header::TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+    let offer = if has(UPGRADE) {
+        fields.get(header::UPGRADE).cloned()
+    } else {
+        None
+    };
     if names_fields {
         strip_named(fields);
     }
@@ -235,6 +246,7 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
     StripReport {
         coded: has(TRANSFER_ENCODING),
         trailers,
+        offer,
         lengths,
     }
 }
@@ -251,7 +263,7 @@ fn place(name: &HeaderName) -> Option<usize> {
     Some(match name.len() {
         2 if name == "te" => TE,
         6 if name == "expect" => 10,
-        7 if name == "upgrade" => 5,
+        7 if name == "upgrade" => UPGRADE,
         10 if name == "connection" => CONNECTION,
         10 if name == "keep-alive" => 1,
         14 if name == "http2-settings" => 9,

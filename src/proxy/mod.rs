@@ -12,6 +12,7 @@ mod early_reply;
 pub mod error;
 pub mod exchange;
 pub mod fields;
+mod first_frame;
 pub mod forwarded;
 mod forwarding;
 pub mod grpc;
@@ -51,6 +52,7 @@ pub mod worker_snapshot;
 pub use body::Body;
 pub use hold::Holds;
 
+use crate::admission::dropped_names;
 use crate::admission::stripped_fields::{self, FieldTrust};
 use crate::descriptors::DescriptorShare;
 use crate::listen::handler::{Handler, RejectedHead};
@@ -153,8 +155,8 @@ impl Handler for Worker {
         response.map(|body| body.carrying(exchange))
     }
 
-    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) {
-        head_rejection::note(self, head, peer);
+    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) -> Vec<u8> {
+        head_rejection::note(self, head, peer)
     }
 }
 
@@ -324,6 +326,7 @@ impl Worker {
     /// Is it a request that may be forwarded, and which host does it address?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
         if let Some(&found) = parts.extensions.get::<FramingFault>() {
+            exchange.host = request::named_host(&parts.uri, &parts.headers);
             return Err(BadRequest::from(found).into());
         }
         let target = Target::read(
@@ -335,7 +338,10 @@ impl Worker {
         )?;
         exchange.read_deadline(&parts.headers)?;
         let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
-        stripped_fields::tidy(&mut parts.headers, &believed);
+        if let Some(names) = stripped_fields::tidy(&mut parts.headers, &believed) {
+            self.metrics.dropped_fields(names.len() as u64);
+            dropped_names::warn(&names, exchange.client);
+        }
         hop::drop_named(&mut parts.headers)?;
         exchange.host = target.authority().cloned();
         Ok(target)

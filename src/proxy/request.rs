@@ -91,6 +91,21 @@ pub enum BadRequest {
     /// refuse it, too.
     #[error("grpc-timeout is not one number of at most eight digits with a unit")]
     CallTimeout,
+    /// A head whose first line is no request line (RFC 9112 section 3).
+    #[error("the first line is not METHOD TARGET HTTP/1.1")]
+    Line,
+    /// A target with a byte that no target has (RFC 9112 section 3.2).
+    #[error("the target has the byte {0:#04x}, which must be percent-encoded")]
+    TargetByte(u8),
+    /// A target of no form that is one (RFC 9112 section 3.2).
+    #[error("the target is neither a path nor a URI")]
+    NoTarget,
+    /// A field with a name or value that is none (RFC 9112 section 5), or framing that is none.
+    #[error("a field of the head has no valid name or value")]
+    Field,
+    /// HTTP/2 on a connection whose handshake has settled on HTTP/1.1.
+    #[error("the handshake has settled on HTTP/1.1, and HTTP/2 came")]
+    Preface,
     /// A path that cannot be normalised.
     #[error(transparent)]
     Path(#[from] BadPath),
@@ -190,6 +205,17 @@ impl Target {
     pub fn is_asterisk(&self) -> bool {
         self.asterisk
     }
+}
+
+/// The host that a head names which has a fault of another kind, for the log.
+#[cold]
+#[must_use]
+pub fn named_host(uri: &Uri, fields: &HeaderMap) -> Option<HeaderValue> {
+    let host = match uri.authority() {
+        Some(own) => HeaderValue::from_str(own.as_str()).ok(),
+        None => fields.get(header::HOST).cloned(),
+    };
+    host.filter(|host| is_host(host.as_bytes()))
 }
 
 /// Is the target that was sent the one to forward? It is in origin form then, and its path is normal.

@@ -5,9 +5,11 @@ use super::exchange::Exchange;
 use super::forwarded::{self, BelievedFields, Origin, hops, lines};
 use super::request::{BadRequest, Target};
 use super::{hop, identity_fields, request_id};
+use crate::client::spelled;
 use crate::listen::{ForwardedFields, Peer};
 use crate::route::Template;
 use crate::snapshot::HostChange;
+use crate::telemetry::log::Throttle;
 use crate::upstream::ServerHost;
 use bytes::Bytes;
 use http::request::Parts;
@@ -15,6 +17,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use std::mem;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The number of fields that the gateway adds.
 const OURS: usize = 9;
@@ -23,6 +26,9 @@ const OURS: usize = 9;
 const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 /// The field for those between it and its authority (RFC 9440 section 2.3).
 const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
+
+/// Most bytes of an offer that the log has.
+const MOST_TOLD: usize = 64;
 
 /// The usual growth of a path that is rewritten.
 const ROOM: usize = 64;
@@ -55,7 +61,11 @@ pub fn head(
     if has_ours && hops::is_loop(fields) {
         return Err(ProxyError::Loop);
     }
-    hop::strip_request(fields);
+    if let Some(offer) = hop::strip_request(fields)
+        && !websocket
+    {
+        warn_of_offer(&offer, exchange);
+    }
     // What is written before can be named in `Connection`, and goes with it.
     if let Some(service) = service.filter(|service| service.identity.is_some()) {
         identity_fields::write(service, target, parts, exchange)?;
@@ -78,6 +88,8 @@ pub fn head(
             fields.insert(CLIENT_CERT, certificate);
         }
         add_fields(fields, websocket, &origin, &mut introduced, exchange);
+    } else if let Some(prefix) = service.and_then(|service| service.prefix.as_ref()) {
+        fields.insert(forwarded::X_FORWARDED_PREFIX, prefix.clone());
     }
     if let Some(host) = host {
         name_host(host, fields);
@@ -114,6 +126,30 @@ fn origin<'a>(
         version: parts.version,
         // Another host is written in any case.
         is_host_own: !changed && target.own_authority().is_some(),
+    }
+}
+
+/// Tells, once a minute, of an upgrade that a client has offered in vain. Most clients that offer HTTP/2 so go on
+/// without.
+#[cold]
+#[inline(never)]
+fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
+    static H2C: Throttle = Throttle::every(Duration::from_secs(60));
+    static OTHER: Throttle = Throttle::every(Duration::from_secs(60));
+    let client = spelled(exchange.client);
+    let offer = offer.as_bytes();
+    if offer.eq_ignore_ascii_case(b"h2c") {
+        if let Some(more) = H2C.pass() {
+            tracing::info!(
+                "{client} offers the upgrade `h2c`: the offer was taken away, and the request went on over HTTP/1.1{more}"
+            );
+        }
+    } else if let Some(more) = OTHER.pass() {
+        let offer = offer[..offer.len().min(MOST_TOLD)].escape_ascii();
+        tracing::warn!(
+            "{client} offers the upgrade `{offer}`: the offer was taken away, and the request went on as an ordinary one; \
+             of upgrades, a WebSocket alone passes, by GET over HTTP/1.1{more}"
+        );
     }
 }
 
@@ -169,6 +205,9 @@ fn add_fields(
         }
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    if let Some(prefix) = service.and_then(|service| service.prefix.as_ref()) {
+        forwarded::add_prefix(fields, prefix);
+    }
     if let Some(changes) = service.and_then(|service| service.request_fields.as_ref()) {
         changes.apply(fields);
     }

@@ -1,11 +1,12 @@
 //! The diagnostic log: the gateway's reports about itself, on standard error, one line for each event.
 
-use super::Level;
+use super::{Level, h2_refusals};
 use crate::clock;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{self as format, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -31,9 +32,10 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && may_colour())
         .with_writer(StderrLines);
+    let filter = filter.map_or_else(|| ordinary(level), |asked| in_force(asked, level));
     let subscriber = tracing_subscriber::registry()
-        .with(filter.map_or_else(|| ordinary(level), |asked| in_force(asked, level)))
-        .with(lines);
+        .with(lines.with_filter(filter))
+        .with(h2_refusals::listener());
     // The call fails only where there is a subscriber already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     outcome

@@ -24,7 +24,7 @@ mod worker_cells;
 pub use label::{
     AnswerSource, CallOutcome, ClientUnnamed, CostReport, DecidedBy, Decision, Eviction, Failure,
     Handshake, KeyFetch, Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits, ProbeResult,
-    Redirect, Rejection, Resolution, RetryResult,
+    Redirect, RefusedHead, Rejection, Resolution, RetryResult,
 };
 pub use servers::ServerReading;
 pub use store::{StoreMetrics, StoreReach, StoreStatus};

@@ -1,6 +1,7 @@
 //! The outside view of the gateway: metrics, the access log, the diagnostic log.
 
 pub mod access_log;
+pub mod h2_refusals;
 pub mod log;
 pub mod metrics;
 mod printable;

@@ -13,6 +13,7 @@ mod dial;
 pub mod ejection;
 pub mod endpoint;
 pub mod failure;
+mod head_bound;
 pub mod http1;
 mod http2;
 mod keep_alive;

@@ -1,5 +1,6 @@
 //! One probe: a question to a server on a connection of its own, within the time that the file gives it.
 
+use super::head_bound::{MOST_FIELDS, MOST_HEAD};
 use super::http2::hear_interim;
 use super::probe_rule::{ProbeQuestion, ProbeRule};
 use super::stream::ServerStream;
@@ -81,7 +82,10 @@ async fn get(stream: ServerStream, is_http2: bool, path: &str, host: &str) -> Re
     let interim = InterimWatch::default();
     interim.over(&mut request);
     let stream = BoundedStream::new(stream, interim.clone());
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+    let (mut sender, connection) = http1::Builder::new()
+        .max_headers(MOST_FIELDS)
+        .max_buf_size(MOST_HEAD)
+        .handshake(TokioIo::new(stream))
         .await
         .map_err(broken)?;
     let request = request.map(|()| Empty::<Bytes>::new());

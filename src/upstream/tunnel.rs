@@ -2,6 +2,7 @@
 
 use super::OutgoingBody;
 use super::connection::Connection;
+use super::head_bound::{MOST_FIELDS, MOST_HEAD};
 use super::http1::AnswerError;
 use super::open_socket::OpenSocket;
 use super::stream::ServerStream;
@@ -69,7 +70,11 @@ async fn send<B: OutgoingBody>(
         is_heard,
         interim: interim.clone(),
     };
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let (mut sender, connection) = http1::Builder::new()
+        .max_headers(MOST_FIELDS)
+        .max_buf_size(MOST_HEAD)
+        .handshake(TokioIo::new(stream))
+        .await?;
     tokio::task::spawn_local(async move {
         // The connection's errors reach the task that waits for the answer.
         let _ = connection.with_upgrades().await;

@@ -7,6 +7,9 @@ use crate::support::h2_frames::{
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, Wire};
 
 const ENHANCE_YOUR_CALM: u8 = 0xb;
+const PRIORITY: u8 = 2;
+const WINDOW_UPDATE: u8 = 8;
+const PRIORITY_UPDATE: u8 = 0x10;
 
 /// The cause of the connection's end, by its last frame.
 async fn last_word(client: &mut Wire) -> Result<u8, End> {
@@ -96,6 +99,76 @@ async fn who_measures_a_line_of_small_messages_is_no_flood() {
                 client.send(frame(PING, 0, 0, &[1; 8])).await;
             }
             (PING, 1, _) => client.send(frame(DATA, 0, 1, b"x")).await,
+            (GOAWAY, _, payload) => panic!("{payload:?} after {messages}"),
+            _ => {}
+        }
+    }
+}
+
+/// Frames that move nothing, each kind alone, until the gateway has enough of them.
+#[tokio::test]
+async fn frames_that_move_nothing_are_told_to_calm_down() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    for idle in [
+        frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]),
+        frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1]),
+        frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"),
+        frame(0x21, 0, 0, &[]),
+    ] {
+        let mut client = greeted(&gateway).await;
+        // Each hundred is read before the next: what the gateway says last is not lost in a reset.
+        let ping = frame(PING, 0, 0, &[1; 8]);
+        let mut hundreds = 0;
+        let word = loop {
+            hundreds += 1;
+            assert!(hundreds < 30, "{} goes on", idle[3]);
+            client.send([&idle.repeat(100)[..], &ping].concat()).await;
+            let (kind, _, payload) = loop {
+                let read = read_frame(&mut client).await.unwrap();
+                if matches!((read.0, read.1), (PING, 1) | (GOAWAY, _)) {
+                    break read;
+                }
+            };
+            if kind == GOAWAY {
+                break payload[7];
+            }
+        };
+        assert_eq!(word, ENHANCE_YOUR_CALM);
+        assert!(hundreds > 5, "a few are nobody's business: {hundreds}");
+    }
+    let calm = |line: &str| line.contains("frames that move nothing");
+    gateway.said.line(0, "a line of it", calm).await;
+}
+
+/// The most diligent of clients: for each small frame it opens both windows again.
+#[tokio::test]
+async fn who_opens_windows_for_what_it_gets_is_no_flood() {
+    const MESSAGES: usize = 3_000;
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        if connection.request().await.is_ok() {
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            connection.wire.send(head).await;
+            while connection.wire.chunk().await.is_ok() {
+                connection.wire.send("1\r\nx\r\n").await;
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = greeted(&gateway).await;
+    let head = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
+    client.send(frame(HEADERS, 4, 1, &head)).await;
+    let window = |stream| frame(WINDOW_UPDATE, 0, stream, &[0, 0, 0, 1]);
+    let next = [frame(DATA, 0, 1, b"x"), window(0), window(1)].concat();
+    client.send(frame(DATA, 0, 1, b"x")).await;
+    let mut messages = 0;
+    while messages < MESSAGES {
+        match read_frame(&mut client).await.unwrap() {
+            (DATA, _, payload) if !payload.is_empty() => {
+                messages += payload.len();
+                client.send(&next).await;
+            }
             (GOAWAY, _, payload) => panic!("{payload:?} after {messages}"),
             _ => {}
         }

@@ -254,6 +254,9 @@ async fn answer(
         std::mem::forget(waiting);
         seen.waiting.fetch_sub(1, Ordering::SeqCst);
     }
+    if let Some(asked) = request.uri().path().strip_prefix("/fields/") {
+        return Ok(with_fields(asked));
+    }
     let (head, body) = request.into_parts();
     let collected = body.collect().await;
     let (length, trailers) = match collected {
@@ -281,6 +284,18 @@ async fn answer(
         return Ok(Response::new(Body::default()));
     }
     Ok(Response::new(Body::of(frames)))
+}
+
+/// An answer with as many fields, each as long, as `COUNT/LENGTH` says.
+fn with_fields(asked: &str) -> Response<Body> {
+    let (count, length) = asked.split_once('/').expect("COUNT/LENGTH");
+    let value = "v".repeat(length.parse().unwrap());
+    let mut response = Response::new(Body::default());
+    for number in 0..count.parse::<usize>().unwrap() {
+        let name: http::HeaderName = format!("x-{number}").parse().unwrap();
+        response.headers_mut().insert(name, value.parse().unwrap());
+    }
+    response
 }
 
 fn fields(map: &HeaderMap) -> Vec<(String, String)> {

@@ -3,6 +3,7 @@
 mod counting;
 
 use crate::config::Compiled;
+use crate::config::outline::time_text;
 use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
 use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::Service;
@@ -12,7 +13,22 @@ use crate::store::{Backend, OnDown};
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
     let known = known.map(str::to_owned);
-    known.chain(of_limits(compiled)).collect()
+    let kept = kept_connections(compiled);
+    known.chain(kept).chain(of_limits(compiled)).collect()
+}
+
+/// What a balancer in front must do, where there may be one: it sends requests into connections that are just being
+/// closed, unless it gives them up first.
+fn kept_connections(compiled: &Compiled) -> Option<String> {
+    let outline = &compiled.outline;
+    let has_one = outline.names_keep_alive || !outline.trust.is_empty();
+    has_one.then(|| {
+        format!(
+            "connections are kept for {} between two requests (`keep_alive`); a balancer in front must give its idle ones up \
+             sooner",
+            time_text(outline.keep_alive)
+        )
+    })
 }
 
 /// The notes on the keys that limits count by, and on how they count.

@@ -1,17 +1,20 @@
 //! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
 
-use super::super::outline::{ShownValue, show, show_list, show_time};
+use super::super::outline::{ShownValue, show, show_list, show_time, time_text};
 use super::super::value::{
     ErrorText, admin_address, error_text, error_word, file_mode, network, percent, translator,
 };
 use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::fields::Zero;
-use super::form::{any, bytes_in_a_second, count, number, text, text_as, texts, time, word};
+use super::form::{
+    any, bytes_in_a_second, count, number, text, text_as, texts, time, time_within, word,
+};
 use super::listen::{ListenEntry, listeners};
 use super::table::table;
 use super::words::{Words as _, words};
 use crate::key::client_ip::Field;
+use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, SOCKET_MODE};
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
@@ -76,8 +79,13 @@ table! {
     /// never longer than `idle`. A head that takes longer is answered 408 over HTTP/1.1, and the connection ends.
     head: Duration = time(Zero::Refused), Value("\"10s\""), "\"5s\"", Restart(|boot| show_time(boot.listen.head));
 
-    /// The longest silence of a connection: between two requests, or between two chunks of a body in either direction.
+    /// The longest silence of a connection inside a request: between two chunks of a body in either direction.
     idle: Duration = time(Zero::Refused), Value("\"60s\""), "\"2min\"", Restart(|boot| show_time(boot.listen.idle));
+
+    /// The longest time of a connection without a request: between two of HTTP/1.1, or with no stream open. A balancer in
+    /// front must give its connections up sooner, or it sends requests into connections that are just being closed.
+    keep_alive: Duration = time_within("1s"..="1d", "a connection is kept for at least a second"),
+        Compiled("`idle` where that is written, else `\"75s\"`", |file| format!("\"{}\"", time_text(file.keep_alive))), "\"75s\"", Gateway(|file| show_time(file.keep_alive));
 
     /// The least rate, over `idle`, at which a client must send a body and take an answer. Over HTTP/2 the rate holds
     /// for each stream. Only the time in which the client alone is waited for counts. The time of a server that writes
@@ -107,6 +115,14 @@ table! {
     /// Requests of one client's address (in IPv6 a /64) that are held back at once. Beyond this number the answer is
     /// 503.
     max_held_per_client: u32 = count(), Value("1000"), "100", Gateway(|file| show(file.holds.per_client));
+}
+
+impl ServerTable {
+    /// The time for which connections are kept: as `keep_alive` says, else as `idle` does.
+    pub(in crate::config) fn kept_alive(&self) -> Duration {
+        let written = self.keep_alive.get().or(self.idle.get());
+        written.copied().unwrap_or(KeepAlive::USUAL)
+    }
 }
 
 table! {

@@ -268,6 +268,8 @@ fn default(key: &Key) -> String {
         Default::Required => "required".into(),
         Default::Unless(others) => format!("required, unless {} is there", one_of(others)),
         Default::Value(value) => format!("`{value}`"),
-        Default::Words(words) | Default::Computed(words, _) => words.into(),
+        Default::Words(words) | Default::Computed(words, _) | Default::Compiled(words, _) => {
+            words.into()
+        }
     }
 }

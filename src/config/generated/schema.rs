@@ -88,7 +88,7 @@ fn property(key: &Key) -> Value {
         Default::Value(default) => {
             value["default"] = json_of(default);
         }
-        Default::Words(words) | Default::Computed(words, _) => {
+        Default::Words(words) | Default::Computed(words, _) | Default::Compiled(words, _) => {
             about = format!("{about} Default: {words}.")
         }
     }

@@ -77,6 +77,8 @@ fn why_not_asked(name: &str) -> Option<&'static str> {
         "forwarded" | "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host"
         | "x-real-ip" | "via" => Some(OURS),
         "max-forwards" => Some("Tollgate counts it down"),
+        // The prefix is written where a path loses one, and may be another; nothing writes the port.
+        "x-forwarded-prefix" | "x-forwarded-port" => None,
         _ if name.starts_with("x-forwarded-") => Some(
             "proxies in front write it: that of a peer in `trust` goes on, any other is dropped",
         ),

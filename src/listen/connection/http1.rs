@@ -1,6 +1,6 @@
 //! A connection of HTTP/1.1: hyper parses and answers, the deadlines between requests and of heads are kept here.
 
-use super::Session;
+use super::{FAREWELL, Session};
 use crate::clock;
 use crate::listen::ListenSettings;
 use crate::listen::connection_register::{ClientWait, Registration};
@@ -16,10 +16,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-
-/// The last answer on a connection whose head is late.
-const HEAD_TIMEOUT: &[u8] =
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// The time without a request after which a connection rests.
 const REST: Duration = Duration::from_secs(1);
@@ -61,13 +57,12 @@ pub(super) async fn serve<A: Handler>(
         // The future is boxed, so that a connection at rest needs no room for it.
         let served = Box::pin(connection.serve_until_rest(stream, head_since.take())).await;
         if let Served::Ended(rejected) = served {
-            if rejected.is_none() && connection.probe.in_body().is_some() {
-                connection.hear_out().await;
+            if let Some(status) = rejected {
+                Box::pin(connection.refuse(status)).await;
+            } else {
+                connection.send_rest().await;
             }
             session.peer.registration.exempt();
-            if let Some(status) = rejected {
-                connection.report(status);
-            }
             return;
         }
         if !connection.rest().await {
@@ -97,7 +92,9 @@ impl<A: Handler> Http1Connection<'_, A> {
             settings,
             head_since,
             body_bytes: 0,
-            timer: pin!(sleep_until(clock::now() + REST.min(settings.idle))),
+            timer: pin!(sleep_until(
+                clock::now() + REST.min(settings.keep_alive.get())
+            )),
             is_set: false,
         };
         let mut is_draining = false;
@@ -116,6 +113,9 @@ impl<A: Handler> Http1Connection<'_, A> {
             }
             if let Poll::Ready(ended) = ended {
                 return Poll::Ready(Served::Ended(status_of_end(ended)));
+            }
+            if self.probe.has_withheld() {
+                self.probe.send_withheld(cx);
             }
             if !self.open.is_idle() {
                 let left = self.probe.poll_left(cx);
@@ -139,9 +139,9 @@ impl<A: Handler> Http1Connection<'_, A> {
     async fn rest(&self) -> bool {
         let Session { peer, settings, .. } = self.session;
         peer.rest();
-        let mut timer = pin!(sleep_until(
-            quiet_since(&self.open, &self.probe) + settings.idle
-        ));
+        self.probe.rest();
+        let since = quiet_since(&self.open, &self.probe);
+        let mut timer = pin!(sleep_until(since + settings.keep_alive.get()));
         poll_fn(|cx| {
             let registration = &peer.registration;
             if registration.poll_evicted(cx).is_ready() {
@@ -153,9 +153,25 @@ impl<A: Handler> Http1Connection<'_, A> {
             if registration.poll_draining().is_ready() {
                 return Poll::Ready(false);
             }
+            // A reload may have changed the time, and wakes all connections then.
+            let until = since + settings.keep_alive.get();
+            if timer.deadline() != until {
+                timer.as_mut().reset(until);
+            }
             timer.as_mut().poll(cx).map(|()| false)
         })
         .await
+    }
+
+    /// Lets the last answer arrive.
+    async fn send_rest(&self) {
+        let withheld = self.probe.take_withheld();
+        if !withheld.is_empty() {
+            self.probe.say_last(&withheld, FAREWELL).await;
+        }
+        if self.probe.in_body().is_some() {
+            self.hear_out().await;
+        }
     }
 
     /// Throws away, below any encryption, what still comes of a body whose answer has been sent as the last one. Some
@@ -182,15 +198,23 @@ impl<A: Handler> Http1Connection<'_, A> {
         let _ = timeout(HEARD_OUT, heard_out).await;
     }
 
-    /// Reports a head that hyper or its deadline has rejected.
+    /// Answers a head that hyper or its deadline has rejected, and ends the connection.
     #[cold]
-    fn report(&self, status: StatusCode) {
+    async fn refuse(&self, status: StatusCode) {
         let Session { peer, handler, .. } = self.session;
-        if status == StatusCode::REQUEST_TIMEOUT {
-            self.probe.write_last(HEAD_TIMEOUT);
+        let is_late = status == StatusCode::REQUEST_TIMEOUT;
+        // What hyper has written in its place is not sent.
+        drop(self.probe.take_withheld());
+        let beginning = &self.probe.kept_head();
+        let answer = handler.rejected(&RejectedHead::Http1 { status, beginning }, peer);
+        if is_late {
+            peer.registration.exempt();
         }
-        let line = &self.probe.first_line();
-        handler.rejected(&RejectedHead { status, line }, peer);
+        self.probe.say_last(&answer, FAREWELL).await;
+        if !is_late {
+            // What comes behind the head would have the answer be lost in a reset.
+            self.hear_out().await;
+        }
     }
 }
 
@@ -264,7 +288,11 @@ impl QuietConnection<'_> {
             ready!(self.poll_timer(cx));
             let now = clock::now();
             let since = quiet_since(self.open, self.probe);
-            let mut until = since + self.settings.idle;
+            let allowed = match self.probe.in_body() {
+                Some(_) => self.settings.idle,
+                None => self.settings.keep_alive.get(),
+            };
+            let mut until = since + allowed;
             if until <= now {
                 until = self.kept_coming(now);
             } else if may_rest {

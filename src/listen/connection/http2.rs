@@ -3,14 +3,14 @@
 use super::Session;
 use crate::client::spelled;
 use crate::clock;
-use crate::listen::h2_flood::{FloodMeter, goaway};
-use crate::listen::handler::{Handler, RejectedHead, ResponseBody};
+use crate::listen::h2_flood::{Flood, FloodMeter, goaway};
+use crate::listen::handler::{Handler, RejectedHead};
 use crate::listen::head_deadline::HeadDeadline;
 use crate::listen::socket::{SocketProbe, Stream};
 use crate::listen::stream_deadline::{H2Service, IdleBounds, StreamSet, WorkerExecutor};
 use crate::listen::{ListenSettings, Peer};
+use crate::telemetry::h2_refusals::RefusedStream;
 use crate::telemetry::log::Throttle;
-use http::StatusCode;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::future::{Future, poll_fn};
@@ -22,8 +22,8 @@ use tokio::time::sleep_until;
 
 /// Most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound.
 const MOST_SEEN: u32 = 128 * 1024;
-/// The time in which a client without a request under way may close its side, at most a quarter of the idle time that
-/// it ends.
+/// The time in which a client without a request under way may close its side, at most a quarter of the time for which
+/// connections are kept, which it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The time in which another request may follow an answer at once. A client that asks so often hears of the end behind an
 /// answer, where it awaits nothing.
@@ -40,8 +40,8 @@ enum EndReason {
     Idle,
     /// A new connection needs the place of this one.
     Evicted,
-    /// The client has demanded too many answers to PING and SETTINGS.
-    Flood,
+    /// The client has sent too many frames of PING and SETTINGS, or of those that move nothing.
+    Flood(Flood),
     /// A head is late. No frame that a request under way may wait for can come behind half a head.
     LateHead,
 }
@@ -67,31 +67,29 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
         .serve_connection(TokioIo::new(stream), service);
     let served = ServedConnection {
         peer,
+        handler: &*session.handler,
         probe: &probe,
         streams: &streams,
         settings,
-        farewell: FAREWELL.min(settings.idle / 4),
+        farewell: FAREWELL.min(settings.keep_alive.get() / 4),
     };
     {
         let mut connection = pin!(connection);
         let reason = served.until_end(connection.as_mut()).await;
         peer.registration.exempt();
-        if !matches!(reason, EndReason::Closed | EndReason::Flood) {
+        if !matches!(reason, EndReason::Closed | EndReason::Flood(_)) {
             connection.as_mut().graceful_shutdown();
         }
         match reason {
             EndReason::Closed => {}
-            EndReason::Flood => {
-                warn_of_flood(peer);
+            EndReason::Flood(flood) => {
+                warn_of_flood(flood, peer);
                 probe.write_last(&goaway(probe.latest_stream()));
             }
             EndReason::Idle => served.finish(connection).await,
             EndReason::Evicted | EndReason::LateHead => {
                 if reason == EndReason::LateHead {
-                    // There is no stream yet to answer on.
-                    let status = StatusCode::REQUEST_TIMEOUT;
-                    let head = RejectedHead { status, line: &[] };
-                    session.handler.rejected(&head, peer);
+                    session.handler.rejected(&RejectedHead::LateHttp2, peer);
                 }
                 // The client learns of the end if its socket takes the bytes at once.
                 poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
@@ -102,45 +100,51 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
 }
 
 /// The watches over a connection while hyper drives it.
-struct ServedConnection<'a, B> {
+struct ServedConnection<'a, A: Handler> {
     peer: &'a Peer,
+    handler: &'a A,
     probe: &'a SocketProbe,
-    streams: &'a StreamSet<B>,
+    streams: &'a StreamSet<A::Body>,
     settings: &'a ListenSettings,
     farewell: Duration,
 }
 
-impl<B: ResponseBody> ServedConnection<'_, B> {
+impl<A: Handler> ServedConnection<'_, A> {
     /// Drives the connection until it may take no more requests.
     async fn until_end(&self, connection: Pin<&mut impl Future>) -> EndReason {
         let (probe, registration) = (self.probe, &self.peer.registration);
         let now = clock::now();
         let bounds = IdleBounds {
             from: now,
-            silent: self.settings.idle - self.farewell,
             idle: self.settings.idle,
         };
         let mut head_deadline = HeadDeadline::default();
         // A connection that is made while the gateway leaves is served until draining begins.
         let is_late = registration.is_leaving();
         let mut flood = FloodMeter::new(now);
-        let mut is_flooded = || {
+        let mut flooded = || {
             let traffic = probe.control_traffic();
-            traffic.is_some_and(|traffic| flood.is_flood(traffic, clock::now))
+            traffic.and_then(|traffic| flood.flood(traffic, clock::now))
         };
         tokio::select! {
             biased;
             // This check comes before hyper looks for another request.
             () = poll_fn(|cx| registration.poll_evicted(cx)) => EndReason::Evicted,
-            _ = self.streams.drive(connection, registration, probe) => EndReason::Closed,
+            _ = self.streams.drive(connection, registration, probe, |head| self.refused(head)) => EndReason::Closed,
             // This check comes after the connection has read the bytes that were there.
-            () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
+            flood = poll_fn(|_| flooded().map_or(Poll::Pending, Poll::Ready)) => EndReason::Flood(flood),
             () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), self.settings.head())) => EndReason::LateHead,
             () = self.asked_to_leave(is_late) => EndReason::Idle,
             // hyper's keep-alive finds dead peers. A live client that sends no request, or takes nothing, is ended
             // here.
-            () = self.streams.client_idle(bounds, probe) => EndReason::Idle,
+            () = self.streams.client_idle(bounds, || self.silent(), probe) => EndReason::Idle,
         }
+    }
+
+    /// The time without a request after which the connection is ended.
+    fn silent(&self) -> Duration {
+        let keep_alive = self.settings.keep_alive.get();
+        keep_alive.saturating_sub(self.farewell).max(self.farewell)
     }
 
     /// Resolves when the client is to be asked to go elsewhere: once the gateway leaves, when no request is under way.
@@ -169,26 +173,35 @@ impl<B: ResponseBody> ServedConnection<'_, B> {
         .await;
     }
 
+    /// The library has refused a head, which the streams do not see.
+    #[cold]
+    fn refused(&self, head: &RefusedStream) {
+        self.handler.rejected(&RejectedHead::Http2(head), self.peer);
+    }
+
     /// Finishes the requests under way; while draining, the app's deadline ends those that do not end by themselves.
     async fn finish(&self, connection: Pin<&mut impl Future>) {
         let bounds = IdleBounds {
             from: clock::now(),
-            silent: self.farewell,
             idle: self.settings.idle,
         };
         tokio::select! {
-            _ = self.streams.drive(connection, &self.peer.registration, self.probe) => {}
-            () = self.streams.client_idle(bounds, self.probe) => {}
+            _ = self.streams.drive(connection, &self.peer.registration, self.probe, |head| self.refused(head)) => {}
+            () = self.streams.client_idle(bounds, || self.farewell, self.probe) => {}
         }
     }
 }
 
 #[cold]
-fn warn_of_flood(peer: &Peer) {
+fn warn_of_flood(flood: Flood, peer: &Peer) {
     static FLOOD: Throttle = Throttle::every(Duration::from_secs(10));
     if let Some(more) = FLOOD.pass() {
+        let frames = match flood {
+            Flood::Demands => "PING and SETTINGS",
+            Flood::Idle => "frames that move nothing (WINDOW_UPDATE, PRIORITY, unknown ones)",
+        };
         tracing::warn!(
-            "{} sent a flood of PING and SETTINGS over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
+            "{} sent a flood of {frames} over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
             spelled(peer.ip())
         );
     }

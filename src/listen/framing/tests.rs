@@ -111,14 +111,18 @@ fn it_knows_when_a_body_is_on_its_way() {
 }
 
 #[test]
-fn the_latest_first_line_is_kept_within_bounds() {
+fn the_beginning_of_the_latest_head_is_kept_within_bounds() {
     let mut heads = FramingTracker::default();
     heads.advance(GOOD.as_bytes());
+    assert!(heads.is_ahead());
+    heads.takes(1);
+    assert!(!heads.is_ahead());
     heads.advance(b"GET /second HTTP/1.1\r\nHo");
-    assert_eq!(heads.line(), b"GET /second HTTP/1.1");
+    heads.advance(b"st: a.test\r\n");
+    assert_eq!(heads.kept(), b"GET /second HTTP/1.1\r\nHost: a.test\r\n");
     let mut heads = FramingTracker::default();
     heads.advance(&[b'x'; 100_000]);
-    assert_eq!(heads.line().len(), KEPT);
+    assert_eq!(heads.kept().len(), KEPT);
     heads.advance(b"\nOther: ");
     heads.advance(&[b'x'; 100_000]);
     assert_eq!(
@@ -126,4 +130,16 @@ fn the_latest_first_line_is_kept_within_bounds() {
         0,
         "fields that do not matter are not kept"
     );
+}
+
+#[test]
+fn of_heads_behind_one_another_the_first_untaken_one_is_kept() {
+    let (first, second) = (GOOD.as_bytes(), b"GET /b c HTTP/1.1\r\n\r\n");
+    let mut heads = FramingTracker::default();
+    heads.advance(&[first, second, &[b'x'; 5000]].concat());
+    assert!(heads.kept().starts_with(first));
+    heads.takes(1);
+    assert!(heads.kept().starts_with(b"GET /b c "));
+    heads.takes(2);
+    assert!(heads.kept().starts_with(b"xxx"));
 }

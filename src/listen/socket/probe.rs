@@ -5,9 +5,11 @@ use super::{ProtocolTracker, SharedSocket, SocketState, lock};
 use crate::listen::connection_register::ClientWait;
 use crate::listen::framing::{FramingFault, FramingTracker};
 use crate::listen::h2_frames::{ControlTraffic, FrameTracker};
+use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
 /// Reports facts about a connection that hyper does not report, most of them in HTTP/1.1 only. The probe keeps the
 /// socket open.
@@ -43,9 +45,22 @@ impl SocketState {
 }
 
 impl SocketProbe {
-    /// The fault in the head of the `nth` request, counted from 1.
-    pub(in crate::listen) fn fault(&self, nth: u64) -> Option<FramingFault> {
-        lock(&self.0).framing()?.fault(nth)
+    /// The `nth` request begins, counted from 1: the fault in its head.
+    pub(in crate::listen) fn begin(&self, nth: u64) -> Option<FramingFault> {
+        match &mut lock(&self.0).tracker {
+            ProtocolTracker::Http1(framing) => {
+                framing.takes(nth);
+                framing.fault(nth)
+            }
+            ProtocolTracker::Http2(_) | ProtocolTracker::Off => None,
+        }
+    }
+
+    /// The connection rests: what is kept of its last head goes.
+    pub(in crate::listen) fn rest(&self) {
+        if let ProtocolTracker::Http1(framing) = &mut lock(&self.0).tracker {
+            framing.rest();
+        }
     }
 
     /// Notes that the connection is about to become a tunnel.
@@ -55,11 +70,59 @@ impl SocketProbe {
         socket.idle_alone = true;
     }
 
-    /// The first line of the latest head, or its beginning.
-    pub(in crate::listen) fn first_line(&self) -> Vec<u8> {
+    /// The beginning of the latest head.
+    pub(in crate::listen) fn kept_head(&self) -> Vec<u8> {
         let socket = lock(&self.0);
-        let line = socket.framing().map(FramingTracker::line);
-        line.unwrap_or_default().to_owned()
+        let head = socket.framing().map(FramingTracker::kept);
+        head.unwrap_or_default().to_owned()
+    }
+
+    /// Does an answer of hyper's wait that is not sent?
+    pub(in crate::listen) fn has_withheld(&self) -> bool {
+        !lock(&self.0).withheld.is_empty()
+    }
+
+    /// Sends what looked like an answer of hyper's and was none, as far as the socket takes it: the rest goes in front of
+    /// what hyper writes next.
+    #[cold]
+    pub(in crate::listen) fn send_withheld(&self, cx: &mut Context<'_>) {
+        let socket = &mut *lock(&self.0);
+        while !socket.withheld.is_empty() {
+            let sent = socket
+                .channel
+                .poll_write(cx, &[io::IoSlice::new(&socket.withheld)]);
+            match sent {
+                Poll::Ready(Ok(sent)) if sent > 0 => drop(socket.withheld.drain(..sent)),
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the answer of hyper's that is not sent.
+    pub(in crate::listen) fn take_withheld(&self) -> Vec<u8> {
+        std::mem::take(&mut lock(&self.0).withheld)
+    }
+
+    /// Writes the last bytes of a connection on which hyper writes nothing any more, and ends its side. The client has
+    /// `allowed` to take them.
+    pub(in crate::listen) async fn say_last(&self, mut bytes: &[u8], allowed: Duration) {
+        if self.is_full() {
+            return;
+        }
+        let said = poll_fn(|cx| {
+            let socket = &mut *lock(&self.0);
+            while !bytes.is_empty() {
+                let sent = ready!(socket.channel.poll_write(cx, &[io::IoSlice::new(bytes)]))?;
+                bytes = &bytes[sent.min(bytes.len())..];
+            }
+            socket.channel.announce_end();
+            if socket.channel.keeps_bytes() {
+                ready!(socket.channel.poll_write(cx, &[]))?;
+            }
+            socket.channel.poll_shutdown(cx)
+        });
+        // The client leaves when it likes.
+        let _ = timeout(allowed, said).await;
     }
 
     /// Has a head begun that is not whole yet?

@@ -8,7 +8,7 @@ use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets
 use super::label::{
     CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Eviction,
     Failure, Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits,
-    Redirect, Rejection, Resolution, pairs,
+    Redirect, RefusedHead, Rejection, Resolution, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -70,6 +70,10 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| all.total(|worker| worker.totals.in_flight.get());
     Counter NONE "tollgate_client_unnamed" "Requests whose trusted peer named no client, and which count as the peer's, by the cause."
         => |all| by_label("cause", ClientUnnamed::ALL, |cause| total(&all.workers, |worker| worker.totals.clients_unnamed[cause as usize].get()));
+    Counter NONE "tollgate_http_heads_refused" "Heads that were refused before they were requests, by the cause."
+        => |all| by_label("cause", RefusedHead::ALL, |cause| total(&all.workers, |worker| worker.totals.refused_heads[cause as usize].get()));
+    Counter NONE "tollgate_http_fields_dropped" "Fields of requests that were dropped since some servers read their names as others: with `_`, and over HTTP/2 with a quotation mark."
+        => |all| all.total(|worker| worker.totals.dropped_fields.get());
     Gauge NONE "tollgate_connections" "Open connections of clients."
         => |all| all.total(|worker| worker.totals.connections.get());
     Counter NONE "tollgate_connections_accepted" "Connections of clients accepted."

@@ -261,6 +261,28 @@ labels! {
         Absent = "absent",
     }
 
+    /// Causes for which a head is refused before it is a request.
+    pub enum RefusedHead {
+        /// The first line is not `METHOD TARGET HTTP/1.1`.
+        Line = "line",
+        /// The target has a byte that no target has.
+        Target = "target",
+        /// A field has a name or value that no field has, or is one of connections in HTTP/2.
+        Fields = "fields",
+        /// `:method`, `:scheme` or `:path` is missing, or out of place.
+        PseudoFields = "pseudo_fields",
+        /// The length of the body is no number, or another one than it can be.
+        Length = "length",
+        /// The head is too large.
+        TooLarge = "too_large",
+        /// The head did not come in time.
+        Late = "late",
+        /// The client asks for a tunnel for another protocol (RFC 8441), which is not announced.
+        ExtendedConnect = "extended_connect",
+        /// The bytes of HTTP/2 are no fields (RFC 7541).
+        Encoding = "encoding",
+    }
+
     /// The end of a handshake of TLS with a client.
     pub enum Handshake {
         /// The client and the gateway agreed anew.

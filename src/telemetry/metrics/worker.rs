@@ -3,7 +3,7 @@
 use super::instrument::Counter;
 use super::label::{
     AnswerSource, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Failure, Handshake,
-    Labels, Mode, RetryResult, class_position,
+    Labels, Mode, RefusedHead, RetryResult, class_position,
 };
 use super::worker_cells::{
     CallCells, CombinationTimes, CostSilence, DecisionCells, DecisionKey, GRPC_STATUSES,
@@ -94,6 +94,16 @@ impl WorkerMetrics {
     /// Notes that a request found no descriptor left for a connection to its upstream.
     pub fn busy(&self) {
         self.0.totals.busy.add(1);
+    }
+
+    /// Notes a head that was refused before it was a request.
+    pub fn refused_head(&self, cause: RefusedHead) {
+        self.0.totals.refused_heads[cause as usize].add(1);
+    }
+
+    /// Notes fields of a request that were dropped for their names.
+    pub fn dropped_fields(&self, many: u64) {
+        self.0.totals.dropped_fields.add(many);
     }
 
     /// Notes that a request was turned away since the keys of its token were never read.

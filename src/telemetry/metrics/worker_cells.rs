@@ -5,7 +5,7 @@ use super::instrument::{
 };
 use super::label::{
     CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Failure, Handshake,
-    Label, Labels, Mode,
+    Label, Labels, Mode, RefusedHead,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,6 +46,8 @@ pub(super) struct Totals {
     pub(super) busy: WorkerCounter,
     pub(super) keys_unread: WorkerCounter,
     pub(super) clients_unnamed: [WorkerCounter; ClientUnnamed::ALL.len()],
+    pub(super) refused_heads: [WorkerCounter; RefusedHead::ALL.len()],
+    pub(super) dropped_fields: WorkerCounter,
 }
 
 /// Cells of one kind by their labels. The lock is taken when a handle is resolved and by the scrape, not while

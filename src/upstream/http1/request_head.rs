@@ -2,7 +2,7 @@
 
 use super::response_head::{digits, says_close};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use std::io::Write as _;
 
 /// The usual length of a field's line.
@@ -72,11 +72,22 @@ pub(super) fn write(
     for part in added {
         line.extend_from_slice(part);
     }
+    if is_bodiless && may_mean_a_body(request) {
+        line.extend_from_slice(b"content-length: 0\r\n");
+    }
     if let BodyEnd::Chunks(_) = end {
         line.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
     line.extend_from_slice(b"\r\n");
     WrittenHead { end, keeps }
+}
+
+/// Does the method have bodies as a rule, so that a request without one says so (RFC 9110, section 8.6)?
+#[inline]
+fn may_mean_a_body(request: &Parts) -> bool {
+    request.method != Method::GET
+        && [Method::POST, Method::PUT, Method::PATCH].contains(&request.method)
+        && !request.headers.contains_key(header::CONTENT_LENGTH)
 }
 
 /// Writes one line of a head.

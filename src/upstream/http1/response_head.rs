@@ -4,6 +4,7 @@
 //! control characters and odd names are refused.
 
 use crate::interim::{InterimCount, TooMany};
+use crate::upstream::head_bound::{FIELD, MOST_FIELDS, MOST_HEAD};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
 use hyper::ext::ReasonPhrase;
@@ -11,11 +12,11 @@ use memchr::memchr_iter;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-/// The most fields of an answer.
-pub(super) const MOST_FIELDS: usize = 100;
+/// Most bytes in front of the end of a head: a field has fewer on the wire than it counts.
+pub(super) const MOST_BYTES: usize = MOST_HEAD;
 
-/// The most bytes of an answer's head.
-pub(super) const MOST_BYTES: usize = 408 * 1024;
+/// Fields of an answer for which a head is read without memory of its own.
+const MOST_USUAL: usize = 100;
 
 /// Fields of an answer for which no memory is taken while the head is read.
 const USUAL_FIELDS: usize = 32;
@@ -160,17 +161,39 @@ pub(super) fn take(
 impl Outline {
     /// Reads the head that `bytes` begin with, and puts its fields' places into `places`. Nothing while it is not whole.
     fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
-        let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+        let mut fields = [const { MaybeUninit::uninit() }; MOST_USUAL];
+        match Self::read(bytes, places, &mut fields) {
+            Err(HeadFault::Syntax(httparse::Error::TooManyHeaders)) => Self::of_many(bytes, places),
+            read => read,
+        }
+    }
+
+    /// Reads a head with more fields than usual.
+    #[cold]
+    fn of_many(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
+        let lines = memchr_iter(b'\n', bytes).count();
+        // The last line may be the beginning of a field.
+        let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_FIELDS)];
+        match Self::read(bytes, places, &mut fields) {
+            Err(HeadFault::Syntax(httparse::Error::TooManyHeaders)) => Err(HeadFault::TooLarge),
+            read => read,
+        }
+    }
+
+    /// Reads a head with at most as many fields as `fields` has room for.
+    #[inline]
+    fn read<'b>(
+        bytes: &'b [u8],
+        places: &mut FieldPlaces,
+        fields: &mut [MaybeUninit<httparse::Header<'b>>],
+    ) -> Result<Option<Self>, HeadFault> {
         let mut head = httparse::Response::new(&mut []);
-        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-            &mut head,
-            bytes,
-            &mut fields,
-        )?;
+        let parsed = httparse::ParserConfig::default()
+            .parse_response_with_uninit_headers(&mut head, bytes, fields)?;
         let httparse::Status::Complete(length) = parsed else {
             return Ok(None);
         };
-        if length > MOST_BYTES {
+        if length + head.headers.len() * FIELD > MOST_HEAD && is_too_large(length, head.headers) {
             return Err(HeadFault::TooLarge);
         }
         let start = bytes.as_ptr().addr();
@@ -241,6 +264,15 @@ impl Outline {
             keeps: keeps && !framing.is_ambiguous() && self.status.as_u16() != 101,
         })
     }
+}
+
+/// Is a head of `length` bytes with these fields larger than one may be?
+#[cold]
+fn is_too_large(length: usize, fields: &[httparse::Header<'_>]) -> bool {
+    let sizes = fields
+        .iter()
+        .map(|field| field.name.len() + field.value.len() + FIELD);
+    length > MOST_BYTES || sizes.sum::<usize>() > MOST_HEAD
 }
 
 /// The fields without a `Connection: keep-alive` at their end, where many servers write it. It says what HTTP/1.1 does

@@ -1,5 +1,6 @@
 //! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
 
+use super::super::head_bound::MOST_HEAD;
 use super::super::keep_alive;
 use super::super::open_socket::OpenSocket;
 use super::super::other_protocol::OtherProtocol;
@@ -29,8 +30,6 @@ const MOST_STREAMS: usize = 100;
 /// The bytes of an answer that may wait here for a slow client. No stream takes another's share.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
-/// The largest head of an answer.
-pub(super) const MOST_HEAD: u32 = 64 * 1024;
 /// The longest wait for the answer.
 const PONG: Duration = Duration::from_secs(10);
 /// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would
@@ -134,7 +133,7 @@ impl Http2Connection {
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(MOST_HEAD)
+            .max_header_list_size(MOST_HEAD as u32)
             .handshake::<_, Bytes>(noted)
             .await;
         let (sender, connection) = made.map_err(|_| first.ended())?;

@@ -494,7 +494,7 @@ pub(super) fn hear_interim(
 ) -> Result<(), TooMany> {
     while let Poll::Ready(Some(Ok(head))) = answer.poll_informational(cx) {
         let length = interim::length(head.headers());
-        interim.note(length, connection::MOST_HEAD as usize)?;
+        interim.note(length, super::head_bound::MOST_HEAD)?;
     }
     Ok(())
 }

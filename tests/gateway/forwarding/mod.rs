@@ -1,5 +1,6 @@
 //! Requests and responses pass whole, in time, and with the right fields; each fault has its status.
 
+mod bodiless;
 mod breaking;
 mod connections;
 mod dead_servers;
@@ -7,7 +8,9 @@ mod faults;
 mod fields;
 mod framing;
 mod keeping;
+mod large_answers;
 mod leaving;
+mod prefix;
 mod streaming;
 mod upgrades;
 mod uploads;

@@ -1,0 +1,44 @@
+//! How long a connection is kept for the next request of its client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The time, which a reload may change under connections that rest already. Its clones are one and the same.
+#[derive(Debug, Clone)]
+pub struct KeepAlive(Arc<AtomicU64>);
+
+impl KeepAlive {
+    /// The time where the file names none, and no `idle` either: longer than the 60 s after which balancers in front give
+    /// a connection up, so that they do so first.
+    pub const USUAL: Duration = Duration::from_secs(75);
+
+    /// Connections are kept for `time`.
+    #[must_use]
+    pub fn new(time: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(micros(time))))
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn get(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Sets the time, for all connections.
+    pub fn set(&self, time: Duration) {
+        self.0.store(micros(time), Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for KeepAlive {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for KeepAlive {}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,9 @@
+//! The bound on the head of a server's answer: the same over both versions, in bytes as HTTP/2 counts them (RFC 9113,
+//! section 6.5.2), and in no number of fields.
+
+/// The most bytes of a head: names and values of its fields, and [`FIELD`] for each.
+pub(super) const MOST_HEAD: usize = 416 * 1024;
+/// What each field counts beside its bytes.
+pub(super) const FIELD: usize = 32;
+/// More fields than a head within the bound can have.
+pub(super) const MOST_FIELDS: usize = MOST_HEAD / (FIELD + 1);
