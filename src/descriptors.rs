@@ -5,6 +5,8 @@
 //! not half-way by an error of the system. Workers draw from the budget in pieces, so that a request reads only its own
 //! worker's share.
 
+pub mod departure;
+
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
@@ -132,6 +134,14 @@ impl DescriptorShare {
             return None;
         }
         Some(SpareDescriptor(self.take()))
+    }
+}
+
+impl Descriptor {
+    /// A spare descriptor of the same share.
+    #[must_use]
+    pub fn take_spare(&self) -> Option<SpareDescriptor> {
+        DescriptorShare(Arc::clone(&self.0)).take_spare()
     }
 }
 

@@ -62,7 +62,7 @@ pub fn length(fields: &HeaderMap) -> usize {
     fields.iter().map(line).sum()
 }
 
-/// Counts the interim answers that hyper's client of HTTP/1.1 drops by itself. hyper cannot be told to stop: the stream
+/// Counts the interim answers that hyper's client of HTTP/1.1 drops by itself. hyper does not stop by itself: the stream
 /// that it reads from fails instead ([`BoundedStream`]).
 #[derive(Debug, Clone, Default)]
 pub struct InterimWatch(Arc<WatchState>);

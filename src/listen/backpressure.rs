@@ -333,7 +333,7 @@ impl<B: ResponseBody> PendingResponse<B> {
     pub(super) fn give_up(&self) {
         self.stalled.set(true);
         if let Some(mut body) = self.body.take() {
-            body.stalled();
+            body.stalled(self.rate.borrow().lateness(clock::now()));
         }
         self.rest.take();
         if let Some(task) = self.task.take() {

@@ -2,10 +2,11 @@
 
 use super::encrypted_layer::EncryptedLayer;
 use super::transport::Transport;
+use crate::descriptors::SpareDescriptor;
+use crate::descriptors::departure::SecondDescriptor;
 use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
-use tokio::net::TcpStream;
 
 /// Most bytes that are thrown away with one read.
 const DISCARDED_AT_ONCE: usize = 4096;
@@ -162,8 +163,13 @@ impl Channel {
     }
 
     /// A second registration of the socket, which learns of the closing whatever lies unread.
-    pub(super) fn duplicate(&self) -> io::Result<TcpStream> {
-        self.transport.duplicate()
+    pub(super) fn duplicate(&self, spare: SpareDescriptor) -> io::Result<SecondDescriptor> {
+        self.transport.duplicate(spare)
+    }
+
+    /// Has the system give up the last bytes when the client takes none of them ([`Transport::bound_farewell`]).
+    pub(super) fn bound_farewell(&self) {
+        self.transport.bound_farewell();
     }
 
     /// Has the connection end in a reset when it is closed.

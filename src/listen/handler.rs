@@ -1,6 +1,7 @@
 //! The service for clients' connections: the trait of the service that answers requests, and of its bodies.
 
 use super::Peer;
+use super::minimum_rate::Lateness;
 use crate::telemetry::h2_refusals::RefusedStream;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -47,7 +48,7 @@ pub trait ResponseBody:
     fn taken(&mut self);
 
     /// The client has taken nothing of the body for the idle time, or too little.
-    fn stalled(&mut self);
+    fn stalled(&mut self, how: Lateness);
 }
 
 /// A head that was rejected before it was a request.

@@ -15,6 +15,15 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Parts of the idle time: a peer that has just become slow is noticed one part later at most.
 const PARTS: usize = 8;
 
+/// How a peer is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lateness {
+    /// It has been silent for too long.
+    Silent,
+    /// It has brought too few bytes.
+    Slow,
+}
+
 /// The demands on a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateBound {
@@ -178,6 +187,21 @@ impl RateMeter {
             .is_some_and(|wait| self.slow || now >= wait.silent + self.bound.idle)
     }
 
+    /// How a peer is late that is. One that sends nothing any more has too few bytes a part of the time before its silence is
+    /// too long.
+    #[cold]
+    #[must_use]
+    pub fn lateness(&self, now: Instant) -> Lateness {
+        let silent = self
+            .wait
+            .is_none_or(|wait| now + self.part() >= wait.silent + self.bound.idle || !self.slow);
+        if silent {
+            Lateness::Silent
+        } else {
+            Lateness::Slow
+        }
+    }
+
     fn part(&self) -> Duration {
         self.bound.idle / PARTS as u32
     }
@@ -269,6 +293,12 @@ impl RateTimer {
         self.meter.is_late(clock::now())
     }
 
+    /// How a peer is late that is.
+    #[must_use]
+    pub fn lateness(&self) -> Lateness {
+        self.meter.lateness(clock::now())
+    }
+
     /// Waits for the peer; ready when the peer has been silent for too long, or brought too few bytes.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -340,6 +370,24 @@ mod tests {
         assert_eq!(late_after(ALLOWED.idle_alone(), second, 1), None);
         // All bytes come at once, in time.
         assert_eq!(late_after(ALLOWED, second * 59, 15_361), None);
+    }
+
+    #[test]
+    fn silence_and_slowness_are_told_apart() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        for (every, expected) in [(1, Lateness::Slow), (1000, Lateness::Silent)] {
+            let mut meter = RateMeter::new(ALLOWED);
+            meter.begin_wait(start);
+            meter.received_at(start + second, 20_000);
+            let mut at = 1;
+            while !meter.is_late(start + second * at) {
+                at += 1;
+                if at % every == 0 {
+                    meter.received_at(start + second * at, 1);
+                }
+            }
+            assert_eq!(meter.lateness(start + second * at), expected);
+        }
     }
 
     #[test]

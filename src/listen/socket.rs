@@ -9,25 +9,28 @@ use super::channel::Channel;
 use super::encrypted_layer::EncryptedLayer;
 use super::framing::FramingTracker;
 use super::h2_frames::FrameTracker;
-use super::minimum_rate::{RateBound, RateTimer};
+use super::minimum_rate::{Lateness, RateBound, RateTimer};
 use super::transport::Transport;
 use crate::clock;
-use crate::descriptors::{DescriptorShare, SpareDescriptor};
+use crate::descriptors::DescriptorShare;
+use crate::descriptors::departure::SecondDescriptor;
 use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// Parts of a write that have this size together, or less, are joined first.
 const JOINED: usize = 1024;
+
+/// The most bytes of a request's body that one read brings. hyper hands on what it has read in one piece, and reads one
+/// piece ahead; it doubles its buffers where a read has filled one, so this is just less than one.
+const MOST_OF_BODY: usize = 8 * 1024 - 1;
 
 /// The stream of one connection, with a bound on the time for which its client may refuse to take bytes.
 #[derive(Debug)]
@@ -84,7 +87,7 @@ struct WriteStall {
 
 /// Tells whether a connection was ended because its client took no bytes. The flag outlives the connection.
 #[derive(Debug, Clone, Default)]
-pub struct StallFlag(Arc<AtomicBool>);
+pub struct StallFlag(Arc<OnceLock<Lateness>>);
 
 /// Notices that a client leaves although hyper is not reading from its socket.
 #[derive(Debug, Clone)]
@@ -202,6 +205,30 @@ fn lock(socket: &Mutex<SocketState>) -> MutexGuard<'_, SocketState> {
 }
 
 impl SocketState {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() > MOST_OF_BODY
+            && let ProtocolTracker::Http1(framing) = &self.tracker
+            && framing.in_body().is_some()
+        {
+            return self.poll_read_body(cx, buf);
+        }
+        self.channel.poll_read(cx, buf)
+    }
+
+    /// Reads no more of a body at once than may wait here for a server that does not take it.
+    #[inline(never)]
+    fn poll_read_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut room = ReadBuf::new(buf.initialize_unfilled_to(MOST_OF_BODY));
+        ready!(self.channel.poll_read(cx, &mut room))?;
+        let count = room.filled().len();
+        buf.advance(count);
+        Poll::Ready(Ok(()))
+    }
+
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -302,7 +329,9 @@ impl SocketState {
                 }
             }
             if timer.is_late() {
-                stall.over.set();
+                stall.over.set(timer.lateness());
+                // What the client's system has not taken would stay with ours for minutes.
+                self.channel.end_in_reset();
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little");
                 return Poll::Ready(Err(error));
             }
@@ -333,7 +362,7 @@ impl AsyncRead for Stream {
         }
         if this.read_ahead.is_empty() {
             socket.is_unread = false;
-            ready!(socket.channel.poll_read(cx, buf))?;
+            ready!(socket.poll_read(cx, buf))?;
         } else {
             let count = this.read_ahead.len().min(buf.remaining());
             buf.put_slice(&this.read_ahead[..count]);
@@ -415,14 +444,15 @@ impl AsyncWrite for Stream {
 }
 
 impl StallFlag {
-    fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    fn set(&self, how: Lateness) {
+        // It is set once.
+        let _ = self.0.set(how);
     }
 
-    /// Was the connection ended because its client took no bytes?
+    /// How its client was late, where the connection was ended because the client took no bytes, or too few.
     #[must_use]
-    pub fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub fn get(&self) -> Option<Lateness> {
+        self.0.get().copied()
     }
 }
 
@@ -440,23 +470,23 @@ impl SocketWatch {
     /// trap c). A second registration of the socket learns of the closing whatever lies unread. A client that only
     /// half-closes counts as gone.
     pub async fn gone(&self) {
-        let Some((watch, _descriptor)) = self.register() else {
+        match self.second_descriptor() {
+            Some(second) => drop(second.departure().await),
             // Either the connection is already over, and hyper ends this request by itself; or no descriptor is left
             // for a watch.
-            return std::future::pending().await;
-        };
-        loop {
-            match watch.ready(Interest::READABLE).await {
-                Ok(ready) if !(ready.is_read_closed() || ready.is_error()) => {
-                    // The event was about bytes only. Reporting that there were none makes tokio wait for the next
-                    // event; the bytes stay where they are, for hyper.
-                    let _ = watch.try_io(Interest::READABLE, || {
-                        Err::<(), _>(io::ErrorKind::WouldBlock.into())
-                    });
-                }
-                _ => return,
-            }
+            None => std::future::pending().await,
         }
+    }
+
+    /// A second descriptor of the socket, which notices how the client leaves; nothing where the connection is over, or no
+    /// descriptor is left.
+    #[must_use]
+    pub fn second_descriptor(&self) -> Option<SecondDescriptor> {
+        let socket = self.socket.upgrade()?;
+        let socket = lock(&socket);
+        // A connection to a server is worth more than noticing that a client leaves.
+        let descriptor = socket.share.take_spare()?;
+        socket.channel.duplicate(descriptor).ok()
     }
 
     /// A flag that tells, also later, whether the connection was ended because its client took no bytes.
@@ -487,13 +517,5 @@ impl SocketWatch {
             let own = &mut lock(&socket).own_idle;
             *own = if is_shared { idle.max(*own) } else { idle };
         }
-    }
-
-    fn register(&self) -> Option<(TcpStream, SpareDescriptor)> {
-        let socket = self.socket.upgrade()?;
-        let socket = lock(&socket);
-        // A connection to a server is worth more than noticing that a client leaves.
-        let descriptor = socket.share.take_spare()?;
-        Some((socket.channel.duplicate().ok()?, descriptor))
     }
 }

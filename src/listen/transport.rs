@@ -1,8 +1,9 @@
 //! The carrier of the bytes of a client's connection: every use of the socket itself is here.
 
+use crate::descriptors::SpareDescriptor;
+use crate::descriptors::departure::SecondDescriptor;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,6 +12,9 @@ use tokio::net::TcpStream;
 
 /// Silence after which a client's system is asked for a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// The time for which a client may take none of the last bytes of a closed connection.
+const LAST_BYTES: Duration = Duration::from_secs(5);
 
 /// A connection's bytes, in both directions.
 #[derive(Debug)]
@@ -100,9 +104,15 @@ impl Transport {
     }
 
     /// A second registration of the socket, which learns of the closing whatever lies unread.
-    pub(super) fn duplicate(&self) -> io::Result<TcpStream> {
-        let copy = self.socket().as_fd().try_clone_to_owned()?;
-        TcpStream::from_std(std::net::TcpStream::from(copy))
+    pub(super) fn duplicate(&self, spare: SpareDescriptor) -> io::Result<SecondDescriptor> {
+        SecondDescriptor::of(self.socket(), spare)
+    }
+
+    /// Has the system give up the bytes of a closed connection when the client takes none of them for a while. It would keep
+    /// them, megabytes, for minutes.
+    pub(super) fn bound_farewell(&self) {
+        // A Unix socket has no such bytes.
+        let _ = SockRef::from(self.socket()).set_tcp_user_timeout(Some(LAST_BYTES));
     }
 
     /// Has the connection end in a reset when it is closed.

@@ -4,6 +4,7 @@ use super::body_failure::BodyError;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::response_body::UpstreamBody;
 use crate::listen::handler::ResponseBody;
+use crate::listen::minimum_rate::Lateness;
 use crate::telemetry::metrics::Failure;
 use bytes::Bytes;
 use http::Version;
@@ -183,7 +184,7 @@ impl ResponseBody for Body {
         self.end(ExchangeEnd::Complete);
     }
 
-    fn stalled(&mut self) {
-        self.end(ExchangeEnd::ClientStalled);
+    fn stalled(&mut self, how: Lateness) {
+        self.end(ExchangeEnd::ClientStalled(how));
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 mod answer;
 mod decisions;
+mod stream_end;
 
 use super::Worker;
 use super::body_failure::UploadFailure;
@@ -22,10 +23,12 @@ use crate::clock::{self, Timestamp};
 use crate::key::token::TokenReading;
 use crate::key::{Content, IdentityFields};
 use crate::listen::Peer;
+use crate::listen::minimum_rate::Lateness;
 use crate::listen::socket::{SocketWatch, StallFlag};
+use crate::shutdown::Drain;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::Reason;
-use crate::telemetry::metrics::{AnswerSource, Failure, InFlight};
+use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, InFlight};
 use crate::tls::TlsSession;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -46,8 +49,8 @@ pub enum ExchangeEnd {
     Upstream(Failure),
     /// The client left before the end.
     ClientGone,
-    /// The client took no byte of the answer for too long.
-    ClientStalled,
+    /// The client took no byte of the answer for too long, or too few.
+    ClientStalled(Lateness),
 }
 
 /// One request and its response.
@@ -108,6 +111,8 @@ pub struct Exchange {
     retry_after: Option<u64>,
     sent: u64,
     ending: ExchangeEnd,
+    /// The cause of the end of its WebSocket.
+    tunnel_end: Option<EndedBy>,
     stalled: StallFlag,
     /// The client's connection, where it speaks HTTP/1.0.
     old_client: Option<SocketWatch>,
@@ -195,6 +200,7 @@ impl Exchange {
                 retry_after: None,
                 sent: 0,
                 ending: ExchangeEnd::ClientGone,
+                tunnel_end: None,
                 stalled: peer.watch.stalled(),
                 old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
                 spare: None,
@@ -266,9 +272,10 @@ impl Exchange {
         self.worker.metrics.overhead(ours);
     }
 
-    /// The exchange has become a tunnel.
-    pub fn upgraded(&mut self) {
+    /// The exchange has become a tunnel, which hears of the gateway's end.
+    pub fn upgraded(&mut self) -> Drain {
         self.reason = Reason::Upgraded;
+        self.worker.drain.clone()
     }
 
     /// The listener sends the request on to `https`.
@@ -381,6 +388,7 @@ impl Drop for Exchange {
         }
         let costs = self.settled();
         self.count_break();
+        self.count_end();
         let took = self.started.elapsed();
         self.count(took);
         if let Some(call) = &self.grpc {

@@ -5,7 +5,7 @@ use super::body_prefix::BodyPrefix;
 use super::soft_timeout::QUICK;
 use super::trailers;
 use crate::key::IdentityFields;
-use crate::listen::minimum_rate::{RateBound, RateTimer};
+use crate::listen::minimum_rate::{Lateness, RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use crate::upstream::OutgoingBody;
 use crate::upstream::owed_time::{OwedTime, UploadState};
@@ -32,6 +32,8 @@ pub struct Upload {
     pub done: Cell<bool>,
     /// The cause of its early end, where that was not the upstream.
     pub broken: Cell<Option<UploadFailure>>,
+    /// A client that stopped was too slow, and not silent.
+    pub is_slow: Cell<bool>,
     /// The time that a server owes.
     owed: OwedTime,
 }
@@ -174,6 +176,8 @@ impl UploadBody {
         }
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.pace.poll_late(cx));
+            let is_slow = self.pace.lateness() == Lateness::Slow;
+            self.upload.is_slow.set(is_slow);
             self.upload.broken.set(Some(UploadFailure::Stopped));
             return Poll::Ready(Some(Err(BodyError::Idle)));
         };

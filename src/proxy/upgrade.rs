@@ -1,24 +1,38 @@
-//! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends or both idle.
+//! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends, both idle, or the
+//! gateway stops.
+
+mod direction;
+mod frame_tracker;
+mod lookout;
+mod tunnel;
 
 use super::body::Body;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::hop;
 use super::upstream_answer::UpstreamAnswer;
 use crate::clock;
+use crate::descriptors::departure::SecondDescriptor;
 use crate::listen::Peer;
+use crate::listen::socket::SocketWatch;
+use crate::shutdown::Drain;
+use crate::upstream::tunnel::ServerSide;
 use http::Response;
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{sleep_until, timeout};
+use tunnel::{Passed, TunnelSide};
 
-/// The most bytes of one read.
-const CHUNK: usize = 16 * 1024;
 /// Longest time for both sides to hand over their connections after the 101.
 const HAND_OVER: Duration = Duration::from_secs(10);
+/// The time before the end of draining at which both sides learn that the gateway goes away, at most a quarter of what
+/// is left when draining begins.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Both sides of a tunnel about to be joined, and the 101 that announces it.
 #[derive(Debug)]
@@ -54,99 +68,124 @@ impl Tunnel {
         peer: Rc<Peer>,
         idle: Duration,
     ) -> Response<Body> {
-        exchange.upgraded();
+        let drain = exchange.upgraded();
         exchange.stamp(self.response.headers_mut());
-        join(self.down, self.up, exchange, peer, idle);
+        join(self.down, self.up, exchange, peer, idle, drain);
         self.response
     }
 }
 
-/// Joins both sides in a task of its own. The exchange ends with the tunnel, and the peer's connection counts as open
-/// until then.
-fn join(down: OnUpgrade, up: OnUpgrade, exchange: Box<Exchange>, peer: Rc<Peer>, idle: Duration) {
+/// Joins both sides, the client's (`down`) and the server's, in a task of its own. The exchange ends with the tunnel, and the peer's
+/// connection counts as open until then.
+fn join(
+    down: OnUpgrade,
+    up: OnUpgrade,
+    exchange: Box<Exchange>,
+    peer: Rc<Peer>,
+    idle: Duration,
+    drain: Drain,
+) {
     tokio::task::spawn_local(async move {
         let handed_over = timeout(HAND_OVER, async { tokio::try_join!(down, up) }).await;
-        let Ok(Ok((down, up))) = handed_over else {
+        let sides = handed_over.ok().and_then(Result::ok);
+        let Some((down, server)) = sides.and_then(|(down, up)| Some((down, ServerSide::of(up)?)))
+        else {
             exchange.end(ExchangeEnd::ClientGone);
             return;
         };
-        let mut passing = TunnelBytes {
+        let mut open = OpenTunnel {
             exchange: Some(exchange),
-            received: Cell::new(0),
-            sent: Cell::new(0),
+            passed: Passed::default(),
             ending: ExchangeEnd::ClientGone,
         };
-        tunnel(TokioIo::new(down), TokioIo::new(up), idle, &passing).await;
-        passing.ending = ExchangeEnd::Complete;
-        drop(passing);
+        let client = ClientSide {
+            stream: TokioIo::new(down),
+            watch: peer.watch.clone(),
+        };
+        tunnel::pass(client, server, idle, nearly_drained(drain), &open.passed).await;
+        open.ending = ExchangeEnd::Complete;
+        drop(open);
         drop(peer);
     });
 }
 
-/// The counters of a tunnel's bytes, which reach its exchange even when the tunnel is cut from outside.
-struct TunnelBytes {
+/// Resolves shortly before the end of draining.
+async fn nearly_drained(drain: Drain) {
+    drain.begun().await;
+    let now = clock::now();
+    let deadline = drain.deadline().unwrap_or(now);
+    let left = deadline.saturating_duration_since(now);
+    sleep_until(deadline - FAREWELL.min(left / 4)).await;
+}
+
+/// A tunnel's exchange, and what has passed, which reaches it even when the tunnel is cut from outside.
+struct OpenTunnel {
     exchange: Option<Box<Exchange>>,
-    received: Cell<u64>,
-    sent: Cell<u64>,
+    passed: Passed,
     ending: ExchangeEnd,
 }
 
-impl Drop for TunnelBytes {
+impl Drop for OpenTunnel {
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
-            exchange.received(self.received.get());
-            exchange.sent(self.sent.get());
+            exchange.received(self.passed.received.get());
+            exchange.sent(self.passed.sent.get());
+            exchange.tunnel_ended(self.passed.ended_by.get());
             exchange.end(self.ending);
         }
     }
 }
 
-/// Copies until both directions have ended, or nothing has moved for `idle`.
-async fn tunnel(
-    down: impl AsyncRead + AsyncWrite,
-    up: impl AsyncRead + AsyncWrite,
-    idle: Duration,
-    passing: &TunnelBytes,
-) {
-    let last = Cell::new(clock::now());
-    let (down_read, down_write) = tokio::io::split(down);
-    let (up_read, up_write) = tokio::io::split(up);
-    let both = async {
-        tokio::join!(
-            copy(down_read, up_write, &last, &passing.received),
-            copy(up_read, down_write, &last, &passing.sent)
-        );
-    };
-    let idled = async {
-        while last.get() + idle > clock::now() {
-            sleep_until(last.get() + idle).await;
-        }
-    };
-    tokio::select! {
-        () = both => {}
-        () = idled => {}
+/// The client's side of a tunnel.
+struct ClientSide {
+    stream: TokioIo<Upgraded>,
+    watch: SocketWatch,
+}
+
+impl TunnelSide for ClientSide {
+    fn second_descriptor(&self) -> Option<SecondDescriptor> {
+        self.watch.second_descriptor()
+    }
+
+    fn end_in_reset(&mut self) {
+        self.watch.end_in_reset();
     }
 }
 
-async fn copy(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    last: &Cell<Instant>,
-    count: &Cell<u64>,
-) {
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let read = match from.read(&mut chunk).await {
-            Ok(0) | Err(_) => break,
-            Ok(read) => read,
-        };
-        // What is encrypted may wait behind a write.
-        if to.write_all(&chunk[..read]).await.is_err() || to.flush().await.is_err() {
-            break;
-        }
-        last.set(clock::now());
-        count.set(count.get() + read as u64);
+impl TunnelSide for ServerSide {
+    fn second_descriptor(&self) -> Option<SecondDescriptor> {
+        ServerSide::second_descriptor(self)
     }
-    // The other direction may go on: an end of stream is passed on, and does not become a reset.
-    let _ = to.shutdown().await;
+
+    fn end_in_reset(&mut self) {
+        ServerSide::end_in_reset(self);
+    }
+}
+
+impl AsyncRead for ClientSide {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for ClientSide {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }

@@ -22,9 +22,9 @@ mod worker;
 mod worker_cells;
 
 pub use label::{
-    AnswerSource, CallOutcome, ClientUnnamed, CostReport, DecidedBy, Decision, Eviction, Failure,
-    Handshake, KeyFetch, Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits, ProbeResult,
-    Redirect, RefusedHead, Rejection, Resolution, RetryResult,
+    AnswerSource, CallOutcome, ClientUnnamed, CostReport, DecidedBy, Decision, EndedBy, Eviction,
+    Failure, Flow, Handshake, KeyFetch, Lookup, Mode, NO_ROUTE, Operation, OrderResult, Permits,
+    ProbeResult, Redirect, RefusedHead, Rejection, Resolution, RetryResult,
 };
 pub use servers::ServerReading;
 pub use store::{StoreMetrics, StoreReach, StoreStatus};

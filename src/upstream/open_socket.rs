@@ -2,12 +2,12 @@
 //! server's connections.
 
 use super::connection_bound::ConnectionPermit;
-use crate::descriptors::Descriptor;
+use crate::descriptors::{Descriptor, SpareDescriptor};
 
 /// What counts a socket as long as it is open.
 #[derive(Debug)]
 pub(super) struct OpenSocket {
-    _descriptor: Descriptor,
+    descriptor: Descriptor,
     /// The right to it, where the server's connections have a bound.
     _permit: Option<ConnectionPermit>,
 }
@@ -16,8 +16,13 @@ impl OpenSocket {
     /// A socket with these rights.
     pub(super) fn new(descriptor: Descriptor, permit: Option<ConnectionPermit>) -> Self {
         Self {
-            _descriptor: descriptor,
+            descriptor,
             _permit: permit,
         }
+    }
+
+    /// A spare descriptor, for a second look at the socket.
+    pub(super) fn take_spare(&self) -> Option<SpareDescriptor> {
+        self.descriptor.take_spare()
     }
 }

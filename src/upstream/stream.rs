@@ -1,11 +1,14 @@
 //! The bytes between the gateway and a server: a socket, bare or under TLS, and whether its server has ended it.
 
+use crate::descriptors::SpareDescriptor;
+use crate::descriptors::departure::SecondDescriptor;
 use rustls::{ClientConnection, ProtocolVersion};
 use socket2::SockRef;
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
@@ -45,6 +48,31 @@ impl ServerStream {
             Self::Tls(stream) => stream.connection().alpn_protocol() == Some(b"http/1.1"),
             Self::Tcp(_) | Self::Unix(_) => false,
         }
+    }
+}
+
+impl ServerStream {
+    /// A second descriptor of the socket.
+    ///
+    /// # Errors
+    /// When the system has none left.
+    pub(super) fn duplicate(&self, spare: SpareDescriptor) -> io::Result<SecondDescriptor> {
+        match self {
+            Self::Tcp(stream) => SecondDescriptor::of(stream, spare),
+            Self::Unix(stream) => SecondDescriptor::of(stream, spare),
+            Self::Tls(stream) => SecondDescriptor::of(stream.stream.get_ref().0, spare),
+        }
+    }
+
+    /// Has the connection end in a reset when it is closed.
+    pub(super) fn end_in_reset(&self) {
+        let socket = match self {
+            Self::Tcp(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+            Self::Tls(stream) => SockRef::from(stream.stream.get_ref().0),
+        };
+        // At worst the connection ends in order.
+        let _ = socket.set_linger(Some(Duration::ZERO));
     }
 }
 

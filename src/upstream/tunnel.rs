@@ -6,10 +6,13 @@ use super::head_bound::{MOST_FIELDS, MOST_HEAD};
 use super::http1::AnswerError;
 use super::open_socket::OpenSocket;
 use super::stream::ServerStream;
+use crate::descriptors::departure::SecondDescriptor;
 use crate::interim::InterimWatch;
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
@@ -19,10 +22,11 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The stream of a tunnel.
+#[derive(Debug)]
 struct TunnelStream {
     stream: ServerStream,
     /// Counts the socket as long as it is open.
-    _socket: OpenSocket,
+    socket: OpenSocket,
     /// A byte has come from the server.
     is_heard: Arc<AtomicBool>,
     /// The interim answers before the answer.
@@ -66,7 +70,7 @@ async fn send<B: OutgoingBody>(
     interim.over(&mut request);
     let stream = TunnelStream {
         stream,
-        _socket: socket,
+        socket,
         is_heard,
         interim: interim.clone(),
     };
@@ -90,6 +94,74 @@ async fn send<B: OutgoingBody>(
             error.into()
         }
     })
+}
+
+/// The server's side of an open tunnel.
+#[derive(Debug)]
+pub struct ServerSide {
+    /// What has come of it with the answer.
+    read_ahead: Bytes,
+    stream: TunnelStream,
+}
+
+impl ServerSide {
+    /// The server's side behind an answer of [`open`], once the server's connection is handed over.
+    #[must_use]
+    pub fn of(upgraded: Upgraded) -> Option<Self> {
+        let parts = upgraded.downcast::<TokioIo<TunnelStream>>().ok()?;
+        Some(Self {
+            read_ahead: parts.read_buf,
+            stream: parts.io.into_inner(),
+        })
+    }
+
+    /// A second descriptor of its socket, which notices how the server leaves; nothing where no descriptor is left.
+    #[must_use]
+    pub fn second_descriptor(&self) -> Option<SecondDescriptor> {
+        let spare = self.stream.socket.take_spare()?;
+        self.stream.stream.duplicate(spare).ok()
+    }
+
+    /// Has the connection end in a reset when it is closed.
+    pub fn end_in_reset(&self) {
+        self.stream.stream.end_in_reset();
+    }
+}
+
+impl AsyncRead for ServerSide {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read_ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let count = self.read_ahead.len().min(buf.remaining());
+        buf.put_slice(&self.read_ahead.split_to(count));
+        if self.read_ahead.is_empty() {
+            self.read_ahead = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ServerSide {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 impl AsyncRead for TunnelStream {

@@ -166,6 +166,7 @@ async fn who_takes_an_answer_in_sips_is_ended() {
         }
         let line = gateway.line_where("path", "/").await;
         assert_eq!(line["reason"], "client_stalled", "{line}");
+        assert_eq!(line["ended_by"], "min_rate", "{line}");
     }
 }
 
@@ -183,6 +184,7 @@ async fn who_takes_an_answer_of_http2_in_sips_is_ended() {
     upstream.closes(1).await;
     let line = gateway.line_where("path", "/").await;
     assert_eq!(line["reason"], "client_stalled", "{line}");
+    assert_eq!(line["ended_by"], "min_rate", "{line}");
 }
 
 #[tokio::test]

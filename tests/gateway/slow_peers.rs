@@ -247,8 +247,11 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
         .unwrap();
     let line = gateway.line_where("path", "/").await;
     assert_eq!(line["reason"], "client_stalled");
+    assert_eq!(line["ended_by"], "idle");
     let took = line["duration_ms"].as_f64().unwrap();
     assert!((900.0..9000.0).contains(&took), "{took} ms");
+    // An orderly end would stand behind megabytes that the client does not take.
+    assert_eq!(client.ended(PATIENCE).await, End::Reset);
 }
 
 #[tokio::test]

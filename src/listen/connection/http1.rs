@@ -66,6 +66,7 @@ pub(super) async fn serve<A: Handler>(
             return;
         }
         if !connection.rest().await {
+            connection.probe.give_up_soon();
             return;
         }
         let (peer, bound) = (&session.peer, session.settings.rate_bound());
@@ -302,6 +303,7 @@ impl QuietConnection<'_> {
                 until = until.min(since + REST);
             }
             if until <= now {
+                self.probe.give_up_soon();
                 return Poll::Ready(Served::Ended(None));
             }
             self.timer.as_mut().reset(until);

@@ -22,6 +22,8 @@ use tokio::time::sleep_until;
 
 /// Most bytes in a head that h2 hands over; the gateway refuses a head beyond its own bound.
 const MOST_SEEN: u32 = 128 * 1024;
+/// The bytes of a request's body that may wait here for its server.
+const STREAM_WINDOW: u32 = 40 * 1024;
 /// The time in which a client without a request under way may close its side, at most a quarter of the time for which
 /// connections are kept, which it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -60,7 +62,7 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
         .timer(TokioTimer::new())
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(MOST_SEEN)
-        .initial_stream_window_size(256 * 1024)
+        .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
@@ -97,6 +99,7 @@ pub(super) async fn serve<A: Handler>(session: &Session<'_, A>, stream: Stream) 
         }
     }
     streams.finish_responses();
+    probe.give_up_soon();
 }
 
 /// The watches over a connection while hyper drives it.

@@ -158,6 +158,18 @@ impl SocketProbe {
         lock(&self.0).is_full
     }
 
+    /// Ends a connection that is over: in a reset where its client takes nothing of what waits. What the system has taken
+    /// over is given up after a while if the client takes nothing of it.
+    #[cold]
+    pub(in crate::listen) fn give_up_soon(&self) {
+        let socket = &mut *lock(&self.0);
+        if socket.is_full {
+            socket.channel.end_in_reset();
+        } else {
+            socket.channel.bound_farewell();
+        }
+    }
+
     /// The time at which the client last took bytes that it had not taken at once.
     pub(in crate::listen) fn took_late(&self) -> Option<Instant> {
         lock(&self.0).took_late

@@ -224,8 +224,8 @@ impl Exchange {
             }
             ExchangeEnd::Upstream(failure) => Reason::from(failure),
             ExchangeEnd::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
-            ExchangeEnd::ClientGone if self.stalled.get() => Reason::ClientStalled,
-            ExchangeEnd::ClientStalled => Reason::ClientStalled,
+            ExchangeEnd::ClientGone if self.stalled.get().is_some() => Reason::ClientStalled,
+            ExchangeEnd::ClientStalled(_) => Reason::ClientStalled,
             ExchangeEnd::ClientGone => Reason::ClientGone,
         }
     }
@@ -263,7 +263,7 @@ impl Exchange {
     fn has_left(&self) -> bool {
         match self.ending {
             ExchangeEnd::Complete => false,
-            ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled => true,
+            ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled(_) => true,
             ExchangeEnd::Upstream(_) => self.broken_upload().is_some(),
         }
     }
@@ -357,6 +357,7 @@ impl Exchange {
             upstream: endpoint.as_ref().map(|endpoint| endpoint.shown()),
             upstream_time: self.upstream_time,
             call: self.call.record(),
+            ended_by: self.ended_by(),
             bytes_in: self.received_bytes(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),

@@ -53,6 +53,9 @@ pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &A
     if let Some(status) = record.grpc_status {
         member(out, br#","grpc_status":"#, status.map(u64::from));
     }
+    if let Some(by) = record.ended_by {
+        member(out, br#","ended_by":"#, JsonWord(by.as_str()));
+    }
     member(out, br#","bytes_in":"#, record.bytes_in);
     member(out, br#","bytes_out":"#, record.bytes_out);
     if record.peer == record.client {
@@ -222,6 +225,7 @@ impl<'a, V: JsonValue, I: Iterator<Item = (&'a str, V)>> JsonValue for JsonObjec
 mod tests {
     use super::*;
     use crate::telemetry::access_log::{Charge, Reason};
+    use crate::telemetry::metrics::EndedBy;
     use crate::telemetry::metrics::label::Label;
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -254,7 +258,12 @@ mod tests {
     #[test]
     fn every_name_and_every_reason_is_in_the_documentation() {
         let documented = include_str!("../../../docs/observability.md");
-        for name in parsed(&AccessRecord::sample()).as_object().unwrap().keys() {
+        let ended = AccessRecord {
+            ended_by: Some(EndedBy::MinRate),
+            ..AccessRecord::sample()
+        };
+        assert_eq!(parsed(&ended)["ended_by"], "min_rate");
+        for name in parsed(&ended).as_object().unwrap().keys() {
             assert!(documented.contains(&format!("`{name}`")), "{name}");
         }
         for reason in <Reason as Label>::ALL {

@@ -1,7 +1,7 @@
 //! The facts about a request at its end, in plain borrowed values.
 
 use crate::telemetry::metrics::label::labels;
-use crate::telemetry::metrics::{DecidedBy, Failure};
+use crate::telemetry::metrics::{DecidedBy, EndedBy, Failure};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub struct AccessRecord<'a> {
     pub upstream_time: Option<Duration>,
     /// How the request came to its server, and to how many of them.
     pub call: CallRecord,
+    /// The cause of the end of a WebSocket, or of an answer before its end; `None` for a whole answer.
+    pub ended_by: Option<EndedBy>,
     /// Bytes of the request's body.
     pub bytes_in: u64,
     /// Bytes of the answer's body.
@@ -300,6 +302,7 @@ impl AccessRecord<'_> {
                 attempts: 1,
                 ..CallRecord::default()
             },
+            ended_by: None,
             bytes_in: 0,
             bytes_out: 212,
             user_agent: Some(b"curl/8.7"),

@@ -31,6 +31,10 @@ pub(super) fn short(
         number(out, u64::from(status));
     }
     why(out, record);
+    if let Some(by) = record.ended_by {
+        out.extend(b", ended by ");
+        out.extend(by.as_str().as_bytes());
+    }
     for (index, limit) in record.would_refuse.iter().enumerate() {
         out.extend(if index == 0 {
             &b" (in shadow over "[..]

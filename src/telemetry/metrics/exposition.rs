@@ -6,9 +6,9 @@ use super::family::{
 };
 use super::instrument::{Counter, HistogramReading, RoundTripBuckets, WaitBuckets};
 use super::label::{
-    CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Eviction,
-    Failure, Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation, OrderResult, Permits,
-    Redirect, RefusedHead, Rejection, Resolution, pairs,
+    CLASSES, CallOutcome, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy,
+    Eviction, Failure, Flow, Handshake, KeyFetch, Label, Labels, Lookup, Mode, Operation,
+    OrderResult, Permits, Redirect, RefusedHead, Rejection, Resolution, pairs,
 };
 use super::store::CALL_SIZE_ENDS;
 use super::worker_cells::{
@@ -74,6 +74,8 @@ static METRICS: &[Descriptor] = descriptors! {
         => |all| by_label("cause", RefusedHead::ALL, |cause| total(&all.workers, |worker| worker.totals.refused_heads[cause as usize].get()));
     Counter NONE "tollgate_http_fields_dropped" "Fields of requests that were dropped since some servers read their names as others: with `_`, and over HTTP/2 with a quotation mark."
         => |all| all.total(|worker| worker.totals.dropped_fields.get());
+    Counter NONE "tollgate_http_streams_ended" "WebSockets that have ended, and answers that ended before their end, by who or what ended them."
+        => |all| Some(ended(all));
     Gauge NONE "tollgate_connections" "Open connections of clients."
         => |all| all.total(|worker| worker.totals.connections.get());
     Counter NONE "tollgate_connections_accepted" "Connections of clients accepted."
@@ -293,6 +295,18 @@ fn handshakes(identity: Labels, cells: &HandshakeCells) -> Vec<(Labels, u64)> {
     rows(&identity, "result", Handshake::ALL, |end| {
         Some(cells.0[end as usize].get()).filter(|count| *count > 0)
     })
+}
+
+/// A sample for each kind of stream and each end of it.
+fn ended(all: &Scrape<'_>) -> Vec<Sample> {
+    let ends = pairs().map(|(kind, by): (Flow, EndedBy)| {
+        let count = total(&all.workers, |worker| {
+            worker.totals.ended[kind as usize][by as usize].get()
+        });
+        let labels = Labels::default().and("kind", kind.word());
+        sample(labels.and("ended_by", by.word()), count)
+    });
+    ends.collect()
 }
 
 fn certificates(all: &Scrape<'_>) -> Vec<Sample> {

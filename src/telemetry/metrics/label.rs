@@ -301,6 +301,28 @@ labels! {
         Challenge = "challenge",
     }
 
+    /// What goes on behind the head of an answer.
+    pub enum Flow {
+        /// A WebSocket.
+        Tunnel = "tunnel",
+        /// An answer that did not come to its end.
+        Stream = "stream",
+    }
+
+    /// The cause of the end of a WebSocket, or of an answer before its end.
+    pub enum EndedBy {
+        /// The client: it left, or closed.
+        Client = "client",
+        /// The server: it broke off, or closed.
+        Server = "server",
+        /// Nothing moved for too long.
+        Idle = "idle",
+        /// The client was slower than it may be.
+        MinRate = "min_rate",
+        /// The gateway stopped.
+        Drain = "drain",
+    }
+
     /// The end of a request that was to be sent once more.
     pub enum RetryResult {
         /// The last server answered.

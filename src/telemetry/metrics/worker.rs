@@ -2,8 +2,8 @@
 
 use super::instrument::Counter;
 use super::label::{
-    AnswerSource, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Failure, Handshake,
-    Labels, Mode, RefusedHead, RetryResult, class_position,
+    AnswerSource, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy, Failure,
+    Flow, Handshake, Labels, Mode, RefusedHead, RetryResult, class_position,
 };
 use super::worker_cells::{
     CallCells, CombinationTimes, CostSilence, DecisionCells, DecisionKey, GRPC_STATUSES,
@@ -115,6 +115,12 @@ impl WorkerMetrics {
     /// Notes that a trusted peer has named no client of a request.
     pub fn client_unnamed(&self, cause: ClientUnnamed) {
         self.0.totals.clients_unnamed[cause as usize].add(1);
+    }
+
+    /// A WebSocket has ended, or an answer before its end.
+    #[cold]
+    pub fn ended(&self, kind: Flow, by: EndedBy) {
+        self.0.totals.ended[kind as usize][by as usize].add(1);
     }
 
     /// Notes the time that the gateway itself added to a forwarded request: its whole time without the upstream's and

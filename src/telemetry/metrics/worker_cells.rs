@@ -4,8 +4,8 @@ use super::instrument::{
     Histogram, HistogramReading, OverheadBuckets, WaitBuckets, WorkerCounter, WorkerGauge,
 };
 use super::label::{
-    CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, Failure, Handshake,
-    Label, Labels, Mode, RefusedHead,
+    CLASSES, ClientUnnamed, Combination, CostReport, DecidedBy, Decision, EndedBy, Failure, Flow,
+    Handshake, Label, Labels, Mode, RefusedHead,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,6 +48,7 @@ pub(super) struct Totals {
     pub(super) clients_unnamed: [WorkerCounter; ClientUnnamed::ALL.len()],
     pub(super) refused_heads: [WorkerCounter; RefusedHead::ALL.len()],
     pub(super) dropped_fields: WorkerCounter,
+    pub(super) ended: [[WorkerCounter; EndedBy::ALL.len()]; Flow::ALL.len()],
 }
 
 /// Cells of one kind by their labels. The lock is taken when a handle is resolved and by the scrape, not while

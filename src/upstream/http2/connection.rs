@@ -30,6 +30,8 @@ const MOST_STREAMS: usize = 100;
 /// The bytes of an answer that may wait here for a slow client. No stream takes another's share.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_STREAMS as u32;
+/// The bytes of a request's body that wait here for the connection, whatever its server's window allows.
+const MOST_UNSENT: usize = 16 * 1024;
 /// The longest wait for the answer.
 const PONG: Duration = Duration::from_secs(10);
 /// Streams that we reset before a connection gets no further one. Servers that guard against floods of resets would
@@ -134,6 +136,7 @@ impl Http2Connection {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MOST_HEAD as u32)
+            .max_send_buffer_size(MOST_UNSENT)
             .handshake::<_, Bytes>(noted)
             .await;
         let (sender, connection) = made.map_err(|_| first.ended())?;

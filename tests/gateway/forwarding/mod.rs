@@ -12,5 +12,7 @@ mod large_answers;
 mod leaving;
 mod prefix;
 mod streaming;
+mod tunnel_ends;
 mod upgrades;
+mod upload_memory;
 mod uploads;

@@ -1,0 +1,93 @@
+//! The leaving of a peer, noticed without a read from its socket by a second descriptor of that socket.
+
+use super::SpareDescriptor;
+use std::future::Future;
+use std::io;
+use std::os::fd::AsFd;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// The way in which a peer has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// It has ended its side: what it has sent before may be unread.
+    End,
+    /// It has reset the connection.
+    Reset,
+}
+
+/// A second registration of a socket. It learns of the peer's leaving whatever lies unread, which the first one sees only
+/// when all before it has been read.
+#[derive(Debug)]
+pub struct SecondDescriptor {
+    watch: TcpStream,
+    _descriptor: SpareDescriptor,
+}
+
+impl SecondDescriptor {
+    /// Registers `socket`, of a network or of the file system, a second time.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn of(socket: &impl AsFd, descriptor: SpareDescriptor) -> io::Result<Self> {
+        let copy = socket.as_fd().try_clone_to_owned()?;
+        Ok(Self {
+            watch: TcpStream::from_std(std::net::TcpStream::from(copy))?,
+            _descriptor: descriptor,
+        })
+    }
+
+    /// Resolves when the peer leaves.
+    pub async fn departure(&self) -> Departure {
+        loop {
+            match self.watch.ready(Interest::READABLE | Interest::ERROR).await {
+                Ok(ready) if ready.is_error() => return Departure::Reset,
+                Ok(ready) if ready.is_read_closed() => return Departure::End,
+                Err(_) => return Departure::Reset,
+                Ok(_) => {
+                    // The event was about bytes only. Reporting that there were none makes tokio wait for the next
+                    // event; the bytes stay where they are, for the next read.
+                    let _ = self.watch.try_io(Interest::READABLE, || {
+                        Err::<(), _>(io::ErrorKind::WouldBlock.into())
+                    });
+                }
+            }
+        }
+    }
+
+    /// The same, with the descriptor in the future.
+    pub fn into_departure(self) -> impl Future<Output = Departure> + 'static {
+        async move { self.departure().await }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Budget;
+    use super::*;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn both_ways_of_leaving_are_seen_behind_unread_bytes() {
+        let share = Budget::new(None, 1).share();
+        for expected in [Departure::End, Departure::Reset] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut far = TcpStream::connect(listener.local_addr().unwrap())
+                .await
+                .unwrap();
+            let (near, _) = listener.accept().await.unwrap();
+            let second = SecondDescriptor::of(&near, share.take_spare().unwrap()).unwrap();
+            far.write_all(b"unread").await.unwrap();
+            near.readable().await.unwrap();
+            match expected {
+                Departure::End => far.shutdown().await.unwrap(),
+                Departure::Reset => {
+                    far.set_zero_linger().unwrap();
+                    drop(far);
+                }
+            }
+            assert_eq!(second.departure().await, expected);
+        }
+    }
+}

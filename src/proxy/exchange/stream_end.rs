@@ -1,0 +1,87 @@
+//! The cause of the end of a WebSocket, or of an answer before its end: the client, its server, silence, slowness, the
+//! gateway's stop.
+
+use super::{Exchange, ExchangeEnd};
+use crate::listen::minimum_rate::Lateness;
+use crate::proxy::body_failure::UploadFailure;
+use crate::telemetry::access_log::Reason;
+use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, Flow};
+
+impl Exchange {
+    /// The tunnel has ended.
+    pub fn tunnel_ended(&mut self, by: Option<EndedBy>) {
+        self.tunnel_end = by;
+    }
+
+    /// Counts the end of a WebSocket, or of an answer that did not come to its end.
+    #[inline]
+    pub(super) fn count_end(&self) {
+        if let Some((kind, by)) = self.early_end() {
+            self.worker.metrics.ended(kind, by);
+        }
+    }
+
+    /// The cause of that end, where there is one.
+    #[inline]
+    pub(super) fn ended_by(&self) -> Option<EndedBy> {
+        self.early_end().map(|(_, by)| by)
+    }
+
+    #[inline]
+    fn early_end(&self) -> Option<(Flow, EndedBy)> {
+        if self.ending == ExchangeEnd::Complete && self.reason != Reason::Upgraded {
+            return None;
+        }
+        self.end_of_flow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_of_flow(&self) -> Option<(Flow, EndedBy)> {
+        if self.reason == Reason::Upgraded {
+            let by = self.tunnel_end.unwrap_or_else(|| self.end_by_client());
+            return Some((Flow::Tunnel, by));
+        }
+        if self.source != AnswerSource::Upstream {
+            // No server has answered: the reason is enough.
+            return None;
+        }
+        let by = match self.ending {
+            ExchangeEnd::Complete => return None,
+            ExchangeEnd::ClientGone => self.end_by_client(),
+            ExchangeEnd::ClientStalled(how) => end_of_late(how),
+            ExchangeEnd::Upstream(Failure::Reset) => self.end_by_upload(),
+            ExchangeEnd::Upstream(Failure::Timeout) => EndedBy::Idle,
+            ExchangeEnd::Upstream(_) => EndedBy::Server,
+        };
+        Some((Flow::Stream, by))
+    }
+
+    /// The client's connection has ended, or was ended.
+    fn end_by_client(&self) -> EndedBy {
+        match self.stalled.get() {
+            _ if self.worker.drain.is_over() => EndedBy::Drain,
+            Some(how) => end_of_late(how),
+            None => EndedBy::Client,
+        }
+    }
+
+    /// The server's connection has ended: by the server, or since the client's upload broke.
+    fn end_by_upload(&self) -> EndedBy {
+        let upload = self.upload.as_ref();
+        match upload.and_then(|upload| Some((upload.broken.get()?, upload.is_slow.get()))) {
+            None => EndedBy::Server,
+            Some((UploadFailure::Stopped, true)) => EndedBy::MinRate,
+            Some((UploadFailure::Stopped, false)) => EndedBy::Idle,
+            Some(_) => EndedBy::Client,
+        }
+    }
+}
+
+/// The word for a client that was late.
+fn end_of_late(how: Lateness) -> EndedBy {
+    match how {
+        Lateness::Silent => EndedBy::Idle,
+        Lateness::Slow => EndedBy::MinRate,
+    }
+}

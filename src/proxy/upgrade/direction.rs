@@ -1,0 +1,225 @@
+//! One direction of a tunnel: bytes pass from one side to the other as they come, and with them their end.
+
+use super::frame_tracker::FrameTracker;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The most bytes of one read.
+const CHUNK: usize = 16 * 1024;
+
+/// The failure of a direction.
+#[derive(Debug)]
+pub(super) enum SideFault {
+    /// The side that sends has failed.
+    Sender,
+    /// The side that receives has failed, so.
+    Receiver(io::ErrorKind),
+}
+
+/// One direction of a tunnel.
+#[derive(Debug)]
+pub(super) struct Direction {
+    frames: FrameTracker,
+    /// Bytes that the receiver has not taken, from `at` on. It has memory only while there are any.
+    waiting: Vec<u8>,
+    at: usize,
+    /// The receiver's stream may hold what it has taken, as encrypted bytes.
+    is_unflushed: bool,
+    /// The sender has ended its side.
+    has_ended: bool,
+    /// The end has been passed on, or the receiver takes nothing any more.
+    is_over: bool,
+    farewell: Farewell,
+    /// Bytes that have passed.
+    moved: u64,
+}
+
+/// The last frame for the receiver, which is the gateway's own.
+#[derive(Debug)]
+enum Farewell {
+    /// Nothing.
+    None,
+    /// This, at the next border of a frame.
+    Due(Vec<u8>),
+    /// It has passed: nothing of the sender's follows.
+    Said,
+}
+
+impl Direction {
+    pub(super) fn new() -> Self {
+        Self {
+            frames: FrameTracker::new(),
+            waiting: Vec::new(),
+            at: 0,
+            is_unflushed: false,
+            has_ended: false,
+            is_over: false,
+            farewell: Farewell::None,
+            moved: 0,
+        }
+    }
+
+    /// Bytes that have passed.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Do bytes wait for the receiver?
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.is_over && (self.at < self.waiting.len() || self.is_unflushed)
+    }
+
+    /// Has the sender ended its side, or sent the frame that closes?
+    pub(super) fn has_closed(&self) -> bool {
+        self.has_ended || self.frames.is_closed()
+    }
+
+    /// Has the sender ended its side?
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Has the end been passed on?
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Nothing passes any more, since the receiver takes nothing.
+    pub(super) fn stop(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Sends `frame` to the receiver at the next border, unless the sender has closed.
+    pub(super) fn bid_farewell(&mut self, frame: Vec<u8>) {
+        if !self.has_closed() {
+            self.farewell = Farewell::Due(frame);
+        }
+    }
+
+    /// Passes what there is. Ready when the sender's end has been passed on.
+    ///
+    /// # Errors
+    /// When either side fails.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        sender: &mut (impl AsyncRead + Unpin),
+        receiver: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<Result<(), SideFault>> {
+        if self.is_over {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            ready!(self.poll_pass(cx, receiver))?;
+            if self.has_ended {
+                // The other direction finds a failure, where it reads from the receiver.
+                let _ = ready!(Pin::new(&mut *receiver).poll_shutdown(cx));
+                self.is_over = true;
+                return Poll::Ready(Ok(()));
+            }
+            if self.frames.is_at_border() && self.say_farewell(&[]) {
+                continue;
+            }
+            let mut room = [const { MaybeUninit::uninit() }; CHUNK];
+            let mut room = ReadBuf::uninit(&mut room);
+            match ready!(Pin::new(&mut *sender).poll_read(cx, &mut room)) {
+                Ok(()) => {}
+                // The end of a connection of TLS without a word is an end.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                Err(_) => return Poll::Ready(Err(SideFault::Sender)),
+            }
+            self.has_ended = room.filled().is_empty();
+            self.take(cx, room.filled(), receiver)?;
+        }
+    }
+
+    /// Has the receiver take what waits.
+    fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        receiver: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<Result<(), SideFault>> {
+        while self.at < self.waiting.len() {
+            let written = Pin::new(&mut *receiver).poll_write(cx, &self.waiting[self.at..]);
+            let count = taken(ready!(written))?;
+            self.at += count;
+            self.moved += count as u64;
+        }
+        if !self.waiting.is_empty() {
+            (self.waiting, self.at) = (Vec::new(), 0);
+        }
+        if self.is_unflushed {
+            // What is encrypted may wait behind a write.
+            let flushed = ready!(Pin::new(&mut *receiver).poll_flush(cx));
+            flushed.map_err(|error| SideFault::Receiver(error.kind()))?;
+            self.is_unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Passes bytes that were read on to the receiver; what it does not take at once waits.
+    fn take(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        receiver: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), SideFault> {
+        match self.farewell {
+            Farewell::None => self.frames.pass(bytes),
+            Farewell::Due(_) => {
+                let passed = self.frames.pass_frame(bytes);
+                if self.frames.is_at_border() {
+                    self.say_farewell(&bytes[..passed]);
+                } else {
+                    self.wait(bytes);
+                }
+                self.frames.pass(&bytes[passed..]);
+                return Ok(());
+            }
+            Farewell::Said => {
+                self.frames.pass(bytes);
+                return Ok(());
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut rest = bytes;
+        if let Poll::Ready(written) = Pin::new(receiver).poll_write(cx, bytes) {
+            let count = taken(written)?;
+            self.moved += count as u64;
+            rest = &bytes[count..];
+        }
+        self.wait(rest);
+        Ok(())
+    }
+
+    fn wait(&mut self, bytes: &[u8]) {
+        self.is_unflushed = true;
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    /// Sends the farewell that is due, behind `last`. False when none is.
+    fn say_farewell(&mut self, last: &[u8]) -> bool {
+        if !matches!(self.farewell, Farewell::Due(_)) {
+            return false;
+        }
+        if let Farewell::Due(frame) = std::mem::replace(&mut self.farewell, Farewell::Said) {
+            self.wait(last);
+            self.wait(&frame);
+        }
+        true
+    }
+}
+
+/// The bytes that a write has brought.
+fn taken(written: io::Result<usize>) -> Result<usize, SideFault> {
+    match written {
+        Ok(0) => Err(SideFault::Receiver(io::ErrorKind::WriteZero)),
+        Ok(count) => Ok(count),
+        Err(error) => Err(SideFault::Receiver(error.kind())),
+    }
+}

@@ -1,0 +1,270 @@
+//! Both directions of a tunnel until one side ends it, nothing has passed for too long, or the gateway stops.
+//!
+//! The leaving of one side frees what was held, whatever the other side does: a reset ends both sides at once, an end or the
+//! closing frame leaves the other side a moment for its last bytes.
+
+use super::direction::{Direction, SideFault};
+use super::frame_tracker;
+use super::lookout::Lookout;
+use crate::clock;
+use crate::descriptors::departure::{Departure, SecondDescriptor};
+use crate::telemetry::metrics::EndedBy;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The time for the other side's last bytes once one side has ended, or has sent the frame that closes. The place is free
+/// two seconds after the end.
+const LAST_BYTES: Duration = Duration::from_millis(1500);
+
+/// One side of a tunnel.
+pub(super) trait TunnelSide: AsyncRead + AsyncWrite + Unpin {
+    /// A second descriptor of the side's socket, if there is one left.
+    fn second_descriptor(&self) -> Option<SecondDescriptor>;
+
+    /// Has the connection end in a reset when it is closed.
+    fn end_in_reset(&mut self);
+}
+
+/// What has passed through a tunnel, noted as it passes: the tunnel may be cut from outside.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// Bytes of the client's.
+    pub(super) received: Cell<u64>,
+    /// Bytes of the server's.
+    pub(super) sent: Cell<u64>,
+    /// The cause of the end.
+    pub(super) ended_by: Cell<Option<EndedBy>>,
+}
+
+/// Passes bytes both ways until the tunnel has ended. Nothing may pass for `idle`; when `leaving` resolves both sides
+/// learn that the gateway goes away.
+pub(super) async fn pass(
+    mut client: impl TunnelSide,
+    mut server: impl TunnelSide,
+    idle: Duration,
+    leaving: impl Future<Output = ()>,
+    passed: &Passed,
+) {
+    let began = clock::now();
+    let mut leaving = pin!(unconstrained(leaving));
+    let mut timer = pin!(sleep_until(began + idle));
+    let mut tunnel = JoinedSides {
+        to_server: Direction::new(),
+        to_client: Direction::new(),
+        at_client: Lookout::default(),
+        at_server: Lookout::default(),
+        last: began,
+        idle,
+        ends: None,
+        is_leaving: false,
+        passed,
+    };
+    let end = poll_fn(|cx| {
+        if !tunnel.is_leaving && leaving.as_mut().poll(cx).is_ready() {
+            tunnel.leave();
+        }
+        tunnel.poll(cx, &mut client, &mut server, timer.as_mut())
+    })
+    .await;
+    if end == End::Cut || tunnel.to_client.is_blocked() || tunnel.to_server.is_blocked() {
+        // An orderly end would mean that all has come.
+        client.end_in_reset();
+        server.end_in_reset();
+    }
+}
+
+/// How a tunnel is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Both sides are closed in order.
+    Orderly,
+    /// Both are reset.
+    Cut,
+}
+
+/// A tunnel between two sides.
+struct JoinedSides<'a> {
+    to_server: Direction,
+    to_client: Direction,
+    at_client: Lookout,
+    at_server: Lookout,
+    /// When bytes have passed last.
+    last: Instant,
+    idle: Duration,
+    /// When the tunnel is over, once one side has closed.
+    ends: Option<Instant>,
+    /// Both sides learn that the gateway goes away.
+    is_leaving: bool,
+    passed: &'a Passed,
+}
+
+impl JoinedSides<'_> {
+    /// The gateway goes away: both sides learn it.
+    fn leave(&mut self) {
+        self.is_leaving = true;
+        self.is_ended_by(EndedBy::Drain);
+        self.to_client.bid_farewell(frame_tracker::going_away());
+        self.to_server
+            .bid_farewell(frame_tracker::going_away_masked());
+    }
+
+    fn is_ended_by(&self, by: EndedBy) {
+        let first = self.passed.ended_by.get().or(Some(by));
+        self.passed.ended_by.set(first);
+    }
+
+    /// One side has closed.
+    fn closes(&mut self, by: EndedBy) {
+        self.is_ended_by(by);
+        self.ends.get_or_insert_with(|| clock::now() + LAST_BYTES);
+    }
+
+    /// Moves both directions on. Ready at the tunnel's end.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut impl TunnelSide,
+        server: &mut impl TunnelSide,
+        mut timer: Pin<&mut Sleep>,
+    ) -> Poll<End> {
+        let moved = self.moved();
+        let up = self.to_server.poll(cx, client, server);
+        let down = self.to_client.poll(cx, server, client);
+        self.note_moved(moved);
+        if let Poll::Ready(Err(fault)) = up
+            && let Some(end) = self.fails(&fault, EndedBy::Client, EndedBy::Server)
+        {
+            return Poll::Ready(end);
+        }
+        if let Poll::Ready(Err(fault)) = down
+            && let Some(end) = self.fails(&fault, EndedBy::Server, EndedBy::Client)
+        {
+            return Poll::Ready(end);
+        }
+        if self.to_server.has_closed() {
+            self.closes(EndedBy::Client);
+        }
+        if self.to_client.has_closed() {
+            self.closes(EndedBy::Server);
+        }
+        if self.is_over() {
+            return Poll::Ready(End::Orderly);
+        }
+        loop {
+            if let Poll::Ready(end) = self.look(cx, client, server) {
+                return Poll::Ready(end);
+            }
+            if let Some(end) = self.is_late(clock::now()) {
+                return Poll::Ready(end);
+            }
+            // A timer that fires too early is set anew.
+            let next = self.next_look();
+            if timer.deadline() > next || timer.is_elapsed() {
+                timer.as_mut().reset(next);
+            }
+            // Whatever keeps passing, the time is looked at.
+            let fired = unconstrained(timer.as_mut());
+            if pin!(fired).poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Bytes that have passed, both ways.
+    fn moved(&self) -> u64 {
+        self.to_server.moved() + self.to_client.moved()
+    }
+
+    fn note_moved(&mut self, before: u64) {
+        if self.moved() != before {
+            self.last = clock::now();
+            self.passed.received.set(self.to_server.moved());
+            self.passed.sent.set(self.to_client.moved());
+        }
+    }
+
+    /// A direction has failed. The tunnel is over, unless it was the receiver's fault, and all that the receiver had to say
+    /// has come: that passes on.
+    fn fails(&mut self, fault: &SideFault, sender: EndedBy, receiver: EndedBy) -> Option<End> {
+        let has_ended = match receiver {
+            EndedBy::Server => self.to_client.has_ended(),
+            _ => self.to_server.has_ended(),
+        };
+        match fault {
+            SideFault::Sender => self.is_ended_by(sender),
+            SideFault::Receiver(_) if has_ended => {
+                match receiver {
+                    EndedBy::Server => self.to_server.stop(),
+                    _ => self.to_client.stop(),
+                }
+                return None;
+            }
+            // The client has taken nothing for too long.
+            SideFault::Receiver(io::ErrorKind::TimedOut) => self.is_ended_by(EndedBy::Idle),
+            SideFault::Receiver(_) => self.is_ended_by(receiver),
+        }
+        Some(End::Cut)
+    }
+
+    /// Are both directions over? Where the gateway goes away, both sides have answered its closing frame.
+    fn is_over(&self) -> bool {
+        let (up, down) = (&self.to_server, &self.to_client);
+        let have_answered = self.is_leaving
+            && up.has_closed()
+            && down.has_closed()
+            && !up.is_blocked()
+            && !down.is_blocked();
+        (up.is_over() && down.is_over()) || have_answered
+    }
+
+    /// Looks at sides that are not read from.
+    fn look(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &impl TunnelSide,
+        server: &impl TunnelSide,
+    ) -> Poll<End> {
+        let blocked = (self.to_server.is_blocked(), self.to_client.is_blocked());
+        let looked_up = || client.second_descriptor();
+        let at_client = self.at_client.poll(cx, blocked.0, looked_up);
+        let looked_down = || server.second_descriptor();
+        let at_server = self.at_server.poll(cx, blocked.1, looked_down);
+        for (seen, by) in [(at_client, EndedBy::Client), (at_server, EndedBy::Server)] {
+            match seen {
+                Poll::Ready(Departure::Reset) => {
+                    self.is_ended_by(by);
+                    return Poll::Ready(End::Cut);
+                }
+                Poll::Ready(Departure::End) => self.closes(by),
+                Poll::Pending => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The end of a tunnel whose time is over at `now`.
+    fn is_late(&self, now: Instant) -> Option<End> {
+        if self.ends.is_some_and(|ends| ends <= now) {
+            return Some(End::Orderly);
+        }
+        if self.last + self.idle <= now {
+            self.is_ended_by(EndedBy::Idle);
+            return Some(End::Orderly);
+        }
+        None
+    }
+
+    /// The time of the next look.
+    fn next_look(&self) -> Instant {
+        let looks = [self.ends, self.at_client.next(), self.at_server.next()];
+        let idle = self.last + self.idle;
+        looks.into_iter().flatten().fold(idle, Instant::min)
+    }
+}
