@@ -71,3 +71,18 @@ local function refund_with_record(key, record, refund)
   end
   return outcome
 end
+
+-- Block: 10, the latest end of the record.
+--
+-- A repeat has not gone free after all: the record is as it was before. A record with a later end belongs to a later
+-- charge.
+local function take_back_repeat(record)
+  local _, latest, past = unpack(">Bd", blocks, at)
+  at = past
+  local held = call("GET", record)
+  if held and held.err then return "\3" end
+  if not held or #held ~= 16 then return "\0" end
+  local ends, granted, free = unpack(">dI4I4", held)
+  if not (ends > now and ends <= latest and ends % 1 == 0 and free > 0) then return "\0" end
+  return put(record, pack(">dI4I4", ends, granted, free - 1), ends - now)
+end

@@ -6,7 +6,7 @@
 -- ARGV[2]   a block for each, by its first byte:
 --             1 leaky_bucket.lua (a queue)   2 settlement.lua (both buckets)   3 fixed_window.lua (windows of any anchor)
 --             4 sliding_window.lua           5 sliding_log.lua                 6 and 7 concurrency.lua
---             8 nothing follows: any counter is forgotten                      9 dedupe.lua
+--             8 nothing follows: any counter is forgotten                      9 and 10 dedupe.lua
 -- ARGV[3]   the call's number as a double, or "": a call without an answer is repeated with its number. The marker holds
 --           the number of the last call that was made under its name.
 -- reply     a byte for each refund: 0 nothing may go back, 1 something went back, 2 it did and no state is left, 3 the
@@ -44,9 +44,12 @@ if ARGV[3] ~= "" then
 end
 while at <= #blocks do
   count = count + 1
-  if blocks:byte(at) == 9 then
-    record_at = record_at - 1
+  local kind = blocks:byte(at)
+  if kind == 9 or kind == 10 then record_at = record_at - 1 end
+  if kind == 9 then
     replies[count] = refund_with_record(KEYS[count], KEYS[record_at], refund)
+  elseif kind == 10 then
+    replies[count] = take_back_repeat(KEYS[record_at])
   else
     replies[count] = refund(KEYS[count])
   end

@@ -103,11 +103,17 @@ impl Ticket {
         })
     }
 
-    /// The record as it was before this repeat went free. A record with a later end belongs to a later charge.
+    /// The record as it was before this repeat went free, while it lasts. A record with a later end belongs to a later
+    /// charge.
     #[must_use]
-    pub fn without_repeat(&self, record: Option<RecordState>) -> Option<RecordState> {
+    pub fn without_repeat(
+        &self,
+        record: Option<RecordState>,
+        now: Timestamp,
+    ) -> Option<RecordState> {
         let mark = self.record.filter(|_| self.mark == Mark::Repeat)?;
-        let record = record.filter(|record| record.ends <= mark.ends)?;
+        let lasts = now.micros() + 1..=mark.ends;
+        let record = record.filter(|record| lasts.contains(&record.ends))?;
         let free = record.free.checked_sub(1)?;
         Some(RecordState { free, ..record })
     }

@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 const ROOM: usize = 1024;
 /// Time for which a key is remembered without requests.
 const IDLE: u64 = 60_000_000;
-/// Longest duration of the last call for which a request waits for the call under way.
+/// Longest duration of the last call for which a request waits for the call under way, or for one more call.
 const BRISK: u64 = 10_000;
 /// Part of a window's remaining units that one call may take for later. The units at the end of a window are to be used
 /// up, too.
@@ -111,6 +111,10 @@ impl Leases {
         }
         if now < held.paused {
             return LeaseStep::Decided(held.refusal(now));
+        }
+        if !is_new && held.took > BRISK {
+            // The call brought less than waited for it. One more wait would take as long as a question of its own.
+            return LeaseStep::Alone;
         }
         if !held.asking {
             if is_new && !busy {

@@ -74,7 +74,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Decisions or updates in one call. Redis does nothing else meanwhile: 64 of them take a quarter of a millisecond.
 const MOST_IN_CALL: usize = 64;
@@ -170,6 +170,18 @@ impl RedisStore {
             // The future is on the heap: a request of a lone Redis need not have room for it.
             None => Box::pin(self.ask(request)).await,
         }
+    }
+
+    /// Measures all limits of one request by the instant `until`, which is sooner than a question may take.
+    pub(super) async fn measure_until(
+        &self,
+        checks: &[Check<'_>],
+        intent: Intent,
+        until: Instant,
+    ) -> Result<Box<Answers>, StoreError> {
+        let after = self.context.timeout;
+        let measured = timeout_at(until, self.measure(checks, intent)).await;
+        measured.unwrap_or(Err(StoreError::Timeout { after }))
     }
 
     /// The longest time of a question.

@@ -18,10 +18,13 @@ use super::memory::MemoryStore;
 use super::redis::RedisStore;
 use super::refusal_cache::{CallTimes, Flight};
 use super::worker_cache::WorkerCache;
+use crate::clock;
 use crate::limit::{Limit, OnDown};
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
+use lease_call::LeaseOutcome;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Counters that gateways share, and the fallback of one gateway without Redis. Cheap to clone; stays on the worker's
 /// thread.
@@ -71,22 +74,26 @@ impl SharedStore {
         intent: Intent,
     ) -> Result<Box<Answers>, StoreError> {
         let is_leased = intent == Intent::Charge && checks.iter().any(lease::may_take);
-        match checks {
-            [check] if is_leased => {
-                if let Some(answers) = self.lease(check).await {
-                    return Ok(answers);
-                }
-            }
+        let until = match checks {
+            [check] if is_leased => match self.lease(check).await {
+                LeaseOutcome::Decided(answers) => return Ok(answers),
+                LeaseOutcome::Alone(until) => until,
+            },
             // The future is boxed, as that of decisions of mixed scope.
             _ if is_leased => return Box::pin(self.ask_beside_leases(checks)).await,
-            _ => {}
-        }
-        self.ask(checks, intent).await
+            _ => None,
+        };
+        self.ask(checks, intent, until).await
     }
 
     /// Answers for limits without a permit: from a remembered refusal, else from Redis, which one request asks for all
-    /// that come meanwhile.
-    async fn ask(&self, checks: &[Check<'_>], intent: Intent) -> Result<Box<Answers>, StoreError> {
+    /// that come meanwhile. A request that has waited before has its answer by `until`.
+    async fn ask(
+        &self,
+        checks: &[Check<'_>],
+        intent: Intent,
+        mut until: Option<Instant>,
+    ) -> Result<Box<Answers>, StoreError> {
         if let Some(refusal) = self.remembered(checks) {
             return Ok(refusal);
         }
@@ -95,12 +102,13 @@ impl SharedStore {
             Intent::Peek => Flight::Solo,
         };
         if let Flight::Follower(follower) = &flight {
+            until.get_or_insert_with(|| clock::now() + self.redis.timeout());
             follower.wait().await;
             if let Some(refusal) = self.remembered(checks) {
                 return Ok(refusal);
             }
         }
-        let mut answers = self.call(checks, intent).await?;
+        let mut answers = self.call(checks, intent, until).await?;
         if answers.by == Decider::Redis {
             if let (Flight::Leader(leader), [check]) = (&flight, checks) {
                 let may_pass = self.redis.may_pass(check.limit);
@@ -112,16 +120,26 @@ impl SharedStore {
     }
 
     /// Asks Redis. The fallback answers for limits that Redis cannot answer for.
-    async fn call(&self, checks: &[Check<'_>], intent: Intent) -> Result<Box<Answers>, StoreError> {
+    async fn call(
+        &self,
+        checks: &[Check<'_>],
+        intent: Intent,
+        until: Option<Instant>,
+    ) -> Result<Box<Answers>, StoreError> {
         let sent = self.cache.clock.now();
-        let mut answer = self.redis.measure(checks, intent).await;
+        let mut answer = match until {
+            None => self.redis.measure(checks, intent).await,
+            // The future is on the heap, since few requests have waited before.
+            Some(until) => Box::pin(self.redis.measure_until(checks, intent, until)).await,
+        };
         if let Err(why) = &answer
             && why.is_of_one_limit()
             && checks.len() > 1
         {
             let took = Duration::from_micros(self.cache.clock.now().since(sent));
+            let ends = until.unwrap_or_else(|| clock::now() + self.redis.timeout().saturating_sub(took));
             // The future is on the heap: hardly any request needs room for it.
-            let asked = self.ask_without(checks, intent, took, why.clone());
+            let asked = self.ask_without(checks, intent, ends, why.clone());
             answer = Box::pin(asked).await;
         }
         let call = CallTimes {

@@ -2,7 +2,9 @@
 
 use super::redis_failures::counted;
 use crate::support::load::{Load, statuses};
-use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
+use crate::support::{
+    File, Gateway, Lag, Line, PATIENCE, Redis, Relay, Upstream, eventually, get,
+};
 use std::time::Duration;
 
 /// A time in which thousands of requests are asked, however slow the machine.
@@ -83,6 +85,46 @@ async fn where_it_is_off_every_request_asks() {
         sum(&gateway, "tollgate_store_operations_total", &calls).await,
         200
     );
+}
+
+/// At the limit a call for permits brings less than waits for it. The waits and the question thereafter have one deadline:
+/// here there is time for three round trips, and a request that waited for others' calls as often as it may, and then
+/// asked, would take five.
+#[tokio::test]
+async fn what_waits_for_permits_and_then_asks_has_one_deadline() {
+    const ROUND_TRIP: Duration = Duration::from_millis(500);
+    const TIMEOUT: Duration = Duration::from_millis(1500);
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let relay = Relay::to(redis.port()).await;
+    let store = format!(
+        "url = \"{}\"\ntimeout = \"{}ms\"",
+        relay.url(),
+        TIMEOUT.as_millis()
+    );
+    for algorithm in ["sliding-window", "fixed-window", "token-bucket"] {
+        let limit = format!("by = \"everyone\"\nrate = \"40/2s\"\nalgorithm = \"{algorithm}\"\nlease = 8");
+        let file = File::to(&upstream, &["calls"])
+            .limit("calls", &limit)
+            .server("workers = 1")
+            .store(&store);
+        relay.turn(Line::Whole);
+        let gateway = Gateway::start(&file).await;
+        let readyz = async || gateway.admin_get("/readyz").await.text();
+        eventually(PATIENCE, "Redis is asked", async || {
+            readyz().await.contains("store: up")
+        })
+        .await;
+        relay.turn(Line::Slow(ROUND_TRIP / 2));
+        let lag = Lag::watch();
+        let load = Load::on(&[&gateway], 40, Duration::ZERO).await;
+        load.run(Duration::from_secs(8)).await;
+        let shots = load.stop().await;
+        let slowest = shots.iter().map(|shot| shot.took).max().unwrap();
+        let lag = lag.of_both();
+        println!("{algorithm}: {slowest:?}, lag {lag:?}, {:?}", statuses(&shots));
+        let most = TIMEOUT + Duration::from_millis(50) + lag;
+        assert!(slowest <= most, "{algorithm}: {slowest:?} of {most:?}");
+    }
 }
 
 /// Permits that no request used, that came late or that were on their way when the load ended are back soon.

@@ -38,14 +38,14 @@ impl MemoryStore {
         let place = self.place(limit, counted(key, ticket));
         let mut guards = self.lock([&place].into_iter().chain(&record));
         let remembered = record.and_then(|at| at.find(&guards)?.record());
-        if let (Some(at), Some(before)) = (&record, ticket.without_repeat(remembered)) {
+        let now = self.instant(limit);
+        if let (Some(at), Some(before)) = (&record, ticket.without_repeat(remembered, now)) {
             shelf(&mut guards, at.shard).put(at, before.change());
             return true;
         }
         if !ticket.is_unrepeated(remembered) {
             return false;
         }
-        let now = self.instant(limit);
         let refund = limit
             .rule
             .refund(place.find(&guards).as_deref(), now, ticket);

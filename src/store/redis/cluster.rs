@@ -27,6 +27,7 @@ pub(super) use discovery::map_of;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
+use tokio::time::timeout;
 
 /// Makes the router of one worker's calls, with its tasks: to a lone Redis, or from the seeds of a cluster on. Starts
 /// to connect and waits for nothing.
@@ -54,12 +55,26 @@ async fn cancel_abandoned(router: Rc<Router>) {
 }
 
 impl RedisStore {
-    /// Asks about limits, wherever in a cluster their counters live.
+    /// Asks about limits, wherever in a cluster their counters live. The wait for the map and the question have one
+    /// deadline.
     pub(super) async fn ask(
         &self,
         request: DecisionRequest<'_>,
     ) -> Result<Box<Answers>, StoreError> {
-        self.known().await?;
+        if self.router.is_known() {
+            return self.ask_known(request).await;
+        }
+        let after = self.context.timeout;
+        let asked = Box::pin(async {
+            self.known().await?;
+            self.ask_known(request).await
+        });
+        let answers = timeout(after, asked).await;
+        answers.unwrap_or(Err(StoreError::Timeout { after }))
+    }
+
+    /// Asks about limits, once the map is known.
+    async fn ask_known(&self, request: DecisionRequest<'_>) -> Result<Box<Answers>, StoreError> {
         let slots = slot_question::by_slot(request.checks);
         let [only] = &slots[..] else {
             return self.ask_slots(request, slots).await;

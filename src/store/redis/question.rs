@@ -21,6 +21,7 @@ const FREE: u8 = 6;
 const RENEW: u8 = 7;
 const FORGET: u8 = 8;
 const WITH_RECORD: u8 = 9;
+const REPEAT: u8 = 10;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -210,11 +211,15 @@ impl Question {
         self.counters.len() == other.counters.len() && self.blocks == other.blocks
     }
 
-    /// Adds a return of one charge, with the record of its id.
+    /// Adds a return of one charge, with the record of its id; or of a repeat, which only its record knows.
     pub(super) fn refund(&mut self, prefix: &[u8], key: &[u8], block: &[u8], ticket: Ticket) {
         let Some(record) = ticket.record else {
             return self.push(prefix, key, block);
         };
+        if ticket.mark == Mark::Repeat {
+            self.records.push(layout::record(prefix, key, record.id));
+            return self.push(prefix, key, block);
+        }
         let mut whole = wire::Block::new();
         whole.push(WITH_RECORD);
         whole.extend_from_slice(&wire::double(record.ends));
@@ -435,6 +440,11 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             block.extend_from_slice(&wire::double(*number));
         }
     };
+    if ticket.mark == Mark::Repeat {
+        // A repeat that went free has cost nothing.
+        put(REPEAT, &[ticket.record?.ends]);
+        return Some(block);
+    }
     let cost = u64::from(ticket.cost.units());
     match (&limit.rule, ticket.mark) {
         (Rule::LeakyBucket(rule), Mark::Bucket(was)) if rule.queue > 0 => {

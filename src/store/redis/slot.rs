@@ -66,6 +66,9 @@ pub(super) struct CallRoute {
     pub(super) hops: u8,
     /// The number of times that the call was repeated at the same node.
     pub(super) tries: u8,
+    /// Was the call sent back to the slot's home, since some of its counters were in each place? The redirection that
+    /// follows is no detour of its own.
+    pub(super) returned: bool,
 }
 
 impl CallRoute {

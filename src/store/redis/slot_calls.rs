@@ -23,7 +23,7 @@ use tokio::time::sleep;
 /// Most times that a call is sent on. A cluster that is being changed needs two.
 const MOST_HOPS: u8 = 16;
 
-/// Most repeats of a call while its slot is moved. A decision is given up earlier, when its time is over.
+/// Most repeats of an update while its slot is moved; then it is put off. A decision is repeated until its time is over.
 const MOST_TRIES: u8 = 250;
 
 /// Pause for the rest of a slot that is being moved.
@@ -40,6 +40,9 @@ pub(super) struct SlotBatch<C> {
 
 /// A decision or an update. The ones that go in one call are a batch.
 pub(super) trait QueuedCall: Sized + 'static {
+    /// Does it end after so many repeats? Else its time ends it.
+    const GIVES_UP: bool;
+
     fn route(&mut self) -> &mut CallRoute;
 
     /// The marker of the call that carried it.
@@ -62,6 +65,8 @@ pub(super) trait QueuedCall: Sized + 'static {
 }
 
 impl QueuedCall for QueuedDecision {
+    const GIVES_UP: bool = false;
+
     fn route(&mut self) -> &mut CallRoute {
         &mut self.route
     }
@@ -124,6 +129,8 @@ impl QueuedCall for QueuedDecision {
 }
 
 impl QueuedCall for CounterUpdate {
+    const GIVES_UP: bool = true;
+
     fn route(&mut self) -> &mut CallRoute {
         &mut self.route
     }
@@ -176,11 +183,7 @@ pub(super) fn follow<C: QueuedCall>(
     let is_alone = batch.len() == 1;
     for mut call in batch.into_iter().rev() {
         let route = call.route();
-        match redirection {
-            Redirection::TryAgain => route.tries = route.tries.saturating_add(1),
-            _ => route.hops += 1,
-        }
-        if route.hops > MOST_HOPS || route.tries > MOST_TRIES {
+        if !route.goes_on(&redirection) || (C::GIVES_UP && route.tries > MOST_TRIES) {
             call.fail(node, &StoreError::Refused(reason.clone()));
             continue;
         }
@@ -206,6 +209,22 @@ pub(super) fn follow<C: QueuedCall>(
         }
     }
     None
+}
+
+impl CallRoute {
+    /// Counts a redirection. Is the call to be sent on? While a slot is moved, a call goes back and forth between the
+    /// slot's home and the node that it is moved to: that is one detour, however long it lasts.
+    fn goes_on(&mut self, redirection: &Redirection) -> bool {
+        match redirection {
+            Redirection::TryAgain => {
+                self.tries = self.tries.saturating_add(1);
+                self.returned = true;
+            }
+            Redirection::Ask(_) if std::mem::take(&mut self.returned) => {}
+            _ => self.hops += 1,
+        }
+        self.hops <= MOST_HOPS
+    }
 }
 
 fn send_on<C: QueuedCall>(call: C, node: &Node) {
@@ -256,6 +275,7 @@ pub(super) fn by_slot<C: QueuedCall>(batch: Vec<C>) -> Vec<SlotBatch<C>> {
         let route = CallRoute {
             hops: 0,
             tries: 0,
+            returned: false,
             ..*call.route()
         };
         // Updates that were sent together stay together.

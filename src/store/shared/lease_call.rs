@@ -2,7 +2,7 @@
 //! wait for it may leave.
 
 use super::SharedStore;
-use crate::clock::Timestamp;
+use crate::clock::{self, Timestamp};
 use crate::limit::rate::Cost;
 use crate::limit::{LeaseTerms, Limit};
 use crate::store::answers::Answers;
@@ -15,41 +15,52 @@ use crate::telemetry::metrics::Permits;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Most waits of one request in vain, while other requests take the permits, before the request asks for itself.
 const PATIENCE: usize = 4;
 
+/// The outcome of the look for a permit.
+pub(super) enum LeaseOutcome {
+    /// The request is decided.
+    Decided(Box<Answers>),
+    /// The request asks for itself: by this instant, if it has waited for calls of others.
+    Alone(Option<Instant>),
+}
+
 impl SharedStore {
     /// Answers for a single limit by a permit that is there, or by a permit of the call that all waiting requests
-    /// share. Nothing where the request is to ask for itself.
-    pub(super) async fn lease(&self, check: &Check<'_>) -> Option<Box<Answers>> {
+    /// share.
+    pub(super) async fn lease(&self, check: &Check<'_>) -> LeaseOutcome {
         let leases = &self.cache.leases;
         leases.rises(check);
-        let mut waited = None;
+        let (mut waited, mut until) = (None, None);
         for _ in 0..PATIENCE {
             if let Some(refusal) = self.remembered(&[*check]) {
-                return Some(refusal);
+                return LeaseOutcome::Decided(refusal);
             }
             let (answered, turn) = match leases.step(check, waited) {
                 LeaseStep::Decided(answer) => {
-                    return Some(Box::new(Answers {
+                    return LeaseOutcome::Decided(Box::new(Answers {
                         at: answer.at,
                         by: answer.by,
                         each: smallvec![answer],
                         outage: None,
                     }));
                 }
-                LeaseStep::Alone => return None,
+                LeaseStep::Alone => return LeaseOutcome::Alone(until),
                 LeaseStep::Wait(answered, turn) => (answered, turn),
                 LeaseStep::Call(answered, turn) => {
                     self.spawn_lease_call(check);
                     (answered, turn)
                 }
             };
+            // The waits and the question thereafter have one deadline.
+            until.get_or_insert_with(|| clock::now() + self.redis.timeout());
             answered.notified().await;
             waited = Some(turn);
         }
-        None
+        LeaseOutcome::Alone(until)
     }
 
     /// Starts a task that makes the call for `check`.

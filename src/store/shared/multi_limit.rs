@@ -4,6 +4,7 @@
 
 use super::SharedStore;
 use super::charges::Provision;
+use crate::clock;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, UnknownCause};
 use crate::store::check::{Check, Checks, Intent};
@@ -11,6 +12,7 @@ use crate::store::decider::Decider;
 use crate::store::error::StoreError;
 use crate::store::lease::{self, Grants};
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 /// Positions among a request's checks.
 type Positions = SmallVec<[usize; INLINE_LIMITS]>;
@@ -29,7 +31,7 @@ impl SharedStore {
             Err(refusal) => return Ok(refusal),
         };
         if seen.is_empty() {
-            let answers = self.ask(checks, Intent::Charge).await?;
+            let answers = self.ask(checks, Intent::Charge, None).await?;
             if answers.by == Decider::Redis && answers.admit(checks) {
                 self.order_permits(checks);
             }
@@ -90,6 +92,8 @@ struct LeasedAnswers<'a> {
     all: Answers,
     /// No store was asked yet.
     is_first: bool,
+    /// The instant by which all questions together are answered.
+    until: Instant,
 }
 
 impl<'a> LeasedAnswers<'a> {
@@ -99,6 +103,7 @@ impl<'a> LeasedAnswers<'a> {
             checks,
             all: Answers::unknown(checks, Decider::Lease, UnknownCause::Unasked),
             is_first: true,
+            until: clock::now() + store.redis.timeout(),
         }
     }
 
@@ -110,7 +115,8 @@ impl<'a> LeasedAnswers<'a> {
         }
         let picked = positions.iter().filter_map(|index| self.checks.get(*index));
         let picked: Checks<'_> = picked.copied().collect();
-        let answers = self.store.ask(&picked, Intent::Charge).await?;
+        let until = (!self.is_first).then_some(self.until);
+        let answers = self.store.ask(&picked, Intent::Charge, until).await?;
         if answers.by == Decider::Remembered {
             let cause = UnknownCause::Unasked;
             let refusal = Answers::unknown(self.checks, Decider::Remembered, cause);

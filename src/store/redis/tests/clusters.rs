@@ -167,7 +167,25 @@ impl Servers {
 
 /// Moves a slot with all its keys from one port to another, as `redis-cli --cluster reshard` does; `pause` is between
 /// the steps.
-pub(crate) fn migrate(slot: u16, (from, to): (u16, u16), pause: Duration) {
+pub(crate) fn migrate(slot: u16, ports: (u16, u16), pause: Duration) {
+    move_slot(slot, ports, pause, || ());
+}
+
+/// Moves a slot, and leaves it for so long between the two masters when all of its keys are at the other one; then
+/// `keys_are_there` has been called.
+pub(crate) fn migrate_and_wait(
+    slot: u16,
+    ports: (u16, u16),
+    keys_are_there: impl FnOnce(),
+    wait: Duration,
+) {
+    move_slot(slot, ports, Duration::ZERO, || {
+        keys_are_there();
+        std::thread::sleep(wait);
+    });
+}
+
+fn move_slot(slot: u16, (from, to): (u16, u16), pause: Duration, between: impl FnOnce()) {
     let (mut giver, mut taker) = (Client::at(from), Client::at(to));
     let id = |client: &mut Client| String::from_redis_value(client.say("CLUSTER MYID")).unwrap();
     let (source, target) = (id(&mut giver), id(&mut taker));
@@ -191,6 +209,7 @@ pub(crate) fn migrate(slot: u16, (from, to): (u16, u16), pause: Duration) {
         ]);
         std::thread::sleep(pause);
     }
+    between();
     taker.say(&format!("CLUSTER SETSLOT {slot} NODE {target}"));
     giver.say(&format!("CLUSTER SETSLOT {slot} NODE {target}"));
 }

@@ -1,11 +1,11 @@
 //! A cluster whose masters stay: decisions in one slot and in several, and slots that move.
 
 use super::clusters::Servers;
-use super::moving::slots_move;
+use super::moving::{new_ids_wait_for_the_end_of_a_move, slots_move};
 use super::support::{
     concurrency, fixed_window, leaky_bucket, limit, sliding_log, sliding_window, token_bucket,
 };
-use super::undone::refusals_take_nothing;
+use super::undone::{refusals_take_nothing, refused_repeats_do_not_count};
 use crate::clock::{Clock, Timestamp};
 use crate::key::IdField;
 use crate::limit::Limit;
@@ -48,11 +48,15 @@ async fn a_cluster_is_one_store() {
     servers.flush();
     refusals_take_nothing(&servers).await;
     servers.flush();
+    refused_repeats_do_not_count(&servers).await;
+    servers.flush();
     who_leaves(&servers).await;
     servers.flush();
     forgotten_scripts(&servers).await;
     servers.flush();
     under_one_tag(&servers).await;
+    servers.flush();
+    new_ids_wait_for_the_end_of_a_move(&servers).await;
     servers.flush();
     slots_move(&servers).await;
 }

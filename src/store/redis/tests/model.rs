@@ -147,7 +147,12 @@ impl Model {
         ticket: Ticket,
         how: How,
     ) -> u8 {
-        if !ticket.is_unrepeated(record.and_then(|record| self.record(record))) {
+        let remembered = record.and_then(|record| self.record(record));
+        if let (Some(name), Some(before)) = (record, ticket.without_repeat(remembered, now)) {
+            self.remember(name, now, before);
+            return 1;
+        }
+        if !ticket.is_unrepeated(remembered) {
             return 0;
         }
         let state = self.state(key, limit);

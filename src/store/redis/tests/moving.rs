@@ -1,11 +1,52 @@
 //! A slot that moves to another master, and on to a new one, while many requests ask for its keys.
 
-use super::clusters::{Servers, eventually, migrate, text};
-use super::masters::admitted;
+use super::clusters::{Servers, eventually, migrate, migrate_and_wait, text};
+use super::masters::{admitted, key_on};
 use super::support::{fixed_window, limit};
+use crate::key::{IdField, RepeatId, Sameness};
+use crate::limit::dedupe::Dedupe;
 use crate::store::check::Check;
 use crate::store::redis::slot_of;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The counter of a limit with ids has moved already, and the record of a new id is nowhere: neither master decides
+/// until the slot has moved as a whole. That takes longer here than a cluster that only changes takes, and less than
+/// `timeout`.
+pub(super) async fn new_ids_wait_for_the_end_of_a_move(servers: &Servers) {
+    const MOVES: Duration = Duration::from_millis(1200);
+    let store = servers.store().await;
+    let once = limit("once", fixed_window(300, 3_600_000_000));
+    let dedupe = Dedupe {
+        field: IdField(http::HeaderName::from_static("id")),
+        ttl: 60_000_000,
+        repeats: 1,
+        of: Sameness::Path,
+    };
+    let once = Arc::new(once.edited(|policy| policy.dedupe = Some(dedupe)));
+    let key = key_on(servers, &once, 0);
+    let slot = slot_of(&once, key.as_bytes());
+    let check = |id: &str| Check {
+        id: Some(RepeatId::of("POST", "/pay", 1, id.as_bytes())),
+        ..Check::new(&once, key.as_bytes())
+    };
+    assert!(admitted(&store.decide(&[check("old")]).await.unwrap()));
+    let ports = (servers.masters[0].port, servers.masters[1].port);
+    let (moved, is_moved) = tokio::sync::oneshot::channel();
+    let moving = std::thread::spawn(move || {
+        let keys_are_there = || moved.send(()).unwrap();
+        migrate_and_wait(slot, ports, keys_are_there, MOVES);
+    });
+    is_moved.await.unwrap();
+    let begun = Instant::now();
+    let decided = store.decide(&[check("new")]).await;
+    let took = begun.elapsed();
+    moving.join().unwrap();
+    assert!(decided.is_ok_and(|decided| admitted(&decided)), "{took:?}");
+    // And back, for the tests that come.
+    migrate(slot, (ports.1, ports.0), Duration::ZERO);
+    store.settle().await;
+}
 
 /// A slot with many requests goes from one master to the next, and to a new one.
 pub(super) async fn slots_move(servers: &Servers) {

@@ -5,6 +5,7 @@ use crate::limit::Limit;
 use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
+use crate::store::settings::StoreSettings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -231,7 +232,12 @@ async fn a_wrong_password_is_an_outage_and_a_right_one_is_not() {
     let mut target = server.target();
     target.password = Some(crate::store::Secret::new("secret"));
     target.database = 3;
-    let store = RedisStore::new(&target, &server.settings());
+    // A busy machine may need longer for the login and the scripts than a decision may take.
+    let patient = StoreSettings {
+        timeout: Duration::from_secs(10),
+        ..server.settings()
+    };
+    let store = RedisStore::new(&target, &patient);
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
 }
 

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat, Wait};
-use crate::limit::{Limit, Mode, Rule, Ticket};
+use crate::limit::{Limit, Mark, Mode, Rule, Ticket};
 use crate::store::Reservation;
 use crate::store::answers::{Answers, Measurements};
 use crate::store::check::Check;
@@ -189,7 +189,11 @@ impl History {
         let answers = Answers::measured(&plain, Decider::Redis, now, measured.clone());
         let decided = StoreDecision::of(&plain, answers);
         for (index, (key, record, check)) in checks.iter().enumerate() {
-            if let Some(Reservation { ticket, .. }) = decided.reservation(index, check) {
+            let charge = decided.reservation(index, check);
+            let is_free = measured[index].repeat == Repeat::Free;
+            let free = || decided.answers[index].reservation(check);
+            let charge = charge.or_else(|| is_free.then(free)?);
+            if let Some(Reservation { ticket, .. }) = charge {
                 // Some are charged for requests that other limits refuse afterwards.
                 let ticket = if self.random.bool() {
                     check.limit.abandoned(ticket, now)
@@ -258,7 +262,7 @@ impl History {
                     ..ticket
                 };
             }
-            if ticket.cost == Cost::ZERO {
+            if ticket.cost == Cost::ZERO && ticket.mark != Mark::Repeat {
                 continue;
             }
             let block = match how {

@@ -3,9 +3,14 @@
 
 use super::clusters::Servers;
 use super::masters::{admitted, key_on};
-use super::support::{fixed_window, leaky_bucket, limit, sliding_window, token_bucket};
+use super::support::{
+    fixed_window, leaky_bucket, limit, sliding_log, sliding_window, token_bucket,
+};
 use crate::clock::Timestamp;
+use crate::key::{IdField, RepeatId, Sameness};
+use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
+use crate::limit::verdict::Repeat;
 use crate::limit::{LeaseSetting, Limit};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
@@ -50,6 +55,59 @@ pub(super) async fn refusals_take_nothing(servers: &Servers) {
         servers.flush();
         let (a, b) = (key_on(servers, limit, 0), key_on(servers, &empty, 1));
         many_at_once(&store, limit, &empty, (&a, &b)).await;
+    }
+}
+
+/// A repeat that another slot refuses has not gone free: as many go free later as the limit says, and the charge that
+/// they rely on is still there.
+pub(super) async fn refused_repeats_do_not_count(servers: &Servers) {
+    let store = servers.store().await;
+    let dedupe = Dedupe {
+        field: IdField(http::HeaderName::from_static("id")),
+        ttl: 600_000_000,
+        repeats: 2,
+        of: Sameness::Path,
+    };
+    let rules = [
+        token_bucket(100, DAY, 100),
+        fixed_window(100, DAY),
+        sliding_log(100, DAY),
+        leaky_bucket(1, 1_000_000, 1, 50, 60_000_000),
+    ];
+    for (nth, rule) in rules.into_iter().enumerate() {
+        let once = limit(&format!("once-{nth}"), rule);
+        let once = Arc::new(once.edited(|policy| policy.dedupe = Some(dedupe.clone())));
+        let all = limit(&format!("all-{nth}"), fixed_window(1, 1_000_000));
+        let (a, b) = (key_on(servers, &once, 0), key_on(servers, &all, 1));
+        let both = [
+            Check {
+                id: Some(RepeatId::of("POST", "/pay", 1, b"one")),
+                ..Check::new(&once, a.as_bytes())
+            },
+            Check::new(&all, b.as_bytes()),
+        ];
+        let mut seen = Vec::new();
+        // In each second the first request passes.
+        for tenth in [0, 1, 2, 10, 11, 12, 20, 21, 30] {
+            let now = NOW.plus(tenth * 100_000);
+            let decided = store.at(now).decide(&both).await.unwrap();
+            let repeat = decided.measured(0).unwrap().repeat;
+            seen.push((admitted(&decided), repeat));
+        }
+        let free = |passes| (passes, Repeat::Free);
+        let expected = [
+            (true, Repeat::First),
+            free(false),
+            free(false),
+            free(true),
+            free(false),
+            free(false),
+            free(true),
+            // Both have gone free: this one is charged, and its charge comes back.
+            (false, Repeat::No),
+            (true, Repeat::No),
+        ];
+        assert_eq!(seen, expected, "{}", once.name);
     }
 }
 

@@ -10,13 +10,11 @@ use crate::store::error::StoreError;
 use crate::store::shared::SharedStore;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 impl SharedStore {
-    /// Decides the checks that can be decided, after a question about all `checks` that took `took` and failed with
-    /// `why`. Each limit that cannot be counted falls out of the question once. All of it takes no longer than the
-    /// settings' `timeout`.
+    /// Decides the checks that can be decided by the instant `ends`, after a question about all `checks` that failed
+    /// with `why`. Each limit that cannot be counted falls out of the question once.
     ///
     /// # Errors
     /// The error, where no limit can be decided, an uncountable limit lets nothing pass, or something may have been
@@ -25,12 +23,11 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
         intent: Intent,
-        took: Duration,
+        ends: Instant,
         why: StoreError,
     ) -> Result<Box<Answers>, StoreError> {
         let after = self.redis.timeout();
-        let asked = self.ask_rest(checks, intent, why);
-        let answers = timeout(after.saturating_sub(took), asked).await;
+        let answers = timeout_at(ends, self.ask_rest(checks, intent, why)).await;
         answers.unwrap_or(Err(StoreError::Timeout { after }))
     }
 
