@@ -3,6 +3,7 @@
 //! The store belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
 mod abandonment;
+mod answered_calls;
 mod batcher;
 mod call_queue;
 mod call_timer;

@@ -4,6 +4,7 @@
 mod fault;
 mod replaced;
 mod three;
+mod well;
 
 use crate::support::load::{Load, Shot, statuses};
 use fault::Fault;

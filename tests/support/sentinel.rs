@@ -3,7 +3,7 @@
 use super::ports::free_port;
 use super::redis::connect;
 use super::{PATIENCE, eventually};
-use redis::Value;
+use redis::{FromRedisValue, Value};
 use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -47,13 +47,34 @@ impl Sentinel {
         sentinel
     }
 
-    /// Does the sentinel know a replica that has reported itself? It chooses no other.
-    async fn knows_a_replica(&self) -> redis::RedisResult<bool> {
+    /// An operator's failover, as soon as the sentinel knows enough of the replica.
+    pub(crate) async fn fail_over(&self) {
+        eventually(PATIENCE, "the sentinel fails over", async || {
+            self.ask::<()>(&["FAILOVER", "cache"]).await.is_ok()
+        })
+        .await;
+    }
+
+    /// The port of the master that it names.
+    pub(crate) async fn names(&self) -> u16 {
+        let named = self.ask(&["GET-MASTER-ADDR-BY-NAME", "cache"]).await;
+        let (_, port): (String, u16) = named.expect("the sentinel answers");
+        port
+    }
+
+    async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let client = redis::Client::open(("127.0.0.1", self.port))?;
         let mut connection = connect(&client).await?;
         let mut ask = redis::cmd("SENTINEL");
-        ask.arg("REPLICAS").arg("cache");
-        let told: Vec<Value> = ask.query_async(&mut connection).await?;
+        for word in words {
+            ask.arg(word);
+        }
+        ask.query_async(&mut connection).await
+    }
+
+    /// Does the sentinel know a replica that has reported itself? It chooses no other.
+    pub(crate) async fn knows_a_replica(&self) -> redis::RedisResult<bool> {
+        let told: Vec<Value> = self.ask(&["REPLICAS", "cache"]).await?;
         let told = format!("{told:?}");
         Ok(told.contains("runid") && !told.contains("'runid': bulk-string('\"\"')"))
     }

@@ -291,8 +291,12 @@ impl Lane {
             let command = C::command(node, &batch);
             let answer = timer.in_time(deadline, connection.call(&command)).await;
             let answer = answer.unwrap_or_else(|| Err(node.late()));
-            let took = clock::now() - sent;
-            return C::conclude(node, batch, CallResult { answer, took });
+            let result = CallResult {
+                answer,
+                took: clock::now() - sent,
+                is_outdated: connection.is_dead(),
+            };
+            return C::conclude(node, batch, result);
         };
         let mut batches = by_slot(batch);
         for batch in &mut batches {
@@ -307,7 +311,12 @@ impl Lane {
         let mut done = Ok(());
         for (batch, answer) in batches.into_iter().zip(answers) {
             if let Some(batch) = slot_calls::follow(node, router, batch.calls, &answer) {
-                done = done.and(C::conclude(node, batch, CallResult { answer, took }));
+                let result = CallResult {
+                    answer,
+                    took,
+                    is_outdated: connection.is_dead(),
+                };
+                done = done.and(C::conclude(node, batch, result));
             }
         }
         done

@@ -107,8 +107,12 @@ impl StoreContext {
                 (UpdateKind::Surcharge, question)
             }
         };
-        let update = CounterUpdate::of(kind, limit, question);
-        Some(CounterUpdate { clock, ..update })
+        let charged = Some(reservation.at).filter(|at| *at != Timestamp::default());
+        Some(CounterUpdate {
+            clock,
+            charged,
+            ..CounterUpdate::of(kind, limit, question)
+        })
     }
 
     /// The update with the script block `block` for one counter.

@@ -3,7 +3,7 @@
 //!
 //! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call. A marker
 //! is a name and the number of a call. One call after the other uses the same name, each only when the one before is
-//! answered.
+//! answered and will not be made again (`answered_calls`).
 
 use super::question::Question;
 use super::slot::CallRoute;
@@ -62,6 +62,10 @@ pub(super) struct CounterUpdate {
     pub(super) marker: Option<AppliedMarker>,
     /// The sender of the answer, where a caller waits.
     pub(super) answer: Option<UpdateSender>,
+    /// The instant of the charge that comes back, by the clock of the master that made it, where it is known.
+    pub(super) charged: Option<Timestamp>,
+    /// Has a master answered it already, which may have been replaced?
+    pub(super) is_again: bool,
 }
 
 impl UpdateKind {
@@ -97,6 +101,8 @@ impl CounterUpdate {
             tries: 0,
             marker: None,
             answer: None,
+            charged: None,
+            is_again: false,
         }
     }
 

@@ -4,8 +4,10 @@
 //! A call without an answer may have been applied. An update that Redis can recognise is sent again, since two calls
 //! then have the effect of one. Slots are freed by their number, and a call that gives charges back has a marker
 //! ([`AppliedMarker`](super::counter_update::AppliedMarker)). A charge beyond an estimate has an id as repeated
-//! requests have (`limit/dedupe`).
+//! requests have (`limit/dedupe`). What a master answered in its last seconds is sent to its successor again
+//! (`answered_calls`).
 
+use super::answered_calls::AnsweredCalls;
 use super::context::StoreContext;
 use super::counter_update::MarkerNames;
 use super::counter_update::{CounterUpdate, UpdateKind};
@@ -19,7 +21,7 @@ use crate::clock;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::CallOutcome;
 use bb8_redis::redis::Cmd;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,8 +34,10 @@ pub(super) const MOST_TRIES: u8 = 16;
 /// Pause before a release of slots that were not found is sent again, and then twice that. A call that is still on its
 /// way may take the slots yet.
 const RECHECK: Duration = Duration::from_secs(1);
-/// The script's bytes for three outcomes: applied, cannot be applied, applied by an earlier call.
+/// The script's bytes for four outcomes: applied, applied so that no state is left, cannot be applied, applied by an
+/// earlier call.
 const APPLIED: u8 = 1;
+const EMPTY: u8 = 2;
 const FAILED: u8 = 3;
 const APPLIED_BEFORE: u8 = 4;
 /// Pause before an update that the node did not apply is sent again.
@@ -50,12 +54,18 @@ pub(super) struct PendingRefunds {
     /// Updates that are sent again, and the instant for each.
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
     names: MarkerNames,
+    /// Updates that Redis has answered.
+    pub(super) answered: AnsweredCalls,
+    /// The instant at which Redis went away, until it is back.
+    fell: Cell<Option<Instant>>,
 }
 
 /// An answered call: its answer, and how long it took.
 pub(super) struct CallResult {
     pub(super) answer: Result<Vec<u8>, StoreError>,
     pub(super) took: Duration,
+    /// Has the connection become useless meanwhile? It may lead to a former master.
+    pub(super) is_outdated: bool,
 }
 
 impl PendingRefunds {
@@ -67,12 +77,14 @@ impl PendingRefunds {
             waiting: RefCell::default(),
             later: RefCell::default(),
             names: MarkerNames::default(),
+            answered: AnsweredCalls::default(),
+            fell: Cell::default(),
         }
     }
 
     /// Is there nothing to send now?
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.borrow().is_empty()
+        self.waiting.borrow().is_empty() && self.answered.is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -115,8 +127,13 @@ impl PendingRefunds {
         self.waiting.take().into_iter().chain(later).collect()
     }
 
-    /// The first updates that can go in one call: of one clock, and only updates that are still of use.
+    /// The first updates that can go in one call: of one clock, and only updates that are still of use. Those go first
+    /// that a former master has answered: their slots have been free for the longest time.
     pub(super) fn next(&self) -> Vec<CounterUpdate> {
+        let again = self.answered.next();
+        if !again.is_empty() {
+            return again;
+        }
         let mut waiting = self.waiting.borrow_mut();
         let now = clock::now();
         let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
@@ -158,44 +175,71 @@ impl PendingRefunds {
         batch: Vec<CounterUpdate>,
         result: CallResult,
     ) -> Result<(), StoreError> {
-        let CallResult { answer, took } = result;
-        let outcome = match &answer {
-            Ok(_) => CallOutcome::Ok,
-            Err(StoreError::Timeout { .. }) => CallOutcome::Timeout,
-            Err(_) => CallOutcome::Error,
-        };
-        for update in &batch {
-            self.count(update.kind, outcome, took);
-        }
+        let CallResult {
+            answer,
+            took,
+            is_outdated,
+        } = result;
         let bytes = match answer.and_then(|bytes| outcomes(&batch, bytes)) {
             Ok(bytes) => bytes,
             Err(why) => {
+                let outcome = match &why {
+                    StoreError::Timeout { .. } => CallOutcome::Timeout,
+                    _ => CallOutcome::Error,
+                };
                 // The updates go in their order, in front of later ones.
                 for update in batch.into_iter().rev() {
+                    self.count(update.kind, outcome, took);
                     self.send_again(update, &why);
                 }
                 return Err(why);
             }
         };
-        if let Some(marker) = batch.first().and_then(|first| first.marker) {
+        let byte = |index: usize| bytes.get(index).copied();
+        // A release that failed is made again where rights or memory come back with a master. What gave nothing back
+        // has nothing to give back elsewhere.
+        let is_done = |index: usize| match batch.get(index).map(|update| update.kind) {
+            Some(UpdateKind::Release { recheck }) => recheck.is_none(),
+            Some(_) => matches!(byte(index), Some(APPLIED | EMPTY | APPLIED_BEFORE)),
+            None => false,
+        };
+        for marker in self.answered.keep(&batch, is_done, is_outdated) {
             self.names.release(marker);
         }
-        for (index, mut update) in batch.into_iter().enumerate() {
-            let byte = bytes.get(index).copied();
-            self.context.stats.refunds.add(1);
-            if update.kind == UpdateKind::Surcharge && byte == Some(FAILED) {
-                self.count(update.kind, CallOutcome::Lost, Duration::ZERO);
-            }
-            if let Some(answer) = update.answer.take() {
-                let short = StoreError::Protocol("shorter than the question");
-                let _ = answer.send(byte.ok_or(short));
-            }
-            // A repeated call's answer does not tell any more whether the slots were found.
-            if matches!(byte, Some(0 | APPLIED_BEFORE)) {
-                self.recheck(update);
-            }
+        for (index, update) in batch.into_iter().enumerate() {
+            self.conclude_one(update, bytes.get(index).copied(), took);
+        }
+        if !self.answered.is_empty() {
+            self.lanes.wake();
         }
         Ok(())
+    }
+
+    /// Takes over the script's byte for one update of an answered call.
+    fn conclude_one(&self, mut update: CounterUpdate, byte: Option<u8>, took: Duration) {
+        self.context.stats.refunds.add(1);
+        if byte == Some(FAILED) {
+            self.count(update.kind, CallOutcome::Lost, took);
+        } else if !update.is_again {
+            self.count(update.kind, CallOutcome::Ok, took);
+        }
+        if let Some(answer) = update.answer.take() {
+            let short = StoreError::Protocol("shorter than the question");
+            let _ = answer.send(byte.ok_or(short));
+        }
+        // A repeated call's answer does not tell any more whether the slots were found.
+        if matches!(byte, Some(0 | APPLIED_BEFORE)) {
+            self.recheck(update);
+        }
+    }
+
+    /// Has updates that were answered last made again: the master is another, or is back.
+    pub(super) fn repeat_answered(&self) {
+        let since = self.fell.take().unwrap_or_else(clock::now);
+        self.answered.repeat(since);
+        if !self.answered.is_empty() {
+            self.lanes.wake();
+        }
     }
 
     /// Sends an update of a failed call again, if that is possible.
@@ -267,6 +311,7 @@ impl PendingRefunds {
 
     /// Gives up updates that cannot wait until Redis is back.
     pub(super) fn set_down(&self) {
+        self.fell.set(Some(clock::now()));
         for mut update in self.waiting.take() {
             if update.is_kept() {
                 update.fail(&StoreError::Down);

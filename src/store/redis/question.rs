@@ -1,5 +1,7 @@
 //! The questions to the scripts, as bytes: keys, parameter blocks, and the shape of the batch.
 
+mod packing;
+
 use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, REFUND};
 use super::{MOST_IN_CALL, layout};
 use crate::clock::{self, Timestamp};

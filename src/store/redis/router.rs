@@ -290,8 +290,22 @@ impl Router {
             }
         }
         pass_on(map);
+        repeat_elsewhere(map);
         self.knowledge.set(MapKnowledge::Known);
         self.learned.notify_waiters();
+    }
+}
+
+/// Has updates that were answered last made again by the nodes that serve their slots now: these may lack them.
+fn repeat_elsewhere(map: &SlotMap) {
+    for former in map.all() {
+        let home = |slot| map.at(slot).filter(|home| !Rc::ptr_eq(&home.node, &former.node));
+        for call in former.node.updates.answered.take(|slot| home(slot).is_some()) {
+            if let Some(home) = home(call.slot()) {
+                home.node.updates.answered.take_over(call);
+                home.node.lanes.wake();
+            }
+        }
     }
 }
 

@@ -95,15 +95,18 @@ impl QueuedCall for QueuedDecision {
 
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
         let limits = batch.iter().map(|decision| decision.question.limits());
-        let (mut trouble, mut wrong) = (Ok(()), 0);
+        let (mut trouble, mut wrong, mut now) = (Ok(()), 0, None);
         let mut waiting = batch.iter();
         let keep = |reply: ScriptReply| {
-            if let Err(error) = &reply {
-                wrong += 1;
-                if let ReplyError::Limit { reason, .. } = error
-                    && reply::server_wide(reason)
-                {
-                    trouble = Err(StoreError::Refused(reason.clone()));
+            match &reply {
+                Ok((at, _)) => now = Some(*at),
+                Err(error) => {
+                    wrong += 1;
+                    if let ReplyError::Limit { reason, .. } = error
+                        && reply::server_wide(reason)
+                    {
+                        trouble = Err(StoreError::Refused(reason.clone()));
+                    }
                 }
             }
             if let Some(decision) = waiting.next() {
@@ -120,6 +123,9 @@ impl QueuedCall for QueuedDecision {
                 decision.fail(&error);
             }
             return Err(error);
+        }
+        if let Some(now) = now {
+            node.updates.answered.answered_at(now);
         }
         let stats = &node.context.stats;
         stats.errors.add(wrong);

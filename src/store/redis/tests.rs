@@ -19,6 +19,7 @@ mod moving;
 mod outage;
 mod pending_refunds;
 mod places;
+mod replaced;
 mod scripts;
 mod shared_keys;
 mod silent;

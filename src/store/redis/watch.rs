@@ -55,7 +55,10 @@ async fn watch(lane: Lane) {
         while !node.health.is_up() {
             let era = node.health.era();
             let back = match attempt(&lane).await {
-                Ok(()) => lane.pay().await,
+                Ok(()) => {
+                    node.updates.repeat_answered();
+                    lane.pay().await
+                }
                 away => away,
             };
             match back {
@@ -123,9 +126,11 @@ async fn watch_over(node: &Node) {
     }
 }
 
-/// Notes that the master is another: the last counts of the former one may be missing.
+/// Notes that the master is another. The last counts of the former one may be missing, and what it answered last is
+/// sent again.
 fn master_changed(node: &Node) {
     node.context.stats.counters_changed();
+    node.updates.repeat_answered();
     if let (Some(master), Some(more)) = (node.connections.master(), REPLACED.pass()) {
         let name = &node.health.outage.name;
         tracing::info!("{name} has another master: {master}{more}");

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MANY: u32 = 8;
-const KEY: &[u8] = b"a";
+pub(super) const KEY: &[u8] = b"a";
 /// A Redis that stands still for longer than this is away; a busy machine is late by less.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Only a failing test uses up this time.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn store_of(server: &Server) -> RedisStore {
     let timeout = TIMEOUT;
@@ -223,7 +223,7 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
 const HOUR: u64 = 3_600_000_000;
 
 /// Every kind of limit that gives back and settles, of a thousand units an hour.
-fn thousands() -> Vec<Arc<Limit>> {
+pub(super) fn thousands() -> Vec<Arc<Limit>> {
     let gives_back = RefundCondition {
         errors: true,
         cancels: true,
@@ -248,7 +248,7 @@ fn thousands() -> Vec<Arc<Limit>> {
     rules.into_iter().map(of).collect()
 }
 
-async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Reservation {
+pub(super) async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Reservation {
     let check = Check {
         cost: Cost::new(cost),
         ..Check::new(limit, KEY)
@@ -257,7 +257,7 @@ async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Reservatio
     decided.reservation(0, &check).expect("it was charged")
 }
 
-async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
+pub(super) async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
     let check = Check {
         cost: Cost::ZERO,
         ..Check::new(limit, KEY)

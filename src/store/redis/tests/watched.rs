@@ -88,6 +88,13 @@ impl Sentinel {
         Address::new("127.0.0.1", self.port)
     }
 
+    /// Has the sentinel name the master at this port from now on.
+    pub(super) fn name_another(&self, port: u16) {
+        let mut client = Client::of(self.port).expect("it answers");
+        client.say("SENTINEL REMOVE cache");
+        client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
+    }
+
     /// The port of the master that it names.
     pub(super) fn names(&self) -> u16 {
         let mut client = Client::of(self.port).expect("it answers");

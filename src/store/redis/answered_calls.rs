@@ -1,0 +1,276 @@
+//! Updates that a master has answered in the last seconds. A master that takes its place may not have heard of them:
+//! the former one goes on answering until it is told that it leads no more, and what it takes then is lost. So what was
+//! answered last goes to the new master again, and to one that was away and is back, since that may have lost its last
+//! second. Two calls must have the effect of one:
+//!
+//! - Slots are freed by their numbers, which no other slots have.
+//! - A charge goes back under the marker of its first call. Until then no other call uses the marker's name.
+//! - A cost beyond the estimate is charged under its id.
+//!
+//! A charge goes back again only if it is older than these seconds. The new master may not know a younger one, and a
+//! charge of another request would go back in its place.
+
+use super::MOST_IN_CALL;
+use super::counter_update::{AppliedMarker, CounterUpdate, REPEATED, UpdateKind};
+use super::question::Question;
+use super::slot::{CallRoute, Slot};
+use crate::clock::{self, Timestamp};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Time for which answered updates are kept. Sentinels name a new master up to a second after it leads, gateways ask
+/// them every second and connect, and a busy machine is late with each of these steps.
+const LATELY: Duration = Duration::from_secs(5);
+
+/// Most bytes of updates that one worker keeps for one Redis: 20,000 releases a second, for more than three seconds.
+/// Beyond that the oldest ones are forgotten, which a new master is most likely to know.
+const MOST_BYTES: usize = 8 << 20;
+
+/// The updates that one worker has had answered by one Redis.
+#[derive(Debug, Default)]
+pub(super) struct AnsweredCalls {
+    lately: RefCell<CallList>,
+    /// Calls that are to be made again.
+    again: RefCell<CallList>,
+    /// The last instant of the master's clock.
+    now: Cell<Timestamp>,
+}
+
+/// Calls, the oldest first, and their bytes.
+#[derive(Debug, Default)]
+struct CallList {
+    calls: VecDeque<AnsweredCall>,
+    bytes: usize,
+}
+
+/// The updates of one call that are kept.
+#[derive(Debug)]
+pub(super) struct AnsweredCall {
+    /// The instant of the answer.
+    at: Instant,
+    /// In a cluster, the slot of all of its counters.
+    slot: Slot,
+    marker: Option<AppliedMarker>,
+    /// How many updates there are, and the updates one behind the other (`put`).
+    count: usize,
+    updates: Vec<u8>,
+}
+
+impl CallList {
+    /// Adds a call. Returns the markers of calls that there is no room for any more.
+    fn add(&mut self, call: AnsweredCall) -> Vec<AppliedMarker> {
+        self.bytes += call.size();
+        self.calls.push_back(call);
+        self.forget(|list| list.bytes > MOST_BYTES)
+    }
+
+    fn pop(&mut self) -> Option<AnsweredCall> {
+        let call = self.calls.pop_front()?;
+        self.bytes -= call.size();
+        Some(call)
+    }
+
+    /// Forgets the oldest call for as long as `is_over`. Returns the markers of forgotten calls.
+    fn forget(&mut self, is_over: impl Fn(&Self) -> bool) -> Vec<AppliedMarker> {
+        let mut markers = Vec::new();
+        while is_over(self) {
+            let Some(call) = self.pop() else { break };
+            markers.extend(call.marker);
+        }
+        markers
+    }
+}
+
+impl AnsweredCalls {
+    /// Is there no call to be made again?
+    pub(super) fn is_empty(&self) -> bool {
+        self.again.borrow().calls.is_empty()
+    }
+
+    /// Notes the instant of an answer by the master's clock.
+    pub(super) fn answered_at(&self, now: Timestamp) {
+        self.now.set(now);
+    }
+
+    /// Keeps the updates of `batch`, one call, that another master may lack. The script has answered a byte for each.
+    /// A call that was answered on an outdated connection, perhaps by a former master, is to be made again at once.
+    /// Returns the markers whose names other calls may use from now on.
+    pub(super) fn keep(
+        &self,
+        batch: &[CounterUpdate],
+        is_done: impl Fn(usize) -> bool,
+        is_outdated: bool,
+    ) -> Vec<AppliedMarker> {
+        let now = clock::now();
+        let mut lately = self.lately.borrow_mut();
+        let is_old = |list: &CallList| list.calls.front().is_some_and(|call| call.at + LATELY < now);
+        let mut free = lately.forget(is_old);
+        let marker = batch.first().and_then(|first| first.marker);
+        let kept = |(index, update): &(usize, &CounterUpdate)| {
+            is_done(*index) && self.may_be_missing(update)
+        };
+        let all = batch.iter().enumerate().filter(kept);
+        let size = all.clone().map(|(_, update)| PUT + update.question.packed_size());
+        let (size, count) = (size.sum(), all.clone().count());
+        let is_marked = all.clone().any(|(_, update)| update.adds_up());
+        free.extend(marker.filter(|_| !is_marked));
+        if count == 0 {
+            return free;
+        }
+        let mut updates = Vec::with_capacity(size);
+        for (_, update) in all {
+            put(&mut updates, update, now);
+        }
+        let call = AnsweredCall {
+            at: now,
+            slot: batch.first().map_or(0, |first| first.route.slot),
+            marker: marker.filter(|_| is_marked),
+            count,
+            updates,
+        };
+        free.extend(match is_outdated {
+            false => lately.add(call),
+            true => self.again.borrow_mut().add(call),
+        });
+        free
+    }
+
+    /// May a new master lack the effect of this update, and would it be right there?
+    fn may_be_missing(&self, update: &CounterUpdate) -> bool {
+        let lately = u64::try_from(LATELY.as_micros()).unwrap_or(u64::MAX);
+        let is_old = |charged: Timestamp| charged.plus(lately) <= self.now.get();
+        update.clock.is_none()
+            && match update.kind {
+                UpdateKind::Release { .. } | UpdateKind::Surcharge => true,
+                UpdateKind::Refund | UpdateKind::Settlement => update.charged.is_some_and(is_old),
+                UpdateKind::Renewal | UpdateKind::Reset => false,
+            }
+    }
+
+    /// Has the calls made again that were answered in the last seconds before `since`: since then the master may be
+    /// another.
+    pub(super) fn repeat(&self, since: Instant) {
+        let now = clock::now();
+        let mut again = self.again.borrow_mut();
+        let calls = std::mem::take(&mut *self.lately.borrow_mut()).calls;
+        let is_new = |call: &AnsweredCall| call.at + LATELY >= since && call.is_known(now);
+        for call in calls.into_iter().filter(is_new) {
+            // The names of forgotten calls are used no more.
+            again.add(call);
+        }
+    }
+
+    /// The updates of calls that are made again, as many as fit in one call.
+    pub(super) fn next(&self) -> Vec<CounterUpdate> {
+        let mut again = self.again.borrow_mut();
+        let now = clock::now();
+        let mut batch = Vec::new();
+        while let Some(call) = again.calls.front() {
+            let fits = batch.is_empty()
+                || (call.marker.is_none() && batch.len() + call.count <= MOST_IN_CALL);
+            if !fits {
+                break;
+            }
+            let Some(call) = again.pop() else { break };
+            if call.is_known(now) {
+                batch.extend(call.updates().filter(|update| !update.is_over(now)));
+            }
+            if call.marker.is_some() && !batch.is_empty() {
+                break;
+            }
+        }
+        batch
+    }
+
+    /// Takes out the calls about slots that another master serves.
+    pub(super) fn take(&self, is_elsewhere: impl Fn(Slot) -> bool) -> Vec<AnsweredCall> {
+        let mut taken = Vec::new();
+        for list in [&self.again, &self.lately] {
+            let mut list = list.borrow_mut();
+            if !list.calls.iter().any(|call| is_elsewhere(call.slot)) {
+                continue;
+            }
+            for call in std::mem::take(&mut *list).calls {
+                if is_elsewhere(call.slot) {
+                    taken.push(call);
+                } else {
+                    list.add(call);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Has a call of another node made here.
+    pub(super) fn take_over(&self, call: AnsweredCall) {
+        self.again.borrow_mut().add(call);
+    }
+}
+
+impl AnsweredCall {
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// The bytes that it takes.
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.updates.capacity()
+    }
+
+    /// Would Redis still recognise the call, if it has made it?
+    fn is_known(&self, now: Instant) -> bool {
+        self.marker.is_none_or(|marker| now - marker.since < REPEATED)
+    }
+
+    fn updates(&self) -> impl Iterator<Item = CounterUpdate> + '_ {
+        let mut rest = &self.updates[..];
+        std::iter::from_fn(move || {
+            let (update, more) = take(rest, self)?;
+            rest = more;
+            Some(update)
+        })
+    }
+}
+
+/// Bytes of an update beside its question: its kind, and how many milliseconds after the answer it has no use any more.
+const PUT: usize = 5;
+
+const KINDS: [UpdateKind; 4] = [
+    UpdateKind::Release { recheck: None },
+    UpdateKind::Refund,
+    UpdateKind::Settlement,
+    UpdateKind::Surcharge,
+];
+
+/// Appends an update that was answered `now`.
+fn put(out: &mut Vec<u8>, update: &CounterUpdate, now: Instant) {
+    let is_it = |kind: &UpdateKind| std::mem::discriminant(kind) == std::mem::discriminant(&update.kind);
+    let kind = KINDS.iter().position(is_it);
+    out.push(kind.and_then(|kind| u8::try_from(kind).ok()).unwrap_or(u8::MAX));
+    let lasts = update.until.saturating_duration_since(now).as_millis();
+    let lasts = u32::try_from(lasts).unwrap_or(u32::MAX);
+    out.extend_from_slice(&lasts.to_be_bytes());
+    update.question.pack(out);
+}
+
+/// Reads an update of `call`, and what stands behind it.
+fn take<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a [u8])> {
+    let (kind, rest) = bytes.split_first()?;
+    let (lasts, rest) = rest.split_first_chunk()?;
+    let (question, rest) = Question::unpack(rest)?;
+    let lasts = Duration::from_millis(u64::from(u32::from_be_bytes(*lasts)));
+    let update = CounterUpdate {
+        route: CallRoute::to(call.slot),
+        until: call.at + lasts,
+        marker: call.marker,
+        is_again: true,
+        // It was made long enough before the first answer.
+        charged: Some(Timestamp::default()),
+        // It may have been applied.
+        tries: u8::from(call.marker.is_some()),
+        ..CounterUpdate::new(*KINDS.get(usize::from(*kind))?, question, None)
+    };
+    Some((update, rest))
+}

@@ -1,0 +1,176 @@
+//! A master that is well, or stood still for a moment, is replaced under load. It goes on answering until the gateways
+//! hear of the new one, and what it answers then is lost with it: no slot may stay taken for that.
+//!
+//! `FAILOVERS=20` runs each of the two so many times.
+
+use crate::support::load::{Load, statuses};
+use crate::support::{
+    Connection, File, Gateway, Lag, PATIENCE, Redis, Sentinel, Upstream, eventually,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const SLOTS: usize = 8;
+
+/// Two servers of which one follows the other, a sentinel, and two gateways whose limit is always full.
+struct Full {
+    servers: [Redis; 2],
+    sentinel: Sentinel,
+    gateways: Vec<Gateway>,
+    _upstream: Upstream,
+    /// The most requests that the server has had at once since the last look.
+    most: Arc<AtomicUsize>,
+}
+
+impl Full {
+    async fn start() -> Self {
+        let master = Redis::start().await;
+        let of = master.port().to_string();
+        let follows = ["--replicaof", "127.0.0.1", &of];
+        let replica = Redis::start_with(&follows).await;
+        for server in [&master, &replica] {
+            let now = ["CONFIG", "SET", "repl-diskless-sync-delay", "0"];
+            server.command::<()>(&now).await;
+        }
+        let sentinel = Sentinel::start(master.port()).await;
+        let (at_once, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let counts = (Arc::clone(&at_once), Arc::clone(&most));
+        let upstream = Upstream::playing(move |connection: Connection| {
+            serve(connection, counts.clone())
+        })
+        .await;
+        let file = File::to(&upstream, &["slots"])
+            .limit(
+                "slots",
+                &format!("by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = {SLOTS}\nslot_ttl = \"1min\""),
+            )
+            .server("workers = 1")
+            .store(&format!(
+                "url = \"{}\"\ntimeout = \"500ms\"\non_down = \"closed\"",
+                sentinel.url()
+            ));
+        let mut gateways = Vec::new();
+        for _ in 0..2 {
+            gateways.push(Gateway::start(&file).await);
+        }
+        Self {
+            servers: [master, replica],
+            sentinel,
+            gateways,
+            _upstream: upstream,
+            most,
+        }
+    }
+
+    async fn master(&self) -> (&Redis, &Redis) {
+        let [one, two] = &self.servers;
+        match self.sentinel.names().await == one.port() {
+            true => (one, two),
+            false => (two, one),
+        }
+    }
+
+    /// Waits until the other server follows the master, and both gateways ask the master.
+    async fn is_well(&self) {
+        let (master, _) = self.master().await;
+        eventually(PATIENCE, "the replica follows", async || {
+            let told: String = master.command(&["INFO", "replication"]).await;
+            told.contains("state=online")
+        })
+        .await;
+        eventually(PATIENCE, "the sentinel knows it", async || {
+            self.sentinel.knows_a_replica().await.unwrap_or(false)
+        })
+        .await;
+        for gateway in &self.gateways {
+            eventually(PATIENCE, "the gateway asks it", async || {
+                gateway.get("/").await.status == 200
+            })
+            .await;
+        }
+        self.most.store(0, Ordering::Relaxed);
+    }
+
+    /// Slots that are taken, however long ago they were.
+    async fn taken(&self) -> usize {
+        let (master, _) = self.master().await;
+        let keys = master.keys().await;
+        match keys.iter().find(|key| key.contains(":slots:")) {
+            Some(key) => master.command(&["ZCARD", key]).await,
+            None => 0,
+        }
+    }
+
+    /// Replaces the master under load. Within two seconds of the load's end every slot is free.
+    async fn through(&self, nth: usize, stands_still: bool) {
+        self.is_well().await;
+        let gateways: Vec<&Gateway> = self.gateways.iter().collect();
+        let (lag, load) = (Lag::watch(), Load::on(&gateways, 24, Duration::ZERO).await);
+        load.run(Duration::from_millis(500)).await;
+        let (master, other) = self.master().await;
+        let before = self.most.load(Ordering::Relaxed);
+        match stands_still {
+            true => master.freeze(),
+            false => self.sentinel.fail_over().await,
+        }
+        eventually(PATIENCE, "another leads", async || {
+            self.sentinel.names().await == other.port()
+        })
+        .await;
+        if stands_still {
+            load.run(Duration::from_millis(100 * (nth as u64 % 5))).await;
+            master.thaw();
+        }
+        load.run(Duration::from_millis(1500 + 500 * (nth as u64 % 4))).await;
+        let shots = load.stop().await;
+        let over = Instant::now();
+        let mut taken = self.taken().await;
+        while taken > 0 && over.elapsed() < Duration::from_secs(2) + lag.of_both() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            taken = self.taken().await;
+        }
+        println!(
+            "{nth}: {taken} taken after {:?}, {before} at once before, {} in all, {:?}",
+            over.elapsed(),
+            self.most.load(Ordering::Relaxed),
+            statuses(&shots)
+        );
+        assert_eq!(taken, 0, "round {nth}");
+        assert!(before <= SLOTS, "{before} at once");
+    }
+}
+
+/// Answers each request after 1 to 60 ms.
+async fn serve(mut connection: Connection, (at_once, most): (Arc<AtomicUsize>, Arc<AtomicUsize>)) {
+    while connection.request().await.is_ok() {
+        most.fetch_max(at_once.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=60))).await;
+        at_once.fetch_sub(1, Ordering::Relaxed);
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        if connection.wire.try_send(answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn rounds() -> usize {
+    let asked = std::env::var("FAILOVERS").ok();
+    asked.map_or(2, |text| text.parse().expect("FAILOVERS is a number"))
+}
+
+#[tokio::test]
+async fn a_planned_failover_locks_no_slot() {
+    let full = Full::start().await;
+    for nth in 0..rounds() {
+        full.through(nth, false).await;
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_stood_still_and_comes_back_locks_no_slot() {
+    let full = Full::start().await;
+    for nth in 0..rounds() {
+        full.through(nth, true).await;
+    }
+}
