@@ -15,9 +15,13 @@ local function all(first, count)
     pieces = pieces + 1
     replies[pieces] = answer(wait, whole, part, granted, back, id)
   end
-  for i = 1, bad and 0 or count do
+  for nth = 1, bad and 0 or 2 * count do
+    -- Lists and sets come first. They take more commands than a single value does, and undo what they have changed where
+    -- one of the commands is refused.
+    local i = nth > count and nth - count or nth
+    local is_next = states[i] and (nth > count) == (type(states[i]) == "string")
     -- Of a refused request, only the mended states of the refusing limits are kept.
-    if states[i] and (waits[i] ~= 0 or not refused) then
+    if is_next and (waits[i] ~= 0 or not refused) then
       reason = write(keys[first + i], states[i], lives[i])
       -- Servers refuse a script's first write or none. If one refuses a later write all the same, the earlier writes
       -- stay: charged too much, never admitted too much.

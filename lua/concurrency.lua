@@ -35,24 +35,31 @@ end
 local put = write
 local function write(key, state, life)
   if type(state) == "string" or not state.first then return put(key, state, life) end
-  local last = string.format("%.0f", now + life)
-  for i = 0, state.count - 1 do
-    local reply = call("ZADD", key, last, pack(">d", state.first + i))
-    if type(reply) == "table" then return reply.err end
+  local last, taken, wrong = string.format("%.0f", now + life), 0, nil
+  while taken < state.count and not wrong do
+    local reply = call("ZADD", key, last, pack(">d", state.first + taken))
+    if type(reply) == "table" then wrong = reply.err else taken = taken + 1 end
   end
-  -- Ends further ahead than a new lease's: the clock has stepped back, or leases have become shorter.
-  local ahead = call("ZRANGEBYSCORE", key, "(" .. last, "+inf")
-  if ahead.err then return ahead.err end
-  for i = 1, #ahead do
-    local reply = call("ZADD", key, last, ahead[i])
-    if type(reply) == "table" then return reply.err end
+  if not wrong then
+    -- Ends further ahead than a new lease's: the clock has stepped back, or leases have become shorter.
+    local ahead = call("ZRANGEBYSCORE", key, "(" .. last, "+inf")
+    wrong = ahead.err
+    for i = 1, wrong and 0 or #ahead do
+      local reply = call("ZADD", key, last, ahead[i])
+      if type(reply) == "table" then wrong = reply.err end
+    end
   end
-  if state.count > 0 then
+  if state.count > 0 and not wrong then
     local reply = call("ZREMRANGEBYSCORE", key, "-inf", string.format("%.0f", now))
-    if type(reply) == "table" then return reply.err end
+    if type(reply) == "table" then wrong = reply.err end
   end
-  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
-  return type(reply) == "table" and reply.err or nil
+  if not wrong then
+    local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+    if type(reply) == "table" then wrong = reply.err end
+  end
+  -- Where a later command is refused, no slot stays taken for a request that is not admitted.
+  for i = 0, wrong and taken - 1 or -1 do call("ZREM", key, pack(">d", state.first + i)) end
+  return wrong
 end
 
 -- == refund ==

@@ -76,25 +76,26 @@ local set = write
 local function write(key, state, life)
   if type(state) == "string" then return set(key, state, life) end
   local ahead, length, enter, dropped = state[1], state[2], state[3], state[4]
-  local present = pack(">d", now)
+  local present, entered, wrong = pack(">d", now), 0, nil
   for index = ahead, length - 1 do
-    local wrong = call("LSET", key, math.floor(index), present).err
+    wrong = call("LSET", key, math.floor(index), present).err
     if wrong then return wrong end
   end
-  while enter > 0 do
+  while entered < enter and not wrong do
     -- One command takes no more values than the interpreter's stack holds.
-    local many, row = math.min(enter, 4000), {}
+    local many, row = math.min(enter - entered, 4000), {}
     for i = 1, many do row[i] = present end
     local reply = call("RPUSH", key, (table.unpack or _G.unpack)(row))
-    if type(reply) == "table" then return reply.err end
-    enter = enter - many
+    if type(reply) == "table" then wrong = reply.err else entered = entered + many end
   end
-  if dropped > 0 then
-    local wrong = call("LTRIM", key, math.floor(dropped), -1).err
-    if wrong then return wrong end
+  -- The life comes before anything is dropped: if one of the two is refused, what was entered can be taken out again.
+  if not wrong then
+    local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+    if type(reply) == "table" then wrong = reply.err end
   end
-  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
-  return type(reply) == "table" and reply.err or nil
+  if dropped > 0 and not wrong then wrong = call("LTRIM", key, math.floor(dropped), -1).err end
+  if wrong and entered > 0 then call("LREM", key, -math.floor(entered), present) end
+  return wrong
 end
 
 -- == refund ==

@@ -126,6 +126,9 @@ impl GatewayState {
         let clock = Clock::system();
         let memory = Arc::new(MemoryStore::new(clock.clone(), boot.store.max_keys));
         memory.keep_room_for(snapshot.limits());
+        if let Backend::Redis(target) = &boot.store.source {
+            target.try_for(snapshot.limits());
+        }
         Self {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             memory,

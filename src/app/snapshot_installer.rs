@@ -8,6 +8,7 @@ use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files, Identities};
 use crate::reload::{self, Watcher};
 use crate::snapshot::Snapshot;
+use crate::store::Backend;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::keeper::{self, Kept};
 use crate::upstream::resolution::{self, Resolutions};
@@ -73,6 +74,9 @@ impl reload::ReloadTarget for SnapshotInstaller {
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
         self.shared.memory.keep_room_for(snapshot.limits());
+        if let Backend::Redis(target) = &self.boot.store.source {
+            target.try_for(snapshot.limits());
+        }
         self.shared.snapshots.store(Arc::new(snapshot));
         self.tls.install(&boot.listen.listeners, offers, identities);
         self.shared.metrics.reloaded(generation);

@@ -32,6 +32,9 @@ pub enum StoreError {
     /// The store answered that it does not serve. Causes: loading, read-only, out of memory, not permitted.
     #[error("the store refused: {0}")]
     Refused(Arc<str>),
+    /// The store does not let its user call a command, or does not know it; the words name the command and the remedy.
+    #[error("{0}")]
+    Unpermitted(Arc<str>),
     /// The store's answer does not have the form of a script's answer.
     #[error("the store's answer makes no sense: {0}")]
     Protocol(&'static str),
@@ -64,7 +67,7 @@ impl StoreError {
             Self::Overloaded => "overloaded",
             Self::Unreachable(_) => "unreachable",
             Self::Lost(_) => "lost",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::Unpermitted(_) => "refused",
             Self::Protocol(_) => "protocol",
             Self::Answer { .. } => "answer",
             Self::Clock { .. } => "clock",

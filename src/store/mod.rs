@@ -17,6 +17,7 @@ mod secret;
 pub mod settings;
 mod shadow;
 mod shared;
+mod trials;
 mod worker_cache;
 
 pub use crate::limit::OnDown;
@@ -35,6 +36,7 @@ pub use secret::Secret;
 pub use settings::{Backend, RedisTarget, StoreSettings};
 pub use shadow::ShadowVerdict;
 pub use shared::SharedStore;
+pub use trials::{CounterUses, Trials};
 pub use worker_cache::WorkerCache;
 
 use crate::limit::rate::Cost;

@@ -30,6 +30,7 @@ mod probe;
 mod question;
 mod redirect;
 mod reply;
+mod rights;
 mod router;
 mod script;
 mod sentinel;
@@ -40,6 +41,7 @@ mod slot_calls;
 mod slot_map;
 mod slot_question;
 mod stats;
+mod suspicion;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -284,10 +286,17 @@ impl RedisStore {
         }
     }
 
-    /// Is the node that counts the gateways asked at present?
+    /// Can the node that counts the gateways be asked for their number at present? It can where it only refuses a
+    /// command of the limits' scripts.
     pub(super) fn serves_everyone(&self) -> bool {
         let slot = cluster::slot_of_everyone();
-        self.router.serves(slot)
+        self.router.serves(slot) || self.router.lacks_rights(slot)
+    }
+
+    /// Notes that a counter can be neither read nor written: either its key holds another value, or a command is
+    /// refused. Its node is tried; where nothing is refused, `line` in the log tells of the key.
+    pub(super) fn suspect(&self, limit: &Limit, key: &[u8], line: impl FnOnce() -> String) {
+        self.router.suspect(limit, key, line);
     }
 
     /// The part of Redis that is asked at present.

@@ -2,7 +2,8 @@
 
 use super::endpoint::RedisEndpoint;
 use super::secret::Secret;
-use crate::limit::OnDown;
+use super::trials::{CounterUses, Trials};
+use crate::limit::{Limit, OnDown};
 use crate::tls::ClientTls;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,6 +83,8 @@ pub struct RedisTarget {
     pub functions: bool,
     /// The secrets that have replaced the ones above since the start.
     pub rotated: Rotated,
+    /// What the file's limits need there, and where it has been tried.
+    pub trials: Trials,
 }
 
 impl RedisTarget {
@@ -96,6 +99,7 @@ impl RedisTarget {
             password: None,
             functions: false,
             rotated: Rotated::default(),
+            trials: Trials::default(),
         }
     }
 
@@ -106,6 +110,12 @@ impl RedisTarget {
             && self.username == other.username
             && self.asker() == other.asker()
             && self.functions == other.functions
+    }
+
+    /// Has all that these limits need tried from now on, where it has not been tried yet.
+    pub fn try_for<'l>(&self, limits: impl Iterator<Item = &'l Arc<Limit>>) {
+        let is_cluster = matches!(self.place, RedisEndpoint::Cluster { .. });
+        self.trials.want(CounterUses::of(limits, is_cluster));
     }
 
     /// The user at the sentinels.

@@ -137,7 +137,8 @@ impl SharedStore {
             && checks.len() > 1
         {
             let took = Duration::from_micros(self.cache.clock.now().since(sent));
-            let ends = until.unwrap_or_else(|| clock::now() + self.redis.timeout().saturating_sub(took));
+            let ends =
+                until.unwrap_or_else(|| clock::now() + self.redis.timeout().saturating_sub(took));
             // The future is on the heap: hardly any request needs room for it.
             let asked = self.ask_without(checks, intent, ends, why.clone());
             answer = Box::pin(asked).await;
@@ -149,7 +150,7 @@ impl SharedStore {
         self.count_call(&answer, call);
         match answer {
             Ok(answers) => {
-                warn_of_unreadable(checks, &answers);
+                self.look_at_unreadable(checks, &answers);
                 self.remember(checks, &answers, call);
                 self.fill(checks, answers, intent)
             }
@@ -187,6 +188,19 @@ impl SharedStore {
                 self.cache.refusals.flight(check, now, patience)
             }
             _ => Flight::Solo,
+        }
+    }
+
+    /// Looks after counters that cannot be read and decide nothing: no refusal would show their trouble.
+    fn look_at_unreadable(&self, checks: &[Check<'_>], answers: &Answers) {
+        let mut all = checks.iter().zip(&answers.each);
+        let unreadable =
+            all.find(|(_, answer)| answer.measured().is_some_and(|measured| measured.spoilt));
+        if let Some((check, _)) = unreadable {
+            let (mode, name) = (check.limit.mode.as_str(), &check.limit.name);
+            self.redis.suspect(check.limit, check.key, || {
+                format!("{mode} of limit {name} is not counted: its key in Redis holds another value or cannot be written; delete that key")
+            });
         }
     }
 
@@ -230,20 +244,5 @@ impl SharedStore {
         self.metrics.set_gateways(self.fleet.gateways().get());
         self.cache.refusals.sweep(self.cache.clock.now());
         self.cache.leases.sweep();
-    }
-}
-
-/// Warns of counters that cannot be read and decide nothing: no refusal would show their trouble.
-fn warn_of_unreadable(checks: &[Check<'_>], answers: &Answers) {
-    let mut all = checks.iter().zip(&answers.each);
-    let unreadable =
-        all.find(|(_, answer)| answer.measured().is_some_and(|measured| measured.spoilt));
-    if let Some((check, _)) = unreadable
-        && let Some(more) = super::error::UNREADABLE.pass()
-    {
-        let (mode, name) = (check.limit.mode.as_str(), &check.limit.name);
-        tracing::warn!(
-            "{mode} of limit {name} is not counted: its key in Redis holds another value or cannot be written; delete that key{more}"
-        );
     }
 }

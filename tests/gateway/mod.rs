@@ -47,6 +47,7 @@ mod refused_heads;
 mod regressions;
 mod reloading;
 mod restart;
+mod rights;
 mod routing;
 mod saturation;
 mod scopes;

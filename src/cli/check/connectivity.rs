@@ -2,11 +2,11 @@
 
 use super::{CheckOutput, Format};
 use crate::app::key_sets::fetch_keys;
-use crate::cli::{UNREACHABLE, admin_client};
+use crate::cli::{BAD, UNREACHABLE, admin_client};
 use crate::config::{Compiled, PublishedKeys};
 use crate::listen::listener::ListenAddress;
 use crate::store::redis::RedisReport;
-use crate::store::{self, Backend, RedisTarget, StoreSettings};
+use crate::store::{self, Backend, RedisTarget, StoreError, StoreSettings};
 use crate::upstream::survey::{self, Reached};
 use crate::upstream::{Server, ServerUrl, Upstream, resolution};
 use jiff::Timestamp;
@@ -35,6 +35,8 @@ pub(super) struct Probe {
     pub(super) open: bool,
     /// The policy by which the store forgets counters when its memory is full, if it does.
     pub(super) evicts: Option<String>,
+    /// Does the store not let its user call a command that the limits need?
+    unpermitted: bool,
     /// What came of a server's probe, where the file has probes.
     probe: Option<Result<(), String>>,
     /// The state of a server in the running gateway, where one answers: the word, and the sentence.
@@ -58,6 +60,7 @@ impl Probe {
             outcome,
             open: false,
             evicts: None,
+            unpermitted: false,
             probe: None,
             state: None,
         }
@@ -106,7 +109,9 @@ pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: 
     for probe in probes {
         line(probe, format, &mut output.out);
     }
-    if !probes.iter().all(Probe::is_good) {
+    if probes.iter().any(|probe| probe.unpermitted) {
+        output.code = BAD;
+    } else if !probes.iter().all(Probe::is_good) {
         output.code = UNREACHABLE;
     }
 }
@@ -114,6 +119,7 @@ pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: 
 async fn all(compiled: &Compiled) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let Backend::Redis(target) = &compiled.boot.store.source {
+        target.try_for(compiled.outline.limits.iter());
         probes.extend(redis(target, &compiled.boot.store).await);
     }
     let upstreams = compiled.outline.upstreams.iter().map(|one| &one.upstream);
@@ -203,17 +209,25 @@ async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
                 let place = node.map_or_else(|| target.to_string(), |node| node.to_string());
                 let open = found.as_ref().is_ok_and(|found| found.open);
                 let evicts = found.as_ref().ok().and_then(|found| found.evicts.clone());
+                let unpermitted = matches!(found, Err(StoreError::Unpermitted(_)));
                 let outcome =
                     found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
                 let outcome = outcome.map_err(|error| error.to_string());
                 Probe {
                     evicts,
+                    unpermitted,
                     ..Probe::of_redis(place, open, outcome)
                 }
             });
             return each.collect();
         }
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(error)) => {
+            let why = Err(error.to_string());
+            return vec![Probe {
+                unpermitted: matches!(error, StoreError::Unpermitted(_)),
+                ..Probe::of_redis(target.to_string(), false, why)
+            }];
+        }
         Err(_) => format!("no answer within {} s", REDIS_WITHIN.as_secs()),
     };
     vec![Probe::of_redis(target.to_string(), false, Err(why))]
@@ -289,6 +303,7 @@ fn line(probe: &Probe, format: Format, out: &mut String) {
     } else {
         let gap = if name.is_empty() { "" } else { "  " };
         let mark = match (reachable, &probe.probe) {
+            _ if probe.unpermitted => "DOES NOT SERVE: ",
             (false, _) => "NOT REACHABLE: ",
             (true, Some(Err(_))) => "DOES NOT SERVE: ",
             (true, _) => "",

@@ -1,5 +1,5 @@
 //! Updates that a master has answered in the last seconds. A master that takes its place may not have heard of them:
-//! the former one goes on answering until it is told that it leads no more, and what it takes then is lost. So what was
+//! the former one goes on answering until it hears that it leads no more, and what it takes then is lost. So what was
 //! answered last goes to the new master again, and to one that was away and is back, since that may have lost its last
 //! second. Two calls must have the effect of one:
 //!
@@ -105,14 +105,20 @@ impl AnsweredCalls {
     ) -> Vec<AppliedMarker> {
         let now = clock::now();
         let mut lately = self.lately.borrow_mut();
-        let is_old = |list: &CallList| list.calls.front().is_some_and(|call| call.at + LATELY < now);
+        let is_old = |list: &CallList| {
+            list.calls
+                .front()
+                .is_some_and(|call| call.at + LATELY < now)
+        };
         let mut free = lately.forget(is_old);
         let marker = batch.first().and_then(|first| first.marker);
         let kept = |(index, update): &(usize, &CounterUpdate)| {
             is_done(*index) && self.may_be_missing(update)
         };
         let all = batch.iter().enumerate().filter(kept);
-        let size = all.clone().map(|(_, update)| PUT + update.question.packed_size());
+        let size = all
+            .clone()
+            .map(|(_, update)| PUT + update.question.packed_size());
         let (size, count) = (size.sum(), all.clone().count());
         let is_marked = all.clone().any(|(_, update)| update.adds_up());
         free.extend(marker.filter(|_| !is_marked));
@@ -130,9 +136,10 @@ impl AnsweredCalls {
             count,
             updates,
         };
-        free.extend(match is_outdated {
-            false => lately.add(call),
-            true => self.again.borrow_mut().add(call),
+        free.extend(if is_outdated {
+            self.again.borrow_mut().add(call)
+        } else {
+            lately.add(call)
         });
         free
     }
@@ -221,7 +228,8 @@ impl AnsweredCall {
 
     /// Would Redis still recognise the call, if it has made it?
     fn is_known(&self, now: Instant) -> bool {
-        self.marker.is_none_or(|marker| now - marker.since < REPEATED)
+        self.marker
+            .is_none_or(|marker| now - marker.since < REPEATED)
     }
 
     fn updates(&self) -> impl Iterator<Item = CounterUpdate> + '_ {
@@ -246,9 +254,13 @@ const KINDS: [UpdateKind; 4] = [
 
 /// Appends an update that was answered `now`.
 fn put(out: &mut Vec<u8>, update: &CounterUpdate, now: Instant) {
-    let is_it = |kind: &UpdateKind| std::mem::discriminant(kind) == std::mem::discriminant(&update.kind);
+    let is_it =
+        |kind: &UpdateKind| std::mem::discriminant(kind) == std::mem::discriminant(&update.kind);
     let kind = KINDS.iter().position(is_it);
-    out.push(kind.and_then(|kind| u8::try_from(kind).ok()).unwrap_or(u8::MAX));
+    out.push(
+        kind.and_then(|kind| u8::try_from(kind).ok())
+            .unwrap_or(u8::MAX),
+    );
     let lasts = update.until.saturating_duration_since(now).as_millis();
     let lasts = u32::try_from(lasts).unwrap_or(u32::MAX);
     out.extend_from_slice(&lasts.to_be_bytes());

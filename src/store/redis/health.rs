@@ -70,7 +70,7 @@ impl Health {
         } else {
             tracing::debug!("{name} is away for one more worker: {why}");
         }
-        if let StoreError::Refused(words) = why {
+        if let StoreError::Refused(words) | StoreError::Unpermitted(words) = why {
             self.outage.is_news(words);
         }
         (self.listener)(false);
@@ -94,7 +94,9 @@ impl Health {
     pub(super) fn stays_down(&self, why: &StoreError) {
         let name = &self.outage.name;
         match why {
-            StoreError::Refused(words) if self.outage.is_news(words) => {
+            StoreError::Refused(words) | StoreError::Unpermitted(words)
+                if self.outage.is_news(words) =>
+            {
                 tracing::warn!("{name} is still away: {why}");
             }
             _ => tracing::debug!("{name} does not serve yet: {why}"),

@@ -83,6 +83,25 @@ pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
     format!("{prefix}:{VERSION}:probe:{{").into_bytes()
 }
 
+/// The first part of the names of a trial's counters of this kind, up to the key.
+pub(super) fn probe_prefix(prefix: &str, kind: &str) -> Vec<u8> {
+    format!("{prefix}:{VERSION}:probe:{kind}:{{").into_bytes()
+}
+
+/// The name of a trial's counter of this kind, in the slot of `tag`.
+pub(super) fn probe_counter(prefix: &str, kind: &str, tag: &[u8]) -> Vec<u8> {
+    let mut name = Names::new();
+    counter(&mut name, &probe_prefix(prefix, kind), tag);
+    name.into_vec()
+}
+
+/// The limit that a counter's name belongs to, in the form that it has in names.
+pub(super) fn limit_of<'k>(prefix: &str, counter: &'k [u8]) -> Option<&'k str> {
+    let rest = counter.strip_prefix(format!("{prefix}:{VERSION}:").as_bytes())?;
+    let end = rest.iter().position(|byte| *byte == b':')?;
+    std::str::from_utf8(rest.get(..end)?).ok()
+}
+
 /// The key of the marker with this name, in the slot of the counter `beside`. No limit has the key: it has no kind.
 #[must_use]
 pub(super) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {

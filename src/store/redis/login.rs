@@ -2,6 +2,7 @@
 //! repeat the server's words only where these cannot hold a secret.
 
 use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
+use super::rights::{self, is_unknown_command};
 use super::signals::Signals;
 use super::transport::{ADVICE, RedisDestination, dial};
 use crate::store::endpoint::{Address, RedisEndpoint};
@@ -137,6 +138,9 @@ impl Connection {
         if let Some(why) = no_password(first_word(reason), Peer::Redis) {
             return StoreError::Refused(why.into());
         }
+        if let Some(why) = rights::remedy(reason, destination.target) {
+            return StoreError::Unpermitted(why.into());
+        }
         let Some(address) = destination.address() else {
             return error;
         };
@@ -248,11 +252,6 @@ pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
     (code == "NOAUTH").then(|| {
         format!("{who} wants a password, and none is given (NOAUTH): write `password` in {place}")
     })
-}
-
-/// Does a server answer that it does not know the command?
-pub(super) fn is_unknown_command(reason: &str) -> bool {
-    reason.to_ascii_lowercase().contains("unknown command")
 }
 
 /// The message where the address of a sentinel is written as that of a Redis.

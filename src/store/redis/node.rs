@@ -10,13 +10,15 @@ use super::pending_refunds::PendingRefunds;
 use super::pool::Connections;
 use super::question::DecisionRequest;
 use super::reply;
+use super::rights;
 use super::slot::CallRoute;
 use super::slot_question::SlotQuestion;
+use super::suspicion::Suspicion;
 use crate::store::answers::Answers;
 use crate::store::check::Intent;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::task::JoinHandle;
 
@@ -32,6 +34,10 @@ pub(super) struct Node {
     pub(super) lanes: Rc<Lanes>,
     pub(super) queue: CallQueue,
     pub(super) updates: PendingRefunds,
+    /// Is it away for no other cause than a command that its user may not call?
+    pub(super) lacks_rights: Cell<bool>,
+    /// Counters that can be neither read nor written, for one of two causes.
+    pub(super) suspicion: Rc<Suspicion>,
 }
 
 /// A node and its tasks, which end with the last clone.
@@ -84,6 +90,7 @@ impl Node {
         };
         let health = Rc::new(Health::new(name.into(), limits, listener));
         let lanes = Rc::new(Lanes::new(context.timeout));
+        let suspicion = Rc::<Suspicion>::default();
         Rc::new(Self {
             // Any tag will do at first: a node that answers that it serves other slots is there.
             probe_tag: RefCell::new(address.as_ref().map(|_| b"*".to_vec())),
@@ -91,9 +98,11 @@ impl Node {
             address,
             context: Rc::clone(context),
             queue: CallQueue::new(context, &health, &lanes),
-            updates: PendingRefunds::new(context, &health, &lanes),
+            updates: PendingRefunds::new(context, &health, &lanes, &suspicion),
             health,
             lanes,
+            lacks_rights: Cell::new(false),
+            suspicion,
         })
     }
 
@@ -139,6 +148,11 @@ impl Node {
             // Redis has come up since. The waiting decisions are for another connection.
             return self.lanes.wake();
         }
+        if let StoreError::Refused(reason) = why
+            && rights::is_refused(reason)
+        {
+            self.context.target.trials.forget(&self.server());
+        }
         self.context.stats.falls.add(1);
         self.connections.distrust(why);
         self.health.set_down(&self.connections.explain(why));
@@ -147,8 +161,18 @@ impl Node {
         self.health.fallen.notify_one();
     }
 
+    /// The name of the server for trials: another master is another server.
+    pub(super) fn server(&self) -> String {
+        let name = &self.health.outage.name;
+        match self.connections.master() {
+            Some(master) => format!("{name} at {master}"),
+            None => name.to_string(),
+        }
+    }
+
     /// Notes that Redis has answered: Redis is asked from now on.
     pub(super) fn come_up(&self) {
+        self.lacks_rights.set(false);
         self.health.set_up();
         self.lanes.wake();
     }

@@ -16,6 +16,7 @@ use super::lanes::Lanes;
 use super::question::{self, Question};
 use super::reply::{self, ScriptReply};
 use super::slot::CallRoute;
+use super::suspicion::Suspicion;
 use super::{MOST_IN_CALL, layout};
 use crate::clock;
 use crate::store::error::StoreError;
@@ -38,7 +39,7 @@ const RECHECK: Duration = Duration::from_secs(1);
 /// earlier call.
 const APPLIED: u8 = 1;
 const EMPTY: u8 = 2;
-const FAILED: u8 = 3;
+pub(super) const FAILED: u8 = 3;
 const APPLIED_BEFORE: u8 = 4;
 /// Pause before an update that the node did not apply is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -48,6 +49,7 @@ pub(super) struct PendingRefunds {
     /// Shows whether Redis is away.
     health: Rc<Health>,
     lanes: Rc<Lanes>,
+    suspicion: Rc<Suspicion>,
     context: Rc<StoreContext>,
     /// Updates in the order in which they go.
     waiting: RefCell<VecDeque<CounterUpdate>>,
@@ -69,8 +71,14 @@ pub(super) struct CallResult {
 }
 
 impl PendingRefunds {
-    pub(super) fn new(context: &Rc<StoreContext>, health: &Rc<Health>, lanes: &Rc<Lanes>) -> Self {
+    pub(super) fn new(
+        context: &Rc<StoreContext>,
+        health: &Rc<Health>,
+        lanes: &Rc<Lanes>,
+        suspicion: &Rc<Suspicion>,
+    ) -> Self {
         Self {
+            suspicion: Rc::clone(suspicion),
             health: Rc::clone(health),
             lanes: Rc::clone(lanes),
             context: Rc::clone(context),
@@ -220,6 +228,11 @@ impl PendingRefunds {
         self.context.stats.refunds.add(1);
         if byte == Some(FAILED) {
             self.count(update.kind, CallOutcome::Lost, took);
+            let counter = update.question.keys().next().unwrap_or_default();
+            let limit = layout::limit_of(&self.context.prefix, counter).unwrap_or_default();
+            self.suspicion.raise(|| {
+                format!("a counter of limit `{limit}` cannot be changed: its key in Redis holds another value; delete that key")
+            });
         } else if !update.is_again {
             self.count(update.kind, CallOutcome::Ok, took);
         }

@@ -4,6 +4,7 @@ use super::cluster;
 use super::connection::{CONNECT_WITHIN, Connection, first_word, within};
 use super::login::{self, Peer, connect};
 use super::pool::Manager;
+use super::reply;
 use super::slot::SLOTS;
 use super::slot_map::SlotRange;
 use super::transport::RedisDestination;
@@ -55,8 +56,8 @@ impl fmt::Display for RedisReport {
     }
 }
 
-/// Connects to `target`, loads the scripts, and asks for its properties. Of a cluster, the first seed to answer names
-/// every master, and each has an outcome of its own. The caller bounds the time.
+/// Connects to `target`, loads the scripts, tries all that the limits need, and asks for its properties. Of a cluster, the
+/// first seed to answer names every master, and each has an outcome of its own. The caller bounds the time.
 ///
 /// # Errors
 /// The error of a Redis that cannot be reached, or refuses the login or the scripts.
@@ -128,7 +129,14 @@ async fn look(
 ) -> Result<RedisReport, StoreError> {
     let RedisDestination { target, node } = destination;
     let mut connection = open(destination).await?;
-    let tried = trial::decide(&mut connection, prefix, tag).await;
+    let mut tried = trial::decide(&mut connection, prefix, tag).await;
+    let is_named = matches!(&tried, Err(StoreError::Refused(reason)) if reply::server_wide(reason));
+    if !is_named {
+        // A script that may not call a command may fail without a word of it.
+        let uses = target.trials.wanted();
+        let all = trial::all(&mut connection, target, prefix, tag, uses).await;
+        tried = all.and(tried);
+    }
     tried.map_err(|error| match node {
         None => login::of_cluster(target, &error).unwrap_or(error),
         Some(_) => error,

@@ -1,5 +1,6 @@
 //! The scripts' answers: packed bytes, read strictly. An unexpected byte is an error, never a guess.
 
+use super::rights;
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measurement, Repeat, Wait};
@@ -98,7 +99,7 @@ fn error(wrong: &ReplyError, checks: &[Check<'_>]) -> StoreError {
             Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
                 limit: check.limit.name.clone(),
             },
-            _ if server_wide(reason) => StoreError::Refused(reason.clone()),
+            _ if ends_service(reason) => StoreError::Refused(reason.clone()),
             Some(check) => StoreError::Answer {
                 limit: check.limit.name.clone(),
                 reason: reason.clone(),
@@ -122,6 +123,11 @@ pub(super) fn server_wide(reason: &str) -> bool {
                 | "CLUSTERDOWN"
         )
     })
+}
+
+/// Does the server refuse each decision of this kind: by trouble of its own, or since the user may not call a command?
+pub(super) fn ends_service(reason: &str) -> bool {
+    server_wide(reason) || rights::is_refused(reason)
 }
 
 /// Does the error mean that the server is no master, or no longer one?

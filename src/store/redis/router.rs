@@ -225,6 +225,20 @@ impl Router {
         self.map().at(slot).is_some_and(NodeHandle::is_up)
     }
 
+    /// Does the master of this slot refuse a command, and is away for that alone?
+    pub(super) fn lacks_rights(&self, slot: Slot) -> bool {
+        let map = self.map();
+        map.at(slot)
+            .is_some_and(|home| home.node.lacks_rights.get())
+    }
+
+    /// Has the node of a counter tried, which can be neither read nor written. `line` tells of its key.
+    pub(super) fn suspect(&self, limit: &Limit, key: &[u8], line: impl FnOnce() -> String) {
+        if let Some((home, _)) = self.home(limit, key) {
+            home.node.suspicion.raise(line);
+        }
+    }
+
     /// The part of the cluster that is asked.
     pub(super) fn reach(&self) -> StoreReach {
         let map = self.map();
@@ -299,8 +313,16 @@ impl Router {
 /// Has updates that were answered last made again by the nodes that serve their slots now: these may lack them.
 fn repeat_elsewhere(map: &SlotMap) {
     for former in map.all() {
-        let home = |slot| map.at(slot).filter(|home| !Rc::ptr_eq(&home.node, &former.node));
-        for call in former.node.updates.answered.take(|slot| home(slot).is_some()) {
+        let home = |slot| {
+            map.at(slot)
+                .filter(|home| !Rc::ptr_eq(&home.node, &former.node))
+        };
+        for call in former
+            .node
+            .updates
+            .answered
+            .take(|slot| home(slot).is_some())
+        {
             if let Some(home) = home(call.slot()) {
                 home.node.updates.answered.take_over(call);
                 home.node.lanes.wake();

@@ -11,6 +11,7 @@
 
 use super::connection::{CONNECT_WITHIN, Connection, first_word};
 use super::login::{self, Peer, connect, text};
+use super::rights;
 use super::signals::Signals;
 use super::transport::RedisDestination;
 use crate::clock;
@@ -210,7 +211,7 @@ impl Sentinels {
             connect(RedisDestination::of(&asker), Peer::Sentinels, &self.signals).await?;
         let answer = named_master(&mut connection, target).await;
         let answer = answer.map_err(|error| match &error {
-            StoreError::Refused(reason) if login::is_unknown_command(reason) => {
+            StoreError::Refused(reason) if rights::is_unknown_command(reason) => {
                 let scheme = login::scheme(target);
                 let why = format!("it is no sentinel: write the addresses of the sentinels, or `{scheme}://{sentinel}` where it is the Redis itself");
                 StoreError::Refused(why.into())
@@ -272,9 +273,10 @@ fn refused(error: StoreError, whose: Peer) -> StoreError {
 /// The text of an error, without the statement that the store cannot be reached.
 fn plain(error: &StoreError) -> String {
     match error {
-        StoreError::Unreachable(why) | StoreError::Refused(why) | StoreError::Lost(why) => {
-            why.to_string()
-        }
+        StoreError::Unreachable(why)
+        | StoreError::Refused(why)
+        | StoreError::Unpermitted(why)
+        | StoreError::Lost(why) => why.to_string(),
         StoreError::Timeout { after } => format!("no answer within {after:?}"),
         other => other.to_string(),
     }

@@ -103,7 +103,7 @@ impl QueuedCall for QueuedDecision {
                 Err(error) => {
                     wrong += 1;
                     if let ReplyError::Limit { reason, .. } = error
-                        && reply::server_wide(reason)
+                        && reply::ends_service(reason)
                     {
                         trouble = Err(StoreError::Refused(reason.clone()));
                     }

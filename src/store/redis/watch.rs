@@ -2,22 +2,28 @@
 
 use super::batcher::Lane;
 use super::call_window::NEAR;
-use super::connection::{CONNECT_WITHIN, within};
+use super::connection::{CONNECT_WITHIN, Connection, within};
 use super::node::{Node, NodeHandle};
+use super::reply;
 use super::router::Router;
 use super::trial;
 use crate::clock;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, UNREADABLE};
 use crate::telemetry::log::Throttle;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Pause between two attempts to bring a node up, in milliseconds; jittered, or all gateways would ask at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
 /// A node that stays up for less than this is unstable. It is tried again more slowly, though at least this often.
 const STEADY: Duration = Duration::from_secs(1);
+
+/// Longest time of a trial of all that the limits need: a few round trips.
+const TRIED_WITHIN: Duration = Duration::from_secs(3);
+/// Least time between two trials for counters that can be neither read nor written.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Limits the lines about a replaced master: every worker finds out by itself.
 static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
@@ -74,7 +80,7 @@ async fn watch(lane: Lane) {
             }
         }
         let up = clock::now();
-        watch_over(node).await;
+        watch_over(&lane).await;
         brink = if clock::now() - up < STEADY {
             (brink * 2).clamp(Duration::from_millis(PAUSE.start), STEADY)
         } else {
@@ -83,34 +89,85 @@ async fn watch(lane: Lane) {
     }
 }
 
-/// Makes a trial decision, on a new connection if there is no other.
+/// Makes a trial decision, on a new connection if there is no other; and the trial of all that the limits need, where
+/// the server has not passed it.
 async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let mut connection = within(CONNECT_WITHIN, node.connections.take()).await?;
     let tag = node.probe_tag.borrow().clone();
     let start = node.lanes.window.send(0);
     let tried = trial::decide(&mut connection, &node.context.prefix, tag.as_deref());
-    match within(node.context.timeout, tried).await {
+    let tried = match within(node.context.timeout, tried).await {
         Ok(()) => {
             node.lanes.window.answer(start);
-            Ok(())
+            try_all(lane, &mut connection).await
         }
         // The node serves, even if other slots than the map names.
         Err(StoreError::Refused(reason)) if lane.is_redirected(&reason) => Ok(()),
-        Err(error) => {
-            connection.condemn();
-            Err(error)
+        // A script that may not call a command may fail without a word of it.
+        Err(StoreError::Refused(reason)) if !reply::server_wide(&reason) => {
+            node.context.target.trials.forget(&node.server());
+            let named = try_all(lane, &mut connection).await;
+            named.and(Err(StoreError::Refused(reason)))
         }
+        Err(error) => Err(error),
+    };
+    tried.inspect_err(|_| connection.condemn())
+}
+
+/// Tries all that the limits need, unless the server has passed that already.
+async fn try_all(lane: &Lane, connection: &mut Connection) -> Result<(), StoreError> {
+    let node = &*lane.node;
+    let (target, prefix) = (&node.context.target, &node.context.prefix);
+    let server = node.server();
+    node.lacks_rights.set(false);
+    if target.trials.have_passed(&server) {
+        return Ok(());
+    }
+    let tag = node.probe_tag.borrow().clone();
+    let trial = target.trials.pass(&server, async |uses| {
+        let tried = trial::all(connection, target, prefix, tag.as_deref(), uses);
+        within(TRIED_WITHIN, tried).await
+    });
+    match within(TRIED_WITHIN * 2, trial).await {
+        Err(StoreError::Refused(reason)) if lane.is_redirected(&reason) => Ok(()),
+        tried => {
+            let lacks_rights = matches!(tried, Err(StoreError::Unpermitted(_)));
+            node.lacks_rights.set(lacks_rights);
+            tried
+        }
+    }
+}
+
+/// Tries all that the limits need while the node is asked. A node that refuses is down.
+async fn try_while_up(lane: &Lane) {
+    let node = &*lane.node;
+    let era = node.health.era();
+    let Ok(mut connection) = within(CONNECT_WITHIN, node.connections.take()).await else {
+        return;
+    };
+    let tried = try_all(lane, &mut connection).await;
+    if let Err(error @ (StoreError::Refused(_) | StoreError::Unpermitted(_))) = tried {
+        node.go_down(era, &error);
     }
 }
 
 /// Waits until the node is down. A connection that ends while it is idle is replaced at once. Where it cannot be
 /// replaced, the node is down, so that not even the first request waits.
-async fn watch_over(node: &Node) {
+async fn watch_over(lane: &Lane) {
+    let node = &*lane.node;
     let connections = &node.connections;
+    let trials = &node.context.target.trials;
+    let mut wanted = trials.follow();
+    let mut last = None;
     while !node.health.is_down() {
+        if !trials.have_passed(&node.server()) {
+            try_while_up(lane).await;
+        }
         tokio::select! {
             () = node.health.fallen.notified() => {}
+            _ = wanted.changed() => {}
+            line = node.suspicion.wait() => look_at(lane, &line, &mut last).await,
             master = connections.master_replaced() => {
                 connections.renew_for(master);
                 master_changed(node);
@@ -123,6 +180,23 @@ async fn watch_over(node: &Node) {
                 }
             }
         }
+    }
+}
+
+/// Tries a node again where a counter could be neither read nor written, unless that was done just now. Where the node
+/// refuses nothing, another value is at the counter's key, of which `line` tells.
+async fn look_at(lane: &Lane, line: &str, last: &mut Option<Instant>) {
+    let node = &*lane.node;
+    let now = clock::now();
+    if last.is_none_or(|last| now - last >= AGAIN) {
+        *last = Some(now);
+        node.context.target.trials.forget(&node.server());
+        try_while_up(lane).await;
+    }
+    if !node.health.is_down()
+        && let Some(more) = UNREADABLE.pass()
+    {
+        tracing::warn!("{line}{more}");
     }
 }
 

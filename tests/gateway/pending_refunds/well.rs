@@ -36,10 +36,9 @@ impl Full {
         let sentinel = Sentinel::start(master.port()).await;
         let (at_once, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let counts = (Arc::clone(&at_once), Arc::clone(&most));
-        let upstream = Upstream::playing(move |connection: Connection| {
-            serve(connection, counts.clone())
-        })
-        .await;
+        let upstream =
+            Upstream::playing(move |connection: Connection| serve(connection, counts.clone()))
+                .await;
         let file = File::to(&upstream, &["slots"])
             .limit(
                 "slots",
@@ -119,10 +118,12 @@ impl Full {
         })
         .await;
         if stands_still {
-            load.run(Duration::from_millis(100 * (nth as u64 % 5))).await;
+            load.run(Duration::from_millis(100 * (nth as u64 % 5)))
+                .await;
             master.thaw();
         }
-        load.run(Duration::from_millis(1500 + 500 * (nth as u64 % 4))).await;
+        load.run(Duration::from_millis(1500 + 500 * (nth as u64 % 4)))
+            .await;
         let shots = load.stop().await;
         let over = Instant::now();
         let mut taken = self.taken().await;
@@ -144,7 +145,10 @@ impl Full {
 /// Answers each request after 1 to 60 ms.
 async fn serve(mut connection: Connection, (at_once, most): (Arc<AtomicUsize>, Arc<AtomicUsize>)) {
     while connection.request().await.is_ok() {
-        most.fetch_max(at_once.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        most.fetch_max(
+            at_once.fetch_add(1, Ordering::Relaxed) + 1,
+            Ordering::Relaxed,
+        );
         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=60))).await;
         at_once.fetch_sub(1, Ordering::Relaxed);
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";

@@ -26,7 +26,11 @@ impl Question {
     /// Appends the question of an update, which has one counter, to `out`.
     pub(in crate::store::redis) fn pack(&self, out: &mut Vec<u8>) {
         let level = LEVELS.iter().position(|level| *level == self.level);
-        out.push(level.and_then(|level| u8::try_from(level).ok()).unwrap_or(u8::MAX));
+        out.push(
+            level
+                .and_then(|level| u8::try_from(level).ok())
+                .unwrap_or(u8::MAX),
+        );
         out.push(u8::try_from(self.records.len()).unwrap_or(u8::MAX));
         put(out, &self.keys);
         put(out, &self.blocks);

@@ -56,7 +56,10 @@ async fn follows(watched: &Watched, slots: i64) {
     let begun = Instant::now();
     while held(&watched.replica) != slots {
         let held = held(&watched.replica);
-        assert!(begun.elapsed() < PATIENCE, "{held} of {slots} slots are taken");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{held} of {slots} slots are taken"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
