@@ -2,7 +2,6 @@
 //! choose them.
 
 use crate::client::spelled;
-use crate::clock;
 use http::HeaderName;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -21,10 +20,9 @@ static TOLD: Mutex<ToldNames> = Mutex::new(ToldNames(Vec::new()));
 #[derive(Debug)]
 struct ToldNames(Vec<(HeaderName, Instant)>);
 
-/// Warns of fields that were dropped from a request of `client`.
+/// Warns of fields that were dropped from a request of `client` at `now`.
 #[cold]
-pub fn warn(names: &[HeaderName], client: Option<IpAddr>) {
-    let now = clock::now();
+pub fn warn(names: &[HeaderName], client: Option<IpAddr>, now: Instant) {
     for name in names {
         let is_due = TOLD
             .lock()

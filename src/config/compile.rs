@@ -62,8 +62,7 @@ impl Compilation<'_> {
             jitter: document.response.jitter(),
             holds: holds(&document.server),
             keep_alive: document.server.kept_alive(),
-            names_keep_alive: !document.server.keep_alive.is_absent()
-                || !document.server.idle.is_absent(),
+            names_keep_alive: document.server.names_keep_alive(),
         };
         let routed = services.len();
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();

@@ -222,9 +222,12 @@ impl<B: ResponseBody> StreamSet<B> {
             // A response may begin to wait meanwhile.
             let until = until.min(now + allowed_silence.min(bounds.idle));
             let mut timer = pin!(sleep_until(next.map_or(until, |next| next.min(until))));
-            poll_fn(|cx| match silent() == allowed_silence {
-                true => timer.as_mut().poll(cx),
-                false => Poll::Ready(()),
+            poll_fn(|cx| {
+                if silent() == allowed_silence {
+                    timer.as_mut().poll(cx)
+                } else {
+                    Poll::Ready(())
+                }
             })
             .await;
         }

@@ -3,6 +3,7 @@
 
 use super::body_failure::{UploadFailure, broken_by};
 use super::body_prefix::BodyPrefix;
+use super::error::ProxyError;
 use super::exchange::Exchange;
 use http::request::Parts;
 use http::{Method, Version, header};
@@ -17,9 +18,26 @@ use tokio::time::timeout;
 /// How long the first frame is waited for where a body would be unusual: it comes right behind its head.
 const SOON: Duration = Duration::from_secs(1);
 
+/// Keeps the first frame of the body, or its end, with the exchange, where the request may be one without a body.
+///
+/// # Errors
+/// When the body breaks.
+pub(super) async fn look(
+    parts: &Parts,
+    incoming: &mut Incoming,
+    exchange: &mut Exchange,
+) -> Result<(), ProxyError> {
+    if may_be_its_end(parts, incoming, exchange) {
+        // The future is boxed: few requests need room for it.
+        let first = Box::pin(read(&parts.method, incoming)).await;
+        exchange.prefix = first.map_err(|failure| exchange.broken(failure))?;
+    }
+    Ok(())
+}
+
 /// May the request be one without a body, whose head does not say so? A call of gRPC has a body.
 #[inline]
-pub(super) fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exchange) -> bool {
+fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exchange) -> bool {
     parts.version == Version::HTTP_2
         && !incoming.is_end_stream()
         && exchange.grpc.is_none()
@@ -32,7 +50,7 @@ pub(super) fn may_be_its_end(parts: &Parts, incoming: &Incoming, exchange: &Exch
 ///
 /// # Errors
 /// When the body breaks.
-pub(super) async fn read(
+async fn read(
     method: &Method,
     incoming: &mut Incoming,
 ) -> Result<Option<Box<BodyPrefix>>, UploadFailure> {

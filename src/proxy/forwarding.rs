@@ -47,11 +47,7 @@ impl Worker {
             // The request has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        if first_frame::may_be_its_end(parts, &incoming, exchange) {
-            // The future is boxed: few requests need room for it.
-            let first = Box::pin(first_frame::read(&parts.method, &mut incoming)).await;
-            exchange.prefix = first.map_err(|failure| exchange.broken(failure))?;
-        }
+        first_frame::look(parts, &mut incoming, exchange).await?;
         let balancer = local.balancer(upstream, &self.pools);
         let key = local.snapshot.hash_keys[upstream].as_ref();
         let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));

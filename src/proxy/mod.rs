@@ -340,7 +340,7 @@ impl Worker {
         let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
         if let Some(names) = stripped_fields::tidy(&mut parts.headers, &believed) {
             self.metrics.dropped_fields(names.len() as u64);
-            dropped_names::warn(&names, exchange.client);
+            dropped_names::warn(&names, exchange.client, exchange.seen);
         }
         hop::drop_named(&mut parts.headers)?;
         exchange.host = target.authority().cloned();

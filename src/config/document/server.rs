@@ -118,6 +118,11 @@ table! {
 }
 
 impl ServerTable {
+    /// Does the file name the time for which connections are kept, or the one of silence in its place?
+    pub(in crate::config) fn names_keep_alive(&self) -> bool {
+        !self.keep_alive.is_absent() || !self.idle.is_absent()
+    }
+
     /// The time for which connections are kept: as `keep_alive` says, else as `idle` does.
     pub(in crate::config) fn kept_alive(&self) -> Duration {
         let written = self.keep_alive.get().or(self.idle.get());

@@ -138,11 +138,11 @@ fn fault_of_target(target: &[u8]) -> Option<BadRequest> {
     };
     // The bytes behind the authority that are encoded before hyper reads them are no fault.
     let authority = text.find("://").map_or(0, |at| at + 3);
-    let path = match text.starts_with('/') {
-        true => 0,
-        false => text[authority..]
-            .find(['/', '?'])
-            .map_or(text.len(), |at| authority + at),
+    let path = if text.starts_with('/') {
+        0
+    } else {
+        let path = text[authority..].find(['/', '?']);
+        path.map_or(text.len(), |at| authority + at)
     };
     let passed = text[path..].replace(['"', '<', '>', '`'], "_");
     if Uri::try_from(format!("{}{passed}", &text[..path])).is_ok() {
