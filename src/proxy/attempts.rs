@@ -109,7 +109,7 @@ impl<'a> Attempts<'a> {
             {
                 return Ok((connection, Rc::clone(&endpoint.pool)));
             }
-            if !self.next(RetryCause::Connect).await {
+            if !self.next(RetryCause::Connect, false).await {
                 return Err(UpstreamError::Connect(error).into());
             }
         }
@@ -146,7 +146,7 @@ impl<'a> Attempts<'a> {
             let Some(again) = again.filter(|_| may_again) else {
                 return Err(UpstreamError::Answer(error).into());
             };
-            if !self.next(RetryCause::Reset).await {
+            if !self.next(RetryCause::Reset, false).await {
                 return Err(UpstreamError::Answer(error).into());
             }
             request = again;
@@ -172,9 +172,6 @@ impl<'a> Attempts<'a> {
         // one takes its place, once.
         let mut may_be_stale = true;
         loop {
-            if let Some(endpoint) = self.notes.endpoint() {
-                endpoint.pool.note_misfit(&error);
-            }
             let is_stale = std::mem::take(&mut may_be_stale)
                 && !error.is_refused()
                 && connection.is_stale(&error);
@@ -187,7 +184,12 @@ impl<'a> Attempts<'a> {
             let Some(mut unsent) = unsent else {
                 return Err(UpstreamError::Answer(error).into());
             };
-            if !is_stale && !self.next(unsent.cause).await {
+            if error.failure() == Failure::Tls
+                && let Some(endpoint) = self.notes.endpoint()
+            {
+                endpoint.pool.note_fault(&error.fault());
+            }
+            if !is_stale && !self.next(unsent.cause, unsent.is_begun).await {
                 return Err(UpstreamError::Answer(error).into());
             }
             let (fresh, pool) = self.connect().await?;
@@ -240,15 +242,16 @@ impl<'a> Attempts<'a> {
         }
         let again = connection.repeated()?;
         let (before, asked) = (self.notes.endpoint()?, self.notes.asked()?);
-        if !self.next(RetryCause::Status(status)).await {
+        if !self.next(RetryCause::Status(status), false).await {
             return None;
         }
         self.balancer.answered(&before, status, false, asked);
         Some(again)
     }
 
-    /// Chooses the next server after `cause`. False where the request goes out no more.
-    async fn next(&mut self, cause: RetryCause) -> bool {
+    /// Chooses the next server after `cause`, for a request of whose body a server may have had a part. False where the
+    /// request goes out no more.
+    async fn next(&mut self, cause: RetryCause, is_begun: bool) -> bool {
         let Some(rule) = &self.balancer.upstream.rules.retry else {
             return false;
         };
@@ -278,8 +281,9 @@ impl<'a> Attempts<'a> {
         if other.is_none() && !is_refused && self.notes.attempts() > rule.attempts {
             return false;
         }
-        // Nothing was begun, and servers that are busy refuse many at once: the number of times is bound enough.
-        let is_free = is_refused || (cause == RetryCause::Connect && tries_all);
+        // Nothing was begun, and servers that are busy refuse many at once: the number of times is bound enough. A body
+        // that goes out anew costs what it has cost before.
+        let is_free = (is_refused && !is_begun) || (cause == RetryCause::Connect && tries_all);
         if !is_free && !self.balancer.may_repeat(rule.budget) {
             self.notes.note_retry("budget");
             let metrics = &self.balancer.metrics;
@@ -315,7 +319,7 @@ impl<'a> Attempts<'a> {
             error,
             AnswerError::Upload(_) | AnswerError::UploadLength | AnswerError::Refused(_)
         );
-        if let (false, Failure::Reset | Failure::Tls, Some(asked)) =
+        if let (false, Failure::Reset | Failure::Tls | Failure::Protocol, Some(asked)) =
             (is_upload, error.failure(), self.notes.asked())
         {
             self.balancer.failed(endpoint, &error.to_string(), asked);

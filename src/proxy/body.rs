@@ -126,6 +126,9 @@ impl http_body::Body for Body {
             }
             Some(Err(error)) => {
                 let ending = ending(error);
+                if let (Some(exchange), BodyError::Answer(error)) = (&this.exchange, error) {
+                    exchange.answer_breaks(error);
+                }
                 // Where a length was announced, nothing but its bytes can follow.
                 let told = match (&mut this.exchange, download.size_hint().exact()) {
                     (Some(exchange), None) => exchange.told_in_trailers(ending),

@@ -4,6 +4,7 @@ use super::request_body::RequestBody;
 use crate::telemetry::access_log::CallRecord;
 use crate::upstream::balance::{Balancer, TriedServers};
 use crate::upstream::endpoint::{Endpoint, Occupied};
+use crate::upstream::fault::UpstreamFault;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ struct RareNotes {
     retry: Option<&'static str>,
     connect: Option<Duration>,
     queued: Option<Duration>,
+    /// Why there was no valid answer, in words.
+    fault: Option<Rc<str>>,
     /// Servers that were asked before the last one.
     tried: TriedServers<RequestBody>,
 }
@@ -118,6 +121,20 @@ impl CallNotes {
     /// The request has waited for a server.
     pub(super) fn note_queued(&self, time: Duration) {
         self.rare(|rare| rare.queued = Some(time));
+    }
+
+    /// The server that was asked last has given no valid answer: for the log, and for the request's line.
+    #[cold]
+    pub(super) fn note_fault(&self, fault: &UpstreamFault<'_>) {
+        if let Some(endpoint) = self.endpoint() {
+            endpoint.pool.note_fault(fault);
+        }
+        self.rare(|rare| rare.fault = Some(fault.words.as_str().into()));
+    }
+
+    /// Why there was no valid answer, in words.
+    pub(super) fn fault(&self) -> Option<Rc<str>> {
+        self.rare.borrow().as_ref()?.fault.clone()
     }
 
     #[cold]

@@ -4,6 +4,7 @@ use super::body::Body;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::hop::{self, Switch};
+use super::kept_body::KeptShare;
 use super::location::WayBack;
 use super::request::Target;
 use super::request_body::{self, RequestBody, Upload};
@@ -14,6 +15,7 @@ use super::upstream_call::{self, AddedLines, UpstreamCall};
 use super::upstream_request::{self, OnwardHead};
 use super::worker_snapshot::WorkerSnapshot;
 use super::{Reply, Worker, first_frame, server_key, upgrade};
+use crate::client::Client;
 use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
@@ -22,7 +24,7 @@ use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::shared_connection;
 use http::request::Parts;
-use http::{HeaderMap, Response, Version};
+use http::{HeaderMap, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::pin::pin;
@@ -57,11 +59,8 @@ impl Worker {
             request: head,
             beside,
         } = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
-        let prefix = exchange.prefix.take();
-        let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity().cloned());
         let started = clock::now();
-        let (body, upload) = RequestBody::new(prefix, incoming, pace, identity, started);
-        exchange.upload = upload;
+        let body = self.body(incoming, peer, started, exchange);
         let wait = exchange.sets_out(started, service.timeout, self.pace.idle)?;
         let call = UpstreamCall {
             request: head.map(|()| body),
@@ -85,10 +84,27 @@ impl Worker {
             Ok(answer) => answer,
             Err(error) => return Err(unanswered(error, balancer, exchange)),
         };
-        let took = came(&mut answer, started, balancer, exchange);
+        let came = came(&mut answer, started, balancer, exchange);
         way_back.iter().for_each(|back| back.restore(&mut answer));
-        self.relay(answer, took, down, peer, exchange)
-            .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
+        let relayed = self.relay(answer, came.took, down, peer, exchange);
+        came.counts(relayed, balancer, exchange)
+    }
+
+    /// The request's body towards its server; the exchange learns how much of it goes.
+    #[inline]
+    fn body(
+        &self,
+        incoming: Incoming,
+        peer: &Peer,
+        started: Instant,
+        exchange: &mut Exchange,
+    ) -> RequestBody {
+        let prefix = exchange.prefix.take();
+        let (pace, identity) = (exchange.pace(self.pace, peer), exchange.identity().cloned());
+        let share = || KeptShare::new(&self.kept, Client::of(exchange.client));
+        let (body, upload) = RequestBody::new(prefix, incoming, pace, identity, started, share);
+        exchange.upload = upload;
+        body
     }
 
     /// Relays the upstream's answer, or prepares the tunnel that the upstream has agreed to.
@@ -181,14 +197,64 @@ fn server_part<'e>(way_back: Option<&WayBack<'_>>, exchange: &'e Exchange) -> Se
     }
 }
 
-/// The head of an answer has come: counts it, and returns the time since the request was `started`.
+/// The head of an answer that has come.
+struct Came {
+    /// The time since the request set out.
+    took: Duration,
+    status: u16,
+    /// Says a call of gRPC that its service is unavailable? Nothing where that is not known yet.
+    is_unavailable: Option<bool>,
+}
+
+impl Came {
+    /// Counts for its server an answer that is passed on, and against it one that is none.
+    #[inline]
+    fn counts(
+        &self,
+        relayed: Result<Reply, ProxyError>,
+        balancer: &Balancer<RequestBody>,
+        exchange: &Exchange,
+    ) -> Result<Reply, ProxyError> {
+        if relayed.is_ok()
+            && let Some(is_unavailable) = self.is_unavailable
+        {
+            let call = &exchange.call;
+            call.answered(balancer, self.status, is_unavailable);
+        }
+        relayed.map_err(|error| self.is_none(error, balancer, exchange))
+    }
+
+    /// The answer is none behind its head, which counts against its server where the client has not broken its own upload.
+    #[cold]
+    #[inline(never)]
+    fn is_none(
+        &self,
+        error: ProxyError,
+        balancer: &Balancer<RequestBody>,
+        exchange: &Exchange,
+    ) -> ProxyError {
+        let error = upstream_call::blame(error, exchange.upload.as_deref());
+        upstream_call::count_failure(&balancer.metrics, &error);
+        if let ProxyError::Upstream(error) = &error {
+            let fault = error.fault();
+            if let (Some(endpoint), Some(asked)) = (exchange.call.endpoint(), exchange.call.asked())
+            {
+                balancer.invalid(&endpoint, self.status, &fault.words, asked);
+            }
+            exchange.call.note_fault(&fault);
+        }
+        error
+    }
+}
+
+/// The head of an answer has come: counts it, and what it says.
 #[inline]
 fn came(
     answer: &mut UpstreamAnswer,
     started: Instant,
     balancer: &Balancer<RequestBody>,
     exchange: &mut Exchange,
-) -> Duration {
+) -> Came {
     let now = clock::now();
     answer.came(now);
     let took = now.saturating_duration_since(started);
@@ -198,11 +264,12 @@ fn came(
         None => Some(false),
         Some(call) => call.answered(answer.response.status(), answer.response.headers()),
     };
-    if let Some(is_unavailable) = is_unavailable {
-        exchange.call.answered(balancer, status, is_unavailable);
-    }
     exchange.seen = now;
-    took
+    Came {
+        took,
+        status,
+        is_unavailable,
+    }
 }
 
 /// No server has answered: the cause is found, and counted against the upstream and the server where it is theirs.
@@ -230,5 +297,10 @@ fn unanswered(
         }
     }
     upstream_call::count_failure(&balancer.metrics, &error);
+    if error.status() == StatusCode::BAD_GATEWAY
+        && let ProxyError::Upstream(error) = &error
+    {
+        exchange.call.note_fault(&error.fault());
+    }
     error
 }

@@ -94,33 +94,6 @@ pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     }
 }
 
-/// What is wrong with the transfer coding of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CodingFault {
-    /// It is another one than `chunked`.
-    Unasked,
-    /// `chunked` stands there more than once (RFC 9112 section 6.1).
-    ChunkedTwice,
-}
-
-/// The fault of a response's transfer coding, where it has another than `chunked`, once. We ask for none (RFC 9112
-/// section 7.4), and hyper hands the coded bytes on as if they were the content. The call comes before
-/// [`strip_response`].
-#[must_use]
-pub fn coding_fault(fields: &HeaderMap) -> Option<CodingFault> {
-    // Comparing names is cheaper than looking up a field that many responses lack.
-    if !fields.keys().any(|name| *name == header::TRANSFER_ENCODING) {
-        return None;
-    }
-    let codings = || tokens(fields, &header::TRANSFER_ENCODING);
-    let all_chunked = codings().all(|coding| coding.eq_ignore_ascii_case(b"chunked"));
-    match codings().count() {
-        1 if all_chunked => None,
-        2.. if all_chunked => Some(CodingFault::ChunkedTwice),
-        _ => Some(CodingFault::Unasked),
-    }
-}
-
 /// Does this request ask for a WebSocket, in a way we relay? The call comes before [`strip_request`].
 ///
 /// Such a request is a GET in HTTP/1.1 without content, with `Connection: upgrade` and `Upgrade: websocket` alone (RFC

@@ -24,6 +24,7 @@ pub mod hop;
 pub mod https_redirect;
 mod identity_fields;
 mod json_probe;
+mod kept_body;
 mod limit_check;
 mod location;
 pub mod reply;
@@ -75,6 +76,7 @@ use forwarded::hops::{self, Hops};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri};
 use hyper::body::Incoming;
+use kept_body::KeptBytes;
 use request::{BadRequest, Target};
 use request_body::RequestBody;
 use route_members::RouteMembers;
@@ -100,6 +102,8 @@ pub struct Worker {
     descriptors: DescriptorShare,
     /// The beginnings of bodies, as far as they are kept.
     prefixes: Rc<PrefixBudget>,
+    /// The bytes that are kept of bodies on their way, for servers that may not have begun with their requests.
+    kept: Rc<KeptBytes>,
     challenges: AuthorityChallenges,
     metrics: WorkerMetrics,
     access: AccessWriter,
@@ -199,6 +203,7 @@ impl Worker {
             pace,
             descriptors,
             prefixes: Rc::default(),
+            kept: Rc::default(),
             challenges,
             metrics,
             access,

@@ -2,6 +2,7 @@
 
 use super::body_failure::{BodyError, UploadFailure, broken_by};
 use super::body_prefix::BodyPrefix;
+use super::kept_body::{KeptBody, KeptShare};
 use super::soft_timeout::QUICK;
 use super::trailers;
 use crate::key::IdentityFields;
@@ -63,10 +64,13 @@ pub struct UploadBody {
     upload: Rc<Upload>,
     /// The fields that no client may send, not even as trailers.
     identity: Option<Arc<IdentityFields>>,
+    /// What is kept of it, for a server that may not have begun with the request.
+    kept: KeptBody,
 }
 
 impl RequestBody {
-    /// Wraps the body that the client sends, on its way since `now`; the other half counts its progress.
+    /// Wraps the body that the client sends, on its way since `now`; the other half counts its progress. Its beginning may be
+    /// kept in `share`.
     #[must_use]
     pub fn new(
         beginning: Option<Box<BodyPrefix>>,
@@ -74,6 +78,7 @@ impl RequestBody {
         allowed: RateBound,
         identity: Option<Arc<IdentityFields>>,
         now: Instant,
+        share: impl FnOnce() -> KeptShare,
     ) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() && beginning.is_none() {
             return (Self::Empty, None);
@@ -88,6 +93,7 @@ impl RequestBody {
             pace: RateTimer::new(allowed),
             upload: Rc::clone(&upload),
             identity,
+            kept: KeptBody::Unasked(share()),
         };
         (Self::Stream(Box::new(sending)), Some(upload))
     }
@@ -132,14 +138,39 @@ impl OutgoingBody for RequestBody {
             Self::Stream(sending) => Some(Rc::clone(&sending.upload) as Rc<dyn UploadState>),
         }
     }
+
+    fn keep(&mut self) {
+        let hint = http_body::Body::size_hint(self);
+        if let Self::Stream(sending) = self {
+            sending.kept.keep(hint.lower(), hint.exact());
+        }
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self, Self::Stream(sending) if sending.kept.is_whole())
+    }
+
+    fn rewind(&mut self) -> bool {
+        match self {
+            Self::Empty => false,
+            Self::Stream(sending) => sending.kept.rewind(),
+        }
+    }
+
+    fn forget(&mut self) {
+        if let Self::Stream(sending) = self {
+            sending.kept.forget();
+        }
+    }
 }
 
 impl UploadBody {
     fn is_over(&self) -> bool {
-        match &self.beginning {
+        let is_taken = match &self.beginning {
             None => self.incoming.is_end_stream(),
             Some(beginning) => beginning.is_all && beginning.is_over(),
-        }
+        };
+        is_taken && self.kept.is_over()
     }
 
     /// The next frame that has been read before, or the end of the body, if it was among those frames.
@@ -165,6 +196,27 @@ impl UploadBody {
     }
 
     fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.kept.is_again() {
+            let frame = self.kept.next();
+            // A body is not polled again after its end.
+            if frame.is_some() || self.upload.done.get() {
+                return Poll::Ready(frame.map(Ok));
+            }
+        }
+        let polled = self.poll_taken(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => self.kept.takes(frame),
+            Poll::Ready(Some(Err(_))) => self.kept.forget(),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    /// The next frame that has not been taken before.
+    fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {

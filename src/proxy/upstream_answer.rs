@@ -1,10 +1,10 @@
 //! The answer of a server, as far as its head has come.
 
 use super::error::ProxyError;
-use super::hop::{self, CodingFault};
 use super::request_body::RequestBody;
 use super::response_body::{BodyStart, Carrier};
 use crate::upstream::failure::UpstreamError;
+use crate::upstream::http1::{AnswerError, coding_fault};
 use crate::upstream::pool::Pool;
 use http::Response;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ impl UpstreamAnswer {
     /// The head has come at `at`: the time that the connection may rest counts from there.
     pub fn came(&mut self, at: Instant) {
         if let Carrier::Connection(connection) = &mut self.carrier {
-            connection.answered(at, self.response.headers());
+            connection.answered(at, &self.response);
         }
     }
 
@@ -35,10 +35,11 @@ impl UpstreamAnswer {
     /// 502 where the answer has a transfer coding that the gateway did not ask for, or `chunked` twice, or its body has
     /// broken before any of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
-        match hop::coding_fault(self.response.headers()) {
-            None => {}
-            Some(CodingFault::Unasked) => return Err(UpstreamError::UnaskedCoding.into()),
-            Some(CodingFault::ChunkedTwice) => return Err(UpstreamError::ChunkedTwice.into()),
+        // Elsewhere the head is refused for it.
+        if let Carrier::Tunnel(_) = self.carrier
+            && let Some((fault, line)) = coding_fault(self.response.headers())
+        {
+            return Err(UpstreamError::Answer(AnswerError::Head(fault, line)).into());
         }
         let start = BodyStart::of(&mut self.carrier);
         start.map_err(|error| UpstreamError::Answer(error).into())

@@ -92,7 +92,7 @@ pub async fn send(
     let pool = &endpoint.pool;
     // A tunnel keeps its connection for good, and a handshake is worth a fresh one.
     let is_exchange = purpose == Purpose::Exchange;
-    let idle = is_exchange.then(|| pool.take(at)).flatten();
+    let idle = is_exchange.then(|| pool.take(at, &request)).flatten();
     // The descriptor is kept, or the new connection takes it at once.
     drop(descriptor);
     let (mut connection, pool) = match idle {

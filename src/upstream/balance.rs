@@ -259,6 +259,14 @@ impl<B: OutgoingBody> Balancer<B> {
         ejection.succeeded(|| uptime_at(began));
     }
 
+    /// A request to `endpoint` that began at `began` has been answered with `status`, and the answer is none, for `why`.
+    #[cold]
+    #[inline(never)]
+    pub fn invalid(&self, endpoint: &Endpoint<B>, status: u16, why: &str, began: Instant) {
+        endpoint.metrics.answered(status);
+        self.failed(endpoint, why, began);
+    }
+
     /// Is a request sent once more after an answer with this status, if it may be?
     #[inline]
     #[must_use]

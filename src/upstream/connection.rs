@@ -3,6 +3,7 @@
 use super::http1::{self, AnswerError, Http1, ReadBuffers, WholeRequest};
 use super::http2::Http2Exchange;
 use super::http2::connection::OpenStream;
+use super::http2::send_window::ENOUGH;
 use super::open_socket::OpenSocket;
 use super::retry_rule::RetryCause;
 use super::stream::{PeekEnd as _, ServerStream};
@@ -25,6 +26,9 @@ pub struct Connection<B: OutgoingBody> {
     pub reused: bool,
     /// The request that was sent last may be sent again although a server may have acted on it.
     is_repeatable: bool,
+    /// The connection has answered HEAD without a length last: many servers close it then, maybe only after it was looked
+    /// whether they have.
+    is_doubtful: bool,
     /// The time until which its server will surely keep it, as far as that is known.
     rests_until: Instant,
     /// The time from which it takes no further request.
@@ -46,6 +50,8 @@ pub struct UnsentRequest<B> {
     request: Unsent<B>,
     /// It may be sent again although a server may have acted on it.
     is_repeatable: bool,
+    /// A server has had a part of its body, which goes out anew.
+    pub is_begun: bool,
     /// The failure after which it can be.
     pub cause: RetryCause,
 }
@@ -90,6 +96,7 @@ impl<B: OutgoingBody> Connection<B> {
             carrier: Carrier::Http1(Box::new(Http1::new(stream, buffers)), socket),
             reused: false,
             is_repeatable: false,
+            is_doubtful: false,
             rests_until: now,
             retires: max_age.map(|age| keep_alive::retires(now, age)),
         }
@@ -101,6 +108,7 @@ impl<B: OutgoingBody> Connection<B> {
             reused: stream.is_reused,
             carrier: Carrier::Http2(Box::new(Http2Exchange::new(stream))),
             is_repeatable: false,
+            is_doubtful: false,
             rests_until: now,
             retires: None,
         }
@@ -128,6 +136,7 @@ impl<B: OutgoingBody> Connection<B> {
                 is_over
             }
             Carrier::Http2(exchange) => {
+                exchange.needs_room(room_of(&request));
                 exchange.begin(WholeRequest::new(request), added);
                 false
             }
@@ -187,23 +196,26 @@ impl<B: OutgoingBody> Connection<B> {
     }
 
     /// The request that was not answered, where it can be sent once more: nothing of it was written; over HTTP/2, the
-    /// server has not processed it, and none of its body was begun; or it may be repeated and no byte came back.
+    /// server has not processed it, and all of its body is at hand; or it may be repeated and no byte came back.
     #[must_use]
     pub fn into_unsent(self) -> Option<UnsentRequest<B>> {
         let is_repeatable = self.is_repeatable;
-        let (cause, request) = match self.carrier {
+        let (cause, is_begun, request) = match self.carrier {
             Carrier::Http1(http1, _) => {
                 let cause = http1.retry_cause();
-                (cause, Unsent::Written(http1.into_unsent(is_repeatable)?))
+                let written = http1.into_unsent(is_repeatable)?;
+                (cause, false, Unsent::Written(written))
             }
             Carrier::Http2(exchange) => {
-                let cause = exchange.retry_cause();
-                (cause, Unsent::Whole(exchange.into_unsent(is_repeatable)?))
+                let (cause, is_begun) = (exchange.retry_cause(), exchange.is_begun());
+                let whole = exchange.into_unsent(is_repeatable)?;
+                (cause, is_begun, Unsent::Whole(whole))
             }
         };
         Some(UnsentRequest {
             request,
             is_repeatable,
+            is_begun,
             cause,
         })
     }
@@ -221,6 +233,7 @@ impl<B: OutgoingBody> Connection<B> {
         Some(UnsentRequest {
             request,
             is_repeatable: true,
+            is_begun: false,
             cause: RetryCause::Reset,
         })
     }
@@ -253,8 +266,17 @@ impl<B: OutgoingBody> Connection<B> {
 
     /// Notes the head of an answer, which came at `at` and names the time that the connection will be kept. The server
     /// may count from then on: it does not know when the last byte is read.
-    pub fn answered(&mut self, at: Instant, fields: &HeaderMap) {
-        self.rests_until = at + keep_alive::rest(fields);
+    pub fn answered(&mut self, at: Instant, head: &Response<()>) {
+        self.rests_until = at + keep_alive::rest(head.headers());
+        self.is_doubtful = match &self.carrier {
+            Carrier::Http1(http1, _) => http1.is_to_head() && is_unframed(head),
+            Carrier::Http2(_) => false,
+        };
+    }
+
+    /// May its server be closing it, for its last answer? It is for requests that can be repeated alone.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// Will the server still keep the connection at `now`?
@@ -364,8 +386,24 @@ impl<B: OutgoingBody> Connection<B> {
     }
 }
 
+/// Has an answer to HEAD neither a length nor a coding, though its status would allow a body?
+#[cold]
+fn is_unframed(head: &Response<()>) -> bool {
+    let fields = head.headers();
+    !matches!(head.status().as_u16(), 204 | 304)
+        && !fields.contains_key(header::CONTENT_LENGTH)
+        && !fields.contains_key(header::TRANSFER_ENCODING)
+}
+
+/// The room that the beginning of a request's body must find in the window of a connection of HTTP/2.
+pub(super) fn room_of<B: Body>(request: &Request<B>) -> u32 {
+    let hint = request.body().size_hint();
+    let most = hint.upper().unwrap_or(u64::from(ENOUGH));
+    u32::try_from(most).unwrap_or(ENOUGH).min(ENOUGH)
+}
+
 /// May the request be sent again although a server may have acted on it (RFC 9110, section 9.2.2), and can it be sent
 /// again?
-fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
+pub(super) fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
     request.method().is_idempotent() && request.body().is_end_stream()
 }

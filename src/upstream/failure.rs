@@ -25,12 +25,6 @@ pub enum UpstreamError {
     /// No answer in time.
     #[error("no answer from the upstream within {0:?}")]
     Timeout(Duration),
-    /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
-    #[error("the upstream's answer has a transfer coding that the gateway did not ask for")]
-    UnaskedCoding,
-    /// The answer names the coding `chunked` twice (RFC 9112 section 6.1).
-    #[error("the upstream's answer has a transfer coding twice: `chunked` stands there twice")]
-    ChunkedTwice,
     /// The server speaks HTTP/1.1, which does not carry gRPC.
     #[error("the upstream speaks HTTP/1.1, and gRPC needs HTTP/2")]
     NoHttp2,
@@ -63,9 +57,7 @@ impl UpstreamError {
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,
-            Self::UnaskedCoding | Self::ChunkedTwice | Self::UnaskedUpgrade | Self::NoHttp2 => {
-                Failure::Protocol
-            }
+            Self::UnaskedUpgrade | Self::NoHttp2 => Failure::Protocol,
         }
     }
 }
@@ -75,7 +67,7 @@ impl AnswerError {
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
-            Self::Head(_) | Self::Chunks(_) | Self::OtherProtocol(_) => Failure::Protocol,
+            Self::Head(..) | Self::Chunks(..) | Self::OtherProtocol(_) => Failure::Protocol,
             Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
             Self::Http2(error) if error.is_library() => Failure::Protocol,
             Self::Io(_) if self.refused_certificate().is_some() => Failure::Tls,

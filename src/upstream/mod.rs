@@ -13,6 +13,7 @@ mod dial;
 pub mod ejection;
 pub mod endpoint;
 pub mod failure;
+pub mod fault;
 mod head_bound;
 pub mod http1;
 mod http2;
@@ -57,6 +58,7 @@ pub use upstream_rules::UpstreamRules;
 pub use upstream_state::UpstreamState;
 
 use bytes::Bytes;
+use http_body_util::Empty;
 use hyper::body::Body;
 use owed_time::UploadState;
 use std::error::Error as StdError;
@@ -73,7 +75,7 @@ pub enum Purpose {
     Tunnel,
 }
 
-/// The body of a request to a server.
+/// The body of a request to a server. One whose beginning is kept can be sent once more from its first byte on.
 pub trait OutgoingBody:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
@@ -81,10 +83,26 @@ pub trait OutgoingBody:
     fn upload(&self) -> Option<Rc<dyn UploadState>> {
         None
     }
+
+    /// From now on what is taken of the body is kept, as long as there is room.
+    fn keep(&mut self) {}
+
+    /// Is all that was taken of the body still at hand?
+    fn is_kept(&self) -> bool {
+        false
+    }
+
+    /// Begins anew, once. False where what was taken is not at hand any more.
+    fn rewind(&mut self) -> bool {
+        false
+    }
+
+    /// Lets go of what is kept: the request is answered.
+    fn forget(&mut self) {}
 }
 
-/// No body.
-impl OutgoingBody for http_body_util::Empty<Bytes> {}
+/// The body of a request that has none.
+impl OutgoingBody for Empty<Bytes> {}
 
 /// A named set of servers.
 #[derive(Debug, Clone)]

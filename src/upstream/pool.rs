@@ -1,10 +1,12 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
-use super::connection::Connection;
+use super::connection::{Connection, is_repeatable, room_of};
 use super::connection_bound::{ConnectionBound, ConnectionPermit};
 use super::dial::{self, OpenedStream};
-use super::http1::{AnswerError, ReadBuffers};
+use super::fault::UpstreamFault;
+use super::http1::ReadBuffers;
 use super::http2::connection::{Http2Connection, Origin};
+use super::http2::send_window::ENOUGH;
 use super::http2::stream_pool::StreamPool;
 use super::open_socket::OpenSocket;
 use super::reachability::Reachability;
@@ -12,7 +14,7 @@ use super::stream::ServerStream;
 use super::{ConnectError, Destination, OfferedProtocols, OutgoingBody, Protocol, Purpose};
 use crate::clock;
 use crate::descriptors::DescriptorShare;
-use http::HeaderValue;
+use http::{HeaderValue, Request};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::pin::pin;
@@ -148,11 +150,20 @@ impl<B: OutgoingBody> Pool<B> {
         self.http2.is_none() || connection.has_chosen_http1()
     }
 
-    /// The idle connection that was put back last, among those that the server has promised to keep until after `now`.
+    /// The idle connection that was put back last, among those that the server has promised to keep until after `now`
+    /// and that are good enough for the `request`.
     #[must_use]
-    pub fn take(&self, now: Instant) -> Option<Connection<B>> {
+    pub fn take(&self, now: Instant, request: &Request<B>) -> Option<Connection<B>> {
+        let connection = self.take_any(now, || room_of(request))?;
+        if connection.is_doubtful() && !is_repeatable(request) {
+            return self.take_sure(now, connection);
+        }
+        Some(connection)
+    }
+
+    fn take_any(&self, now: Instant, need: impl FnOnce() -> u32) -> Option<Connection<B>> {
         if let Some(http2) = &self.http2
-            && let Some(stream) = http2.take(now)
+            && let Some(stream) = http2.take(now, need())
         {
             return Some(Connection::on_stream(stream, now));
         }
@@ -167,11 +178,23 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
+    /// An idle connection that its server is not closing for its last answer; the `doubtful` one waits for another request.
+    #[cold]
+    fn take_sure(&self, now: Instant, doubtful: Connection<B>) -> Option<Connection<B>> {
+        let mut idle = self.idle.borrow_mut();
+        let is_good = |one: &Connection<B>| one.is_kept(now) && !one.is_doubtful();
+        let sure = idle.iter().rposition(is_good);
+        let mut sure = sure.map(|at| idle.remove(at));
+        idle.push(doubtful);
+        sure.iter_mut().for_each(|one| one.reused = true);
+        sure
+    }
+
     /// An idle connection that its server has not closed, as far as the system knows.
     #[must_use]
     pub fn take_open(&self) -> Option<Connection<B>> {
         loop {
-            let mut connection = self.take(clock::now())?;
+            let mut connection = self.take_any(clock::now(), || 0)?;
             if connection.is_usable() {
                 return Some(connection);
             }
@@ -274,7 +297,9 @@ impl<B: OutgoingBody> Pool<B> {
             let mut changed = pin!(http2.changed.notified());
             let failures = http2.failures();
             let now = clock::now();
-            if let Some(stream) = http2.take(now) {
+            // The request may have a body that has found no room. Where connections are counted, it shares them.
+            let need = if self.bound.is_some() { 0 } else { ENOUGH };
+            if let Some(stream) = http2.take_roomy(now, need) {
                 return Ok(Connection::on_stream(stream, now));
             }
             if let Some(opening) = http2.open() {
@@ -387,18 +412,10 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// Notes that the server answers in another protocol, or does not take our certificate, and logs the first time.
+    /// Notes that the server has given no valid answer, for the log.
     #[cold]
-    pub fn note_misfit(&self, error: &AnswerError) {
-        let server = &self.destination;
-        if let AnswerError::OtherProtocol(other) = error {
-            self.reachability.note_misfit(|| {
-                format!("{server} does not answer in the protocol that it is asked in: {other}")
-            });
-        } else if let Some(why) = error.refused_certificate() {
-            self.reachability
-                .note_misfit(|| format!("no answer from {server}: {why}"));
-        }
+    pub fn note_fault(&self, fault: &UpstreamFault<'_>) {
+        self.reachability.faulted(&self.destination, fault);
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another and no other worker waits for its place.

@@ -1,28 +1,28 @@
 //! One probe: a question to a server on a connection of its own, within the time that the file gives it.
 
-use super::head_bound::{MOST_FIELDS, MOST_HEAD};
+use super::http1::{AnswerError, answer_head};
 use super::http2::hear_interim;
 use super::probe_rule::{ProbeQuestion, ProbeRule};
 use super::stream::ServerStream;
 use super::upstream_state::Member;
 use super::{Destination, OfferedProtocols, Upstream, dial};
-use crate::interim::{BoundedStream, InterimCount, InterimWatch};
+use crate::interim::InterimCount;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use http_body_util::Empty;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 /// The largest answer about health in gRPC.
 const MOST_BYTES: usize = 4 * 1024;
 /// The method that shows the health of a service (gRPC health checking protocol).
 const CHECK: &str = "/grpc.health.v1.Health/Check";
+/// The name of the asker.
+const USER_AGENT: &str = "tollgate-probe";
 /// The status that is good.
 const SERVING: u8 = 1;
 
@@ -55,8 +55,12 @@ async fn question(upstream: &Upstream, member: &Member, rule: &ProbeRule) -> Res
         ProbeQuestion::Connect => Ok(()),
         ProbeQuestion::Http { path, host, status } => {
             let host = host.as_deref().unwrap_or(&own);
-            let answer = get(opened.stream, opened.is_http2, path, host).await?;
-            good_status(answer, status)
+            let answered = if opened.is_http2 {
+                get_http2(opened.stream, path, host).await?
+            } else {
+                get_http1(opened.stream, path, host).await?
+            };
+            good_status(answered, status)
         }
         ProbeQuestion::Grpc { service } => check(opened.stream, service, &own).await,
     }
@@ -69,34 +73,29 @@ fn good_status(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), String> 
     Err(format!("status {status}"))
 }
 
-/// The status of the answer to a GET.
-async fn get(stream: ServerStream, is_http2: bool, path: &str, host: &str) -> Result<u16, String> {
-    let scheme = is_http2.then(|| scheme(&stream));
-    let mut request = request(Method::GET, path, host, scheme)?;
-    if is_http2 {
-        return over_http2(stream, request, Bytes::new(), async |answer| {
-            Ok(answer.status().as_u16())
-        })
-        .await;
-    }
-    let interim = InterimWatch::default();
-    interim.over(&mut request);
-    let stream = BoundedStream::new(stream, interim.clone());
-    let (mut sender, connection) = http1::Builder::new()
-        .max_headers(MOST_FIELDS)
-        .max_buf_size(MOST_HEAD)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(broken)?;
-    let request = request.map(|()| Empty::<Bytes>::new());
-    let asking = async {
-        let answer = sender.send_request(request).await;
-        interim.check().map_err(broken)?;
-        answer
-            .map(|answer| answer.status().as_u16())
-            .map_err(broken)
-    };
-    alongside(async { connection.await.map_err(broken) }, asking).await
+/// The status of the answer to a GET over HTTP/1.1, which is asked as requests are: a probe meets what they meet.
+async fn get_http1(mut stream: ServerStream, path: &str, host: &str) -> Result<u16, String> {
+    let question = format!(
+        "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nuser-agent: {USER_AGENT}\r\n\r\n"
+    );
+    // A server that takes no question may have answered why.
+    let asked = stream.write_all(question.as_bytes()).await;
+    let answer = answer_head(&mut stream).await;
+    let answer = answer.map_err(|error| match (asked, error) {
+        (Err(failed), AnswerError::Incomplete) => AnswerError::Io(failed),
+        (_, error) => error,
+    });
+    let status = answer.map_err(|error| error.fault().to_string())?;
+    Ok(status.as_u16())
+}
+
+/// The status of the answer to a GET over HTTP/2.
+async fn get_http2(stream: ServerStream, path: &str, host: &str) -> Result<u16, String> {
+    let request = request(Method::GET, path, host, scheme(&stream))?;
+    over_http2(stream, request, Bytes::new(), async |answer| {
+        Ok(answer.status().as_u16())
+    })
+    .await
 }
 
 /// Sends `request` over HTTP/2 and has the answer read.
@@ -148,37 +147,21 @@ async fn alongside<T>(
     asking.await
 }
 
-/// A probe's request; over HTTP/2 with a `scheme`.
-fn request(
-    method: Method,
-    path: &str,
-    host: &str,
-    scheme: Option<&str>,
-) -> Result<Request<()>, String> {
-    let target = match scheme {
-        Some(scheme) => format!("{scheme}://{host}{path}"),
-        None => path.to_owned(),
-    };
+/// A probe's request over HTTP/2.
+fn request(method: Method, path: &str, host: &str, scheme: &str) -> Result<Request<()>, String> {
+    let target = format!("{scheme}://{host}{path}");
     let target = target.parse::<Uri>().map_err(|error| error.to_string())?;
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = target;
     let fields = request.headers_mut();
-    if scheme.is_none() {
-        let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
-        fields.insert(header::HOST, host);
-        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    fields.insert(
-        header::USER_AGENT,
-        HeaderValue::from_static("tollgate-probe"),
-    );
+    fields.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     Ok(request)
 }
 
 /// Asks the health service of gRPC about `service`.
 async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), String> {
-    let scheme = Some(scheme(&stream));
+    let scheme = scheme(&stream);
     let mut request = request(Method::POST, CHECK, host, scheme)?;
     let fields = request.headers_mut();
     fields.insert(

@@ -1,16 +1,21 @@
 //! The reachability of a server, as all workers of this process see it together: one line in the log when the server
-//! takes no connections any more, and one when it takes them again.
+//! takes no connections any more, and one when it takes them again; one a minute for each cause for which it gives no valid
+//! answer.
 
+use super::fault::{FaultCause, UpstreamFault};
 use super::{ConnectError, Destination};
 use crate::clock;
+use crate::telemetry::log::Throttle;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// The time since its last failure, in microseconds, before which a server is not logged as back. Without it a server
 /// that takes every second connection would fill the log.
 const STEADY: u64 = 1_000_000;
+/// The time between two log lines about one server and one cause.
+const FAULTS: Duration = Duration::from_secs(60);
 
 /// Every server that a pool leads to. Read when a pool is made, never by a request.
 static SERVERS: Mutex<BTreeMap<String, Weak<Reachability>>> = Mutex::new(BTreeMap::new());
@@ -24,8 +29,18 @@ pub(super) struct Reachability {
     failed: AtomicU64,
     /// The time of the first connection after that failure.
     taken: AtomicU64,
-    /// It was logged that the server takes connections and no requests on them.
-    is_noted: AtomicBool,
+    /// Space the log lines about its faults, one for each cause.
+    faults: FaultThrottles,
+}
+
+/// A throttle for each cause of a fault.
+#[derive(Debug)]
+struct FaultThrottles([Throttle; FaultCause::COUNT]);
+
+impl Default for FaultThrottles {
+    fn default() -> Self {
+        Self([const { Throttle::every(FAULTS) }; FaultCause::COUNT])
+    }
 }
 
 impl Reachability {
@@ -49,11 +64,14 @@ impl Reachability {
         }
     }
 
-    /// Notes that the server takes connections and no requests on them, and logs the first time why.
-    pub(super) fn note_misfit(&self, why: impl FnOnce() -> String) {
-        if !self.is_noted.swap(true, Ordering::Relaxed) {
-            tracing::warn!("{}", why());
-        }
+    /// Notes that `server` has given no valid answer, and logs one a minute for each cause.
+    #[cold]
+    pub(super) fn faulted(&self, server: &Destination, fault: &UpstreamFault<'_>) {
+        let Some(cause) = fault.cause else { return };
+        let Some(more) = self.faults.0[cause as usize].pass() else {
+            return;
+        };
+        tracing::warn!("no valid answer from {server}: {fault}{more}");
     }
 
     /// Notes that the server took a connection.

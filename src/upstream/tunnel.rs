@@ -84,9 +84,7 @@ async fn send<B: OutgoingBody>(
         let _ = connection.with_upgrades().await;
     });
     let answer = sender.send_request(request).await;
-    interim
-        .check()
-        .map_err(|fault| AnswerError::Head(fault.into()))?;
+    interim.check().map_err(AnswerError::from)?;
     answer.map_err(|error| {
         if error.is_incomplete_message() {
             AnswerError::Incomplete

@@ -14,7 +14,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncWrite as _, DuplexStream, duplex};
-use tollgate::upstream::http1::{AnswerError, ChunkFault, Http1, ReadBuffers};
+use tollgate::upstream::http1::{AnswerError, ChunkFault, HeadFault, Http1, ReadBuffers};
 
 /// Room for all that either side sends.
 const ROOM: usize = 1 << 20;
@@ -33,6 +33,8 @@ struct Outcome {
     reusable: bool,
     /// The trailers were refused.
     refused_trailers: bool,
+    /// The transfer coding was refused.
+    refused_coding: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -94,6 +96,10 @@ pub(crate) fn compare(bytes: &[u8]) -> bool {
         .any(|pair| pair[0] != b'\r' && pair[1] == b'\n');
     if ours.refused_trailers && has_bare_feed {
         // hyper takes lines of trailers that end with a line feed alone, or overlooks them.
+        return false;
+    }
+    if ours.refused_coding {
+        // hyper hands on what only a decoder could read.
         return false;
     }
     assert_eq!(ours.head, hypers.head, "{}", both());
@@ -179,7 +185,13 @@ fn our_turns(client: &mut Http1<Empty<Bytes>, DuplexStream>, outcome: &mut Outco
             match client.poll_answer(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(response)) => outcome.head = Some(Head::of(response)),
-                Poll::Ready(Err(error)) => outcome.refused = Some(format!("{error:?}")),
+                Poll::Ready(Err(error)) => {
+                    outcome.refused_coding = matches!(
+                        &error,
+                        AnswerError::Head(HeadFault::UnaskedCoding | HeadFault::CodingTwice, _)
+                    );
+                    outcome.refused = Some(format!("{error:?}"));
+                }
             }
             return true;
         }
@@ -192,7 +204,7 @@ fn our_turns(client: &mut Http1<Empty<Bytes>, DuplexStream>, outcome: &mut Outco
             },
             Poll::Ready(Some(Err(error))) => {
                 outcome.refused_trailers =
-                    matches!(error, AnswerError::Chunks(ChunkFault::Trailers));
+                    matches!(error, AnswerError::Chunks(ChunkFault::Trailers, _));
                 outcome.refused = Some(format!("{error:?}"));
             }
         }

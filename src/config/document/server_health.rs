@@ -54,8 +54,8 @@ table! {
 
 table! {
     /// Ejection: a server that fails requests in a row gets none for a while. No connection, a connection that ends
-    /// before the head of an answer, no answer in time, 502, 503, 504 and the `grpc-status` 14 are failures; 500 is none,
-    /// and no 4xx.
+    /// before the head of an answer, an answer that is no HTTP, no answer in time, 502, 503, 504 and the `grpc-status` 14
+    /// are failures; 500 is none, and no 4xx.
     EjectTable = EJECT, "upstreams", "ejection", takes Some("`false`, or a table as `{ after = 5, for = \"10s\", at_most = \"50%\" }`");
 
     /// Failures in a row that eject a server, counted over all requests of this gateway.
@@ -70,7 +70,8 @@ table! {
 
 table! {
     /// Requests that are sent once more after a failure, to another server where there is one. A body that has been begun
-    /// is never sent again, nor anything after a byte of the answer went on to the client.
+    /// is sent again only after `refused`, once, as long as no more than 16 KiB of it have come. Nothing is sent again after a
+    /// byte of the answer went on to the client.
     RetryTable = RETRY, "upstreams", "retries", takes Some("`false`, or a table as `{ attempts = 1, on = [\"connect\", \"reset\"], budget = \"20%\" }`");
 
     /// How many times a request is sent again at most.

@@ -18,6 +18,7 @@ use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::{AnswerTimeout, Service};
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{AnswerSource, Failure, RouteMetrics};
+use crate::upstream::http1::AnswerError;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use std::sync::Arc;
@@ -188,6 +189,14 @@ impl Exchange {
         }
     }
 
+    /// An answer breaks off behind its head, not for the client's upload: notes why.
+    #[cold]
+    pub(in crate::proxy) fn answer_breaks(&self, error: &AnswerError) {
+        if self.broken_upload().is_none() {
+            self.call.note_fault(&error.fault());
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn count_failure(&self, failure: Failure) {
@@ -329,7 +338,7 @@ impl Exchange {
         let would_refuse = service.map(|service| self.would_refuse(service));
         let charges = service.map(|service| self.charges(service, costs));
         let groups = service.map(|service| self.groups(service));
-        let endpoint = self.call.endpoint();
+        let (endpoint, fault) = (self.call.endpoint(), self.call.fault());
         self.worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
@@ -356,6 +365,7 @@ impl Exchange {
             duration: took,
             upstream: endpoint.as_ref().map(|endpoint| endpoint.shown()),
             upstream_time: self.upstream_time,
+            upstream_fault: fault.as_deref(),
             call: self.call.record(),
             ended_by: self.ended_by(),
             bytes_in: self.received_bytes(),

@@ -54,28 +54,6 @@ fn the_static_list_goes_both_ways_but_for_what_only_requests_lose() {
 }
 
 #[test]
-fn a_coding_is_a_fault_unless_it_is_chunked_once() {
-    let (unasked, twice) = (Some(CodingFault::Unasked), Some(CodingFault::ChunkedTwice));
-    for (lines, fault) in [
-        (&[][..], None),
-        (&["chunked"], None),
-        (&[" Chunked "], None),
-        (&["gzip"], unasked),
-        (&["gzip, chunked"], unasked),
-        (&["gzip", "chunked"], unasked),
-        (&["chunked", "chunked"], twice),
-        (&["chunked, Chunked"], twice),
-        (&["identity"], unasked),
-    ] {
-        let lines: Vec<_> = lines
-            .iter()
-            .map(|line| ("transfer-encoding", *line))
-            .collect();
-        assert_eq!(coding_fault(&fields(&lines)), fault, "{lines:?}");
-    }
-}
-
-#[test]
 fn every_connection_line_is_obeyed() {
     let lines = [
         ("connection", "keep-alive, X-One ,, x-two"),

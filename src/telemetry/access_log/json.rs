@@ -98,6 +98,9 @@ fn call(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
         connect: None,
         queued: None,
     };
+    if let Some(fault) = record.upstream_fault {
+        member(out, br#","upstream_fault":"#, fault);
+    }
     member(out, br#","server":"#, record.upstream);
     if record.call == USUAL {
         out.extend_from_slice(br#","attempts":1,"retry":null,"connect_ms":null,"queued_ms":null"#);

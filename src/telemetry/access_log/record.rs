@@ -49,6 +49,8 @@ pub struct AccessRecord<'a> {
     pub upstream: Option<&'a str>,
     /// The time from forwarding to the head of the server's answer.
     pub upstream_time: Option<Duration>,
+    /// Why there was no valid answer, in words, where that is so.
+    pub upstream_fault: Option<&'a str>,
     /// How the request came to its server, and to how many of them.
     pub call: CallRecord,
     /// The cause of the end of a WebSocket, or of an answer before its end; `None` for a whole answer.
@@ -298,6 +300,7 @@ impl AccessRecord<'_> {
             duration: Duration::from_micros(3_150),
             upstream: Some("10.1.0.5:3000"),
             upstream_time: Some(Duration::from_micros(2_900)),
+            upstream_fault: None,
             call: CallRecord {
                 attempts: 1,
                 ..CallRecord::default()

@@ -101,6 +101,10 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
                 out.extend(b", last ");
                 terminal(out, server.as_bytes());
             }
+            if let Some(fault) = record.upstream_fault {
+                out.extend(b": ");
+                terminal(out, fault.as_bytes());
+            }
         }
     }
 }

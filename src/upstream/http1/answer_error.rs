@@ -1,7 +1,9 @@
 //! The failures of an exchange on a connection to a server.
 
 use super::chunk_decoder::ChunkFault;
-use super::response_head::HeadFault;
+use super::offending_line::OffendingLine;
+use super::response_head::{BadHead, HeadFault};
+use crate::interim::TooMany;
 use crate::upstream::other_protocol::OtherProtocol;
 use std::error::Error;
 use std::io;
@@ -15,12 +17,15 @@ pub enum AnswerError {
     /// The connection failed.
     #[error("the connection failed")]
     Io(#[source] io::Error),
+    /// The connection ended inside the head of the answer, of which this came.
+    #[error("the connection ended inside the answer's head")]
+    CutHead(OffendingLine),
     /// The server sent bytes that no request had asked for.
     #[error("the server sent bytes that no request had asked for")]
-    Unasked,
-    /// The head of the answer is malformed.
+    Unasked(OffendingLine),
+    /// The head of the answer is malformed, in this line.
     #[error("the answer's head is malformed")]
-    Head(#[from] HeadFault),
+    Head(#[source] HeadFault, OffendingLine),
     /// The server speaks another protocol.
     #[error("the answer is in another protocol: {0}")]
     OtherProtocol(OtherProtocol),
@@ -31,15 +36,18 @@ pub enum AnswerError {
     /// The stream failed, or its connection.
     #[error("the stream failed")]
     Http2(#[source] h2::Error),
-    /// The body of the answer is malformed.
+    /// The body of the answer is malformed, in this line.
     #[error("the answer's body is malformed")]
-    Chunks(#[from] ChunkFault),
+    Chunks(#[source] ChunkFault, OffendingLine),
     /// The body of the request failed.
     #[error("the request's body failed")]
     Upload(#[source] Box<dyn Error + Send + Sync>),
     /// The body of the request is longer or shorter than its head says.
     #[error("the request's body has another length than its head says")]
     UploadLength,
+    /// The server reads nothing of what the connection's streams send, and nothing of this request was sent.
+    #[error("the connection's window stays empty")]
+    Starved,
     /// The connection was given up, because the request's body could not be written to its end.
     #[error("the connection was given up")]
     GivenUp,
@@ -48,22 +56,41 @@ pub enum AnswerError {
     Tunnel(#[from] hyper::Error),
 }
 
+/// No line of interim answers is worse than the others.
+impl From<TooMany> for AnswerError {
+    fn from(fault: TooMany) -> Self {
+        Self::Head(fault.into(), OffendingLine::of(b""))
+    }
+}
+
 impl AnswerError {
     /// Bytes that came before any request was sent.
     pub(super) fn unasked(bytes: &[u8]) -> Self {
-        Self::by_first_bytes(bytes).unwrap_or(Self::Unasked)
+        Self::by_first_bytes(bytes).unwrap_or_else(|| Self::Unasked(OffendingLine::of(bytes)))
     }
 
-    /// A head that cannot be read, and the bytes of it.
+    /// A head that cannot be read, and the bytes that are left of it.
     #[cold]
-    pub(super) fn of_head(fault: HeadFault, bytes: &[u8]) -> Self {
-        Self::by_first_bytes(bytes).unwrap_or(Self::Head(fault))
+    pub(super) fn of_head(bad: BadHead, bytes: &[u8]) -> Self {
+        Self::by_first_bytes(bytes).unwrap_or(Self::Head(bad.fault, bad.line))
+    }
+
+    /// A body that cannot be read, and the bytes that are left of it: they begin with the line that is malformed.
+    #[cold]
+    pub(super) fn of_chunks(fault: ChunkFault, bytes: &[u8]) -> Self {
+        let line = bytes.split(|byte| *byte == b'\n').next();
+        let line = line.unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Self::Chunks(fault, OffendingLine::of(line))
     }
 
     /// The end of a connection on which these bytes of a head came.
     #[cold]
     pub(super) fn of_part(bytes: &[u8]) -> Self {
-        Self::by_first_bytes(bytes).unwrap_or(Self::Incomplete)
+        if bytes.is_empty() {
+            return Self::Incomplete;
+        }
+        Self::by_first_bytes(bytes).unwrap_or_else(|| Self::CutHead(OffendingLine::of(bytes)))
     }
 
     fn by_first_bytes(bytes: &[u8]) -> Option<Self> {

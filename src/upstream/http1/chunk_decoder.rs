@@ -110,7 +110,7 @@ impl ChunkDecoder {
     /// Takes the next part of the body from `bytes`.
     ///
     /// # Errors
-    /// When the bytes are not in chunks.
+    /// When the bytes are not in chunks: they begin then with the line that is to blame, as far as it is still there.
     pub(super) fn decode(&mut self, bytes: &mut BytesMut) -> Result<Decoded, ChunkFault> {
         if self.state != ChunkState::Data {
             let mut used = 0;
@@ -119,7 +119,14 @@ impl ChunkDecoder {
                     break;
                 }
                 used += 1;
-                self.state = self.step(*byte)?;
+                match self.step(*byte) {
+                    Ok(state) => self.state = state,
+                    Err(fault) => {
+                        let before = memchr::memrchr(b'\n', &bytes[..used - 1]);
+                        bytes.advance(before.map_or(0, |end| end + 1));
+                        return Err(fault);
+                    }
+                }
             }
             bytes.advance(used);
         }

@@ -5,6 +5,8 @@
 
 mod answer_error;
 mod chunk_decoder;
+mod offending_line;
+mod probe_answer;
 mod read_buffers;
 mod request_head;
 mod request_writer;
@@ -15,9 +17,11 @@ mod whole_request;
 
 pub use answer_error::AnswerError;
 pub use chunk_decoder::ChunkFault;
+pub use offending_line::OffendingLine;
+pub(super) use probe_answer::answer_head;
 pub use read_buffers::ReadBuffers;
 pub(super) use request_head::may_trail;
-pub use response_head::HeadFault;
+pub use response_head::{HeadFault, coding_fault};
 pub(super) use whole_request::WholeRequest;
 
 use super::OutgoingBody;
@@ -144,6 +148,11 @@ impl<B, S> Http1<B, S> {
     /// server keep it, and has it sent nothing more?
     pub fn is_free(&self) -> bool {
         self.keeps && self.is_read() && self.writer.is_complete() && self.buffer.bytes.is_empty()
+    }
+
+    /// Is the request's method HEAD?
+    pub fn is_to_head(&self) -> bool {
+        self.to_head
     }
 
     /// The bytes that are left of the body, where its length is known.
@@ -341,7 +350,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             return Ok(None);
         }
         let taken = response_head::take(bytes, self.to_head, &mut self.spare, &mut self.interim);
-        let taken = taken.map_err(|fault| AnswerError::of_head(fault, bytes))?;
+        let taken = taken.map_err(|bad| AnswerError::of_head(bad, bytes))?;
         let Some(head) = taken else {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
@@ -367,7 +376,10 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
                 (data, *left == 0)
             }
             Reading::UntilClose => (bytes.split().freeze(), false),
-            Reading::Chunked(decoder) => match decoder.decode(bytes)? {
+            Reading::Chunked(decoder) => match decoder
+                .decode(bytes)
+                .map_err(|fault| AnswerError::of_chunks(fault, bytes))?
+            {
                 Decoded::Data(data) => (data, decoder.is_over()),
                 Decoded::More => (Bytes::new(), false),
                 Decoded::End => (Bytes::new(), true),

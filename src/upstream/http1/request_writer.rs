@@ -8,6 +8,7 @@ use bytes::{Buf, Bytes};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
+use memchr::memmem;
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -18,6 +19,8 @@ use tokio::io::AsyncWrite;
 const SMALL: usize = 1024;
 /// The bytes beside a large piece that are gathered before they are written.
 const GATHERED: usize = 8 * 1024;
+/// The end of a head.
+const HEAD_END: &[u8] = b"\r\n\r\n";
 /// The room for heads that a resting connection keeps.
 const KEPT: usize = 4 * 1024;
 
@@ -154,9 +157,12 @@ impl<B> RequestWriter<B> {
             .splice(start..start + length, host.as_bytes().iter().copied());
     }
 
-    /// The head as it is written, and the body: those of a request that can be sent once more.
-    pub(super) fn into_parts(self) -> (Vec<u8>, Option<B>) {
-        (self.line, self.body)
+    /// The head as it is written, and the body: those of a request that can be sent once more. Nothing where a piece of
+    /// the body is behind the head.
+    pub(super) fn into_head(self) -> Option<(Vec<u8>, Option<B>)> {
+        let is_head = self.piece.is_empty()
+            && memmem::find(&self.line, HEAD_END)? + HEAD_END.len() == self.line.len();
+        is_head.then_some((self.line, self.body))
     }
 
     /// Lets go of memory that a resting connection does not need.

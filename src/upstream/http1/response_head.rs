@@ -3,6 +3,7 @@
 //! The tolerance is that of hyper's client, whose parser this is: lines may end with a bare line feed. Folded lines,
 //! control characters and odd names are refused.
 
+use super::offending_line::{Blame, OffendingLine};
 use crate::interim::{InterimCount, TooMany};
 use crate::upstream::head_bound::{FIELD, MOST_FIELDS, MOST_HEAD};
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -55,20 +56,26 @@ pub(super) enum BodyFraming {
 #[derive(Debug, thiserror::Error)]
 pub enum HeadFault {
     /// The bytes are no head of HTTP/1.
-    #[error("{0}")]
+    #[error("{}", in_words(*.0))]
     Syntax(#[from] httparse::Error),
     /// The status is none.
-    #[error("invalid status")]
+    #[error("the status is none")]
     Status,
     /// A field has a name or value that is not valid.
-    #[error("invalid field")]
+    #[error("a field's name or value is not valid")]
     Field,
     /// The lengths are no numbers, or differ.
-    #[error("invalid content-length")]
+    #[error("the lengths are no numbers, or differ")]
     Length,
     /// HTTP/1.0 has no transfer codings.
     #[error("transfer-encoding in an answer of HTTP/1.0")]
     Coding,
+    /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
+    #[error("a transfer coding that the gateway did not ask for")]
+    UnaskedCoding,
+    /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
+    #[error("the transfer coding `chunked` stands there twice")]
+    CodingTwice,
     /// The head has more bytes than are read.
     #[error("the head is too large")]
     TooLarge,
@@ -82,7 +89,7 @@ pub enum HeadFault {
 /// # Errors
 /// When they are too many.
 #[cold]
-fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<(), HeadFault> {
+fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<(), TooMany> {
     let empty = bytes
         .iter()
         .take_while(|byte| matches!(byte, b'\r' | b'\n'))
@@ -90,7 +97,65 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
     // A carriage return whose line feed is still to come stays.
     let whole = empty - usize::from(bytes[..empty].ends_with(b"\r"));
     bytes.advance(whole);
-    Ok(interim.note_bytes(whole, MOST_BYTES)?)
+    interim.note_bytes(whole, MOST_BYTES)
+}
+
+/// The cause for which a head is refused, and the line of it.
+#[derive(Debug)]
+pub(super) struct BadHead {
+    pub(super) fault: HeadFault,
+    pub(super) line: OffendingLine,
+}
+
+impl BadHead {
+    #[cold]
+    fn of(fault: HeadFault, head: &[u8]) -> Self {
+        Self {
+            line: OffendingLine::of_head(&fault.blame(), head),
+            fault,
+        }
+    }
+}
+
+/// No line of interim answers is worse than the others.
+impl From<TooMany> for BadHead {
+    fn from(fault: TooMany) -> Self {
+        Self::of(fault.into(), b"")
+    }
+}
+
+impl HeadFault {
+    /// What tells the line that is to blame.
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Syntax(_) => Blame::Unreadable(is_malformed),
+            Self::Status | Self::Interim(_) => Blame::First,
+            Self::Field => Blame::Field,
+            Self::Length => Blame::Named("content-length"),
+            Self::Coding | Self::UnaskedCoding | Self::CodingTwice => {
+                Blame::Named("transfer-encoding")
+            }
+            Self::TooLarge => Blame::Longest,
+        }
+    }
+}
+
+/// The parser's error in words that the authors of servers know.
+fn in_words(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "a field's name is not valid, or a line is folded",
+        httparse::Error::HeaderValue => "a field's value has a control character",
+        httparse::Error::NewLine => "a line does not end as it must",
+        httparse::Error::Status => "the status is none",
+        httparse::Error::TooManyHeaders => "too many fields",
+        httparse::Error::Version => "the first line is none of HTTP/1.1 or HTTP/1.0",
+        httparse::Error::Token => "a character stands where it may not",
+    }
+}
+
+/// Is this the beginning of no head?
+fn is_malformed(bytes: &[u8]) -> bool {
+    Outline::of(bytes, &mut FieldPlaces::new()).is_err()
 }
 
 /// Where in the head a field stands.
@@ -132,20 +197,22 @@ pub(super) fn take(
     to_head: bool,
     spare: &mut HeaderMap,
     interim: &mut InterimCount,
-) -> Result<Option<ResponseHead>, HeadFault> {
+) -> Result<Option<ResponseHead>, BadHead> {
     while let Some(first) = bytes.first() {
         if matches!(first, b'\r' | b'\n') && bytes.len() > 1 {
             drop_empty_lines(bytes, interim)?;
         }
         let mut places = FieldPlaces::new();
-        let Some(outline) = Outline::of(bytes, &mut places)? else {
+        let outline = Outline::of(bytes, &mut places);
+        let Some(outline) = outline.map_err(|fault| BadHead::of(fault, bytes))? else {
             if bytes.len() >= MOST_BYTES {
-                return Err(HeadFault::TooLarge);
+                return Err(BadHead::of(HeadFault::TooLarge, bytes));
             }
             return Ok(None);
         };
         let lines = bytes.split_to(outline.length).freeze();
-        let head = outline.fill(&places, &lines, to_head, spare)?;
+        let head = outline.fill(&places, &lines, to_head, spare);
+        let head = head.map_err(|fault| BadHead::of(fault, &lines))?;
         let status = head.response.status();
         if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Some(head));
@@ -319,8 +386,28 @@ fn unusual_reason(reason: &str) -> Result<Option<ReasonPhrase>, HeadFault> {
 struct FramingFields {
     length: Option<u64>,
     is_length_invalid: bool,
-    /// Whether the last line of `Transfer-Encoding` ends with `chunked`.
-    is_chunked: Option<bool>,
+    /// What the lines of `Transfer-Encoding` name together.
+    coding: Option<Coding>,
+}
+
+/// The transfer coding of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    ChunkedTwice,
+    Other,
+}
+
+impl Coding {
+    /// The coding with one more member.
+    fn with(before: Option<Self>, member: &[u8]) -> Self {
+        let is_chunked = member.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        match before {
+            None if is_chunked => Self::Chunked,
+            Some(Self::Chunked | Self::ChunkedTwice) if is_chunked => Self::ChunkedTwice,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl FramingFields {
@@ -338,14 +425,14 @@ impl FramingFields {
     }
 
     fn read_coding(&mut self, value: &HeaderValue) {
-        let last = value.as_bytes().rsplit(|byte| *byte == b',').next();
-        let last = last.unwrap_or_default().trim_ascii();
-        self.is_chunked = Some(last.eq_ignore_ascii_case(b"chunked"));
+        for member in value.as_bytes().split(|byte| *byte == b',') {
+            self.coding = Some(Coding::with(self.coding, member));
+        }
     }
 
     /// Are there both a length and a coding?
     fn is_ambiguous(&self) -> bool {
-        self.is_chunked.is_some() && (self.length.is_some() || self.is_length_invalid)
+        self.coding.is_some() && (self.length.is_some() || self.is_length_invalid)
     }
 
     /// The framing of the body (RFC 9112, section 6.3).
@@ -355,19 +442,37 @@ impl FramingFields {
         version: Version,
         to_head: bool,
     ) -> Result<BodyFraming, HeadFault> {
-        if to_head || status.is_informational() || matches!(status.as_u16(), 204 | 304) {
-            return Ok(BodyFraming::Empty);
+        let is_bodiless = to_head || matches!(status.as_u16(), 204 | 304);
+        match self.coding {
+            _ if status.is_informational() => return Ok(BodyFraming::Empty),
+            Some(Coding::ChunkedTwice) => return Err(HeadFault::CodingTwice),
+            Some(Coding::Other) => return Err(HeadFault::UnaskedCoding),
+            _ if is_bodiless => return Ok(BodyFraming::Empty),
+            Some(Coding::Chunked) if version == Version::HTTP_10 => return Err(HeadFault::Coding),
+            Some(Coding::Chunked) => return Ok(BodyFraming::Chunked),
+            None => {}
         }
-        match (self.is_chunked, self.length) {
-            (Some(_), _) if version == Version::HTTP_10 => Err(HeadFault::Coding),
-            (Some(true), _) => Ok(BodyFraming::Chunked),
-            (Some(false), _) => Ok(BodyFraming::UntilClose),
-            (None, _) if self.is_length_invalid => Err(HeadFault::Length),
-            (None, Some(0)) => Ok(BodyFraming::Empty),
-            (None, Some(length)) => Ok(BodyFraming::Length(length)),
-            (None, None) => Ok(BodyFraming::UntilClose),
+        match self.length {
+            _ if self.is_length_invalid => Err(HeadFault::Length),
+            Some(0) => Ok(BodyFraming::Empty),
+            Some(length) => Ok(BodyFraming::Length(length)),
+            None => Ok(BodyFraming::UntilClose),
         }
     }
+}
+
+/// The fault of the transfer coding that the fields of an answer name, where there is one.
+#[must_use]
+pub fn coding_fault(fields: &HeaderMap) -> Option<(HeadFault, OffendingLine)> {
+    let mut framing = FramingFields::default();
+    let lines = fields.get_all(header::TRANSFER_ENCODING);
+    lines.iter().for_each(|line| framing.read_coding(line));
+    let fault = framing.of(StatusCode::OK, Version::HTTP_11, true).err()?;
+    let last = lines.iter().last().map_or(&b""[..], HeaderValue::as_bytes);
+    Some((
+        fault,
+        OffendingLine::of(&[b"transfer-encoding: ", last].concat()),
+    ))
 }
 
 /// Does this line of `Connection` say that the connection ends?
@@ -447,7 +552,8 @@ mod tests {
         let (mut bytes, mut interim) = (BytesMut::new(), InterimCount::default());
         for piece in sent.chunks(size) {
             bytes.extend_from_slice(piece);
-            let head = take(&mut bytes, false, &mut HeaderMap::new(), &mut interim)?;
+            let head = take(&mut bytes, false, &mut HeaderMap::new(), &mut interim);
+            let head = head.map_err(|bad| bad.fault)?;
             if head.is_some() {
                 return Ok(head);
             }
@@ -474,6 +580,70 @@ mod tests {
             assert!(after(b"\n", 1000).unwrap().is_some());
             assert!(after(b"\r\n", MOST_BYTES).is_err());
             assert!(after(b"\r", 2).is_err());
+        }
+    }
+
+    fn shown(head: &[u8]) -> (String, String) {
+        let mut bytes = BytesMut::from(head);
+        let (mut spare, mut interim) = (HeaderMap::new(), InterimCount::default());
+        let taken = take(&mut bytes, false, &mut spare, &mut interim);
+        let bad = taken.expect_err("a fault");
+        (bad.fault.to_string(), bad.line.to_string())
+    }
+
+    #[test]
+    fn the_line_that_is_to_blame_is_found() {
+        let large = format!(
+            "a: {}\r\nb: {}\r\n",
+            "x".repeat(300),
+            "y".repeat(MOST_BYTES)
+        );
+        for (lines, line) in [
+            (
+                "good: 1\r\nbad name: 2\r\nbad too: 3\r\n\r\n",
+                "bad name: 2",
+            ),
+            ("good: 1\r\n folded\r\n\r\n", " folded"),
+            ("good: 1\r\nx: a\x01b\r\ngood: 2\r\n\r\n", "x: a\\x01b"),
+            ("good: 1\r\nno colon\r\n\r\n", "no colon"),
+            (
+                "content-length: 3\r\nContent-Length: 4\r\n\r\n",
+                "Content-Length: 4",
+            ),
+            (
+                "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n",
+                "transfer-encoding: chunked",
+            ),
+            (
+                "Transfer-Encoding: gzip, chunked\r\n\r\n",
+                "Transfer-Encoding: gzip, chunked",
+            ),
+            (&large, &format!("b: {}", "y".repeat(125))),
+        ] {
+            let (fault, found) = shown(format!("HTTP/1.1 200 OK\r\n{lines}").as_bytes());
+            assert_eq!(found, line, "{fault}");
+        }
+        for garbage in [&b"garbage"[..], b"garbage\r\nmore\r\n"] {
+            assert_eq!(shown(garbage).1, "garbage");
+        }
+        assert_eq!(shown(b"HTTP/1.1 2000 OK\r\n\r\n").1, "HTTP/1.1 2000 OK");
+    }
+
+    #[test]
+    fn a_coding_that_stands_twice_is_told_apart() {
+        let fault = |lines: &str| shown(format!("HTTP/1.1 200 OK\r\n{lines}\r\n").as_bytes()).0;
+        for twice in [
+            "transfer-encoding: chunked, chunked\r\n",
+            "transfer-encoding: chunked\r\nTransfer-Encoding: Chunked\r\n",
+        ] {
+            assert_eq!(
+                fault(twice),
+                "the transfer coding `chunked` stands there twice"
+            );
+        }
+        for other in ["gzip", "gzip, chunked", "chunked, gzip", "", "chunked,"] {
+            let words = fault(&format!("transfer-encoding: {other}\r\n"));
+            assert!(words.contains("did not ask for"), "{other}: {words}");
         }
     }
 }

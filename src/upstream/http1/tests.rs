@@ -172,7 +172,7 @@ async fn bytes_that_were_not_asked_for_end_the_connection() {
         if early {
             client.begin(get(), &[]);
             let refused = answer(&mut client).await.unwrap_err();
-            assert!(matches!(refused, AnswerError::Unasked));
+            assert!(matches!(refused, AnswerError::Unasked(_)));
             assert!(client.into_unsent(false).is_some(), "nothing was written");
         } else {
             assert!(!client.rest());

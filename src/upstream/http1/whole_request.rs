@@ -31,9 +31,10 @@ impl<B> WholeRequest<B> {
         self.body.is_some() || !self.head.method.is_idempotent()
     }
 
-    /// Reads back what was to be written. Nothing where that is not a head of ours.
+    /// Reads back what was to be written. Nothing where that is not a head of ours, or where a piece of the body was
+    /// taken, which is framed for HTTP/1.1 already.
     pub(in super::super) fn of_unsent(unsent: WrittenRequest<B>) -> Option<Self> {
-        let (line, body) = unsent.writer.into_parts();
+        let (line, body) = unsent.writer.into_head()?;
         let mut lines = line.split(|byte| *byte == b'\n');
         let first = lines.next()?;
         let mut words = first.split(|byte| *byte == b' ');

@@ -10,6 +10,7 @@ use super::super::{ConnectError, Destination};
 use super::first_bytes::{FirstBytes, NotedStream};
 use super::kept_bytes::KeptBytes;
 use super::ping_pace::{PING, PingPace};
+use super::send_window::SendWindow;
 use crate::clock;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
@@ -57,6 +58,8 @@ pub(in super::super) struct Http2Connection {
     sender: RefCell<Option<SendRequest<Bytes>>>,
     origin: Origin,
     state: Rc<ConnectionState>,
+    /// What its server lets it send.
+    window: Rc<SendWindow>,
     /// The time from which it gets no further request.
     retires: Instant,
 }
@@ -124,12 +127,13 @@ impl Http2Connection {
         max_age: Option<Duration>,
         freed: Rc<Notify>,
     ) -> Result<Rc<Self>, NoHttp2> {
-        let first = Rc::<FirstBytes>::default();
+        let (first, window) = (Rc::<FirstBytes>::default(), Rc::<SendWindow>::default());
         let kept = Rc::<KeptBytes>::default();
         let noted = NotedStream {
             stream,
             first: Rc::clone(&first),
             kept: Rc::clone(&kept),
+            window: Rc::clone(&window),
         };
         let made = Builder::new()
             .enable_push(false)
@@ -151,6 +155,7 @@ impl Http2Connection {
             sender: RefCell::new(Some(sender)),
             origin,
             state: Rc::clone(&state),
+            window,
             retires: keep_alive::retires(clock::now(), age),
         });
         tokio::task::spawn_local(drive(
@@ -198,6 +203,16 @@ impl Http2Connection {
     /// Has the server asked for fewer requests?
     pub(in super::super) fn is_calm(&self) -> bool {
         self.state.is_calm.get()
+    }
+
+    /// Is there room to send `need` bytes of a body?
+    pub(super) fn has_room(&self, need: u32) -> bool {
+        self.window.has_room(need)
+    }
+
+    /// Is there none, and has that not changed for long?
+    pub(super) fn is_stuck(&self, need: u32, now: Instant) -> bool {
+        self.window.is_stuck(need, now)
     }
 
     /// Has no stream been open for long?
@@ -261,6 +276,11 @@ impl OpenStream {
     /// Is the connection open?
     pub(super) fn is_usable(&self) -> bool {
         !self.connection.state.is_over.get() && self.connection.is_ready()
+    }
+
+    /// What the connection may send.
+    pub(super) fn window(&self) -> &Rc<SendWindow> {
+        &self.connection.window
     }
 
     /// Is the connection encrypted?

@@ -1,9 +1,11 @@
-//! The first bytes that a server sends: settings of HTTP/2 (RFC 9113, section 3.4), or another protocol.
+//! The first bytes that a server sends: settings of HTTP/2 (RFC 9113, section 3.4), or another protocol. All bytes pass
+//! here, and the connection's window is counted in them.
 
 use super::super::dial;
 use super::super::other_protocol::OtherProtocol;
 use super::super::stream::ServerStream;
 use super::kept_bytes::KeptBytes;
+use super::send_window::SendWindow;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -67,12 +69,13 @@ impl FirstBytes {
     }
 }
 
-/// A stream of which is noted what comes first, and what it takes.
+/// A stream of which is noted what comes first, what it takes, and which frames pass.
 #[derive(Debug)]
 pub(super) struct NotedStream {
     pub(super) stream: ServerStream,
     pub(super) first: Rc<FirstBytes>,
     pub(super) kept: Rc<KeptBytes>,
+    pub(super) window: Rc<SendWindow>,
 }
 
 impl NotedStream {
@@ -111,9 +114,11 @@ impl AsyncRead for NotedStream {
             self.first.refused.replace(dial::refused_certificate(error));
         }
         read?;
+        let bytes = &buf.filled()[before..];
         if !self.first.is_settled() {
-            self.first.note(&buf.filled()[before..]);
+            self.first.note(bytes);
         }
+        self.window.comes(bytes);
         Poll::Ready(Ok(()))
     }
 }
@@ -125,6 +130,9 @@ impl AsyncWrite for NotedStream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.window.goes(&buf[..*count]);
+        }
         self.written(cx, written)
     }
 
@@ -134,6 +142,14 @@ impl AsyncWrite for NotedStream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        if let Poll::Ready(Ok(count)) = &written {
+            let mut left = *count;
+            for part in bufs {
+                let taken = left.min(part.len());
+                self.window.goes(&part[..taken]);
+                left -= taken;
+            }
+        }
         self.written(cx, written)
     }
 

@@ -8,6 +8,7 @@ mod first_bytes;
 mod kept_bytes;
 mod ping_pace;
 mod request_head;
+pub(super) mod send_window;
 pub(super) mod stream_pool;
 
 use super::OutgoingBody;
@@ -21,6 +22,7 @@ use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Response, header};
 use http_body::Frame;
+use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -36,7 +38,7 @@ const QUIET_END: Duration = Duration::from_secs(1);
 pub(super) struct Http2Exchange<B> {
     stream: OpenStream,
     phase: Phase,
-    /// The request, for a second time on another stream. Its body is here until it is sent.
+    /// The request, for a second time on another stream. Its body is here until it is sent, or longer where it is kept.
     request: Option<WholeRequest<B>>,
     /// The rest of the body of a request that is answered already.
     rest: Option<B>,
@@ -59,6 +61,18 @@ pub(super) struct Http2Exchange<B> {
     /// The answer's body comes with a length.
     length: Option<u64>,
     to_head: bool,
+    /// The room that the beginning of the body must find in the connection's window, and the wait for it.
+    need: u32,
+    hold: Option<Hold>,
+}
+
+/// The wait for room in the window of a connection. False when none comes.
+struct Hold(Pin<Box<dyn Future<Output = bool>>>);
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hold")
+    }
 }
 
 #[derive(Debug)]
@@ -105,6 +119,8 @@ impl<B> Http2Exchange<B> {
             interim: InterimCount::default(),
             length: None,
             to_head: false,
+            need: 0,
+            hold: None,
         }
     }
 
@@ -174,16 +190,9 @@ impl<B> Http2Exchange<B> {
         })
     }
 
-    /// The request that was not answered, where it can be sent once more: the server has not processed it and none of
-    /// its body was begun; or it is `repeatable`, and nothing of an answer came.
-    pub(super) fn into_unsent(mut self, repeatable: bool) -> Option<WholeRequest<B>> {
-        if self.is_heard {
-            return None;
-        }
-        let is_unsent = self.is_refused || matches!(self.phase, Phase::Before(_));
-        let request = self.request.take()?;
-        let is_whole = !self.is_begun && (is_unsent || (repeatable && request.body.is_none()));
-        is_whole.then_some(request)
+    /// Has a part of the request's body been taken?
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
     }
 }
 
@@ -193,7 +202,48 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     pub(super) fn begin(&mut self, mut request: WholeRequest<B>, added: &[&[u8]]) {
         request_head::add(&mut request.head.headers, added);
         self.to_head = request.head.method == Method::HEAD;
+        if let Some(body) = &mut request.body {
+            body.keep();
+        }
         self.request = Some(request);
+    }
+
+    /// The request that was not answered, where it can be sent once more: the server has not processed it, and all that
+    /// was taken of its body is at hand; or it is `repeatable`, and nothing of an answer came.
+    pub(super) fn into_unsent(mut self, repeatable: bool) -> Option<WholeRequest<B>> {
+        if self.is_heard {
+            return None;
+        }
+        let is_unsent = self.is_refused || matches!(self.phase, Phase::Before(_));
+        let mut request = self.request.take()?;
+        let may_again = is_unsent || (repeatable && request.body.is_none());
+        let is_whole = !self.is_begun || request.body.as_mut().is_some_and(B::rewind);
+        (may_again && is_whole).then_some(request)
+    }
+
+    /// The request may go elsewhere as long as the connection has no room for `need` bytes of its body: what was begun
+    /// here could hang behind an upload that the server does not read.
+    pub(super) fn needs_room(&mut self, need: u32) {
+        self.need = need;
+    }
+
+    /// Ready when there is room for the beginning of the body.
+    ///
+    /// # Errors
+    /// When none comes.
+    #[cold]
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
+        let window = self.stream.window();
+        let hold = self
+            .hold
+            .get_or_insert_with(|| Hold(Box::pin(Rc::clone(window).waited(self.need))));
+        let has_come = ready!(hold.0.as_mut().poll(cx));
+        self.hold = None;
+        if !has_come {
+            return Poll::Ready(Err(AnswerError::Starved));
+        }
+        self.need = 0;
+        Poll::Ready(Ok(()))
     }
 
     /// Sends the request, and waits for the head of its answer.
@@ -214,6 +264,9 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                     return Poll::Pending;
                 }
             }
+            if self.need > 0 && !self.stream.window().has_room(self.need) {
+                ready!(self.poll_room(cx))?;
+            }
             if let Err(error) = self.start() {
                 return Poll::Ready(Err(self.failed(error)));
             }
@@ -227,7 +280,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         if let Err(fault) = hear_interim(answer, cx, &mut self.interim) {
             // The stream is reset with its handles.
             self.is_heard = true;
-            return Poll::Ready(Err(AnswerError::Head(fault.into())));
+            return Poll::Ready(Err(fault.into()));
         }
         let answer = match ready!(Pin::new(answer).poll(cx)) {
             Ok(answer) => answer,
@@ -237,6 +290,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         // The rest of the body still goes up; the request is answered.
         let body = self.request.take().and_then(|request| request.body);
         self.rest = body.filter(|_| self.upload.is_some());
+        self.rest.iter_mut().for_each(B::forget);
         let (head, stream) = answer.into_parts();
         let response = Response::from_parts(head, ());
         let is_bodiless = self.to_head || matches!(response.status().as_u16(), 204 | 304);
@@ -352,12 +406,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             }
             if let Poll::Ready(_reset) = upload.stream.poll_reset(cx) {
                 self.is_cut_short = true;
-                if self.is_begun {
-                    self.end_upload();
-                } else {
-                    // The request may be repeated, and its body goes with it.
-                    self.upload = None;
-                }
+                self.end_upload();
                 continue;
             }
             ready!(self.poll_body(cx))?;
@@ -365,10 +414,14 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         Poll::Ready(Ok(()))
     }
 
+    /// No more of the body goes up. It stays where the request may still be repeated.
     fn end_upload(&mut self) {
         self.upload = None;
         self.rest = None;
-        if let Some(request) = &mut self.request {
+        if let Some(request) = &mut self.request
+            && self.is_begun
+            && !request.body.as_ref().is_some_and(B::is_kept)
+        {
             request.body = None;
         }
     }

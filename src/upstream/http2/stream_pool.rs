@@ -37,11 +37,20 @@ pub(in super::super) struct StreamPool {
 pub(in super::super) struct Opening<'a>(&'a StreamPool);
 
 impl StreamPool {
-    /// A stream of a connection that has room.
-    pub(in super::super) fn take(&self, now: Instant) -> Option<OpenStream> {
+    /// A stream of a connection that takes another, and `need` bytes of a body where it has one.
+    pub(in super::super) fn take(&self, now: Instant, need: u32) -> Option<OpenStream> {
+        let connections = self.connections.borrow();
+        let usable = || connections.iter().filter(|one| one.is_usable(now));
+        let roomy = usable().filter(|one| one.has_room(need));
+        let moving = usable().filter(|one| !one.has_room(need) && !one.is_stuck(need, now));
+        roomy.chain(moving).find_map(Http2Connection::take)
+    }
+
+    /// A stream of a connection that has room for `need` bytes of a body at once.
+    pub(in super::super) fn take_roomy(&self, now: Instant, need: u32) -> Option<OpenStream> {
         let connections = self.connections.borrow();
         let mut usable = connections.iter().filter(|one| one.is_usable(now));
-        usable.find_map(Http2Connection::take)
+        usable.find_map(|one| one.has_room(need).then(|| one.take()).flatten())
     }
 
     /// A connection is open: its first stream.

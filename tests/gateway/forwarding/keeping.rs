@@ -57,3 +57,87 @@ async fn a_connection_rests_for_less_than_its_server_announces() {
         sleep(KEPT * 6 / 10).await;
     }
 }
+
+/// A server that keeps a connection behind each answer but one to HEAD: there it reads on, and ends the connection when
+/// the next request has come, as if the end had crossed it.
+async fn closing_behind_head() -> Upstream {
+    Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            if connection.wire.request_body(&head).await.is_err() {
+                return;
+            }
+            let is_head = head.method() == "HEAD";
+            let answer = if is_head {
+                "HTTP/1.1 200 OK\r\n\r\n"
+            } else {
+                OK
+            };
+            if connection.wire.try_send(answer).await.is_err() {
+                return;
+            }
+            if is_head {
+                let _ = connection.wire.read_some().await;
+                return;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_connection_behind_head_without_a_length_is_for_what_can_be_repeated() {
+    let upstream = closing_behind_head().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    for turn in 0..5 {
+        client.send(request("HEAD", "/", &[])).await;
+        client.answer_to_head().await.expect(200);
+        let post = request("POST", "/", &[("Content-Length", "4")]) + "body";
+        let answer = client.ask(post).await;
+        assert_eq!(answer.status, 200, "turn {turn}");
+    }
+    client.ask(request("GET", "/", &[])).await.expect(200);
+}
+
+/// A GET that such a connection has answered shows that its server keeps it.
+#[tokio::test]
+async fn a_connection_that_answered_again_is_for_all() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            let body = connection.wire.request_body(&head).await;
+            let answer = if head.method() == "HEAD" {
+                "HTTP/1.1 200 OK\r\n\r\n"
+            } else {
+                OK
+            };
+            if body.is_err() || connection.wire.try_send(answer).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    client.send(request("HEAD", "/", &[])).await;
+    client.answer_to_head().await.expect(200);
+    client.ask(request("GET", "/", &[])).await.expect(200);
+    client.ask(request("POST", "/", &[])).await.expect(200);
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[tokio::test]
+async fn servers_that_answer_without_a_body_keep_their_connections() {
+    for answer in [
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\n\r\n",
+    ] {
+        let upstream = Upstream::answering(answer).await;
+        let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+        let mut client = gateway.connect().await;
+        for method in ["GET", "HEAD", "POST", "GET", "POST"] {
+            client.send(request(method, "/", &[])).await;
+            client.answer_to_head().await;
+        }
+        assert_eq!(upstream.connections(), 1, "{answer}");
+    }
+}

@@ -4,6 +4,7 @@ mod bodiless;
 mod breaking;
 mod connections;
 mod dead_servers;
+mod explained;
 mod faults;
 mod fields;
 mod framing;

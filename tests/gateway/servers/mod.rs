@@ -3,7 +3,9 @@
 mod hosts;
 mod http2;
 mod http2_answers;
+mod http2_repeats;
 mod http2_retirement;
+mod http2_window;
 mod interim_answers;
 mod names;
 mod other_protocols;
