@@ -155,11 +155,12 @@ async fn a_store_that_refuses_a_command_is_away_from_the_start() {
         gateway.get("/").await.expect(503);
     }
     assert_eq!(redis.keys().await, [""; 0]);
+    eventually(PATIENCE, "the command is named", async || {
+        let said = gateway.said.text();
+        said.contains("user `t` may not call PEXPIRE: add `+pexpire`")
+    })
+    .await;
     let said = gateway.said.text();
-    assert!(
-        said.contains("user `t` may not call PEXPIRE: add `+pexpire`"),
-        "{said}"
-    );
     assert!(!said.contains("delete that key"), "{said}");
     redis
         .command::<()>(&["ACL", "SETUSER", "t", "+pexpire"])
@@ -209,11 +210,12 @@ async fn a_release_that_is_refused_is_lost_and_the_store_away() {
     let line = "tollgate_store_operations_total{operation=\"release\",outcome=\"lost\"} 1";
     let metrics = gateway.metrics().await;
     assert!(metrics.contains(line), "{metrics}");
+    eventually(PATIENCE, "the command is named", async || {
+        let said = gateway.said.text();
+        said.contains("user `t` may not call ZREM: add `+zrem`")
+    })
+    .await;
     let said = gateway.said.text();
-    assert!(
-        said.contains("user `t` may not call ZREM: add `+zrem`"),
-        "{said}"
-    );
     assert!(!said.contains("delete that key"), "{said}");
     // It does not come and go.
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -264,8 +266,10 @@ async fn another_value_at_a_key_takes_no_store_away() {
     redis.command::<()>(&["DEL", key]).await;
     redis.command::<()>(&["RPUSH", key, "x"]).await;
     gateway.get("/").await.expect(503);
-    let said = gateway.said.text();
-    assert!(said.contains("delete that key in Redis"), "{said}");
+    eventually(PATIENCE, "the log tells of the key", async || {
+        gateway.said.text().contains("delete that key in Redis")
+    })
+    .await;
     assert!(
         gateway
             .admin_get("/readyz")

@@ -4,7 +4,6 @@ use super::cluster;
 use super::connection::{CONNECT_WITHIN, Connection, first_word, within};
 use super::login::{self, Peer, connect};
 use super::pool::Manager;
-use super::reply;
 use super::slot::SLOTS;
 use super::slot_map::SlotRange;
 use super::transport::RedisDestination;
@@ -129,14 +128,12 @@ async fn look(
 ) -> Result<RedisReport, StoreError> {
     let RedisDestination { target, node } = destination;
     let mut connection = open(destination).await?;
-    let mut tried = trial::decide(&mut connection, prefix, tag).await;
-    let is_named = matches!(&tried, Err(StoreError::Refused(reason)) if reply::server_wide(reason));
-    if !is_named {
-        // A script that may not call a command may fail without a word of it.
-        let uses = target.trials.wanted();
-        let all = trial::all(&mut connection, target, prefix, tag, uses).await;
-        tried = all.and(tried);
-    }
+    // The commands by themselves come first: the error about a script's call may repeat bytes that no client can read.
+    let uses = target.trials.wanted();
+    let tried = match trial::all(&mut connection, target, prefix, tag, uses).await {
+        Ok(()) => trial::decide(&mut connection, prefix, tag).await,
+        Err(error) => Err(error),
+    };
     tried.map_err(|error| match node {
         None => login::of_cluster(target, &error).unwrap_or(error),
         Some(_) => error,

@@ -89,18 +89,21 @@ async fn watch(lane: Lane) {
     }
 }
 
-/// Makes a trial decision, on a new connection if there is no other; and the trial of all that the limits need, where
-/// the server has not passed it.
+/// Tries all that the limits need, where the server has not passed that, on a new connection if there is no other; then
+/// makes a trial decision. In this order a command that the server does not know is named: the error about a script's
+/// call repeats bytes of the call, which no client can read.
 async fn attempt(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let mut connection = within(CONNECT_WITHIN, node.connections.take()).await?;
     let tag = node.probe_tag.borrow().clone();
+    let passed = try_all(lane, &mut connection).await;
+    passed.inspect_err(|_| connection.condemn())?;
     let start = node.lanes.window.send(0);
     let tried = trial::decide(&mut connection, &node.context.prefix, tag.as_deref());
     let tried = match within(node.context.timeout, tried).await {
         Ok(()) => {
             node.lanes.window.answer(start);
-            try_all(lane, &mut connection).await
+            Ok(())
         }
         // The node serves, even if other slots than the map names.
         Err(StoreError::Refused(reason)) if lane.is_redirected(&reason) => Ok(()),
