@@ -141,6 +141,11 @@ impl FramingTracker {
         matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
     }
 
+    /// Are the bytes that come not followed any more, since a head or a body was malformed?
+    pub(super) fn is_lost(&self) -> bool {
+        self.at == FramingState::Lost
+    }
+
     /// Is the next byte the first one of a head, or of an empty line before it?
     pub(super) fn is_before_head(&self) -> bool {
         self.at == FramingState::Before

@@ -8,12 +8,13 @@ mod stream_end;
 use super::Worker;
 use super::body_failure::UploadFailure;
 use super::body_prefix::BodyPrefix;
+use super::body_rest::BodyRest;
 use super::call_notes::CallNotes;
 use super::error::ProxyError;
 use super::forwarded::ConnectionPeer;
 use super::grpc::GrpcCall;
 use super::reply::ReplyFormat;
-use super::request_body::{self, Upload};
+use super::request_body::Upload;
 use super::request_id;
 use super::reservation::Reservations;
 use super::unnamed_client;
@@ -30,10 +31,8 @@ use crate::snapshot::Service;
 use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, EndedBy, Failure, InFlight};
 use crate::tls::TlsSession;
-use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header};
-use hyper::body::Incoming;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -94,8 +93,10 @@ pub struct Exchange {
     /// The store's answer.
     admission: Option<Admission>,
     delayed: u64,
-    /// The rest of the request's body is longer than a refusal reads.
-    outlasts: bool,
+    /// What becomes of the rest of the request's body behind an answer of the gateway's own.
+    rest: BodyRest,
+    /// That answer ends the connection, since the body is not heard out. In HTTP/2 it ends the stream alone.
+    closes: bool,
     /// The frames of the request's body that have been read before it is forwarded.
     pub(super) prefix: Option<Box<BodyPrefix>>,
     /// The state of the request's body on the way up, if it has one.
@@ -188,7 +189,8 @@ impl Exchange {
                 is_planned: false,
                 admission: None,
                 delayed: 0,
-                outlasts: request_body::outlasts(request),
+                rest: BodyRest::of(request),
+                closes: false,
                 prefix: None,
                 upload: None,
                 call: CallNotes::default(),
@@ -258,6 +260,9 @@ impl Exchange {
     /// The upstream has just answered, so long `after` it was asked.
     pub fn answered(&mut self, status: StatusCode, fields: &HeaderMap, after: Duration) {
         self.upstream_time = Some(after);
+        if let Some(upload) = &self.upload {
+            upload.answered();
+        }
         self.source = AnswerSource::Upstream;
         self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
@@ -317,14 +322,6 @@ impl Exchange {
     #[inline]
     pub fn identity(&self) -> Option<&Arc<IdentityFields>> {
         self.service()?.identity.as_ref()
-    }
-
-    /// Lets go of the body of a request that is not forwarded. A call of gRPC may be a stream that stays open: its client
-    /// learns from a reset behind the answer that nobody reads on (RFC 9113, section 8.1).
-    pub(super) fn let_go(&self, incoming: Incoming, parts: &Parts) {
-        if self.grpc.is_none() {
-            request_body::discard(incoming, parts);
-        }
     }
 
     /// Leaves the request's fields, which are not read again: the answer's fields use their room.

@@ -24,10 +24,12 @@ const SOON: Duration = Duration::from_secs(1);
 /// When the body breaks.
 pub(super) async fn look(
     parts: &Parts,
-    incoming: &mut Incoming,
+    incoming: &mut Option<Incoming>,
     exchange: &mut Exchange,
 ) -> Result<(), ProxyError> {
-    if may_be_its_end(parts, incoming, exchange) {
+    if let Some(incoming) = incoming
+        && may_be_its_end(parts, incoming, exchange)
+    {
         // The future is boxed: few requests need room for it.
         let first = Box::pin(read(&parts.method, incoming)).await;
         exchange.prefix = first.map_err(|failure| exchange.broken(failure))?;

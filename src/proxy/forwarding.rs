@@ -38,7 +38,7 @@ impl Worker {
         &self,
         target: &Target,
         parts: &mut Parts,
-        mut incoming: Incoming,
+        incoming: &mut Option<Incoming>,
         peer: &Peer,
         descriptor: Option<DescriptorReserve<'_>>,
         exchange: &mut Exchange,
@@ -49,7 +49,7 @@ impl Worker {
             // The request has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        first_frame::look(parts, &mut incoming, exchange).await?;
+        first_frame::look(parts, incoming, exchange).await?;
         let balancer = local.balancer(upstream, &self.pools);
         let key = local.snapshot.hash_keys[upstream].as_ref();
         let key = key.and_then(|key| server_key::of(key, service, target, parts, exchange));
@@ -60,7 +60,7 @@ impl Worker {
             beside,
         } = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
         let started = clock::now();
-        let body = self.body(incoming, peer, started, exchange);
+        let body = self.body(incoming.take(), peer, started, exchange);
         let wait = exchange.sets_out(started, service.timeout, self.pace.idle)?;
         let call = UpstreamCall {
             request: head.map(|()| body),
@@ -94,7 +94,7 @@ impl Worker {
     #[inline]
     fn body(
         &self,
-        incoming: Incoming,
+        incoming: Option<Incoming>,
         peer: &Peer,
         started: Instant,
         exchange: &mut Exchange,

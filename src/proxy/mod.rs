@@ -6,6 +6,7 @@ mod authority_challenge;
 pub mod body;
 mod body_failure;
 mod body_prefix;
+mod body_rest;
 pub mod call_notes;
 mod descriptor_reserve;
 mod early_reply;
@@ -69,7 +70,7 @@ use crate::tls::AuthorityChallenges;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
-use early_reply::{answered_by_route, challenged, redirected, reply_here, turned_away};
+use early_reply::{answered_by_route, challenged, redirected, reply_here};
 use error::ProxyError;
 use exchange::Exchange;
 use forwarded::hops::{self, Hops};
@@ -83,6 +84,7 @@ use route_members::RouteMembers;
 use route_request::RouteRequest;
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use wait_queue::WorkerQueues;
@@ -139,8 +141,12 @@ impl Handler for Worker {
         let mut exchange = Exchange::begin(&self, self.current(), &request, &peer);
         // The parts stay here and are lent to all that read them: they are large to move.
         let (mut parts, incoming) = request.into_parts();
+        let mut incoming = Some(incoming);
         // A future that is named before it is awaited is moved.
-        let outcome = self.carry(&mut parts, incoming, &peer, &mut exchange).await;
+        let outcome = self
+            .carry(&mut parts, &mut incoming, &peer, &mut exchange)
+            .await;
+        exchange.let_go(incoming);
         let (logged, response) = match outcome {
             Ok(Reply::Response(mut response)) => {
                 exchange.stamp(response.headers_mut());
@@ -151,6 +157,7 @@ impl Handler for Worker {
                 return tunnel.begin(exchange, peer, idle);
             }
             Err(error) => {
+                exchange.leave(mem::take(&mut parts.headers));
                 let response = exchange.fail(&error).map(Body::own);
                 (error.logged_as(response.status()), response)
             }
@@ -242,7 +249,7 @@ impl Worker {
     async fn carry(
         &self,
         parts: &mut Parts,
-        mut incoming: Incoming,
+        incoming: &mut Option<Incoming>,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
@@ -257,19 +264,14 @@ impl Worker {
             // The future is boxed: no other request needs room for it.
             && let Some(text) = Box::pin(self.challenge_text(&target, parts, exchange)).await
         {
-            return Ok(challenged(&text, incoming, parts, exchange));
+            return Ok(challenged(&text, parts, exchange));
         }
         // No route and no limit is looked at.
         if peer.redirects {
-            return redirected(&target, incoming, parts, exchange);
+            return redirected(&target, parts, exchange);
         }
         if !peer.may_serve(|| host_key(target.host())) {
-            return Err(turned_away(
-                ProxyError::Misdirected,
-                incoming,
-                parts,
-                exchange,
-            ));
+            return Err(ProxyError::Misdirected);
         }
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
@@ -278,22 +280,15 @@ impl Worker {
             identity.strip(&mut parts.headers);
         }
         // The descriptor comes first, so that no request is charged that could not be forwarded.
-        let promise = match self.promise(exchange) {
-            Ok(promise) => promise,
-            Err(busy) => return Err(turned_away(busy, incoming, parts, exchange)),
-        };
+        let promise = self.promise(exchange)?;
         if exchange.has_limits() {
-            let outcome = self
-                .hold_to_limits(&target, parts, &mut incoming, peer, exchange)
-                .await;
-            if let Err(refused) = outcome {
-                return Err(turned_away(refused, incoming, parts, exchange));
-            }
+            self.hold_to_limits(&target, parts, incoming, peer, exchange)
+                .await?;
         }
         let local = Rc::clone(&exchange.local);
         let service = exchange.route.map(|route| local.service(route));
         if let Some(own) = service.and_then(|service| service.own.as_ref()) {
-            return Ok(answered_by_route(own, incoming, parts, exchange));
+            return Ok(answered_by_route(own, parts, exchange));
         }
         self.forward(&target, parts, incoming, peer, promise, exchange)
             .await
@@ -314,11 +309,13 @@ impl Worker {
         &self,
         target: &Target,
         parts: &Parts,
-        incoming: &mut Incoming,
+        incoming: &mut Option<Incoming>,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
-        if exchange.wants_prefix() {
+        if exchange.wants_prefix()
+            && let Some(incoming) = incoming
+        {
             Box::pin(self.read_ahead(incoming, &parts.headers, exchange)).await?;
         }
         if let Some((places, permit)) = self.admit(target, parts, exchange).await? {

@@ -11,17 +11,14 @@ use crate::listen::socket::SocketWatch;
 use crate::upstream::OutgoingBody;
 use crate::upstream::owed_time::{OwedTime, UploadState};
 use bytes::Bytes;
-use http::request::Parts;
-use http::{Request, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The state of a request's body on its way.
@@ -37,6 +34,23 @@ pub struct Upload {
     pub is_slow: Cell<bool>,
     /// The time that a server owes.
     owed: OwedTime,
+    /// The rest of a body that no server wants, until a server has answered.
+    left: RefCell<Option<Incoming>>,
+    /// A server has answered.
+    is_answered: Cell<bool>,
+}
+
+impl Upload {
+    /// A server has answered, and the rest of the body is its affair.
+    pub(super) fn answered(&self) {
+        self.is_answered.set(true);
+        self.left.take();
+    }
+
+    /// The rest of a body that no server wants.
+    pub(super) fn take_left(&self) -> Option<Incoming> {
+        self.left.take()
+    }
 }
 
 impl UploadState for Upload {
@@ -59,7 +73,8 @@ pub enum RequestBody {
 pub struct UploadBody {
     /// The part of the body that has been read already.
     beginning: Option<Box<BodyPrefix>>,
-    incoming: Incoming,
+    /// The part that is still to come, until the body is let go.
+    incoming: Option<Incoming>,
     pace: RateTimer,
     upload: Rc<Upload>,
     /// The fields that no client may send, not even as trailers.
@@ -74,13 +89,13 @@ impl RequestBody {
     #[must_use]
     pub fn new(
         beginning: Option<Box<BodyPrefix>>,
-        incoming: Incoming,
+        incoming: Option<Incoming>,
         allowed: RateBound,
         identity: Option<Arc<IdentityFields>>,
         now: Instant,
         share: impl FnOnce() -> KeptShare,
     ) -> (Self, Option<Rc<Upload>>) {
-        if incoming.is_end_stream() && beginning.is_none() {
+        if incoming.as_ref().is_none_or(Incoming::is_end_stream) && beginning.is_none() {
             return (Self::Empty, None);
         }
         let upload = Rc::new(Upload {
@@ -125,7 +140,9 @@ impl http_body::Body for RequestBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Stream(sending) => match &sending.beginning {
                 Some(beginning) => beginning.announced(),
-                None => sending.incoming.size_hint(),
+                None => sending
+                    .rest()
+                    .map_or_else(SizeHint::default, Incoming::size_hint),
             },
         }
     }
@@ -165,9 +182,13 @@ impl OutgoingBody for RequestBody {
 }
 
 impl UploadBody {
+    fn rest(&self) -> Option<&Incoming> {
+        self.incoming.as_ref()
+    }
+
     fn is_over(&self) -> bool {
         let is_taken = match &self.beginning {
-            None => self.incoming.is_end_stream(),
+            None => self.rest().is_none_or(Incoming::is_end_stream),
             Some(beginning) => beginning.is_all && beginning.is_over(),
         };
         is_taken && self.kept.is_over()
@@ -226,7 +247,10 @@ impl UploadBody {
                 return Poll::Ready(frame.map(Ok));
             }
         }
-        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+        let Some(incoming) = &mut self.incoming else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
             ready!(self.pace.poll_late(cx));
             let is_slow = self.pace.lateness() == Lateness::Slow;
             self.upload.is_slow.set(is_slow);
@@ -238,7 +262,7 @@ impl UploadBody {
             _ => 0,
         };
         self.pace.received(length);
-        let ended = self.incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
+        let ended = incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
         self.upload.done.set(ended);
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
@@ -251,6 +275,15 @@ impl UploadBody {
             }
             None => None,
         })
+    }
+}
+
+impl Drop for UploadBody {
+    fn drop(&mut self) {
+        let upload = &self.upload;
+        if !upload.is_answered.get() && !upload.done.get() && upload.broken.get().is_none() {
+            upload.left.replace(self.incoming.take());
+        }
     }
 }
 
@@ -277,48 +310,4 @@ pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
             return;
         }
     }
-}
-
-/// The most bytes of a refused request's body that are read, and the longest time for them, so that a reset does not
-/// overtake the refusal (RFC 9112, section 9.6). Over HTTP/1.1 the connection hears out what is left.
-const DISCARDED: u64 = 64 * 1024;
-const DISCARDING: Duration = Duration::from_secs(1);
-/// The same over HTTP/2, where a client may stop at the answer. Some send everything first, and take a reset behind the answer
-/// for an error (RFC 9113, section 8.1, permits that reset).
-const DISCARDED_OF_STREAM: u64 = 16 << 20;
-const DISCARDING_STREAM: Duration = Duration::from_secs(5);
-
-/// Is more of the body to come than [`discard`] reads? Its connection then ends with a refusal.
-#[must_use]
-pub(super) fn outlasts<B: http_body::Body>(request: &Request<B>) -> bool {
-    let body = request.body();
-    !body.is_end_stream()
-        && (body.size_hint().lower() > DISCARDED || request.headers().contains_key(header::EXPECT))
-}
-
-/// Reads a little of a refused request's body. A client that waits for a 100 sends no body and gets no 100.
-pub(super) fn discard(mut incoming: Incoming, parts: &Parts) {
-    use http_body_util::BodyExt as _;
-    if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
-        return;
-    }
-    let (most, within) = if parts.version == Version::HTTP_2 {
-        (DISCARDED_OF_STREAM, DISCARDING_STREAM)
-    } else {
-        (DISCARDED, DISCARDING)
-    };
-    tokio::task::spawn_local(async move {
-        let reading = async {
-            let mut left = most;
-            // A stream on which nothing comes, as of gRPC, is not kept for longer.
-            while let Ok(Some(Ok(frame))) = timeout(DISCARDING, incoming.frame()).await {
-                let read = frame.data_ref().map_or(0, |data| data.len() as u64);
-                if read >= left {
-                    return;
-                }
-                left -= read;
-            }
-        };
-        let _ = timeout(within, reading).await;
-    });
 }

@@ -5,6 +5,7 @@ mod admin;
 mod authority_looks;
 mod authority_wishes;
 mod balancing;
+mod behind_errors;
 mod check;
 mod cli;
 mod client_identity;

@@ -170,12 +170,12 @@ impl<A: Handler> Http1Connection<'_, A> {
         if !withheld.is_empty() {
             self.probe.say_last(&withheld, FAREWELL).await;
         }
-        if self.probe.in_body().is_some() {
+        if self.probe.is_in_message() {
             self.hear_out().await;
         }
     }
 
-    /// Throws away, below any encryption, what still comes of a body whose answer has been sent as the last one. Some
+    /// Throws away, below any encryption, what still comes of a message whose answer has been sent as the last one. Some
     /// clients read no answer before they have sent everything, and find no answer where their connection is reset
     /// (RFC 9112, section 9.6).
     #[cold]

@@ -190,6 +190,13 @@ impl SocketProbe {
         lock(&self.0).framing()?.in_body()
     }
 
+    /// May more of a request's body come, or of bytes that no parser follows any more?
+    pub(in crate::listen) fn is_in_message(&self) -> bool {
+        let socket = lock(&self.0);
+        let framing = socket.framing();
+        framing.is_some_and(|framing| framing.in_body().is_some() || framing.is_lost())
+    }
+
     /// The event that the connection waits for while no request is under way. Nothing where an answer has not left yet,
     /// or a body still comes behind it.
     pub(in crate::listen) fn client_wait(&self) -> Option<ClientWait> {

@@ -5,6 +5,7 @@ use crate::admission::RefusalCause;
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
+use crate::proxy::body_rest::{self, BodyRest};
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields::{self, RefusalFields, RefusalValues};
 use crate::proxy::reply::{self, ProblemDetails, RefusalText, Violations};
@@ -16,7 +17,9 @@ use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::AnswerSource;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, Version, header};
+use hyper::body::{Body as _, Incoming};
 use std::sync::Arc;
+use tokio::task::spawn_local;
 
 impl Exchange {
     /// Writes the whole answer to an error.
@@ -157,18 +160,46 @@ impl Exchange {
         self.stamp_limits(fields);
     }
 
-    /// Does an answer of the gateway's own end the connection, as far as is known with its head? In HTTP/2 it ends a
-    /// stream only.
-    fn closes(&self) -> bool {
-        if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
-            return false;
+    /// Lets go of what is left of the request's body, `incoming` or what no server has taken of it, where the answer is the
+    /// gateway's own. Every such answer comes by here.
+    #[inline]
+    pub(in crate::proxy) fn let_go(&mut self, incoming: Option<Incoming>) {
+        let is_whole = incoming.as_ref().is_some_and(Incoming::is_end_stream);
+        if !is_whole && self.source == AnswerSource::Gateway {
+            self.let_go_of_rest(incoming);
         }
-        let Some(upload) = &self.upload else {
-            return self.outlasts;
+    }
+
+    /// The body is heard out, or the answer ends the connection.
+    #[cold]
+    #[inline(never)]
+    fn let_go_of_rest(&mut self, incoming: Option<Incoming>) {
+        let upload = self.upload.as_ref();
+        let is_broken = upload.is_some_and(|upload| upload.broken.get().is_some());
+        let rest = incoming.or_else(|| upload?.take_left());
+        let Some(rest) = rest.filter(|_| !is_broken) else {
+            // A server may still have the rest in hand.
+            self.closes = is_broken || upload.is_some_and(|upload| !upload.done.get());
+            return;
         };
-        // A body whose reading has begun is not read to its end.
-        let is_left = !upload.done.get() && (self.outlasts || upload.bytes.get() > 0);
-        is_left || upload.broken.get().is_some()
+        match (self.version, self.rest) {
+            // A call of gRPC may be a stream that stays open: its client learns from a reset behind the answer that its
+            // messages are not read (RFC 9113, section 8.1).
+            (Version::HTTP_2, BodyRest::Heard | BodyRest::Ends) if self.grpc.is_none() => {
+                spawn_local(body_rest::hear_stream_out(rest));
+            }
+            (Version::HTTP_2, _) => {}
+            (_, BodyRest::Heard) => {
+                let drain = self.worker.drain.clone();
+                spawn_local(body_rest::hear_out(rest, drain));
+            }
+            (_, BodyRest::Ends | BodyRest::Unasked) => self.closes = true,
+        }
+    }
+
+    /// Does an answer of the gateway's own end the connection? In HTTP/2 it ends a stream only.
+    fn closes(&self) -> bool {
+        self.closes && self.source == AnswerSource::Gateway && self.version != Version::HTTP_2
     }
 
     /// The limits that refuse the request, and the one that is named.
