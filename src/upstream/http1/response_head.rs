@@ -57,7 +57,7 @@ pub(super) enum BodyFraming {
 pub enum HeadFault {
     /// The bytes are no head of HTTP/1.
     #[error("{}", in_words(*.0))]
-    Syntax(#[from] httparse::Error),
+    Syntax(httparse::Error),
     /// The status is none.
     #[error("the status is none")]
     Status,
@@ -137,6 +137,12 @@ impl HeadFault {
             }
             Self::TooLarge => Blame::Longest,
         }
+    }
+}
+
+impl From<httparse::Error> for HeadFault {
+    fn from(error: httparse::Error) -> Self {
+        Self::Syntax(error)
     }
 }
 
@@ -468,7 +474,10 @@ pub fn coding_fault(fields: &HeaderMap) -> Option<(HeadFault, OffendingLine)> {
     let lines = fields.get_all(header::TRANSFER_ENCODING);
     lines.iter().for_each(|line| framing.read_coding(line));
     let fault = framing.of(StatusCode::OK, Version::HTTP_11, true).err()?;
-    let last = lines.iter().last().map_or(&b""[..], HeaderValue::as_bytes);
+    let last = lines
+        .iter()
+        .next_back()
+        .map_or(&b""[..], HeaderValue::as_bytes);
     Some((
         fault,
         OffendingLine::of(&[b"transfer-encoding: ", last].concat()),

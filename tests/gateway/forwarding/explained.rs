@@ -103,6 +103,10 @@ async fn each_cause_is_told_with_the_line_that_is_to_blame() {
             assert_eq!(told["reason"], reason, "{answer:?}");
             let fault = told["upstream_fault"].as_str().unwrap_or_default();
             assert!(fault.contains(cause), "{answer:?}: {told}");
+            assert!(
+                !fault.contains("invalid header"),
+                "one fault in one way: {told}"
+            );
         }
         let said = gateway
             .said

@@ -44,10 +44,8 @@ async fn play(mut wire: Wire, counting: &AtomicUsize) -> Result<(), End> {
         match kind {
             SETTINGS if flags & 1 == 0 => wire.send(frame(SETTINGS, 1, 0, &[])).await,
             PING if flags & 1 == 0 => wire.send(frame(PING, 1, 0, &payload)).await,
-            HEADERS => {
-                if payload.windows(UNREAD.len()).any(|part| part == UNREAD) {
-                    unread.insert(stream);
-                }
+            HEADERS if payload.windows(UNREAD.len()).any(|part| part == UNREAD) => {
+                unread.insert(stream);
             }
             DATA if unread.contains(&stream) => {
                 counting.fetch_add(length, Ordering::SeqCst);
