@@ -40,8 +40,7 @@ pub(super) struct Compilation<'a> {
 impl Compilation<'_> {
     /// Puts everything together.
     pub(super) fn compile(self) -> Compiled {
-        let (document, shared) = (self.document, self.may_ask_redis());
-        let checked = self.checked;
+        let (document, shared, checked) = (self.document, self.may_ask_redis(), self.checked);
         let by_name = by_name(&checked.limits);
         let (upstreams, groups) = (&self.upstreams, &self.groups.all);
         let mut services = services(document, &checked.rules, &by_name, upstreams, groups);

@@ -54,7 +54,7 @@ fn text(path: &Path) -> io::Result<String> {
 
 /// Where the reader of an environment file is (systemd.exec(5), `EnvironmentFile=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ReaderState {
     /// Before a line.
     Line,
     /// In a line that sets nothing.
@@ -93,58 +93,61 @@ impl Assignments {
             kept: 0,
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut place = Place::Line;
+        let mut place = ReaderState::Line;
         for c in text.chars() {
             place = read.step(place, c);
         }
-        if !matches!(place, Place::Line | Place::Comment | Place::Name) {
+        if !matches!(
+            place,
+            ReaderState::Line | ReaderState::Comment | ReaderState::Name
+        ) {
             read.end();
         }
         read.set
     }
 
     /// Takes one character, and returns where the reader is then.
-    fn step(&mut self, place: Place, c: char) -> Place {
+    fn step(&mut self, place: ReaderState, c: char) -> ReaderState {
         let is_end = matches!(c, '\n' | '\r');
         let is_blank = matches!(c, ' ' | '\t');
         match place {
-            Place::Line if is_end || is_blank => Place::Line,
-            Place::Line if matches!(c, '#' | ';') => Place::Comment,
-            Place::Comment | Place::Name if is_end => {
+            ReaderState::Line if is_end || is_blank => ReaderState::Line,
+            ReaderState::Line if matches!(c, '#' | ';') => ReaderState::Comment,
+            ReaderState::Comment | ReaderState::Name if is_end => {
                 self.name.clear();
-                Place::Line
+                ReaderState::Line
             }
-            Place::Comment => Place::Comment,
-            Place::Name if c == '=' => Place::Value,
-            Place::Line | Place::Name => {
+            ReaderState::Comment => ReaderState::Comment,
+            ReaderState::Name if c == '=' => ReaderState::Value,
+            ReaderState::Line | ReaderState::Name => {
                 self.name.push(c);
-                Place::Name
+                ReaderState::Name
             }
-            Place::Value | Place::Bare if is_end => {
+            ReaderState::Value | ReaderState::Bare if is_end => {
                 self.end();
-                Place::Line
+                ReaderState::Line
             }
-            Place::Value if is_blank => Place::Value,
-            Place::Value if c == '\'' => Place::Single,
-            Place::Value if c == '"' => Place::Double,
-            Place::Value | Place::Bare if c == '\\' => Place::Escape,
-            Place::Value | Place::Bare => {
+            ReaderState::Value if is_blank => ReaderState::Value,
+            ReaderState::Value if c == '\'' => ReaderState::Single,
+            ReaderState::Value if c == '"' => ReaderState::Double,
+            ReaderState::Value | ReaderState::Bare if c == '\\' => ReaderState::Escape,
+            ReaderState::Value | ReaderState::Bare => {
                 self.value.push(c);
                 if !is_blank {
                     self.kept = self.value.len();
                 }
-                Place::Bare
+                ReaderState::Bare
             }
             // A line that ends in `\` goes on in the next one.
-            Place::Escape if is_end => Place::Bare,
-            Place::Single if c == '\'' => Place::Value,
-            Place::Double if c == '"' => Place::Value,
-            Place::Double if c == '\\' => Place::DoubleEscape,
-            Place::DoubleEscape => self.escaped(c),
-            Place::Escape | Place::Single | Place::Double => {
+            ReaderState::Escape if is_end => ReaderState::Bare,
+            ReaderState::Single if c == '\'' => ReaderState::Value,
+            ReaderState::Double if c == '"' => ReaderState::Value,
+            ReaderState::Double if c == '\\' => ReaderState::DoubleEscape,
+            ReaderState::DoubleEscape => self.escaped(c),
+            ReaderState::Escape | ReaderState::Single | ReaderState::Double => {
                 self.keep(c);
                 match place {
-                    Place::Escape => Place::Bare,
+                    ReaderState::Escape => ReaderState::Bare,
                     quoted => quoted,
                 }
             }
@@ -152,14 +155,14 @@ impl Assignments {
     }
 
     /// A character behind a `\` between `"`: only what a shell would have to escape loses its `\`.
-    fn escaped(&mut self, c: char) -> Place {
+    fn escaped(&mut self, c: char) -> ReaderState {
         if !matches!(c, '"' | '\\' | '`' | '$' | '\n') {
             self.keep('\\');
         }
         if c != '\n' {
             self.keep(c);
         }
-        Place::Double
+        ReaderState::Double
     }
 
     fn keep(&mut self, c: char) {

@@ -1,7 +1,6 @@
 //! The leaving of a peer, noticed without a read from its socket by a second descriptor of that socket.
 
 use super::SpareDescriptor;
-use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;
 use tokio::io::Interest;
@@ -56,8 +55,8 @@ impl SecondDescriptor {
     }
 
     /// The same, with the descriptor in the future.
-    pub fn into_departure(self) -> impl Future<Output = Departure> + 'static {
-        async move { self.departure().await }
+    pub async fn into_departure(self) -> Departure {
+        self.departure().await
     }
 }
 

@@ -71,14 +71,14 @@ struct WaitingQuestions {
 }
 
 /// A place among the questions that wait, until it is dropped.
-struct Place<'a> {
+struct WaitingPlace<'a> {
     askers: &'a Askers,
     client: Client,
 }
 
 impl Askers {
     /// A place for a question of this client; nothing where as many as may wait do.
-    fn enter(&self, client: Client) -> Option<Place<'_>> {
+    fn enter(&self, client: Client) -> Option<WaitingPlace<'_>> {
         let mut waiting = self.waiting();
         let own = waiting.of.get(&client).copied().unwrap_or_default();
         if own >= MOST_OF_CLIENT || waiting.all >= MOST {
@@ -86,7 +86,7 @@ impl Askers {
         }
         waiting.all += 1;
         waiting.of.insert(client, own + 1);
-        Some(Place {
+        Some(WaitingPlace {
             askers: self,
             client,
         })
@@ -97,7 +97,7 @@ impl Askers {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
         let mut waiting = self.askers.waiting();
         waiting.all -= 1;

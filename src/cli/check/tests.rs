@@ -478,8 +478,8 @@ fn identities_and_listeners_are_said() {
     for line in [
         "  identity api: api.example.com; ECDSA P-256, ends at 4000-01-01T00:00:00Z; clients must show a certificate of 1 authority\n",
         "  identity shop: shop.example.com, *.api.example.com; ECDSA P-256, ends at 4000-01-01T00:00:00Z\n",
-        "  listener 0.0.0.0:80: no TLS; all requests are sent on to https\n",
-        "  listener 0.0.0.0:443: TLS by api, shop; shop for any other host and for none\n",
+        "  listener :80: no TLS; all requests are sent on to https\n",
+        "  listener :443: TLS by api, shop; shop for any other host and for none\n",
     ] {
         assert!(said.contains(line), "{said}");
     }
@@ -502,10 +502,10 @@ fn listeners_say_who_must_name_clients() {
     );
     let said = checked(&text, Format::Human, false).out;
     for line in [
-        "0.0.0.0:80: no TLS; peers in 192.0.2.0/24 must begin with a header of the PROXY protocol\n",
-        "0.0.0.0:81: no TLS; peers in the networks of `trust` must begin with a header of the PROXY protocol\n",
+        ":80: no TLS; peers in 192.0.2.0/24 must begin with a header of the PROXY protocol\n",
+        ":81: no TLS; peers in the networks of `trust` must begin with a header of the PROXY protocol\n",
         "unix:/run/t.sock: no TLS; all peers must begin with a header of the PROXY protocol\n",
-        "0.0.0.0:82: no TLS\n",
+        ":82: no TLS\n",
     ] {
         assert!(said.contains(&format!("  listener {line}")), "{said}");
     }

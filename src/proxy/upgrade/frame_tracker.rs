@@ -27,7 +27,7 @@ pub(super) fn going_away_masked() -> Vec<u8> {
 /// Follows the frames of one direction.
 #[derive(Debug)]
 pub(super) struct FrameTracker {
-    place: Place,
+    place: FramePosition,
     /// The frame that passes is the closing one.
     is_closing: bool,
     /// The closing frame has passed.
@@ -35,7 +35,7 @@ pub(super) struct FrameTracker {
 }
 
 #[derive(Debug)]
-enum Place {
+enum FramePosition {
     /// In a head, of which this has passed. Nothing of it: at a border.
     Head {
         bytes: [u8; LONGEST_HEAD],
@@ -51,7 +51,7 @@ impl FrameTracker {
     /// At the border before the first frame.
     pub(super) fn new() -> Self {
         Self {
-            place: Place::BORDER,
+            place: FramePosition::BORDER,
             is_closing: false,
             is_closed: false,
         }
@@ -64,7 +64,7 @@ impl FrameTracker {
 
     /// Is the place behind the bytes that have passed a border between two frames?
     pub(super) fn is_at_border(&self) -> bool {
-        matches!(self.place, Place::Head { count: 0, .. })
+        matches!(self.place, FramePosition::Head { count: 0, .. })
     }
 
     /// Passes `bytes`.
@@ -80,27 +80,27 @@ impl FrameTracker {
         let mut at = 0;
         while at < bytes.len() {
             match &mut self.place {
-                Place::Lost => return bytes.len(),
-                Place::Content(left) => {
+                FramePosition::Lost => return bytes.len(),
+                FramePosition::Content(left) => {
                     let here = (bytes.len() - at) as u64;
                     let passed = here.min(*left);
                     *left -= passed;
                     // It is at most what is here.
                     at += passed as usize;
                 }
-                Place::Head { bytes: head, count } => {
+                FramePosition::Head { bytes: head, count } => {
                     head[*count] = bytes[at];
                     *count += 1;
                     at += 1;
-                    if let Some(next) = Place::behind(&head[..*count]) {
+                    if let Some(next) = FramePosition::behind(&head[..*count]) {
                         self.is_closing = head[0] & 0x0F == CLOSE;
                         self.place = next;
                     }
                 }
             }
-            if matches!(self.place, Place::Content(0)) {
+            if matches!(self.place, FramePosition::Content(0)) {
                 self.is_closed |= self.is_closing;
-                self.place = Place::BORDER;
+                self.place = FramePosition::BORDER;
                 return at;
             }
         }
@@ -108,7 +108,7 @@ impl FrameTracker {
     }
 }
 
-impl Place {
+impl FramePosition {
     const BORDER: Self = Self::Head {
         bytes: [0; LONGEST_HEAD],
         count: 0,

@@ -47,8 +47,8 @@ async fn a_member_has_its_own_numbers_and_everybody_else_the_limits(place: Place
     let first = client
         .ask(request("GET", "/", &[("X-Api-Key", "gold-1")]))
         .await;
-    assert_eq!(first.field("ratelimit-policy"), "\"key\";q=60;w=3600");
-    assert_eq!(first.field("x-ratelimit-limit"), "60");
+    assert_eq!(first.field("ratelimit-policy"), "\"key\";q=7;w=420");
+    assert_eq!(first.field("x-ratelimit-limit"), "7");
     assert_eq!(first.remaining("key"), 6);
     let (many, refused) = burst(&mut client, "/", &[("X-Api-Key", "gold-1")]).await;
     assert_eq!(many, 6);
@@ -318,7 +318,7 @@ async fn one_sentence_is_one_short_file_and_every_number_holds() {
         .expect(200);
     assert_eq!(
         told.field("ratelimit-policy"),
-        "\"per-key\";q=100;w=60, \"orders-total\";q=5000;w=1"
+        "\"per-key\";q=20;w=12, \"orders-total\";q=5000;w=1"
     );
     // What comes back while a slow machine asks: a token every 600 ms, for gold every 60.
     let asked = std::time::Instant::now();
