@@ -88,13 +88,19 @@ impl Nat64 {
 
 /// Is it an address of the Internet? The others are those of RFC 5735, section 3, and of RFC 6598.
 fn is_global(address: Ipv4Addr) -> bool {
-    let is_special = match address.octets() {
-        [0 | 10 | 127 | 224..=255, ..] => true,
-        [100, 64..=127, ..] | [169, 254, ..] | [172, 16..=31, ..] | [192, 168, ..] => true,
-        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] => true,
-        [198, 51, 100, _] | [203, 0, 113, _] => true,
-        _ => false,
-    };
+    let is_special = matches!(
+        address.octets(),
+        [0 | 10 | 127 | 224..=255, ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 168, ..]
+            | [192, 0, 0 | 2, _]
+            | [192, 88, 99, _]
+            | [198, 18 | 19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+    );
     !is_special
 }
 

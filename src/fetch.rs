@@ -94,7 +94,8 @@ mod tests {
         let url = format!("http://{}/keys", listener.local_addr().unwrap());
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.read(&mut [0; 1024]).await.unwrap();
+            let read = stream.read(&mut [0; 1024]).await.unwrap();
+            assert!(read > 0, "a request");
             let sent = "HTTP/1.1 103 E\r\n\r\n".repeat(interim);
             let sent = sent + "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
             let _ = stream.write_all(sent.as_bytes()).await;

@@ -180,7 +180,7 @@ mod tests {
         let left: Vec<_> = list.0.iter().map(|(one, _)| one.clone()).collect();
         assert_eq!(
             left,
-            [newer.clone()],
+            std::slice::from_ref(&newer),
             "an order was killed, another is newer"
         );
         list.remove(&[newer]);
