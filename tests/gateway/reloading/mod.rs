@@ -285,18 +285,18 @@ async fn connections_and_requests_outlive_a_reload() {
     go.notify_one();
     assert_eq!(
         slow.answer().await.expect(200).field("ratelimit-policy"),
-        "\"old\";q=1;w=1"
+        "\"old\";q=8;w=8"
     );
     assert_eq!(
         held.answer().await.expect(200).field("ratelimit-policy"),
-        "\"old\";q=1;w=1"
+        "\"old\";q=8;w=8"
     );
     assert_eq!(
         idle.ask(get("/"))
             .await
             .expect(200)
             .field("ratelimit-policy"),
-        "\"new\";q=1;w=1"
+        "\"new\";q=8;w=8"
     );
     http2.get("/").await.expect(200);
     assert!(!http2.closed());

@@ -59,7 +59,9 @@ impl Textbook {
             self.level += units(cost);
             VerdictOutcome::Admit { delay }
         };
-        let left = (i128::from(capacity) * self.period - self.level) / self.period;
+        // The places that nobody can wait for are not left.
+        let waited_for = units(free) + self.period + self.count * i128::from(max_wait);
+        let left = (units(capacity).min(waited_for) - self.level).max(0) / self.period;
         Verdict {
             outcome,
             remaining: u64::try_from(left).unwrap(),

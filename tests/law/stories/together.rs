@@ -271,7 +271,9 @@ async fn a_cost_above_the_limit_is_never_admitted_and_writes_nothing(store: &Und
         for limit in &limits {
             let (ruling, verdict) = store.one(NOON, ask(limit, cost)).await;
             assert_eq!(wait(ruling), Some(Wait::Never), "{} {cost}", limit.name);
-            assert_eq!((verdict.remaining, verdict.reset), (5, 0));
+            // Nobody can wait for the places of the queue: one of them takes half a month.
+            let left = if &*limit.name == "queue" { 2 } else { 5 };
+            assert_eq!((verdict.remaining, verdict.reset), (left, 0));
         }
     }
     let stored = store.everything(&all, CLIENT).await;
