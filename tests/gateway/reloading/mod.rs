@@ -348,7 +348,7 @@ async fn a_file_seen_half_written_never_lifts_its_limits() {
             .get("/")
             .await
             .field("ratelimit-policy")
-            .contains("q=39;")
+            .contains("w=9230770")
     })
     .await;
 }
