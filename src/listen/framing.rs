@@ -10,7 +10,7 @@
 use super::chunk_framing::{ChunkProgress, ChunkState};
 use super::raw_target::{self, TargetPlace};
 use bytes::BytesMut;
-use memchr::{memchr, memchr2, memchr3};
+use memchr::memchr;
 
 /// Most bytes of a head that are kept: enough to recognise a request in the log, and its client.
 const KEPT: usize = 1024;
@@ -210,8 +210,7 @@ impl FramingTracker {
         // Most lines are whole and have no byte that matters.
         if end.is_none()
             || self.head.target != TargetPlace::default()
-            || memchr3(b'"', b'<', b'>', part).is_some()
-            || memchr2(b'#', b'`', part).is_some()
+            || raw_target::may_matter(part)
         {
             self.head.fragment |= self.head.target.follow(part, at, &mut self.raw);
         }

@@ -27,6 +27,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -86,8 +87,9 @@ impl Worker {
         };
         let came = came(&mut answer, started, balancer, exchange);
         way_back.iter().for_each(|back| back.restore(&mut answer));
-        let relayed = self.relay(answer, came.took, down, peer, exchange);
-        came.counts(relayed, balancer, exchange)
+        let mut relayed = self.relay(answer, came.took, down, peer, exchange);
+        came.counts(&mut relayed, balancer, exchange);
+        relayed
     }
 
     /// The request's body towards its server; the exchange learns how much of it goes.
@@ -211,17 +213,18 @@ impl Came {
     #[inline]
     fn counts(
         &self,
-        relayed: Result<Reply, ProxyError>,
+        relayed: &mut Result<Reply, ProxyError>,
         balancer: &Balancer<RequestBody>,
         exchange: &Exchange,
-    ) -> Result<Reply, ProxyError> {
-        if relayed.is_ok()
-            && let Some(is_unavailable) = self.is_unavailable
-        {
-            let call = &exchange.call;
-            call.answered(balancer, self.status, is_unavailable);
+    ) {
+        match (relayed, self.is_unavailable) {
+            (Ok(_), Some(is_unavailable)) => {
+                let call = &exchange.call;
+                call.answered(balancer, self.status, is_unavailable);
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => self.is_none(error, balancer, exchange),
         }
-        relayed.map_err(|error| self.is_none(error, balancer, exchange))
     }
 
     /// The answer is none behind its head, which counts against its server where the client has not broken its own upload.
@@ -229,13 +232,14 @@ impl Came {
     #[inline(never)]
     fn is_none(
         &self,
-        error: ProxyError,
+        error: &mut ProxyError,
         balancer: &Balancer<RequestBody>,
         exchange: &Exchange,
-    ) -> ProxyError {
-        let error = upstream_call::blame(error, exchange.upload.as_deref());
-        upstream_call::count_failure(&balancer.metrics, &error);
-        if let ProxyError::Upstream(error) = &error {
+    ) {
+        let cause = mem::replace(error, ProxyError::NoRoute);
+        *error = upstream_call::blame(cause, exchange.upload.as_deref());
+        upstream_call::count_failure(&balancer.metrics, error);
+        if let ProxyError::Upstream(error) = &*error {
             let fault = error.fault();
             if let (Some(endpoint), Some(asked)) = (exchange.call.endpoint(), exchange.call.asked())
             {
@@ -243,7 +247,6 @@ impl Came {
             }
             exchange.call.note_fault(&fault);
         }
-        error
     }
 }
 
