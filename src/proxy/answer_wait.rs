@@ -65,6 +65,7 @@ impl AnswerWait {
     }
 
     /// The end of the wait as far as it is known at `now`: a server that is owed bytes, or takes some, gets more time.
+    #[inline]
     fn end(&self, now: Instant) -> Instant {
         let since = match &self.upload {
             None => self.start,
@@ -90,8 +91,11 @@ impl AnswerWait {
         peer: &Peer,
     ) -> Result<T, ProxyError> {
         let soon = peer.until(self.end(self.start).min(self.start + QUICK));
-        if let Some(outcome) = before(exchange.as_mut(), soon).await {
-            return outcome;
+        // Not by `before`, which would move the answer once more.
+        tokio::select! {
+            biased;
+            outcome = exchange.as_mut() => return outcome,
+            () = unconstrained(soon) => {}
         }
         // A request seldom comes beyond this point, and its wait may cost an allocation.
         Box::pin(async move {

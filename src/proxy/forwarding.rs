@@ -27,7 +27,6 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -87,9 +86,12 @@ impl Worker {
         };
         let came = came(&mut answer, started, balancer, exchange);
         way_back.iter().for_each(|back| back.restore(&mut answer));
-        let mut relayed = self.relay(answer, came.took, down, peer, exchange);
-        came.counts(&mut relayed, balancer, exchange);
-        relayed
+        let turn = match turn(&mut answer, down) {
+            Ok(turn) => turn,
+            Err(error) => return Err(came.is_none(error, balancer, exchange)),
+        };
+        came.counts(balancer, exchange);
+        Ok(self.relay(answer, turn, came.took, peer, exchange))
     }
 
     /// The request's body towards its server; the exchange learns how much of it goes.
@@ -110,32 +112,48 @@ impl Worker {
     }
 
     /// Relays the upstream's answer, or prepares the tunnel that the upstream has agreed to.
+    #[inline]
     fn relay(
         &self,
-        mut answer: UpstreamAnswer,
+        answer: UpstreamAnswer,
+        turn: Turn,
         took: Duration,
-        down: Option<OnUpgrade>,
         peer: &Peer,
         exchange: &mut Exchange,
-    ) -> Result<Reply, ProxyError> {
-        let (status, fields) = (answer.response.status(), answer.response.headers());
-        match (hop::switch(down.is_some(), status, fields), down) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
-                Err(UpstreamError::UnaskedUpgrade.into())
-            }
-            (Switch::WebSocket, Some(down)) => {
-                exchange.answered(status, fields, took);
-                Ok(Reply::Tunnel(upgrade::prepare(answer, down)))
-            }
-            (Switch::None, _) => {
-                let start = answer.start()?;
-                exchange.answered(status, answer.response.headers(), took);
+    ) -> Reply {
+        exchange.answered(answer.response.status(), answer.response.headers(), took);
+        match turn {
+            Turn::Tunnel(down) => Reply::Tunnel(upgrade::prepare(answer, down)),
+            Turn::Body(start) => {
                 let upload = exchange.upload.clone();
                 let idle = exchange.own_idle().unwrap_or(self.pace.idle);
-                let response = turn_round(answer, start, upload, idle, peer);
-                Ok(Reply::Response(response))
+                Reply::Response(turn_round(answer, start, upload, idle, peer))
             }
         }
+    }
+}
+
+/// What an answer turns into on its way to the client.
+enum Turn {
+    /// A WebSocket, with the client's half of it.
+    Tunnel(OnUpgrade),
+    /// A body that begins so.
+    Body(BodyStart),
+}
+
+/// What `answer` turns into, where the client has asked for a tunnel or not.
+///
+/// # Errors
+/// 502 where the answer is none behind its head.
+#[inline]
+fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, ProxyError> {
+    let (status, fields) = (answer.response.status(), answer.response.headers());
+    match (hop::switch(down.is_some(), status, fields), down) {
+        (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+            Err(UpstreamError::UnaskedUpgrade.into())
+        }
+        (Switch::WebSocket, Some(down)) => Ok(Turn::Tunnel(down)),
+        (Switch::None, _) => answer.start().map(Turn::Body),
     }
 }
 
@@ -209,21 +227,12 @@ struct Came {
 }
 
 impl Came {
-    /// Counts for its server an answer that is passed on, and against it one that is none.
+    /// Counts for its server an answer that is passed on.
     #[inline]
-    fn counts(
-        &self,
-        relayed: &mut Result<Reply, ProxyError>,
-        balancer: &Balancer<RequestBody>,
-        exchange: &Exchange,
-    ) {
-        match (relayed, self.is_unavailable) {
-            (Ok(_), Some(is_unavailable)) => {
-                let call = &exchange.call;
-                call.answered(balancer, self.status, is_unavailable);
-            }
-            (Ok(_), None) => {}
-            (Err(error), _) => self.is_none(error, balancer, exchange),
+    fn counts(&self, balancer: &Balancer<RequestBody>, exchange: &Exchange) {
+        if let Some(is_unavailable) = self.is_unavailable {
+            let call = &exchange.call;
+            call.answered(balancer, self.status, is_unavailable);
         }
     }
 
@@ -232,14 +241,13 @@ impl Came {
     #[inline(never)]
     fn is_none(
         &self,
-        error: &mut ProxyError,
+        error: ProxyError,
         balancer: &Balancer<RequestBody>,
         exchange: &Exchange,
-    ) {
-        let cause = mem::replace(error, ProxyError::NoRoute);
-        *error = upstream_call::blame(cause, exchange.upload.as_deref());
-        upstream_call::count_failure(&balancer.metrics, error);
-        if let ProxyError::Upstream(error) = &*error {
+    ) -> ProxyError {
+        let error = upstream_call::blame(error, exchange.upload.as_deref());
+        upstream_call::count_failure(&balancer.metrics, &error);
+        if let ProxyError::Upstream(error) = &error {
             let fault = error.fault();
             if let (Some(endpoint), Some(asked)) = (exchange.call.endpoint(), exchange.call.asked())
             {
@@ -247,6 +255,7 @@ impl Came {
             }
             exchange.call.note_fault(&fault);
         }
+        error
     }
 }
 

@@ -102,6 +102,7 @@ impl BodyStart {
 impl UpstreamBody {
     /// A body that begins with `start` and has `left` bytes after it, if that is known; nothing when `start` is the
     /// whole body. A connection without anything left to read goes back at once.
+    #[inline]
     pub(super) fn new(
         mut source: BodyBringer,
         start: BodyStart,

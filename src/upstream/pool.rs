@@ -154,13 +154,14 @@ impl<B: OutgoingBody> Pool<B> {
     /// and that are good enough for the `request`.
     #[must_use]
     pub fn take(&self, now: Instant, request: &Request<B>) -> Option<Connection<B>> {
-        let connection = self.take_any(now, || room_of(request))?;
-        if connection.is_doubtful() && !is_repeatable(request) {
-            return self.take_sure(now, connection);
+        let mut taken = self.take_any(now, || room_of(request));
+        if taken.as_ref().is_some_and(Connection::is_doubtful) && !is_repeatable(request) {
+            taken = self.take_sure(now, taken);
         }
-        Some(connection)
+        taken
     }
 
+    #[inline]
     fn take_any(&self, now: Instant, need: impl FnOnce() -> u32) -> Option<Connection<B>> {
         if let Some(http2) = &self.http2
             && let Some(stream) = http2.take(now, need())
@@ -180,12 +181,13 @@ impl<B: OutgoingBody> Pool<B> {
 
     /// An idle connection that its server is not closing for its last answer; the `doubtful` one waits for another request.
     #[cold]
-    fn take_sure(&self, now: Instant, doubtful: Connection<B>) -> Option<Connection<B>> {
+    #[inline(never)]
+    fn take_sure(&self, now: Instant, doubtful: Option<Connection<B>>) -> Option<Connection<B>> {
         let mut idle = self.idle.borrow_mut();
         let is_good = |one: &Connection<B>| one.is_kept(now) && !one.is_doubtful();
         let sure = idle.iter().rposition(is_good);
         let mut sure = sure.map(|at| idle.remove(at));
-        idle.push(doubtful);
+        idle.extend(doubtful);
         sure.iter_mut().for_each(|one| one.reused = true);
         sure
     }

@@ -152,6 +152,7 @@ impl Exchange {
     ///
     /// # Errors
     /// When the time that the client gives its call is over.
+    #[inline]
     pub(in crate::proxy) fn sets_out(
         &mut self,
         now: Instant,
