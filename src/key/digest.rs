@@ -19,6 +19,7 @@ pub struct DigestText([u8; TEXT]);
 impl DigestText {
     /// The text of `digest`.
     #[must_use]
+    #[inline]
     pub fn of(digest: Digest) -> Self {
         // Sums instead of a table: sixteen digits are computed at once.
         let digit = |value: u8| value + b'0' + if value > 9 { b'a' - b'0' - 10 } else { 0 };

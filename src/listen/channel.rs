@@ -68,6 +68,7 @@ impl Channel {
         }
     }
 
+    #[inline]
     pub(super) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,6 +81,7 @@ impl Channel {
     }
 
     /// Writes; without any `bufs` it is a flush.
+    #[inline]
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

@@ -162,8 +162,10 @@ impl FramingTracker {
     /// Follows the connection over bytes that were read from it.
     pub(super) fn advance(&mut self, read: &[u8]) {
         self.seen += read.len() as u64;
-        self.raw.clear();
-        if self.in_head() {
+        if !self.raw.is_empty() {
+            self.raw.clear();
+        }
+        if self.at != FramingState::Before && self.in_head() {
             self.keep(read);
         }
         let mut bytes = read;
@@ -221,7 +223,20 @@ impl FramingTracker {
         &bytes[end + 1..]
     }
 
-    fn field<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    fn field<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+        if self.cut.is_empty() {
+            // Most lines are whole and do not matter.
+            while let Some(&first) = bytes.first()
+                && !matches!(first, b'\r' | b'\n')
+                && !matters(first)
+                && let Some(end) = memchr(b'\n', bytes)
+            {
+                bytes = &bytes[end + 1..];
+            }
+            if bytes.is_empty() {
+                return bytes;
+            }
+        }
         if let (Some(rest), true) = (bytes.strip_prefix(b"\r\n"), self.cut.is_empty()) {
             self.end_of_head();
             return rest;

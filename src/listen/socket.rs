@@ -205,6 +205,7 @@ fn lock(socket: &Mutex<SocketState>) -> MutexGuard<'_, SocketState> {
 }
 
 impl SocketState {
+    #[inline]
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buf.remaining() > MOST_OF_BODY
             && let ProtocolTracker::Http1(framing) = &self.tracker
@@ -241,6 +242,7 @@ impl SocketState {
         self.poll_send(cx, bufs, stall)
     }
 
+    #[inline]
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

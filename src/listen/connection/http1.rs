@@ -115,9 +115,6 @@ impl<A: Handler> Http1Connection<'_, A> {
             if let Poll::Ready(ended) = ended {
                 return Poll::Ready(Served::Ended(status_of_end(ended)));
             }
-            if self.probe.has_withheld() {
-                self.probe.send_withheld(cx);
-            }
             if !self.open.is_idle() {
                 let left = self.probe.poll_left(cx);
                 return left.map(|()| Served::Ended(None));
@@ -249,7 +246,7 @@ impl QuietConnection<'_> {
     ///
     /// The call comes only where no request is under way.
     fn poll_over(&mut self, cx: &mut Context<'_>, registration: &Registration) -> Poll<Served> {
-        let wait = self.probe.quiet_wait();
+        let wait = self.probe.poll_quiet_wait(cx);
         match wait.client {
             Some(ClientWait::Idle) => registration.set_waiting(ClientWait::Idle, self.open.since()),
             Some(other) => registration.set_waiting(other, clock::now()),

@@ -42,6 +42,42 @@ impl SocketState {
             ProtocolTracker::Http1(_) | ProtocolTracker::Off => None,
         }
     }
+
+    /// The wait of a connection while no request is under way.
+    fn quiet_wait(&self) -> QuietWait {
+        let (in_head, in_body) = match self.framing() {
+            Some(framing) => (framing.in_head(), framing.in_body().is_some()),
+            None => (false, false),
+        };
+        let client = if self.is_full || in_body {
+            None
+        } else if in_head {
+            Some(ClientWait::HalfHead)
+        } else {
+            Some(ClientWait::Idle)
+        };
+        let is_before = self.framing().is_some_and(FramingTracker::is_before_head);
+        QuietWait {
+            client,
+            in_head,
+            is_between: is_before && !self.is_full,
+        }
+    }
+
+    /// Sends what looked like an answer of hyper's and was none, as far as the socket takes it: the rest goes in front of
+    /// what hyper writes next.
+    #[cold]
+    fn send_withheld(&mut self, cx: &mut Context<'_>) {
+        while !self.withheld.is_empty() {
+            let sent = self
+                .channel
+                .poll_write(cx, &[io::IoSlice::new(&self.withheld)]);
+            match sent {
+                Poll::Ready(Ok(sent)) if sent > 0 => drop(self.withheld.drain(..sent)),
+                _ => return,
+            }
+        }
+    }
 }
 
 impl SocketProbe {
@@ -75,27 +111,6 @@ impl SocketProbe {
         let socket = lock(&self.0);
         let head = socket.framing().map(FramingTracker::kept);
         head.unwrap_or_default().to_owned()
-    }
-
-    /// Does an answer of hyper's wait that is not sent?
-    pub(in crate::listen) fn has_withheld(&self) -> bool {
-        !lock(&self.0).withheld.is_empty()
-    }
-
-    /// Sends what looked like an answer of hyper's and was none, as far as the socket takes it: the rest goes in front of
-    /// what hyper writes next.
-    #[cold]
-    pub(in crate::listen) fn send_withheld(&self, cx: &mut Context<'_>) {
-        let socket = &mut *lock(&self.0);
-        while !socket.withheld.is_empty() {
-            let sent = socket
-                .channel
-                .poll_write(cx, &[io::IoSlice::new(&socket.withheld)]);
-            match sent {
-                Poll::Ready(Ok(sent)) if sent > 0 => drop(socket.withheld.drain(..sent)),
-                _ => return,
-            }
-        }
     }
 
     /// Takes the answer of hyper's that is not sent.
@@ -200,36 +215,27 @@ impl SocketProbe {
     /// The event that the connection waits for while no request is under way. Nothing where an answer has not left yet,
     /// or a body still comes behind it.
     pub(in crate::listen) fn client_wait(&self) -> Option<ClientWait> {
-        self.quiet_wait().client
+        lock(&self.0).quiet_wait().client
     }
 
-    /// The wait of a connection while no request is under way.
-    pub(in crate::listen) fn quiet_wait(&self) -> QuietWait {
-        let socket = lock(&self.0);
-        let (in_head, in_body) = match socket.framing() {
-            Some(framing) => (framing.in_head(), framing.in_body().is_some()),
-            None => (false, false),
-        };
-        let client = if socket.is_full || in_body {
-            None
-        } else if in_head {
-            Some(ClientWait::HalfHead)
-        } else {
-            Some(ClientWait::Idle)
-        };
-        let is_before = socket.framing().is_some_and(FramingTracker::is_before_head);
-        QuietWait {
-            client,
-            in_head,
-            is_between: is_before && !socket.is_full,
+    /// The wait of a connection while no request is under way. hyper has just been polled, and goes on.
+    pub(in crate::listen) fn poll_quiet_wait(&self, cx: &mut Context<'_>) -> QuietWait {
+        let socket = &mut *lock(&self.0);
+        if !socket.withheld.is_empty() {
+            socket.send_withheld(cx);
         }
+        socket.quiet_wait()
     }
 
-    /// Ready when the client has left in the middle of a request, unless unread bytes hide it.
+    /// Ready when the client has left in the middle of a request, unless unread bytes hide it. hyper has just been polled,
+    /// and goes on.
     ///
     /// hyper would look by reading into 8 KiB, which it allocates for each request only for this purpose.
     pub(in crate::listen) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         let socket = &mut *lock(&self.0);
+        if !socket.withheld.is_empty() {
+            socket.send_withheld(cx);
+        }
         let in_body = socket.framing().and_then(FramingTracker::in_body);
         if in_body.is_some() || socket.is_unread {
             return Poll::Pending;
