@@ -3,9 +3,17 @@
 //! The tolerance is that of hyper's client, whose parser this is: lines may end with a bare line feed. Folded lines,
 //! control characters and odd names are refused.
 
-use super::offending_line::{Blame, OffendingLine};
+mod body_framing;
+mod head_fault;
+
+pub use body_framing::coding_fault;
+pub(super) use body_framing::{BodyFraming, digits};
+pub(super) use head_fault::BadHead;
+pub use head_fault::HeadFault;
+
 use crate::interim::{InterimCount, TooMany};
 use crate::upstream::head_bound::{FIELD, MOST_FIELDS, MOST_HEAD};
+use body_framing::FramingFields;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
 use hyper::ext::ReasonPhrase;
@@ -25,9 +33,6 @@ const USUAL_FIELDS: usize = 32;
 /// The room for fields that the gateway adds to an answer.
 const OURS: usize = 8;
 
-/// The longest body that can be announced: the two numbers above it are no lengths for hyper either.
-const LONGEST_BODY: u64 = u64::MAX - 2;
-
 /// The head of an answer that is no interim one.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
@@ -37,51 +42,6 @@ pub(super) struct ResponseHead {
     pub(super) framing: BodyFraming,
     /// The server keeps the connection afterwards.
     pub(super) keeps: bool,
-}
-
-/// The way in which the end of an answer's body is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyFraming {
-    /// The answer has no body, or an empty one.
-    Empty,
-    /// The body has this many bytes.
-    Length(u64),
-    /// The body comes in chunks, of which the last is empty.
-    Chunked,
-    /// The body ends with the connection.
-    UntilClose,
-}
-
-/// Causes for which the head of an answer is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum HeadFault {
-    /// The bytes are no head of HTTP/1.
-    #[error("{}", in_words(*.0))]
-    Syntax(httparse::Error),
-    /// The status is none.
-    #[error("the status is none")]
-    Status,
-    /// A field has a name or value that is not valid.
-    #[error("a field's name or value is not valid")]
-    Field,
-    /// The lengths are no numbers, or differ.
-    #[error("the lengths are no numbers, or differ")]
-    Length,
-    /// HTTP/1.0 has no transfer codings.
-    #[error("transfer-encoding in an answer of HTTP/1.0")]
-    Coding,
-    /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
-    #[error("a transfer coding that the gateway did not ask for")]
-    UnaskedCoding,
-    /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
-    #[error("the transfer coding `chunked` stands there twice")]
-    CodingTwice,
-    /// The head has more bytes than are read.
-    #[error("the head is too large")]
-    TooLarge,
-    /// More interim answers come than are heard, or more bytes of them than a head may have.
-    #[error("{0}")]
-    Interim(#[from] TooMany),
 }
 
 /// Drops the empty lines that `bytes` begin with, so that they are not parsed anew with each read.
@@ -98,65 +58,6 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
     let whole = empty - usize::from(bytes[..empty].ends_with(b"\r"));
     bytes.advance(whole);
     interim.note_bytes(whole, MOST_BYTES)
-}
-
-/// The cause for which a head is refused, and the line of it.
-#[derive(Debug)]
-pub(super) struct BadHead {
-    pub(super) fault: HeadFault,
-    pub(super) line: OffendingLine,
-}
-
-impl BadHead {
-    #[cold]
-    fn of(fault: HeadFault, head: &[u8]) -> Self {
-        Self {
-            line: OffendingLine::of_head(&fault.blame(), head),
-            fault,
-        }
-    }
-}
-
-/// No line of interim answers is worse than the others.
-impl From<TooMany> for BadHead {
-    fn from(fault: TooMany) -> Self {
-        Self::of(fault.into(), b"")
-    }
-}
-
-impl HeadFault {
-    /// What tells the line that is to blame.
-    fn blame(&self) -> Blame {
-        match self {
-            Self::Syntax(_) => Blame::Unreadable(is_malformed),
-            Self::Status | Self::Interim(_) => Blame::First,
-            Self::Field => Blame::Field,
-            Self::Length => Blame::Named("content-length"),
-            Self::Coding | Self::UnaskedCoding | Self::CodingTwice => {
-                Blame::Named("transfer-encoding")
-            }
-            Self::TooLarge => Blame::Longest,
-        }
-    }
-}
-
-impl From<httparse::Error> for HeadFault {
-    fn from(error: httparse::Error) -> Self {
-        Self::Syntax(error)
-    }
-}
-
-/// The parser's error in words that the authors of servers know.
-fn in_words(error: httparse::Error) -> &'static str {
-    match error {
-        httparse::Error::HeaderName => "a field's name is not valid, or a line is folded",
-        httparse::Error::HeaderValue => "a field's value has a control character",
-        httparse::Error::NewLine => "a line does not end as it must",
-        httparse::Error::Status => "the status is none",
-        httparse::Error::TooManyHeaders => "too many fields",
-        httparse::Error::Version => "the first line is none of HTTP/1.1 or HTTP/1.0",
-        httparse::Error::Token => "a character stands where it may not",
-    }
 }
 
 /// Is this the beginning of no head?
@@ -387,272 +288,11 @@ fn unusual_reason(reason: &str) -> Result<Option<ReasonPhrase>, HeadFault> {
     reason.map(Some).map_err(|_| HeadFault::Status)
 }
 
-/// The fields that frame an answer's body, as far as they have been read.
-#[derive(Default)]
-struct FramingFields {
-    length: Option<u64>,
-    is_length_invalid: bool,
-    /// What the lines of `Transfer-Encoding` name together.
-    coding: Option<Coding>,
-}
-
-/// The transfer coding of an answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    Chunked,
-    ChunkedTwice,
-    Other,
-}
-
-impl Coding {
-    /// The coding with one more member.
-    fn with(before: Option<Self>, member: &[u8]) -> Self {
-        let is_chunked = member.trim_ascii().eq_ignore_ascii_case(b"chunked");
-        match before {
-            None if is_chunked => Self::Chunked,
-            Some(Self::Chunked | Self::ChunkedTwice) if is_chunked => Self::ChunkedTwice,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl FramingFields {
-    /// Reads a line of `Content-Length`: several lengths are one, if they are equal.
-    fn read_length(&mut self, value: &HeaderValue) {
-        for number in value.as_bytes().split(|byte| *byte == b',') {
-            let number = digits(number.trim_ascii()).filter(|length| *length <= LONGEST_BODY);
-            self.is_length_invalid |= match (number, self.length) {
-                (None, _) => true,
-                (Some(number), Some(before)) => number != before,
-                (Some(_), None) => false,
-            };
-            self.length = number;
-        }
-    }
-
-    fn read_coding(&mut self, value: &HeaderValue) {
-        for member in value.as_bytes().split(|byte| *byte == b',') {
-            self.coding = Some(Coding::with(self.coding, member));
-        }
-    }
-
-    /// Are there both a length and a coding?
-    fn is_ambiguous(&self) -> bool {
-        self.coding.is_some() && (self.length.is_some() || self.is_length_invalid)
-    }
-
-    /// The framing of the body (RFC 9112, section 6.3).
-    fn of(
-        &self,
-        status: StatusCode,
-        version: Version,
-        to_head: bool,
-    ) -> Result<BodyFraming, HeadFault> {
-        let is_bodiless = to_head || matches!(status.as_u16(), 204 | 304);
-        match self.coding {
-            _ if status.is_informational() => return Ok(BodyFraming::Empty),
-            Some(Coding::ChunkedTwice) => return Err(HeadFault::CodingTwice),
-            Some(Coding::Other) => return Err(HeadFault::UnaskedCoding),
-            _ if is_bodiless => return Ok(BodyFraming::Empty),
-            Some(Coding::Chunked) if version == Version::HTTP_10 => return Err(HeadFault::Coding),
-            Some(Coding::Chunked) => return Ok(BodyFraming::Chunked),
-            None => {}
-        }
-        match self.length {
-            _ if self.is_length_invalid => Err(HeadFault::Length),
-            Some(0) => Ok(BodyFraming::Empty),
-            Some(length) => Ok(BodyFraming::Length(length)),
-            None => Ok(BodyFraming::UntilClose),
-        }
-    }
-}
-
-/// The fault of the transfer coding that the fields of an answer name, where there is one.
-#[must_use]
-pub fn coding_fault(fields: &HeaderMap) -> Option<(HeadFault, OffendingLine)> {
-    let mut framing = FramingFields::default();
-    let lines = fields.get_all(header::TRANSFER_ENCODING);
-    lines.iter().for_each(|line| framing.read_coding(line));
-    let fault = framing.of(StatusCode::OK, Version::HTTP_11, true).err()?;
-    let last = lines
-        .iter()
-        .next_back()
-        .map_or(&b""[..], HeaderValue::as_bytes);
-    Some((
-        fault,
-        OffendingLine::of(&[b"transfer-encoding: ", last].concat()),
-    ))
-}
-
 /// Does this line of `Connection` say that the connection ends?
 pub(super) fn says_close(value: &HeaderValue) -> bool {
     let mut options = value.as_bytes().split(|byte| *byte == b',');
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
-/// The number that is written in `text` with digits alone.
-pub(super) fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_the_same_however_it_is_spelled() {
-        for name in [
-            "Date",
-            "ETag",
-            "Vary",
-            "Server",
-            "Connection",
-            "Content-Type",
-            "Cache-Control",
-            "Last-Modified",
-            "Content-Length",
-            "Transfer-Encoding",
-            "X-Other",
-        ] {
-            let expected = HeaderName::from_bytes(name.as_bytes()).ok();
-            for spelled in [
-                name.to_owned(),
-                name.to_ascii_lowercase(),
-                name.to_ascii_uppercase(),
-            ] {
-                assert_eq!(field_name(spelled.as_bytes()), expected, "{spelled}");
-            }
-        }
-        assert_eq!(field_name(b""), None);
-        assert_eq!(field_name(b"a b"), None);
-    }
-
-    #[test]
-    fn keep_alive_is_left_out_where_it_stands_last() {
-        for (sent, left) in [
-            ("Connection: keep-alive\r\nb: 1\r\n", "connection b"),
-            ("b: 1\r\nConnection: keep-alive\r\n", "b"),
-            ("b: 1\r\nConnection: close\r\n", "b connection"),
-            ("b: 1\r\nConnection: keep-alive, b\r\n", "b connection"),
-        ] {
-            let mut bytes = BytesMut::from(format!("HTTP/1.1 204 No\r\n{sent}\r\n").as_str());
-            let mut fields = HeaderMap::new();
-            let head = take(&mut bytes, false, &mut fields, &mut InterimCount::default()).unwrap();
-            let head = head.unwrap();
-            let names: Vec<_> = head
-                .response
-                .headers()
-                .keys()
-                .map(HeaderName::as_str)
-                .collect();
-            assert_eq!(names.join(" "), left);
-            assert_eq!(head.keeps, !sent.contains("close"));
-        }
-    }
-
-    /// The outcome of reading `sent` in pieces of `size` bytes.
-    fn taken(sent: &[u8], size: usize) -> Result<Option<ResponseHead>, HeadFault> {
-        let (mut bytes, mut interim) = (BytesMut::new(), InterimCount::default());
-        for piece in sent.chunks(size) {
-            bytes.extend_from_slice(piece);
-            let head = take(&mut bytes, false, &mut HeaderMap::new(), &mut interim);
-            let head = head.map_err(|bad| bad.fault)?;
-            if head.is_some() {
-                return Ok(head);
-            }
-        }
-        Ok(None)
-    }
-
-    #[test]
-    fn what_comes_before_an_answer_is_bounded_however_it_is_cut() {
-        const INTERIM: &[u8] = b"HTTP/1.1 103 E\r\nLink: </a>\r\n\r\n";
-        const ANSWER: &[u8] = b"HTTP/1.1 204 No\r\n\r\n";
-        let long = format!("HTTP/1.1 103 E\r\nLink: {}\r\n\r\n", "a".repeat(50_000));
-        for size in [7, 100, 100_000] {
-            let after =
-                |interim: &[u8], times| taken(&[&interim.repeat(times), ANSWER].concat(), size);
-            assert!(after(INTERIM, 100).unwrap().is_some());
-            assert!(matches!(after(INTERIM, 101), Err(HeadFault::Interim(_))));
-            assert!(after(long.as_bytes(), 8).unwrap().is_some());
-            assert!(matches!(
-                after(long.as_bytes(), 9),
-                Err(HeadFault::Interim(_))
-            ));
-            assert!(after(b"\r\n", 1000).unwrap().is_some());
-            assert!(after(b"\n", 1000).unwrap().is_some());
-            assert!(after(b"\r\n", MOST_BYTES).is_err());
-            assert!(after(b"\r", 2).is_err());
-        }
-    }
-
-    fn shown(head: &[u8]) -> (String, String) {
-        let mut bytes = BytesMut::from(head);
-        let (mut spare, mut interim) = (HeaderMap::new(), InterimCount::default());
-        let taken = take(&mut bytes, false, &mut spare, &mut interim);
-        let bad = taken.expect_err("a fault");
-        (bad.fault.to_string(), bad.line.to_string())
-    }
-
-    #[test]
-    fn the_line_that_is_to_blame_is_found() {
-        let large = format!(
-            "a: {}\r\nb: {}\r\n",
-            "x".repeat(300),
-            "y".repeat(MOST_BYTES)
-        );
-        for (lines, line) in [
-            (
-                "good: 1\r\nbad name: 2\r\nbad too: 3\r\n\r\n",
-                "bad name: 2",
-            ),
-            ("good: 1\r\n folded\r\n\r\n", " folded"),
-            ("good: 1\r\nx: a\x01b\r\ngood: 2\r\n\r\n", "x: a\\x01b"),
-            ("good: 1\r\nno colon\r\n\r\n", "no colon"),
-            (
-                "content-length: 3\r\nContent-Length: 4\r\n\r\n",
-                "Content-Length: 4",
-            ),
-            (
-                "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n",
-                "transfer-encoding: chunked",
-            ),
-            (
-                "Transfer-Encoding: gzip, chunked\r\n\r\n",
-                "Transfer-Encoding: gzip, chunked",
-            ),
-            (&large, &format!("b: {}", "y".repeat(125))),
-        ] {
-            let (fault, found) = shown(format!("HTTP/1.1 200 OK\r\n{lines}").as_bytes());
-            assert_eq!(found, line, "{fault}");
-        }
-        for garbage in [&b"garbage"[..], b"garbage\r\nmore\r\n"] {
-            assert_eq!(shown(garbage).1, "garbage");
-        }
-        assert_eq!(shown(b"HTTP/1.1 2000 OK\r\n\r\n").1, "HTTP/1.1 2000 OK");
-    }
-
-    #[test]
-    fn a_coding_that_stands_twice_is_told_apart() {
-        let fault = |lines: &str| shown(format!("HTTP/1.1 200 OK\r\n{lines}\r\n").as_bytes()).0;
-        for twice in [
-            "transfer-encoding: chunked, chunked\r\n",
-            "transfer-encoding: chunked\r\nTransfer-Encoding: Chunked\r\n",
-        ] {
-            assert_eq!(
-                fault(twice),
-                "the transfer coding `chunked` stands there twice"
-            );
-        }
-        for other in ["gzip", "gzip, chunked", "chunked, gzip", "", "chunked,"] {
-            let words = fault(&format!("transfer-encoding: {other}\r\n"));
-            assert!(words.contains("did not ask for"), "{other}: {words}");
-        }
-    }
-}
+mod tests;

@@ -10,16 +10,17 @@ mod ping_pace;
 mod request_head;
 pub(super) mod send_window;
 pub(super) mod stream_pool;
+mod upload;
 
 use super::OutgoingBody;
-use super::http1::{AnswerError, WholeRequest, may_trail};
+use super::http1::{AnswerError, WholeRequest};
 use super::owed_time::UploadState;
 use super::retry_rule::RetryCause;
 use crate::interim::{self, InterimCount, TooMany};
 use bytes::Bytes;
 use connection::OpenStream;
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 use http::{HeaderMap, Method, Response, header};
 use http_body::Frame;
 use std::fmt;
@@ -29,6 +30,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
+use upload::Upload;
 
 /// The longest wait for the end of a stream whose answer has no body.
 const QUIET_END: Duration = Duration::from_secs(1);
@@ -87,18 +89,6 @@ enum Phase {
     Trailers(RecvStream),
     /// The answer is over.
     Over,
-}
-
-/// The way up of a body.
-#[derive(Debug)]
-struct Upload {
-    stream: SendStream<Bytes>,
-    /// A piece that waits for room.
-    piece: Bytes,
-    /// The trailers that follow the piece.
-    trailers: Option<HeaderMap>,
-    /// The piece is the last one.
-    is_last: bool,
 }
 
 impl<B> Http2Exchange<B> {
@@ -355,111 +345,6 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         AnswerError::Http2(error)
     }
 
-    /// Goes on sending the request's body. Ready when there is nothing left to send.
-    ///
-    /// # Errors
-    /// When the body fails.
-    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
-        let sent = self.poll_parts(cx);
-        if let Some(state) = &self.state {
-            let is_out = |upload: &Upload| upload.piece.is_empty() && !upload.is_last;
-            let awaits_client = self.upload.as_ref().is_some_and(is_out);
-            if state.owed().is_more(self.sent) {
-                self.stream.keeps(state);
-            }
-            state.owed().note(self.sent, awaits_client);
-            if self.upload.is_none() {
-                self.state = None;
-            }
-        }
-        sent
-    }
-
-    fn poll_parts(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
-        while let Some(upload) = &mut self.upload {
-            if !upload.piece.is_empty() {
-                let room = match upload.stream.capacity() {
-                    0 => match ready!(upload.stream.poll_capacity(cx)) {
-                        Some(Ok(room)) => room,
-                        // The server takes no more; its answer says why.
-                        Some(Err(_)) | None => 0,
-                    },
-                    room => room,
-                };
-                let piece = upload.piece.split_to(room.min(upload.piece.len()));
-                let is_end = upload.is_last && upload.piece.is_empty() && upload.trailers.is_none();
-                self.sent += piece.len() as u64;
-                if piece.is_empty() || upload.stream.send_data(piece, is_end).is_err() || is_end {
-                    self.end_upload();
-                }
-                continue;
-            }
-            if upload.is_last {
-                let ended = match upload.trailers.take() {
-                    Some(trailers) => upload.stream.send_trailers(trailers),
-                    None => upload.stream.send_data(Bytes::new(), true),
-                };
-                // Where the stream takes no end, its answer says why.
-                drop(ended);
-                self.end_upload();
-                continue;
-            }
-            if let Poll::Ready(_reset) = upload.stream.poll_reset(cx) {
-                self.is_cut_short = true;
-                self.end_upload();
-                continue;
-            }
-            ready!(self.poll_body(cx))?;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// No more of the body goes up. It stays where the request may still be repeated.
-    fn end_upload(&mut self) {
-        self.upload = None;
-        self.rest = None;
-        if let Some(request) = &mut self.request
-            && self.is_begun
-            && !request.body.as_ref().is_some_and(B::is_kept)
-        {
-            request.body = None;
-        }
-    }
-
-    /// Takes the next piece of the body.
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerError>> {
-        let body = self.request.as_mut().and_then(|one| one.body.as_mut());
-        let (Some(upload), Some(body)) = (&mut self.upload, body.or(self.rest.as_mut())) else {
-            return Poll::Ready(Ok(()));
-        };
-        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
-        // A body of which nothing has come yet can still go elsewhere: a stream may be open for long before it speaks.
-        self.is_begun = true;
-        upload.is_last = body.is_end_stream();
-        match frame {
-            None => upload.is_last = true,
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => {
-                    upload.stream.reserve_capacity(data.len());
-                    upload.piece = data;
-                }
-                Err(frame) => {
-                    let mut trailers = frame.into_trailers().unwrap_or_default();
-                    keep_trailers(&mut trailers);
-                    upload.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
-                    upload.is_last = true;
-                }
-            },
-            Some(Err(error)) => {
-                upload.stream.send_reset(Reason::CANCEL);
-                self.stream.is_broken = true;
-                self.end_upload();
-                return Poll::Ready(Err(AnswerError::Upload(error.into())));
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
     /// Ready when the server takes no more of a request whose answer has been read.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<AnswerError> {
         match &mut self.upload {
@@ -565,18 +450,6 @@ fn end_quietly(mut stream: RecvStream) {
         // A server that sends a body all the same, or does not come to an end, is cut off.
         let _ = timeout(QUIET_END, ended).await;
     });
-}
-
-/// Removes what may not stand in trailers.
-fn keep_trailers(trailers: &mut HeaderMap) {
-    let bad: Vec<_> = trailers
-        .keys()
-        .filter(|name| !may_trail(name))
-        .cloned()
-        .collect();
-    for name in bad {
-        trailers.remove(name);
-    }
 }
 
 /// The length that a head announces.

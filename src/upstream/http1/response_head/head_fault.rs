@@ -1,0 +1,95 @@
+//! The causes for which the head of an answer is refused, in words, and the line that is to blame.
+
+use crate::interim::TooMany;
+use crate::upstream::http1::offending_line::{Blame, OffendingLine};
+
+/// Causes for which the head of an answer is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum HeadFault {
+    /// The bytes are no head of HTTP/1.
+    #[error("{}", in_words(*.0))]
+    Syntax(httparse::Error),
+    /// The status is none.
+    #[error("the status is none")]
+    Status,
+    /// A field has a name or value that is not valid.
+    #[error("a field's name or value is not valid")]
+    Field,
+    /// The lengths are no numbers, or differ.
+    #[error("the lengths are no numbers, or differ")]
+    Length,
+    /// HTTP/1.0 has no transfer codings.
+    #[error("transfer-encoding in an answer of HTTP/1.0")]
+    Coding,
+    /// The answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
+    #[error("a transfer coding that the gateway did not ask for")]
+    UnaskedCoding,
+    /// The one coding that is always understood stands there more than once (RFC 9112, section 6.1).
+    #[error("the transfer coding `chunked` stands there twice")]
+    CodingTwice,
+    /// The head has more bytes than are read.
+    #[error("the head is too large")]
+    TooLarge,
+    /// More interim answers come than are heard, or more bytes of them than a head may have.
+    #[error("{0}")]
+    Interim(#[from] TooMany),
+}
+
+/// The cause for which a head is refused, and the line of it.
+#[derive(Debug)]
+pub(in crate::upstream::http1) struct BadHead {
+    pub(in crate::upstream::http1) fault: HeadFault,
+    pub(in crate::upstream::http1) line: OffendingLine,
+}
+
+impl BadHead {
+    #[cold]
+    pub(super) fn of(fault: HeadFault, head: &[u8]) -> Self {
+        Self {
+            line: OffendingLine::of_head(&fault.blame(), head),
+            fault,
+        }
+    }
+}
+
+/// No line of interim answers is worse than the others.
+impl From<TooMany> for BadHead {
+    fn from(fault: TooMany) -> Self {
+        Self::of(fault.into(), b"")
+    }
+}
+
+impl HeadFault {
+    /// What tells the line that is to blame.
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Syntax(_) => Blame::Unreadable(super::is_malformed),
+            Self::Status | Self::Interim(_) => Blame::First,
+            Self::Field => Blame::Field,
+            Self::Length => Blame::Named("content-length"),
+            Self::Coding | Self::UnaskedCoding | Self::CodingTwice => {
+                Blame::Named("transfer-encoding")
+            }
+            Self::TooLarge => Blame::Longest,
+        }
+    }
+}
+
+impl From<httparse::Error> for HeadFault {
+    fn from(error: httparse::Error) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+/// The parser's error in words that the authors of servers know.
+fn in_words(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "a field's name is not valid, or a line is folded",
+        httparse::Error::HeaderValue => "a field's value has a control character",
+        httparse::Error::NewLine => "a line does not end as it must",
+        httparse::Error::Status => "the status is none",
+        httparse::Error::TooManyHeaders => "too many fields",
+        httparse::Error::Version => "the first line is none of HTTP/1.1 or HTTP/1.0",
+        httparse::Error::Token => "a character stands where it may not",
+    }
+}
