@@ -22,7 +22,10 @@ local function concurrency(key)
   end
   local first, found = chosen > 0 and chosen or now, 0
   while found < cost do
-    if call("ZSCORE", key, pack(">d", first + found)) then
+    local taken = call("ZSCORE", key, pack(">d", first + found))
+    -- A user without the right would find each number taken, without end.
+    if type(taken) == "table" then return 0, 0, 0, nil, nil, taken.err end
+    if taken then
       first, found = first + found + 1, 0
     else
       found = found + 1

@@ -30,7 +30,7 @@ const JOINED: usize = 1024;
 
 /// The most bytes of a request's body that one read brings. hyper hands on what it has read in one piece, and reads one
 /// piece ahead; it doubles its buffers where a read has filled one, so this is just less than one.
-const MOST_OF_BODY: usize = 8 * 1024 - 1;
+const MOST_OF_BODY: usize = 32 * 1024 - 1;
 
 /// The stream of one connection, with a bound on the time for which its client may refuse to take bytes.
 #[derive(Debug)]

@@ -13,9 +13,8 @@ use bb8_redis::redis::{Cmd, Pipeline};
 /// Stands for the key.
 const KEY: &str = "";
 
-/// Commands of every script.
-const ALWAYS: &[&[&str]] = &[&["TIME"]];
-const STATES: &[&[&str]] = &[&["GET", KEY], &["SET", KEY, "", "XX", "PX", "1"]];
+/// Commands of every script, and of the beat that tells how many gateways there are, which each file has.
+const ALWAYS: &[&[&str]] = &[&["TIME"], &["GET", KEY], &["SET", KEY, "", "XX", "PX", "1"]];
 const LOGS: &[&[&str]] = &[
     &["LLEN", KEY],
     &["LINDEX", KEY, "0"],
@@ -63,7 +62,6 @@ impl Rights<'_> {
         let mut commands: Vec<&[&str]> = vec![call];
         commands.extend(ALWAYS);
         for (needed, more) in [
-            (uses.has(CounterUses::STATES), STATES),
             (uses.has(CounterUses::LOGS), LOGS),
             (uses.has(CounterUses::SLOTS), SLOTS),
             (uses.has(CounterUses::RETURNED_STATES), RETURNED_STATES),

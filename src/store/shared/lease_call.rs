@@ -15,7 +15,7 @@ use crate::telemetry::metrics::Permits;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// Most waits of one request in vain, while other requests take the permits, before the request asks for itself.
 const PATIENCE: usize = 4;
@@ -56,8 +56,10 @@ impl SharedStore {
                 }
             };
             // The waits and the question thereafter have one deadline.
-            until.get_or_insert_with(|| clock::now() + self.redis.timeout());
-            answered.notified().await;
+            let deadline = *until.get_or_insert_with(|| clock::now() + self.redis.timeout());
+            if timeout_at(deadline, answered.notified()).await.is_err() {
+                break;
+            }
             waited = Some(turn);
         }
         LeaseOutcome::Alone(until)

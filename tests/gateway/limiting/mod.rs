@@ -467,7 +467,7 @@ async fn a_refused_upload_over_http2_is_heard_out() {
     client.send(frame(SETTINGS, 1, 0, &[])).await;
     client.send(frame(HEADERS, 4, 1, &HEAD)).await;
     let piece = frame(DATA, 0, 1, &[b'x'; 16_000]);
-    client.send(piece.repeat(4)).await;
+    client.send(piece.repeat(3)).await;
     let is_end = |kind, flags: u8| kind == DATA && flags & 1 == 1;
     loop {
         let (kind, flags, _) = read_frame(&mut client).await.unwrap();
