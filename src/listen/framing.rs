@@ -165,7 +165,7 @@ impl FramingTracker {
         if !self.raw.is_empty() {
             self.raw.clear();
         }
-        if self.at != FramingState::Before && self.in_head() {
+        if self.in_head() {
             self.keep(read);
         }
         let mut bytes = read;
