@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::spanned::Spanned;
@@ -94,7 +95,7 @@ pub(super) struct Source {
 }
 
 /// All of them. What only tests include is not among them.
-pub(super) fn sources() -> Vec<Source> {
+fn sources() -> Vec<Source> {
     let mut parsed: Vec<Source> = super::files("src", "rs")
         .into_iter()
         .map(|(path, text)| {
@@ -116,6 +117,45 @@ pub(super) fn sources() -> Vec<Source> {
     });
     assert!(parsed.len() > 100, "{} files of the program", parsed.len());
     parsed
+}
+
+/// What is counted of all of them, read once for all tests: to parse so much takes seconds in a build for tests.
+static GRAIN: LazyLock<Grain> = LazyLock::new(|| {
+    let sources = sources();
+    Grain {
+        loops: Imports::of(&sources).loops(),
+        files: sources.iter().map(File::of).collect(),
+    }
+});
+
+struct Grain {
+    files: Vec<File>,
+    /// Loops of imports beyond parent and child.
+    loops: Vec<String>,
+}
+
+struct File {
+    path: String,
+    shapes: Shapes,
+    comments: Vec<String>,
+    /// Lines with code in them: neither blank, nor comment, nor test.
+    code: usize,
+}
+
+impl File {
+    fn of(source: &Source) -> Self {
+        Self {
+            path: source.path.clone(),
+            shapes: Shapes::of(source),
+            comments: source.comments().map(str::to_owned).collect(),
+            code: source.code(),
+        }
+    }
+
+    fn room(&self) -> &str {
+        let below = self.path.strip_prefix("src/").unwrap();
+        below.split('/').next().unwrap().trim_end_matches(".rs")
+    }
 }
 
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
@@ -186,7 +226,6 @@ impl Source {
         self.tests.iter().any(|range| range.contains(&line))
     }
 
-    /// Lines with code in them: neither blank, nor comment, nor test.
     fn code(&self) -> usize {
         let mut found = BTreeSet::new();
         let tokens: TokenStream = self.text.parse().unwrap();
@@ -204,11 +243,6 @@ impl Source {
                 let line = line.trim_start();
                 line.starts_with("//").then_some(line)
             })
-    }
-
-    fn room(&self) -> &str {
-        let below = self.path.strip_prefix("src/").unwrap();
-        below.split('/').next().unwrap().trim_end_matches(".rs")
     }
 }
 
@@ -366,8 +400,8 @@ fn shapes_that_hide_a_name_are_not_used() {
     let mut tuples = Vec::new();
     let mut matches = Vec::new();
     let mut long = Vec::new();
-    for source in sources() {
-        let shapes = Shapes::of(&source);
+    for source in &GRAIN.files {
+        let shapes = &source.shapes;
         let place = |line: &usize| format!("{}:{line}", source.path);
         tuples.extend(shapes.tuple_parameters.iter().map(place));
         matches.extend(shapes.bool_matches.iter().map(place));
@@ -385,10 +419,10 @@ fn shapes_that_hide_a_name_are_not_used() {
 #[test]
 fn a_type_name_has_one_home_in_a_room_and_two_at_most() {
     let mut homes: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
-    for source in sources() {
-        for name in Shapes::of(&source).types {
+    for source in &GRAIN.files {
+        for name in &source.shapes.types {
             homes
-                .entry(name)
+                .entry(name.clone())
                 .or_default()
                 .push((source.room().to_owned(), source.path.clone()));
         }
@@ -411,7 +445,7 @@ fn a_type_name_has_one_home_in_a_room_and_two_at_most() {
 #[test]
 fn a_file_or_type_is_called_by_a_noun() {
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in &GRAIN.files {
         let stem = Path::new(&source.path)
             .file_stem()
             .unwrap()
@@ -420,7 +454,7 @@ fn a_file_or_type_is_called_by_a_noun() {
         if NO_NAMES.contains(&stem) {
             wrong.push(source.path.clone());
         }
-        for name in Shapes::of(&source).types {
+        for name in &source.shapes.types {
             if NO_NAMES.contains(&name.to_lowercase().as_str()) {
                 wrong.push(format!("{}: {name}", source.path));
             }
@@ -435,10 +469,10 @@ fn a_file_or_type_is_called_by_a_noun() {
 
 #[test]
 fn files_import_each_other_round_no_loop() {
-    let loops = Imports::of(&sources()).loops();
+    let loops = &GRAIN.loops;
     assert_all(vec![verdict(
         "loops of imports beyond parent and child",
-        &loops,
+        loops,
         IMPORT_LOOPS,
     )]);
 }
@@ -447,8 +481,8 @@ fn files_import_each_other_round_no_loop() {
 fn comments_have_nouns() {
     let mut total = 0;
     let mut found = Vec::new();
-    for source in sources() {
-        for line in source.comments() {
+    for source in &GRAIN.files {
+        for line in &source.comments {
             total += 1;
             let words = line
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
@@ -467,10 +501,10 @@ fn comments_have_nouns() {
 #[test]
 fn the_code_is_counted() {
     let mut rooms: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for source in sources() {
+    for source in &GRAIN.files {
         let room = rooms.entry(source.room().to_owned()).or_default();
         room.0 += 1;
-        room.1 += source.code();
+        room.1 += source.code;
     }
     for (room, (files, code)) in &rooms {
         println!("{room:12} {files:4} files {code:6} lines of code");
