@@ -337,7 +337,7 @@ async fn who_leaves_a_stream_pays_what_it_has_said(place: Place) {
 async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
     const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
     let cost = "rate = \"5000/h\"\ncost = { response_json = \"n\", estimate = 1";
-    for (more, path, charged) in [
+    let cases = [
         (", max = 1000 }", "/", 1000),
         (" }", "/", 5000),
         (", max = 1000, on_leave = \"estimate\" }", "/", 1),
@@ -347,7 +347,8 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
         (", max = 1000 }", "/whole", 1),
         // It was the server that broke off.
         (", max = 1000 }", "/broken", 1),
-    ] {
+    ];
+    for (number, (more, path, charged)) in cases.into_iter().enumerate() {
         let upstream = Upstream::playing(async |mut connection: Connection| {
             let Ok(request) = connection.request().await else {
                 return;
@@ -365,10 +366,14 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
             }
         })
         .await;
-        let gateway = gateway(&place, &upstream, &format!("{cost}{more}")).await;
+        // A counter of its own: a case that takes all of it leaves the next one what it needs.
+        let name = format!("units{number}");
+        let limits = File::to(&upstream, &[&name]).limit(&name, &limit(&format!("{cost}{more}")));
+        let gateway = place.gateway(limits).await;
         let mut client = gateway.connect().await;
         client.send(get(path)).await;
-        client.head().await;
+        let head = client.head().await;
+        assert_eq!(head.status(), 200, "{more} {path}");
         if path != "/head" {
             client.exactly(EVENT.len()).await.unwrap();
         }
@@ -377,7 +382,7 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
         }
         drop(client);
         let line = gateway.line_where("path", path).await;
-        assert_eq!(line["costs"], json!({ "units": charged }), "{more} {line}");
+        assert_eq!(line["costs"], json!({ name: charged }), "{more} {line}");
     }
 }
 
