@@ -72,7 +72,7 @@ fn what_comes_before_an_answer_is_bounded_however_it_is_cut() {
     const INTERIM: &[u8] = b"HTTP/1.1 103 E\r\nLink: </a>\r\n\r\n";
     const ANSWER: &[u8] = b"HTTP/1.1 204 No\r\n\r\n";
     let long = format!("HTTP/1.1 103 E\r\nLink: {}\r\n\r\n", "a".repeat(50_000));
-    for size in [7, 100, 100_000] {
+    for size in [70, 1_000, 100_000] {
         let after = |interim: &[u8], times| taken(&[&interim.repeat(times), ANSWER].concat(), size);
         assert!(after(INTERIM, 100).unwrap().is_some());
         assert!(matches!(after(INTERIM, 101), Err(HeadFault::Interim(_))));
