@@ -2,6 +2,7 @@
 //! subscriber (RFC 6177 section 2), from which the subscriber may take any number of addresses. The client's scheme is
 //! here too.
 
+use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The scheme of a request: whether the connection that a client sent it on was encrypted.
@@ -77,6 +78,45 @@ impl Nat64 {
         }
     }
 
+    /// Is `network` all of one of these networks? Then it stands for every address of IPv4.
+    #[must_use]
+    pub fn has(&self, network: IpNet) -> bool {
+        let IpNet::V6(v6) = network else {
+            return false;
+        };
+        let beginning = v6.network().to_bits() >> 32;
+        v6.prefix_len() == 96 && (beginning == WELL_KNOWN || self.own.contains(&beginning))
+    }
+
+    /// The networks whose addresses count for those of `network`: of a part of one of these networks the IPv4 addresses
+    /// inside it that count, and the rest of it as it is.
+    #[must_use]
+    pub fn networks(&self, network: IpNet) -> Vec<IpNet> {
+        let IpNet::V6(v6) = network else {
+            return vec![network];
+        };
+        let Some(bits) = v6.prefix_len().checked_sub(96) else {
+            return vec![network];
+        };
+        let octets = v6.network().octets();
+        let first = Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]);
+        let inside = Ipv4Net::new_assert(first, bits);
+        let beginning = v6.network().to_bits() >> 32;
+        if self.own.contains(&beginning) {
+            return vec![inside.into()];
+        }
+        if beginning != WELL_KNOWN {
+            return vec![network];
+        }
+        let mut counted = Vec::new();
+        of_the_internet(inside, &mut counted);
+        let is_whole = counted.as_slice() == [IpNet::from(inside)];
+        if !is_whole {
+            counted.push(network);
+        }
+        counted
+    }
+
     fn inside(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let network = address.to_bits() >> 32;
         let [.., a, b, c, d] = address.octets();
@@ -86,22 +126,43 @@ impl Nat64 {
     }
 }
 
-/// Is it an address of the Internet? The others are those of RFC 5735, section 3, and of RFC 6598.
+/// The IPv4 networks that are not of the Internet: those of RFC 5735, section 3, and of RFC 6598.
+const SPECIAL: [Ipv4Net; 14] = [
+    special([0, 0, 0, 0], 8),
+    special([10, 0, 0, 0], 8),
+    special([100, 64, 0, 0], 10),
+    special([127, 0, 0, 0], 8),
+    special([169, 254, 0, 0], 16),
+    special([172, 16, 0, 0], 12),
+    special([192, 0, 0, 0], 24),
+    special([192, 0, 2, 0], 24),
+    special([192, 88, 99, 0], 24),
+    special([192, 168, 0, 0], 16),
+    special([198, 18, 0, 0], 15),
+    special([198, 51, 100, 0], 24),
+    special([203, 0, 113, 0], 24),
+    special([224, 0, 0, 0], 3),
+];
+
+const fn special([a, b, c, d]: [u8; 4], bits: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)
+}
+
 fn is_global(address: Ipv4Addr) -> bool {
-    let is_special = matches!(
-        address.octets(),
-        [0 | 10 | 127 | 224..=255, ..]
-            | [100, 64..=127, ..]
-            | [169, 254, ..]
-            | [172, 16..=31, ..]
-            | [192, 168, ..]
-            | [192, 0, 0 | 2, _]
-            | [192, 88, 99, _]
-            | [198, 18 | 19, ..]
-            | [198, 51, 100, _]
-            | [203, 0, 113, _]
-    );
-    !is_special
+    !SPECIAL.iter().any(|special| special.contains(&address))
+}
+
+/// Adds the parts of `network` that are of the Internet.
+fn of_the_internet(network: Ipv4Net, parts: &mut Vec<IpNet>) {
+    if SPECIAL.iter().any(|special| special.contains(&network)) {
+        return;
+    }
+    let is_mixed = SPECIAL.iter().any(|special| network.contains(special));
+    match network.subnets(network.prefix_len() + 1) {
+        // No special network is a single address, so that a mixed one has halves.
+        Ok(halves) if is_mixed => halves.for_each(|half| of_the_internet(half, parts)),
+        _ => parts.push(network.into()),
+    }
 }
 
 /// One client. All peers of Unix sockets that name no address are one.
@@ -162,5 +223,51 @@ mod tests {
         }
         let none = Nat64::default().client("2001:db8:64::8.8.8.8".parse().unwrap());
         assert!(none.is_ipv6());
+    }
+
+    #[test]
+    fn a_network_has_the_addresses_that_its_addresses_count_as() {
+        let own = Nat64::of(["2001:db8:64::".parse().unwrap()]);
+        for (written, counted) in [
+            ("64:ff9b::808:505/128", "8.8.5.5/32"),
+            ("64:ff9b::800:0/104", "8.0.0.0/8"),
+            ("64:ff9b::808:0/112", "8.8.0.0/16"),
+            ("64:ff9b::a00:1/128", "64:ff9b::a00:1/128"),
+            ("64:ff9b::a00:0/104", "64:ff9b::a00:0/104"),
+            (
+                "64:ff9b::6400:0/104",
+                "100.0.0.0/10 100.128.0.0/9 64:ff9b::6400:0/104",
+            ),
+            ("2001:db8:64::/96", "0.0.0.0/0"),
+            ("2001:db8:64::a00:0/104", "10.0.0.0/8"),
+            ("2001:db8:64::1.2.3.4/128", "1.2.3.4/32"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("64:ff9b::/64", "64:ff9b::/64"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+        ] {
+            let networks = own.networks(written.parse().unwrap());
+            let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
+            assert_eq!(shown.join(" "), counted, "{written}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whoever is in a network as it is written is in what it counts as, and nobody else.
+        #[test]
+        fn the_members_of_a_network_stay_its_members(address: u32, bits in 96_u8..=128, other: u32, here: bool) {
+            let at = |v4: u32| Ipv6Addr::from_bits(WELL_KNOWN << 32 | u128::from(v4));
+            let nat64 = Nat64::default();
+            let network = IpNet::new(at(address).into(), bits).unwrap();
+            let counted = nat64.networks(network);
+            let other = if here { address ^ other >> (bits - 96).min(31) } else { other };
+            let client = nat64.client(at(other).into());
+            let is_in = counted.iter().any(|one| one.contains(&client));
+            proptest::prop_assert_eq!(is_in, network.contains(&IpAddr::from(at(other))));
+            // A client of IPv4 is in it where its translated address is, and that counts as the client.
+            let v4 = IpAddr::from(Ipv4Addr::from_bits(other));
+            let is_in = counted.iter().any(|one| one.contains(&v4));
+            let counts = client == v4 && network.contains(&IpAddr::from(at(other)));
+            proptest::prop_assert_eq!(is_in, counts);
+        }
     }
 }

@@ -124,10 +124,13 @@ impl VariableArgs {
     fn read(&self) -> Result<EnvironmentFiles, Failure> {
         let mut environment = EnvironmentFiles::default();
         for file in &self.env_file {
-            environment.read(file).map_err(|error| {
+            let odd = environment.read(file).map_err(|error| {
                 let text = format!("cannot read --env-file {}: {error}", file.display());
                 Failure::new(BAD, text)
             })?;
+            for odd in odd {
+                warn(&format!("{}:{}: {}", file.display(), odd.line, odd.why));
+            }
         }
         Ok(environment)
     }

@@ -1,7 +1,9 @@
 //! The warnings that only a probe of the store finds: of a Redis that needs no password, and of one that forgets counters.
+//! Notes that the file ignores.
 
 use super::diagnostic::{Code, Details as _, Findings, Severity};
 use super::{Compiled, document};
+use crate::limit::Limit;
 
 impl Compiled {
     /// Adds a warning of each store that lets any client in, by its address. `ignore_warnings` of the file applies.
@@ -39,6 +41,12 @@ impl Compiled {
             }
         }
         self.add_found(found);
+    }
+
+    /// Does the file ignore what is noted of `limit` under this code?
+    #[must_use]
+    pub fn ignores(&self, code: Code, limit: &Limit) -> bool {
+        document::ignores(&self.ignoring, code, &(limit.place..limit.place + 1))
     }
 
     fn add_found(&mut self, mut found: Findings) {

@@ -112,10 +112,9 @@ impl Compilation<'_> {
 
 /// The peers that are believed about addresses, and the addresses that stand for others.
 fn trust(outline: &Outline) -> Trust {
-    let nat64 = Nat64::of(outline.nat64.iter().map(Ipv6Net::addr));
     Trust::new(outline.trust.clone())
         .reading(outline.trust_field)
-        .translating(nat64)
+        .translating(Nat64::of(outline.nat64.iter().map(Ipv6Net::addr)))
 }
 
 fn holds(server: &ServerTable) -> HoldCaps {

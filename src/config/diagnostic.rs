@@ -21,10 +21,14 @@ macro_rules! codes {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Does only a probe of the store or of a server find it?
+            /// Is it found behind the reading of the file: by a probe of the store, as a note on a good file, or by a
+            /// gateway that serves?
             #[must_use]
-            pub const fn is_found_by_asking(self) -> bool {
-                matches!(self, Self::EvictingStore | Self::OpenStore)
+            pub const fn is_found_later(self) -> bool {
+                matches!(
+                    self,
+                    Self::CostNeverSaid | Self::EvictingStore | Self::OpenStore | Self::QueueNeverFull
+                )
             }
 
             /// The meaning of the code, in one sentence.
@@ -76,6 +80,7 @@ codes! {
     CertificateUnreadable "certificate-unreadable" "A file of an identity cannot be read, or has nothing usable in it.";
     ClientWithoutTls "client-without-tls" "A listener without TLS takes requests beside an identity that demands certificates of clients.";
     Conflict "conflict" "Two settings contradict each other.";
+    CostNeverSaid "cost-never-said" "Answers are to say what their requests cost, and none of twenty in a row does. A running gateway logs it.";
     DroppedField "dropped-field" "A limit, a group or `[jwt]` reads a field that is dropped from every request.";
     Duplicate "duplicate" "A key, a table or an entry is written twice.";
     EmptyFile "empty-file" "The file is empty.";
@@ -110,6 +115,7 @@ codes! {
     OtherCase "other-case" "A path in another case evades the limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
     ProbeLongerThanInterval "probe-longer-than-interval" "A probe may take longer than the time between two probes.";
+    QueueNeverFull "queue-never-full" "A limit's queue has more places than requests reach within `max_wait`: a note of `check`.";
     QueueWithoutBound "queue-without-bound" "A queue is written in front of servers that take any number of requests.";
     RedirectWithoutTls "redirect-without-tls" "A listener sends requests on to `https`, and no listener has TLS.";
     RetryUnsafe "retry-unsafe" "Answers are to be retried whose requests are never safe to send again.";

@@ -43,7 +43,7 @@ pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use tls::{ClientTable, TLS, TlsTable};
 pub(super) use upstream::{ServerEntry, UPSTREAMS, Upstream, UpstreamTls};
 pub(super) use variables::{LoneValues, Variables};
-pub(super) use warning_filter::{WarningFilter, apply as ignore};
+pub(super) use warning_filter::{WarningFilter, apply as ignore, ignores};
 pub(super) use words::Words;
 
 use super::diagnostic::{Code, Diagnostic, Findings};

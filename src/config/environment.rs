@@ -17,21 +17,23 @@ pub struct EnvironmentFiles(HashMap<String, String>);
 
 impl EnvironmentFiles {
     /// Takes in the variables of the file at `path`. A variable that is there already gets the new value, as with several
-    /// files of a unit. With a `-` in front of the path a file that is missing is none.
+    /// files of a unit. With a `-` in front of the path a file that is missing is none. Returns what is odd in the file,
+    /// which keeps nobody from reading the rest of it.
     ///
     /// # Errors
     /// When the file cannot be read or is no UTF-8.
-    pub fn read(&mut self, path: &Path) -> io::Result<()> {
+    pub fn read(&mut self, path: &Path) -> io::Result<Vec<OddLine>> {
         let optional = path.to_str().and_then(|path| path.strip_prefix('-'));
         let path = optional.map_or(path, Path::new);
         let text = match text(path) {
             Err(error) if optional.is_some() && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(());
+                return Ok(Vec::new());
             }
             read => read?,
         };
-        self.0.extend(Assignments::of(&text));
-        Ok(())
+        let read = Assignments::of(&text);
+        self.0.extend(read.set);
+        Ok(read.odd)
     }
 
     /// The value of a variable.
@@ -50,6 +52,16 @@ fn text(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("larger than 1 MiB"));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+}
+
+/// A line of an environment file that sets no variable, or more than it seems to. Its text may be a secret, and is not
+/// repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OddLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// The cause, in words.
+    pub why: &'static str,
 }
 
 /// Where the reader of an environment file is (systemd.exec(5), `EnvironmentFile=`).
@@ -74,10 +86,21 @@ enum ReaderState {
     DoubleEscape,
 }
 
+/// As systemd has it, which says so in its journal.
+const NO_VALUE: &str = "no `=`: the line sets nothing";
+const EXPORT: &str = "`export` belongs to shells: the line sets nothing; leave the word out";
+const NO_NAME: &str = "what stands in front of the `=` is no name (letters, digits and `_`, and no digit first): the line sets nothing";
+const OPEN_QUOTE: &str =
+    "the quote that begins here has no end: all that follows is the value of one variable";
+
 /// The variables that the text of an environment file sets.
 #[derive(Debug)]
 struct Assignments {
     set: Vec<(String, String)>,
+    odd: Vec<OddLine>,
+    /// The number of the present line, and that of the line on which the present name or quote began.
+    line: usize,
+    begun: usize,
     name: String,
     value: String,
     /// The length of the value up to its last character that is no blank outside of quotes.
@@ -85,9 +108,12 @@ struct Assignments {
 }
 
 impl Assignments {
-    fn of(text: &str) -> Vec<(String, String)> {
+    fn of(text: &str) -> Self {
         let mut read = Self {
             set: Vec::new(),
+            odd: Vec::new(),
+            line: 1,
+            begun: 1,
             name: String::new(),
             value: String::new(),
             kept: 0,
@@ -95,15 +121,34 @@ impl Assignments {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut place = ReaderState::Line;
         for c in text.chars() {
-            place = read.step(place, c);
+            let next = read.step(place, c);
+            let is_quoted = |place| {
+                use ReaderState::{Double, DoubleEscape, Single};
+                matches!(place, Single | Double | DoubleEscape)
+            };
+            if next == ReaderState::Name && place == ReaderState::Line
+                || is_quoted(next) && !is_quoted(place)
+            {
+                read.begun = read.line;
+            }
+            read.line += usize::from(c == '\n');
+            place = next;
         }
-        if !matches!(
-            place,
-            ReaderState::Line | ReaderState::Comment | ReaderState::Name
-        ) {
-            read.end();
+        match place {
+            ReaderState::Line | ReaderState::Comment => {}
+            ReaderState::Name => read.is_odd(NO_VALUE),
+            ReaderState::Value | ReaderState::Bare | ReaderState::Escape => read.end(),
+            ReaderState::Single | ReaderState::Double | ReaderState::DoubleEscape => {
+                read.is_odd(OPEN_QUOTE);
+                read.end();
+            }
         }
-        read.set
+        read
+    }
+
+    fn is_odd(&mut self, why: &'static str) {
+        let line = self.begun;
+        self.odd.push(OddLine { line, why });
     }
 
     /// Takes one character, and returns where the reader is then.
@@ -113,10 +158,12 @@ impl Assignments {
         match place {
             ReaderState::Line if is_end || is_blank => ReaderState::Line,
             ReaderState::Line if matches!(c, '#' | ';') => ReaderState::Comment,
-            ReaderState::Comment | ReaderState::Name if is_end => {
+            ReaderState::Name if is_end => {
+                self.is_odd(NO_VALUE);
                 self.name.clear();
                 ReaderState::Line
             }
+            ReaderState::Comment if is_end => ReaderState::Line,
             ReaderState::Comment => ReaderState::Comment,
             ReaderState::Name if c == '=' => ReaderState::Value,
             ReaderState::Line | ReaderState::Name => {
@@ -181,6 +228,10 @@ impl Assignments {
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if is_name {
             self.set.push((name.to_owned(), value));
+        } else if name.starts_with("export ") {
+            self.is_odd(EXPORT);
+        } else {
+            self.is_odd(NO_NAME);
         }
     }
 }
@@ -223,13 +274,20 @@ LAST=end";
             ("LAST", "end"),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(Assignments::of(text), expected);
-        let crlf = Assignments::of("\u{feff}A=1\r\nB=2\r\n");
+        let read = Assignments::of(text);
+        assert_eq!(read.set, expected);
+        let odd: Vec<_> = read.odd.iter().map(|odd| (odd.line, odd.why)).collect();
+        let expected = [(14, NO_VALUE), (15, NO_NAME), (16, EXPORT), (17, NO_NAME)];
+        assert_eq!(odd, expected);
+        let crlf = Assignments::of("\u{feff}A=1\r\nB=2\r\n").set;
         assert_eq!(crlf, [("A".into(), "1".into()), ("B".into(), "2".into())]);
-        assert_eq!(
-            Assignments::of("A='open"),
-            [("A".to_owned(), "open".to_owned())]
-        );
+        let open = Assignments::of("B=1\nA='open\nC=2\n");
+        let all = [("B", "1"), ("A", "open\nC=2\n")];
+        let all = all.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(open.set, all);
+        let (line, why) = (2, OPEN_QUOTE);
+        assert_eq!(open.odd, [OddLine { line, why }]);
+        assert_eq!(Assignments::of("A").odd[0].why, NO_VALUE);
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl Groups {
 /// Reads the members of all groups.
 pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Groups {
     let mut groups = Groups::default();
+    let nat64 = document.server.translators();
     for written in &document.groups {
         let Some(by) = written.by.get() else { continue };
         let name: Arc<str> = written.name.value.as_str().into();
@@ -57,7 +58,9 @@ pub(super) fn read(document: &Document, beside: &mut SideFiles<'_>) -> Groups {
             KeyPart::Ip(_) => {
                 let members = gather(written, &files, one_network, found);
                 warn_of_bits(&members, found);
-                Group::of_networks(name, by.clone(), members.into_keys())
+                let counted = members.into_keys();
+                let counted = counted.flat_map(|network| nat64.networks(network));
+                Group::of_networks(name, by.clone(), counted)
             }
             by => {
                 let read = |text: &[u8]| one_value(text, by);

@@ -7,7 +7,7 @@ mod rules;
 mod tiers;
 
 use super::diagnostic::{Code, Details as _, Findings};
-use super::document::{CostSource, Limit, RefundCause, Setting};
+use super::document::{CostSource, Document, Limit, RefundCause, Setting, ignores};
 use super::groups::Groups;
 use super::span::{At, Span};
 use crate::key::{Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, Price};
@@ -32,21 +32,27 @@ pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     written
 }
 
+/// What the file says beside a limit, as far as limits depend on it.
+pub(super) struct Scene<'a> {
+    pub(super) document: &'a Document,
+    pub(super) groups: &'a Groups,
+}
+
 /// Compiles one limit with its tiers, and behind the limit its candidate. None when the limit has a mistake, which has
 /// been noted then.
 pub(super) fn compile(
     written: &Limit,
-    groups: &Groups,
+    scene: &Scene<'_>,
     found: &mut Findings,
 ) -> Vec<Arc<limit::Limit>> {
     let name: Arc<str> = written.name.value.as_str().into();
     let before = found.len();
-    let limits = untiered(written, &name, groups, found);
-    let mut limits = tiers::add(limits, written, groups, found);
+    let limits = untiered(written, &name, scene, found);
+    let mut limits = tiers::add(limits, written, scene, found);
     if let Some(candidate) = written.with_candidate() {
         // A mistake of the limit and of its candidate is reported once.
         let mut more = Findings::default();
-        let candidates = untiered(&candidate, &name, groups, &mut more);
+        let candidates = untiered(&candidate, &name, scene, &mut more);
         more.retain(|one| !found[before..].contains(one));
         found.append(&mut more);
         let candidates = candidates.into_iter();
@@ -59,11 +65,11 @@ pub(super) fn compile(
 fn untiered(
     written: &Limit,
     name: &Arc<str>,
-    groups: &Groups,
+    scene: &Scene<'_>,
     found: &mut Findings,
 ) -> Vec<limit::Limit> {
     let before = found.len();
-    let by = template(written, groups, found);
+    let by = template(written, scene.groups, found);
     if written.algorithm.is_bad() {
         return Vec::new();
     }
@@ -76,13 +82,14 @@ fn untiered(
     let Some(by) = by.filter(|_| !found.has_error_since(before)) else {
         return Vec::new();
     };
-    let (cost, exempt) = (cost(written), exempt(written, groups, found));
+    let (cost, exempt) = (cost(written), exempt(written, scene, found));
     warn_of_cost(written, &rules, cost, found);
     let is_list = rules.len() > 1;
     let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
         let policy = Policy {
             window: is_list.then(|| shown.into()),
             exempt: exempt.clone(),
+            meter: meter(written, scene),
             ..policy(written, name, &by, rate)
         };
         limit::Limit::new(policy, rule)
@@ -100,7 +107,6 @@ fn policy(written: &Limit, name: &Arc<str>, by: &KeyTemplate, rate: Rate) -> Pol
         with: written.with.get().map(|tag| tag.as_str().into()),
         cost: cost(written),
         price: price(written),
-        meter: meter(written),
         partial: written.partial(),
         dedupe: dedupe(written),
         refund_on: refund_on(written),
@@ -234,13 +240,15 @@ fn refund_on(written: &Limit) -> RefundCondition {
 }
 
 /// The requests that the limit does not count.
-fn exempt(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Arc<Exemption>> {
+fn exempt(written: &Limit, scene: &Scene<'_>, found: &mut Findings) -> Option<Arc<Exemption>> {
     let at = written.exempt.at()?;
     // A group that is not defined has been noted.
     let named = at.value.groups.entries().iter();
-    let named = named.filter_map(|at| Some(Arc::clone(groups.find(&at.value)?.1)));
+    let named = named.filter_map(|at| Some(Arc::clone(scene.groups.find(&at.value)?.1)));
+    let nat64 = scene.document.server.translators();
+    let networks = at.value.ip.entries().iter();
     let exempt = Exemption {
-        networks: at.value.ip.values(),
+        networks: networks.flat_map(|at| nat64.networks(at.value)).collect(),
         methods: at.value.methods.values(),
         paths: at.value.paths.values(),
         groups: named.collect(),
@@ -290,7 +298,7 @@ fn price(written: &Limit) -> Option<Price> {
 }
 
 /// The place in a response that states the cost of its request.
-fn meter(written: &Limit) -> Option<Meter> {
+fn meter(written: &Limit, scene: &Scene<'_>) -> Option<Meter> {
     let Some(CostSource::Response(cost)) = written.cost.get() else {
         return None;
     };
@@ -298,6 +306,11 @@ fn meter(written: &Limit) -> Option<Meter> {
         place: cost.place()?.clone(),
         max: cost.max.or(u32::MAX),
         on_leave: cost.on_leave(),
+        tells_silence: !ignores(
+            &scene.document.ignored,
+            Code::CostNeverSaid,
+            &written.name.span,
+        ),
     })
 }
 

@@ -61,11 +61,12 @@ pub(super) fn check(
     }
     server(document, source, found);
     store::store(document, found);
+    let scene = limits::Scene { document, groups };
     let compiled: Vec<Arc<Limit>> = document
         .limits
         .iter()
         .map(|limit| limits::together(limit, &document.store.together))
-        .flat_map(|limit| limits::compile(&limit, groups, found))
+        .flat_map(|limit| limits::compile(&limit, &scene, found))
         .collect();
     for upstream in &document.upstreams {
         upstreams::check(upstream, found);
@@ -135,8 +136,9 @@ fn emptiness(document: &Document, found: &mut Findings) -> bool {
 fn server(document: &Document, source: &source::Source, found: &mut Findings) {
     listeners::check(document, found);
     listen_addresses::check(document, source, found);
+    let translators = document.server.translators();
     for At { value, span } in document.server.trust.entries() {
-        if value.prefix_len() == 0 {
+        if value.prefix_len() == 0 || translators.has(*value) {
             let message = "every client is trusted to state the address that it comes from";
             found
                 .warning(Code::TrustsEveryone, message)

@@ -140,10 +140,16 @@ impl Trust {
         }
     }
 
-    /// Takes addresses in these networks for the addresses inside them.
+    /// Takes addresses in these networks for the addresses inside them, those of trusted networks too.
     #[must_use]
     pub fn translating(self, nat64: Nat64) -> Self {
-        Self { nat64, ..self }
+        let networks = self.networks.iter();
+        let networks = networks.flat_map(|network| nat64.networks(*network));
+        Self {
+            networks: networks.collect(),
+            nat64,
+            ..self
+        }
     }
 
     /// The address that counts for this one ([`Nat64::client`]).

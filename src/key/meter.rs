@@ -13,6 +13,8 @@ pub struct Meter {
     pub max: u32,
     /// The charge where the client leaves before the cost is known.
     pub on_leave: OnLeave,
+    /// Is the log told where answers in a row do not state the cost? A file may ignore it.
+    pub tells_silence: bool,
 }
 
 /// The charge of a request whose client leaves after the answer's body has begun, and before the answer states its
@@ -77,6 +79,7 @@ mod tests {
             place: MeterPlace::Header(header.clone()),
             max: 50,
             on_leave: OnLeave::default(),
+            tells_silence: true,
         };
         let said = |values: &[&'static str]| {
             let mut fields = HeaderMap::new();

@@ -10,6 +10,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span};
 use std::sync::Arc;
 
+/// A day of 24 hours, in microseconds.
+const DAY: u64 = 86_400_000_000;
+
 /// Windows of so many days or months.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
@@ -43,6 +46,16 @@ impl Calendar {
     pub fn length(&self, now: Timestamp) -> u64 {
         let [_, _, start, end, ..] = self.around(now);
         end - start
+    }
+
+    /// The length of the longest window, in microseconds, of days of 24 hours.
+    #[must_use]
+    pub fn longest(&self) -> u64 {
+        let days = match self.unit {
+            Unit::Day => u64::from(self.many),
+            Unit::Month => most_days(self.many),
+        };
+        days.saturating_mul(DAY)
     }
 
     fn find(&self, now: Timestamp) -> Option<Boundaries> {
@@ -108,9 +121,63 @@ impl Calendar {
     }
 }
 
+/// The days of the longest stretch of so many months: 31 of one month, 366 of twelve.
+fn most_days(months: u32) -> u64 {
+    const YEAR: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    const FOUR_YEARS: usize = 48;
+    let days = |month: usize| {
+        let is_leap_day = month % FOUR_YEARS == 1;
+        YEAR[month % YEAR.len()] + u64::from(is_leap_day)
+    };
+    let months = usize::try_from(months).unwrap_or(0);
+    let (whole, rest) = (months / FOUR_YEARS, months % FOUR_YEARS);
+    let stretch = |first: usize| (first..first + rest).map(days).sum::<u64>();
+    let longest = (0..FOUR_YEARS).map(stretch).max().unwrap_or(0);
+    let all: u64 = (0..FOUR_YEARS).map(days).sum();
+    (whole as u64).saturating_mul(all).saturating_add(longest)
+}
+
 /// The number of days since the epoch's day.
 fn days(date: Date) -> i64 {
     let midnight = date.to_datetime(jiff::civil::Time::midnight());
     let utc = TimeZone::UTC.to_ambiguous_timestamp(midnight).compatible();
     utc.map_or(0, |instant| instant.as_second().div_euclid(86_400))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calendar(unit: Unit, many: u32) -> Calendar {
+        Calendar {
+            unit,
+            many,
+            zone: TimeZone::UTC,
+            zone_name: "UTC".into(),
+            offset: 0,
+        }
+    }
+
+    #[test]
+    fn no_window_is_longer_than_the_longest() {
+        for (unit, many, days) in [
+            (Unit::Day, 1, 1),
+            (Unit::Day, 7, 7),
+            (Unit::Month, 1, 31),
+            (Unit::Month, 2, 62),
+            (Unit::Month, 3, 92),
+            (Unit::Month, 6, 184),
+            (Unit::Month, 12, 366),
+            (Unit::Month, 24, 731),
+            (Unit::Month, 48, 1461),
+            (Unit::Month, 60, 1827),
+        ] {
+            let calendar = calendar(unit, many);
+            assert_eq!(calendar.longest(), days * DAY, "{many} {unit:?}");
+            let every_ten_days = (0..3650).map(|step| Timestamp::from_micros(step * 10 * DAY));
+            let lengths = every_ten_days.map(|now| calendar.length(now));
+            let longest = lengths.max().unwrap_or(0);
+            assert_eq!(longest, days * DAY, "{many} {unit:?}");
+        }
+    }
 }

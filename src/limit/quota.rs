@@ -1,7 +1,10 @@
 //! What a limit holds for its clients: the quota, and the time in which the whole of it comes back.
 
 use super::Rule;
+use super::clock_window::{Anchor, ClockWindow};
+use super::leaky_bucket::LeakyBucket;
 use super::rate::Rate;
+use super::token_bucket::TokenBucket;
 
 impl Rule {
     /// The units that the limit holds for its clients when nothing has been taken: a bucket's size; of a queue the units
@@ -19,12 +22,19 @@ impl Rule {
     }
 
     /// The time in which the whole quota comes back, in microseconds, rounded up. So the quota in this time is `rate`, or
-    /// less by what rounding adds.
+    /// less by what rounding adds. Of the windows of a calendar it is the longest: in none does more come back.
     #[must_use]
     pub(super) fn refill(&self, rate: Rate) -> u64 {
-        match self.bucket() {
-            Some(bucket) => bucket.interval.times(self.quota()).ceil(),
-            None => rate.period.get(),
+        match self {
+            Self::TokenBucket(TokenBucket { bucket, .. })
+            | Self::LeakyBucket(LeakyBucket { bucket, .. }) => {
+                bucket.interval.times(self.quota()).ceil()
+            }
+            Self::ClockWindow(ClockWindow {
+                anchor: Anchor::Calendar(calendar),
+                ..
+            }) => calendar.longest(),
+            _ => rate.period.get(),
         }
     }
 }
@@ -32,8 +42,6 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::leaky_bucket::LeakyBucket;
-    use crate::limit::token_bucket::TokenBucket;
     use std::num::{NonZeroU32, NonZeroU64};
 
     fn rate(count: u32, period: u64) -> Rate {

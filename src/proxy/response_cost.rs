@@ -68,7 +68,8 @@ impl ResponseCost {
             // It might have come.
             CostReport::Left => return,
         };
-        let (Some(silent), Some(meter)) = (metrics.cost_said(said), &self.limit.meter) else {
+        let meter = self.limit.meter.as_ref().filter(|one| one.tells_silence);
+        let (Some(silent), Some(meter)) = (metrics.cost_said(said), meter) else {
             return;
         };
         let (name, place) = (&self.limit.name, meter.name());

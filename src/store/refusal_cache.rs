@@ -3,11 +3,13 @@
 //! A refusal gives the state of the counter, and the time for which nothing of that cost will fit. Until then the
 //! counter can only be fuller, unless a charge is refunded or the counter is reset. So the cache refuses no request
 //! that Redis would have admitted, except after refunds and resets by other gateways (for [`MOST`] at the longest). The
-//! answers of a refused request's other limits are not known, and not shown.
+//! answers of a refused request's other limits are not known, and not shown. Only those of the other rates in one list
+//! are (`rate_beside`): no request is charged by them while one of the list refuses.
 //!
 //! The state of the counter is known while nothing that a request may cost would fit. As soon as a cheaper request may
 //! be admitted, by any gateway, less may remain than Redis answered, and the wait may be longer: then Redis is asked.
 
+mod rate_beside;
 mod single_flight;
 #[cfg(test)]
 mod tests;
@@ -20,12 +22,13 @@ use crate::clock::Timestamp;
 use crate::limit::BucketState;
 use crate::limit::WindowState;
 use crate::limit::leaky_bucket::LeakyBucket;
-use crate::limit::rate::Cost;
+use crate::limit::rate::{Cost, Span};
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measurement, Wait};
 use crate::limit::{Limit, Rule, State};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
+use rate_beside::RateBeside;
 pub(super) use single_flight::Flight;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -62,8 +65,21 @@ struct Refusal {
     asked: Timestamp,
     told: Timestamp,
     until: Timestamp,
+    /// The other rates of the limit's list, which admitted the request.
+    beside: Box<[RateBeside]>,
     /// Set once the refusal has ended and a request asks anew.
     again: Option<Rc<Notify>>,
+}
+
+/// A refusal as it stands some time later.
+#[derive(Debug)]
+struct Recalled<'a> {
+    /// The instant, by the store's clock.
+    at: Timestamp,
+    measured: Measurement,
+    /// The time since the answer.
+    passed: u64,
+    beside: &'a [RateBeside],
 }
 
 /// The instants at which a call to Redis was sent and answered.
@@ -97,33 +113,39 @@ impl RefusalCache {
         let now = now();
         let mut answers = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
         let mut refused_at = None;
-        for (check, answer) in checks.iter().zip(&mut answers.each) {
+        for (index, check) in checks.iter().enumerate() {
             let refusal = self.find(&mut refusals, check, now);
-            let Some((at, measured)) = refusal.filter(|_| is_served(check)) else {
+            let Some(recalled) = refusal.filter(|_| is_served(check)) else {
                 continue;
             };
+            let (at, beside) = (recalled.at, recalled.beside);
             if check.limit.mode.decides() {
                 refused_at.get_or_insert(at);
             }
-            (answer.at, answer.evidence) = (at, Evidence::Measured(measured));
+            let answer = &mut answers.each[index];
+            (answer.at, answer.evidence) = (at, Evidence::Measured(recalled.measured));
+            if !beside.is_empty() {
+                rate_beside::recall(beside, checks, recalled.passed, &mut answers.each);
+            }
         }
         answers.at = refused_at?;
         Some(answers)
     }
 
     /// The refusal of `check`, as the store's clock shows it by now. A refusal that has no meaning any more is removed.
-    fn find(
+    fn find<'a>(
         &self,
-        refusals: &mut HashTable<Refusal>,
+        refusals: &'a mut HashTable<Refusal>,
         check: &Check<'_>,
         now: Timestamp,
-    ) -> Option<(Timestamp, Measurement)> {
+    ) -> Option<Recalled<'a>> {
         let hash = self.invalidation.hash(check.limit.id, check.key);
         let found = refusals
             .find_entry(hash, |refusal| refusal.is_of(hash, check))
             .ok()?;
         let refusal = found.get();
-        let at = refusal.at.plus(now.since(refusal.told));
+        let passed = now.since(refusal.told);
+        let at = refusal.at.plus(passed);
         let holds = refusal.is_about(check) && self.invalidation.is_valid(hash, refusal.asked);
         if holds && now >= refusal.until {
             // The refusal has ended: the next request asks for all requests that come meanwhile.
@@ -135,7 +157,13 @@ impl RefusalCache {
                 return None;
             }
             let measured = refusal.measured_at(at, check.cost)?;
-            return Some((at, measured));
+            let beside = &found.into_mut().beside;
+            return Some(Recalled {
+                at,
+                measured,
+                passed,
+                beside,
+            });
         }
         found.remove();
         None
@@ -175,6 +203,7 @@ impl RefusalCache {
                 // The end counts from the question, so that no request is refused for longer than by asking. Waits
                 // count from the answer, so that none is too short.
                 until: call.sent.plus(wait.min(most)),
+                beside: rate_beside::of(check, checks, answers),
                 again: None,
             });
         }
@@ -240,31 +269,16 @@ impl Refusal {
 
     /// The measurement at `at`, if no request was admitted since the answer.
     fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
-        let state = match &self.limit.rule {
-            Rule::TokenBucket(TokenBucket { bucket, .. })
-            | Rule::LeakyBucket(LeakyBucket { bucket, .. }) => {
-                let level = self.measured.span;
-                State::Bucket(BucketState::at_level(self.at, level, bucket.interval))
-            }
-            Rule::FixedWindow(rule) => {
-                let end = self.at.plus(self.measured.span.whole).micros();
-                self.window(end.checked_sub(rule.window)?)
-            }
-            Rule::ClockWindow(rule) => {
-                self.window(rule.window_of(self.at, self.measured.span.whole).0)
-            }
-            Rule::SlidingWindow(_) | Rule::SlidingLog(_) if cost == self.cost => {
-                return self.nearer(at);
-            }
-            Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => return None,
-        };
+        // A measurement of these does not tell when their units leave.
+        if matches!(
+            self.limit.rule,
+            Rule::SlidingWindow(_) | Rule::SlidingLog(_)
+        ) {
+            return (cost == self.cost).then(|| self.nearer(at)).flatten();
+        }
+        let state = state(&self.limit.rule, self.at, self.measured.span)?;
         let (measured, _) = self.limit.check(Some(&state), at, cost);
         (measured.wait != Wait::Micros(0)).then_some(measured)
-    }
-
-    fn window(&self, start: u64) -> State {
-        let count = self.measured.span.part;
-        State::Window(WindowState { start, count })
     }
 
     /// The refusal some time later. Units that have left a log or a window since are not counted: the shown remainder
@@ -281,6 +295,27 @@ impl Refusal {
         };
         measured.span.whole = measured.span.whole.saturating_sub(passed);
         Some(measured)
+    }
+}
+
+/// The state of a counter of which `span` was measured at `at`, where a measurement tells all of it.
+fn state(rule: &Rule, at: Timestamp, span: Span) -> Option<State> {
+    let window = |start| {
+        let count = span.part;
+        State::Window(WindowState { start, count })
+    };
+    match rule {
+        Rule::TokenBucket(TokenBucket { bucket, .. })
+        | Rule::LeakyBucket(LeakyBucket { bucket, .. }) => {
+            let state = BucketState::at_level(at, span, bucket.interval);
+            Some(State::Bucket(state))
+        }
+        Rule::FixedWindow(rule) => {
+            let end = at.plus(span.whole).micros();
+            Some(window(end.checked_sub(rule.window)?))
+        }
+        Rule::ClockWindow(rule) => Some(window(rule.window_of(at, span.whole).0)),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => None,
     }
 }
 

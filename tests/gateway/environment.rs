@@ -458,6 +458,21 @@ async fn variables_may_come_from_the_file_of_a_unit() {
     let done = run(folder.path(), &with(&["explain", "GET", "/"]), &[]).await;
     assert!(done.stdout.contains("has 1 left"), "{done:?}");
 
+    // What systemd would pass by is passed by, and told.
+    let odd = "export CALLS=7\nCALLS=2\nno assignment\nA-B=s3cret\nUNIT=min\n";
+    std::fs::write(folder.path().join("odd.env"), odd).unwrap();
+    let done = run(folder.path(), &["check", "--env-file", "odd.env"], &[]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("at most 2 at once"), "{done:?}");
+    for told in [
+        "odd.env:1: `export` belongs to shells",
+        "odd.env:3: no `=`",
+        "odd.env:4: what stands in front of the `=` is no name",
+    ] {
+        assert!(done.stderr.contains(told), "{done:?}");
+    }
+    assert!(!done.stderr.contains("s3cret"), "{done:?}");
+
     let done = run(folder.path(), &["check", "--env-file", "none.env"], &[]).await;
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(

@@ -99,6 +99,39 @@ async fn of_limits_that_were_not_asked_nothing_is_said() {
 }
 
 #[tokio::test]
+async fn a_remembered_refusal_of_a_list_has_the_fields_of_all_its_rates() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let limits = [
+        "rate = [\"3/h\", \"50/d\"]",
+        "rate = [\"3/h\", \"50/d\"]\nalgorithm = \"fixed-window\"",
+        "rate = [\"3/h\", \"50/d\"]\nalgorithm = \"sliding-window\"",
+        "rate = [\"3/h\", \"50/d\"]\nalgorithm = \"sliding-log\"",
+    ];
+    for lines in limits {
+        let limit = format!("by = \"header:who\"\nmissing = \"shared\"\n{lines}");
+        let file = counted(&upstream, &redis, "closed", &limit).server("workers = 1");
+        let gateway = Gateway::start(&file).await;
+        for _ in 0..3 {
+            gateway.get("/").await.expect(200);
+        }
+        let first = gateway.get("/").await.expect(429);
+        assert_eq!(first.remaining("calls:d"), 47, "{lines}");
+        let calls = asked(&gateway).await;
+        let next = gateway.get("/").await.expect(429);
+        assert_eq!(next.remaining("calls:h"), 0, "{lines}");
+        assert_eq!(next.remaining("calls:d"), 47, "{lines}");
+        for name in [
+            "ratelimit-policy",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+        ] {
+            assert_eq!(next.field(name), first.field(name), "{lines}");
+        }
+        assert_eq!(asked(&gateway).await, calls, "it was remembered: {lines}");
+    }
+}
+
+#[tokio::test]
 async fn a_limit_of_the_gateways_own_is_looked_at_beside_a_remembered_refusal() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
     let file = File::to(&upstream, &["own", "shared"])

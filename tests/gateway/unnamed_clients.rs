@@ -133,6 +133,41 @@ async fn an_empty_field_sends_no_leading_comma_on() {
     }
 }
 
+/// What the file says of addresses is about clients as they count: behind a translator by their IPv4 addresses.
+#[tokio::test]
+async fn addresses_of_the_file_may_be_those_of_a_translator() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["calls"])
+        .limit(
+            "calls",
+            "by = \"ip\"\nrate = \"1/h\"\nexempt = { ip = [\"64:ff9b::700:0/104\", \"2001:db8:64::/112\"], groups = [\"known\"] }",
+        )
+        .server(
+            "trust = [\"127.0.0.0/8\", \"64:ff9b::5.5.5.5\"]\nnat64 = \"2001:db8:64::/96\"",
+        )
+        .with("[groups.known]\nby = \"ip\"\nmembers = [\"64:ff9b::808:505\", \"2001:db8:64::a00:0/104\"]");
+    let gateway = Gateway::start(&file).await;
+    for (listed, free) in [
+        ("64:ff9b::808:505", true),
+        ("8.8.5.5", true),
+        ("8.8.5.6", false),
+        ("7.1.2.3", true),
+        ("64:ff9b::7.9.9.9", true),
+        ("2001:db8:64::10.9.9.9", true),
+        ("0.0.9.9", true),
+        ("0.1.9.9", false),
+        // The trusted hop behind the client, by either address.
+        ("8.8.5.5, 64:ff9b::5.5.5.5", true),
+        ("8.8.5.5, 5.5.5.5", true),
+    ] {
+        for status in [200, if free { 200 } else { 429 }] {
+            let fields = [("x-forwarded-for", listed)];
+            let answer = gateway.get_with("/", &fields).await;
+            assert_eq!(answer.status, status, "{listed}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn behind_a_translator_each_ipv4_address_is_a_client() {
     let upstream = Upstream::echo().await;

@@ -227,6 +227,7 @@ pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
         place,
         max,
         on_leave: OnLeave::Max,
+        tells_silence: true,
     };
     Arc::new(limit.edited(|policy| policy.meter = Some(meter)))
 }

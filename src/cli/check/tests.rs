@@ -115,6 +115,21 @@ fn how_limits_count_is_said() {
         assert_eq!(told.contains(in_memory), memory, "{limit} {told}");
         assert_eq!(told.contains(in_redis), shared, "{limit} {told}");
     }
+    // A note that is meant so is left out.
+    let quiet = "queue = 100\nmax_wait = \"2s\"\nignore_warnings = \"queue-never-full\"";
+    let told = noted("", &format!("{queue}{quiet}"));
+    assert!(!told.contains("queue-never-full"), "{told}");
+    let whole = "ignore_warnings = [\"queue-never-full\", \"cost-never-said\"]\n";
+    let told = noted(whole, &format!("{queue}queue = 100\nmax_wait = \"2s\""));
+    assert!(!told.contains("queue-never-full"), "{told}");
+    // Tiers have numbers of their own.
+    let tiered = format!(
+        "[groups.free]\nby = \"ip\"\nmembers = \"192.0.2.1\"\n{redis}[limits.l]\nby = \"ip\"\nrate = \"100/s\"\ntiers.free = {{ rate = \"5/d\" }}\n\
+         [upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+    );
+    let told = checked(&tiered, Format::Human, true).out;
+    let note = "limit l (group free) lets a few requests a day through";
+    assert!(told.contains(note), "{told}");
     // A request that a server fails is gone for an hour or more.
     for (limit, told) in [
         ("rate = \"1/h\"", true),

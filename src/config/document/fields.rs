@@ -14,7 +14,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 /// Words by which other proxies say that a time has no bound.
-const WORDS_FOR_OFF: [&str; 5] = ["off", "false", "none", "never", "0"];
+const WORDS_FOR_OFF: [&str; 4] = ["off", "false", "none", "never"];
 
 /// The end of the advice to write a number, `true` or `false` in place of a text.
 pub(super) const WITHOUT_QUOTES: &str = ", without quotes";
@@ -349,12 +349,20 @@ impl<'a> Fields<'a> {
     pub(super) fn time_or_off(&mut self, key: &'static str) -> Setting<Option<Duration>> {
         let value = self.value(key).map(Spanned::get_ref);
         if !value.is_some_and(DeValue::is_bool) {
-            let is_word = value
-                .and_then(DeValue::as_str)
-                .is_some_and(|text| WORDS_FOR_OFF.contains(&text));
-            let read = |text: &str| match duration(text) {
-                _ if is_word => Ok(Duration::ZERO),
-                read => read,
+            let text = value.and_then(DeValue::as_str);
+            if text.is_some_and(|text| WORDS_FOR_OFF.contains(&text)) {
+                return self.text(key, super::form::any).and_then(|text, span| {
+                    self.wrong(key, Code::BadDuration, &format!("is the text {}", quoted(&text)))
+                        .at(span, "no time, and no `false`, which has no quotes")
+                        .help(format!(
+                            "write `{key} = false`{WITHOUT_QUOTES}, for no bound, or leave it out for the default"
+                        ));
+                    None
+                });
+            }
+            let read = |text: &str| match text {
+                "0" => Ok(Duration::ZERO),
+                text => duration(text),
             };
             return self.text(key, read).and_then(|time, span| {
                 if time.is_zero() {

@@ -375,7 +375,14 @@ fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
             [b'1'..=b'4', b'0'..=b'9' | b'x' | b'X', b'0'..=b'9' | b'x' | b'X'] => Some(
                 "no other status gives a charge back: `\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; a service that says its own cost may say 0: `cost = { response_header = \"x-units\" }`",
             ),
-            _ => None,
+            _ if text.starts_with("grpc") => Some(
+                "write `\"5xx\"`: of calls of gRPC it gives back those that end with 2, 4, 13, 14 or 15 (docs/grpc.md); `\"cancel\"` is a request that was given up before it was forwarded",
+            ),
+            // A word that is nearly one of them has been told.
+            _ if wrong.shown_help().is_some() => None,
+            _ => Some(
+                "`\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; other answers give nothing back",
+            ),
         };
         wrong.instead_if(advice.map(str::to_owned))
     })

@@ -13,6 +13,7 @@ use super::form::{
 use super::listen::{ListenEntry, listeners};
 use super::table::table;
 use super::words::{Words as _, words};
+use crate::client::Nat64;
 use crate::key::client_ip::Field;
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::listener::{ListenAddress, SOCKET_MODE};
@@ -118,6 +119,12 @@ table! {
 }
 
 impl ServerTable {
+    /// The networks whose addresses stand for the IPv4 addresses inside them.
+    pub(in crate::config) fn translators(&self) -> Nat64 {
+        let networks = self.nat64.entries().iter();
+        Nat64::of(networks.map(|at| at.value.addr()))
+    }
+
     /// Does the file name the time for which connections are kept, or the one of silence in its place?
     pub(in crate::config) fn names_keep_alive(&self) -> bool {
         !self.keep_alive.is_absent() || !self.idle.is_absent()

@@ -102,6 +102,15 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
     read.collect()
 }
 
+/// Is what has this code ignored at `place`? Notes and lines of the log are looked up so.
+pub(in crate::config) fn ignores(all: &[WarningFilter], code: Code, place: &Span) -> bool {
+    let here = |places: &Vec<Span>| places.iter().any(|one| one.contains(&place.start));
+    all.iter().any(|filter| {
+        let mut codes = filter.codes.iter();
+        codes.any(|at| at.value == code) && filter.places.as_ref().is_none_or(here)
+    })
+}
+
 /// Marks the ignored warnings in `found`. With `may_tell` it also reports codes that ignore no warning. After an error
 /// it does not: the error may hide the warning.
 pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_tell: bool) {
@@ -114,8 +123,8 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Findings, may_
         for code in &ignored.codes {
             let met = warnings.get(&code.value).map(|told| ignored.meets(told));
             let met = met.unwrap_or_default();
-            // A server that is not asked gives no warning that could be ignored.
-            if met.is_empty() && !code.value.is_found_by_asking() {
+            // What is found later may still come: here it is no warning that could be ignored.
+            if met.is_empty() && !code.value.is_found_later() {
                 idle.push(ignored.idle(code));
             }
             for at in met {

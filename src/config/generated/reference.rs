@@ -32,7 +32,8 @@ A text that is exactly one variable may stand for a number, or for `true` or `fa
 about a text with variables also shows their values, unless they are secret.
 
 `check`, `explain` and `simulate` take variables that only the gateway's unit knows from a file: `tollgate check --env-file
-/etc/tollgate/env` reads it as `EnvironmentFile=` of systemd does, and its variables go before those of the shell.
+/etc/tollgate/env` reads it as `EnvironmentFile=` of systemd does, and its variables go before those of the shell. Lines
+that set nothing, as they set nothing under systemd, are told with file, line and cause.
 
 The value of a variable is a secret in three cases. A default is a secret in the same cases, by its own place alone.
 

@@ -1,6 +1,6 @@
 //! Tiers of a limit: the limit compiled with the numbers of a group; and the groups that know its keys.
 
-use super::{Groups, KnownValues, untiered};
+use super::{Groups, KnownValues, Scene, untiered};
 use crate::config::diagnostic::{Details as _, Diagnostic, Findings};
 use crate::config::document::{Limit, Setting, Tier as Written};
 use crate::config::span::At;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) fn add(
     limits: Vec<limit::Limit>,
     written: &Limit,
-    groups: &Groups,
+    scene: &Scene<'_>,
     found: &mut Findings,
 ) -> Vec<limit::Limit> {
     if limits.is_empty() || written.tiers.is_absent() {
@@ -23,7 +23,7 @@ pub(super) fn add(
         .tiers
         .entries()
         .iter()
-        .filter_map(|tier| Some((groups.find(&tier.value.name.value)?, tier)))
+        .filter_map(|tier| Some((scene.groups.find(&tier.value.name.value)?, tier)))
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
@@ -33,7 +33,7 @@ pub(super) fn add(
         ..written.clone()
     };
     for ((_, group), tier) in of_groups {
-        let Some(compiled) = compile(&limits, &base, tier, groups, found) else {
+        let Some(compiled) = compile(&limits, &base, tier, scene, found) else {
             return Vec::new();
         };
         for (tiers, limit) in tiers.iter_mut().zip(compiled) {
@@ -56,7 +56,7 @@ fn compile(
     limits: &[limit::Limit],
     written: &Limit,
     tier: &At<Written>,
-    groups: &Groups,
+    scene: &Scene<'_>,
     found: &mut Findings,
 ) -> Option<Vec<limit::Limit>> {
     let whole = written.with_tier(&tier.value);
@@ -65,7 +65,7 @@ fn compile(
         return None;
     }
     let mut mistakes = Findings::default();
-    let compiled = untiered(&whole, &limits[0].name, groups, &mut mistakes);
+    let compiled = untiered(&whole, &limits[0].name, scene, &mut mistakes);
     // A mistake of the limit itself has been reported.
     mistakes.retain(|one| {
         let span = |one: &Diagnostic| one.primary.as_ref().map(|label| label.span.clone());

@@ -9,12 +9,13 @@ use super::quoted;
 use crate::listen::listener::ListenAddress;
 use crate::upstream::ServerUrl;
 use std::net::IpAddr;
+use std::path::{Component, Path, PathBuf};
 
 /// A listener of the gateway.
 struct ListeningPlace {
     /// As the file writes it.
     written: ListenAddress,
-    /// With the path of a Unix socket from the folder of its file.
+    /// With the path of a Unix socket from the root, by no detour and no link: so one file has one path.
     address: ListenAddress,
     /// Where the file has it; nothing for a default.
     span: Option<Span>,
@@ -23,7 +24,7 @@ struct ListeningPlace {
 impl ListeningPlace {
     fn at(written: &At<ListenAddress>, source: &Source) -> Self {
         Self {
-            address: placed(&written.value, &written.span, source),
+            address: found_on_disk(placed(&written.value, &written.span, source)),
             written: written.value.clone(),
             span: Some(written.span.clone()),
         }
@@ -36,6 +37,34 @@ impl ListeningPlace {
             span: None,
         }
     }
+}
+
+/// The address, with the one path of a Unix socket that leads to its file.
+fn found_on_disk(address: ListenAddress) -> ListenAddress {
+    match address {
+        ListenAddress::Unix(path) => ListenAddress::Unix(straight(&path).into()),
+        address => address,
+    }
+}
+
+/// The path of a file by the folders that there are. Where its folder is not there yet, `.` and `..` are resolved as
+/// they stand.
+fn straight(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    if let (Some(folder), Some(name)) = (folder, path.file_name()) {
+        return folder.join(name);
+    }
+    let mut resolved = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            part => resolved.push(part),
+        }
+    }
+    resolved
 }
 
 /// Holds all listeners against each other, and upstreams against them.
@@ -193,7 +222,7 @@ fn is_reached_by(address: &ListenAddress, server: &ServerUrl) -> bool {
         | ServerUrl::Https { host, port }
         | ServerUrl::H2c { host, port } => (host, *port),
         ServerUrl::Unix(path) => {
-            return matches!(address, ListenAddress::Unix(own) if **own == **path);
+            return matches!(address, ListenAddress::Unix(own) if **own == *straight(Path::new(&**path)));
         }
         ServerUrl::Demo => return false,
     };
@@ -265,6 +294,14 @@ mod tests {
             (
                 "[\"unix:a\", \"unix:a\"]",
                 "duplicate: `listen` has unix:a twice",
+            ),
+            (
+                "[\"unix:/tmp/../tmp/a.s\", \"unix:/tmp/a.s\"]",
+                "duplicate: `listen` has unix:/tmp/a.s twice",
+            ),
+            (
+                "[\"unix:/none/./b/../a.s\", \"unix:/none/a.s\"]",
+                "duplicate: `listen` has unix:/none/a.s twice",
             ),
             (
                 "[\"systemd:a\", \"systemd:a\"]",

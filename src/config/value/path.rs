@@ -1,6 +1,6 @@
 //! Path patterns, brought into the normal form that requests are matched in.
 
-use super::net::ascii_form;
+use super::server::in_ascii;
 use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
@@ -119,7 +119,7 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Val
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._~:[]".contains(c);
     if !host.chars().all(is_host) || host.parse::<http::uri::Authority>().is_err() {
-        let ascii = ascii_form(host).filter(|_| !host.is_ascii() && !host.contains(':'));
+        let ascii = in_ascii(host).filter(|_| !host.is_ascii());
         return Err(wrong("a host, with its port where it has one")
             .offer(ascii.map(|host| format!("{scheme}://{host}{path}"))));
     }

@@ -118,7 +118,7 @@ fn read_server(text: &str) -> Result<ServerUrl, ValueError> {
 }
 
 /// A host with or without a port, with the host in its ASCII form.
-fn in_ascii(text: &str) -> Option<String> {
+pub(super) fn in_ascii(text: &str) -> Option<String> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, format!(":{port}")),
         None => (text, String::new()),

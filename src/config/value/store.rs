@@ -2,7 +2,8 @@
 //!
 //! The address may hold a password, so messages never repeat it.
 
-use super::server::host_and_port;
+use super::net::ascii_form;
+use super::server::{host_and_port, in_ascii};
 use super::{Code, ValueError, with_valid_offers};
 use crate::store::{Address, Backend, RedisEndpoint, RedisTarget, Secret};
 use crate::tls::{self, ClientTls};
@@ -26,11 +27,12 @@ pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
 pub(in crate::config) fn server_name(text: &str) -> Result<String, ValueError> {
     match tls::server_name(text) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(ValueError::new(
-            Code::BadHost,
-            "no certificate can have this name",
-            "must be a name or an address, without a scheme or a port",
-        )),
+        None => {
+            let what = "no certificate can have this name";
+            let label = "must be a name or an address, without a scheme or a port";
+            let ascii = ascii_form(text).filter(|_| !text.is_ascii());
+            Err(ValueError::new(Code::BadHost, what, label).offer(ascii))
+        }
     }
 }
 
@@ -201,7 +203,19 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     Ok(all.into())
 }
 
+/// A host whose name has other letters. The rest of the address may hold a password, and is not repeated.
+fn other_letters(place: &str) -> ValueError {
+    let wrong = wrong("the name of a host has other letters in its ASCII form");
+    match in_ascii(place) {
+        Some(ascii) => wrong.help(format!("write `{ascii}` in place of `{place}`")),
+        None => wrong.help("write the `xn--` form of the name"),
+    }
+}
+
 fn address(text: &str, port: u16) -> Result<Address, ValueError> {
+    if !text.is_ascii() {
+        return Err(other_letters(text));
+    }
     let (host, port) = host_and_port(text, Some(port)).map_err(wrong)?;
     Ok(Address { host, port })
 }

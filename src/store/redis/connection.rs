@@ -12,7 +12,8 @@ use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisResult,
+    Value,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -277,6 +278,10 @@ fn server_error(error: RedisError) -> StoreError {
         Some(code) => {
             let words = format!("{code} {}", error.detail().unwrap_or_default());
             StoreError::Refused(shortened(words).into())
+        }
+        // The crate tells the bytes that it did not expect over several lines.
+        None if error.kind() == ErrorKind::Parse => {
+            StoreError::Lost("its answer is not one of Redis".into())
         }
         None => StoreError::Lost(error.to_string().into()),
     }

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::secret::Secret;
 use crate::store::settings::RedisTarget;
 use crate::tls;
-use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
+use bb8_redis::redis::{Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -209,6 +209,10 @@ enum LoginStep {
 /// The cause for which the connection ended before any answer.
 fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     // A server may refuse a certificate only after the handshake.
+    if error.kind() == ErrorKind::Parse {
+        let why = "what answers there is no Redis, perhaps a server of HTTP: look at the port in the address";
+        return StoreError::Unreachable(why.into());
+    }
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
     let why = match (&target.tls, &target.place) {
         (Some(_), _) | (None, RedisEndpoint::Unix(_)) => why,

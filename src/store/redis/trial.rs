@@ -189,6 +189,7 @@ impl Trial<'_> {
                 place: MeterPlace::Header(field),
                 max: 3,
                 on_leave: OnLeave::Max,
+                tells_silence: true,
             });
         }
         TrialCounter {

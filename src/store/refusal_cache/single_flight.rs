@@ -110,6 +110,7 @@ impl FlightLeader {
             asked: self.since,
             told,
             until: self.since,
+            beside: Box::default(),
             again: None,
         };
         let Some(measured) = refusal.measured_at(refusal.at, cost) else {

@@ -188,6 +188,54 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
     assert!(told > asked / 20 && never > 20, "{told}, {never}, {asked}");
 }
 
+/// Of a list of rates a remembered refusal says what a question would have said, of all rates: whichever of them
+/// refuses, the others are not charged.
+#[test]
+fn a_remembered_refusal_knows_all_rates_of_its_list() {
+    let listed: Vec<Arc<Limit>> = limits()
+        .into_iter()
+        .enumerate()
+        // Of each kind one: in a file the rates of a list have counters of their own.
+        .filter(|(_, limit)| ["tokens", "queue", "clock", "parts", "log"].contains(&&*limit.name))
+        .map(|(index, limit)| {
+            Arc::new(limit.edited(|policy| {
+                policy.name = "list".into();
+                policy.window = Some(format!("7/{index}s").into());
+            }))
+        })
+        .collect();
+    let (mut told, mut left) = (0, 0);
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut world = World::new();
+        let cost = random.u32(1..=3);
+        let some = random.choose_multiple(&listed, 3);
+        let checks: Vec<_> = some
+            .iter()
+            .map(|limit| check(limit, b"one", cost))
+            .collect();
+        for _ in 0..100 {
+            world.passed += random.u64(..SECOND / 3);
+            let Some(recalled) = world.recall(&checks) else {
+                world.decide(&checks);
+                continue;
+            };
+            told += 1;
+            let truth = world.store.at(world.at()).decide(&checks);
+            agree(&checks, &recalled, &truth);
+            assert!(recalled.is_whole(), "{checks:?}");
+            left += u32::from(
+                recalled
+                    .decision
+                    .verdicts
+                    .iter()
+                    .any(|one| one.remaining > 0),
+            );
+        }
+    }
+    assert!(told > 100 && left > 50, "{told}, {left}");
+}
+
 #[test]
 fn a_cost_that_is_always_the_same_asks_once() {
     let dear = limit("dear", bucket).edited(|policy| policy.cost = Cost::new(2));

@@ -14,6 +14,7 @@ on_both_stores! {
     every_window_is_settled
     a_silent_response_stays_at_the_estimate
     twenty_silent_answers_in_a_row_are_told
+    silence_that_the_file_ignores_is_not_told
     a_failed_request_costs_nothing_where_that_comes_back
     a_member_of_the_body_settles_the_charge
     the_last_event_of_a_stream_settles_the_charge
@@ -243,6 +244,17 @@ async fn twenty_silent_answers_in_a_row_are_told(place: Place) {
         ask(&gateway, &silent).await.expect(200);
     }
     eventually(PATIENCE, "the line again", async || told() == 2).await;
+}
+
+async fn silence_that_the_file_ignores_is_not_told(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"1000/h\"\ncost = { response_json = \"usage.total\", max = 9 }\nignore_warnings = \"cost-never-said\"";
+    let gateway = gateway(&place, &upstream, lines).await;
+    for _ in 0..25 {
+        let silent = "content-type: application/json||{\"usage\":{}}";
+        ask(&gateway, silent).await.expect(200);
+    }
+    assert!(!gateway.said.text().contains("cost-never-said"));
 }
 
 async fn a_failed_request_costs_nothing_where_that_comes_back(place: Place) {

@@ -1,7 +1,7 @@
 //! The notes on how limits count: queues that never fill, counters that a restart forgets, failures that use up a limit of
 //! a few requests a day.
 
-use crate::config::{Compiled, describe};
+use crate::config::{Code, Compiled, describe};
 use crate::limit::{Limit, Rule, Scope};
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ fn queues_never_full(compiled: &Compiled) -> Vec<String> {
         };
         let (queue, most) = (rule.queue, rule.most_waiting());
         let whole = rule.bucket.interval.times(u64::from(queue)).ceil();
-        (most < u64::from(queue)).then(|| {
+        let is_told = !compiled.ignores(Code::QueueNeverFull, limit);
+        (is_told && most < u64::from(queue)).then(|| {
             format!(
                 "queue-never-full: limit {name} has a queue of {queue}, and `max_wait` lets at most {most} wait: `queue = {most}` means the same; for all of them write `max_wait = \"{}\"`",
                 describe::rounded_up(whole)
@@ -82,10 +83,18 @@ fn forgotten(compiled: &Compiled) -> Vec<String> {
 fn few_a_day(compiled: &Compiled) -> Vec<String> {
     let services = compiled.snapshot.services.iter();
     let forwarded = services.filter(|service| service.upstream.is_some());
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for limit in forwarded.flat_map(|service| &service.limits) {
-        if uses_up_a_day(limit) && !names.contains(&&*limit.name) {
-            names.push(&limit.name);
+        let tiers = limit.tiers.iter();
+        let tiers = tiers.map(|tier| (Some(&*tier.group.name), &tier.limit));
+        for (group, limit) in std::iter::once((None, limit)).chain(tiers) {
+            let name = match group {
+                Some(group) => format!("{} (group {group})", limit.name),
+                None => limit.name.to_string(),
+            };
+            if uses_up_a_day(limit) && !names.contains(&name) {
+                names.push(name);
+            }
         }
     }
     let notes = names.into_iter().map(|name| {

@@ -77,7 +77,7 @@ fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     let Some(DeValue::Table(table)) = value.map(Spanned::get_ref) else {
         return count().read(key, fields).map(CostSource::Fixed);
     };
-    match Saying::of(table) {
+    match Saying::of(table).filter(|_| names_a_place(table)) {
         Some(Saying::Response) => {
             let cost = inner_table(in_one_place).read(key, fields);
             cost.map(CostSource::Response)
@@ -94,6 +94,16 @@ fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     }
 }
 
+/// Does a key of the table, perhaps a misspelt one, say where the cost stands?
+fn names_a_place(table: &DeTable<'_>) -> bool {
+    let places = ["header", "response_header", "response_json"];
+    let mut keys = table.keys();
+    keys.any(|key| {
+        let all = Saying::keys();
+        nearest(key.get_ref(), all).is_some_and(|key| places.contains(&key))
+    })
+}
+
 /// The message that says a cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Saying {
@@ -102,16 +112,23 @@ enum Saying {
 }
 
 impl Saying {
+    const REQUEST: [&str; 3] = ["header", "default", "min"];
+    const RESPONSE: [&str; 4] = ["response_header", "response_json", "estimate", "on_leave"];
+
+    /// The keys of all costs.
+    fn keys() -> impl Iterator<Item = &'static str> {
+        let all = Self::RESPONSE.into_iter().chain(Self::REQUEST);
+        all.chain(["max"])
+    }
+
     /// The message that a table is about, by the keys that only one of them has, also misspelt ones.
     fn of(table: &DeTable<'_>) -> Option<Self> {
-        const REQUEST: [&str; 3] = ["header", "default", "min"];
-        const RESPONSE: [&str; 4] = ["response_header", "response_json", "estimate", "on_leave"];
-        let all = || RESPONSE.into_iter().chain(REQUEST).chain(["max"]);
-        let meant = table.keys().filter_map(|key| nearest(key.get_ref(), all()));
+        let meant = table.keys();
+        let meant = meant.filter_map(|key| nearest(key.get_ref(), Self::keys()));
         let meant: Vec<&str> = meant.collect();
-        if meant.iter().any(|key| RESPONSE.contains(key)) {
+        if meant.iter().any(|key| Self::RESPONSE.contains(key)) {
             Some(Self::Response)
-        } else if meant.iter().any(|key| REQUEST.contains(key)) {
+        } else if meant.iter().any(|key| Self::REQUEST.contains(key)) {
             Some(Self::Request)
         } else {
             None
@@ -123,7 +140,11 @@ impl Saying {
 fn nowhere(key: &str, table: &DeTable<'_>, place: &Span, fields: &mut Fields<'_>) {
     const HELP: &str = "a cost is a number, or has one of `header`, `response_header` and `response_json`: `cost = { header = \"x-cost\", max = 50 }`, `cost = { response_header = \"x-units\" }`";
     let title = format!("{}.{key}]", fields.title().trim_end_matches(']'));
-    let unknown: Vec<_> = table.keys().filter(|key| key.get_ref() != "max").collect();
+    let is_known = |key: &str| Saying::keys().any(|known| known == key);
+    let unknown: Vec<_> = table
+        .keys()
+        .filter(|key| !is_known(key.get_ref()))
+        .collect();
     for key in &unknown {
         let message = format!("unknown key {} in `{title}`", quoted(key.get_ref()));
         fields

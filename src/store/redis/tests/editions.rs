@@ -136,6 +136,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
                 place: place.clone(),
                 max,
                 on_leave: OnLeave::Max,
+                tells_silence: true,
             };
             Arc::new(limit.edited(|policy| policy.meter = Some(meter)))
         };

@@ -239,6 +239,7 @@ pub(super) fn thousands() -> Vec<Arc<Limit>> {
             place: place.clone(),
             max: 50,
             on_leave: OnLeave::Max,
+            tells_silence: true,
         };
         Arc::new(limit(name, rule).edited(|policy| {
             policy.refund_on = gives_back;
