@@ -3,6 +3,7 @@
 
 use crate::client::spelled;
 use http::HeaderName;
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,21 +15,40 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Most bytes of a name that the log has.
 const MOST_TOLD: usize = 64;
 
-/// The names of the last lines, and the instants of those.
+/// The names of the last lines of all workers, and the instants of those.
 static TOLD: Mutex<ToldNames> = Mutex::new(ToldNames(Vec::new()));
+
+thread_local! {
+    /// What this worker knows of them: the lock is taken for what may be due alone, a few times an hour.
+    static KNOWN: RefCell<KnownNames> = const { RefCell::new(KnownNames::new()) };
+}
 
 #[derive(Debug)]
 struct ToldNames(Vec<(HeaderName, Instant)>);
+
+/// What is known of a name's line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It is due now.
+    Now,
+    /// It was written at this instant, less than an hour ago.
+    At(Instant),
+    /// There is none before this instant: the hour has its names.
+    NotBefore(Instant),
+}
+
+#[derive(Debug)]
+struct KnownNames {
+    told: Vec<(HeaderName, Instant)>,
+    /// No new name is told before.
+    full_until: Option<Instant>,
+}
 
 /// Warns of fields that were dropped from a request of `client` at `now`.
 #[cold]
 pub fn warn(names: &[HeaderName], client: Option<IpAddr>, now: Instant) {
     for name in names {
-        let is_due = TOLD
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_due(name, now);
-        if is_due {
+        if KNOWN.with_borrow_mut(|known| known.is_due(&TOLD, name, now)) {
             let text = name.as_str();
             let text = &text[..text.len().min(MOST_TOLD)];
             tracing::warn!(
@@ -40,25 +60,55 @@ pub fn warn(names: &[HeaderName], client: Option<IpAddr>, now: Instant) {
     }
 }
 
+fn is_old(told: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(told) >= HOUR
+}
+
 impl ToldNames {
-    /// Is a line about the name due? The answer is true once an hour.
-    fn is_due(&mut self, name: &HeaderName, now: Instant) -> bool {
-        let is_old = |told: Instant| now.saturating_duration_since(told) >= HOUR;
+    /// What is known of the name's line. The answer is [`Told::Now`] once an hour.
+    fn look(&mut self, name: &HeaderName, now: Instant) -> Told {
         if let Some((_, told)) = self.0.iter_mut().find(|(known, _)| known == name) {
-            let is_due = is_old(*told);
-            if is_due {
-                *told = now;
+            if !is_old(*told, now) {
+                return Told::At(*told);
             }
-            return is_due;
+            *told = now;
+            return Told::Now;
         }
         if self.0.len() >= MOST {
-            self.0.retain(|(_, told)| !is_old(*told));
+            self.0.retain(|(_, told)| !is_old(*told, now));
         }
-        let has_room = self.0.len() < MOST;
-        if has_room {
-            self.0.push((name.clone(), now));
+        if self.0.len() >= MOST {
+            let oldest = self.0.iter().map(|(_, told)| *told).min();
+            return Told::NotBefore(oldest.unwrap_or(now) + HOUR);
         }
-        has_room
+        self.0.push((name.clone(), now));
+        Told::Now
+    }
+}
+
+impl KnownNames {
+    const fn new() -> Self {
+        Self {
+            told: Vec::new(),
+            full_until: None,
+        }
+    }
+
+    /// Is a line about the name due? The answer is true once an hour, of all workers.
+    fn is_due(&mut self, all: &Mutex<ToldNames>, name: &HeaderName, now: Instant) -> bool {
+        self.told.retain(|(_, told)| !is_old(*told, now));
+        let is_known = self.told.iter().any(|(known, _)| known == name);
+        if is_known || self.full_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = all.look(name, now);
+        match told {
+            Told::Now => self.told.push((name.clone(), now)),
+            Told::At(told) => self.told.push((name.clone(), told)),
+            Told::NotBefore(until) => self.full_until = Some(until),
+        }
+        told == Told::Now
     }
 }
 
@@ -72,15 +122,42 @@ mod tests {
 
     #[test]
     fn a_name_is_told_once_an_hour_and_twenty_names_are() {
-        let (mut told, start) = (ToldNames(Vec::new()), Instant::now());
-        assert!(told.is_due(&name("api_key"), start));
-        assert!(!told.is_due(&name("api_key"), start + HOUR / 2));
-        let others: Vec<bool> = (0..30)
-            .map(|at| told.is_due(&name(&format!("a_{at}")), start + HOUR / 2))
-            .collect();
-        assert_eq!(others.iter().filter(|due| **due).count(), MOST - 1);
-        assert!(told.is_due(&name("api_key"), start + HOUR));
-        assert!(!told.is_due(&name("new_one"), start + HOUR));
-        assert!(told.is_due(&name("new_one"), start + 2 * HOUR));
+        let all = Mutex::new(ToldNames(Vec::new()));
+        let mut workers = [KnownNames::new(), KnownNames::new()];
+        let start = Instant::now();
+        let mut turn = 0;
+        let mut is_due = |text: &str, at: Instant| {
+            turn += 1;
+            workers[turn % 2].is_due(&all, &name(text), at)
+        };
+        assert!(is_due("api_key", start));
+        for _ in 0..2 {
+            assert!(!is_due("api_key", start + HOUR / 2));
+        }
+        let others = (0..30).map(|at| is_due(&format!("a_{at}"), start + HOUR / 2));
+        assert_eq!(others.filter(|due| *due).count(), MOST - 1);
+        for _ in 0..2 {
+            assert!(!is_due("new_one", start + HOUR / 2));
+        }
+        assert!(is_due("api_key", start + HOUR));
+        assert!(!is_due("api_key", start + HOUR));
+        assert!(!is_due("new_one", start + HOUR));
+        assert!(is_due("new_one", start + 2 * HOUR));
+        assert!(!is_due("new_one", start + 2 * HOUR));
+    }
+
+    #[test]
+    fn a_worker_asks_the_others_a_few_times_an_hour() {
+        let all = Mutex::new(ToldNames(Vec::new()));
+        let (mut worker, now) = (KnownNames::new(), Instant::now());
+        (0..MOST).for_each(|at| assert!(worker.is_due(&all, &name(&format!("a_{at}")), now)));
+        assert!(!worker.is_due(&all, &name("other_one"), now));
+        // Were the lock asked for, this would not return.
+        let held = all.lock().unwrap();
+        for at in 0..100 {
+            assert!(!worker.is_due(&all, &name(&format!("a_{at}")), now));
+        }
+        assert!(worker.told.len() <= MOST);
+        drop(held);
     }
 }

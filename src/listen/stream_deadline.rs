@@ -11,6 +11,7 @@ use super::minimum_rate::RateBound;
 use super::socket::SocketProbe;
 use crate::clock;
 use crate::telemetry::h2_refusals::{self, RefusedStream};
+use crate::telemetry::h2_words;
 use http::{HeaderMap, Request, Response, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -146,7 +147,7 @@ impl<B: ResponseBody> StreamSet<B> {
         refused: impl Fn(&RefusedStream) + 'a,
     ) -> impl Future<Output = C::Output> + 'a {
         poll_fn(move |cx| {
-            let ended = h2_refusals::listening(|| connection.as_mut().poll(cx));
+            let ended = h2_words::listening(|| connection.as_mut().poll(cx));
             h2_refusals::heard().iter().for_each(&refused);
             self.finish_responses();
             if !self.activity.is_still() {

@@ -10,8 +10,7 @@ use super::upstream_answer::UpstreamAnswer;
 use crate::clock;
 use crate::telemetry::metrics::{Failure, RetryResult};
 use crate::upstream::balance::Balancer;
-use crate::upstream::connection::Connection;
-use crate::upstream::connection::UnsentRequest;
+use crate::upstream::connection::{Connection, UnsentRequest, is_repeatable};
 use crate::upstream::endpoint::{Endpoint, PooledConnection};
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::http1::AnswerError;
@@ -20,7 +19,6 @@ use crate::upstream::retry_rule::RetryCause;
 use crate::upstream::tunnel::{self, UnopenedTunnel};
 use crate::upstream::{ConnectError, Purpose};
 use http::{Request, Response};
-use http_body::Body as _;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -322,7 +320,8 @@ impl<'a> Attempts<'a> {
         if let (false, Failure::Reset | Failure::Tls | Failure::Protocol, Some(asked)) =
             (is_upload, error.failure(), self.notes.asked())
         {
-            self.balancer.failed(endpoint, &error.to_string(), asked);
+            self.balancer
+                .failed(endpoint, &error.fault().to_string(), asked);
         }
     }
 
@@ -341,8 +340,7 @@ impl<'a> Attempts<'a> {
 
 /// The request once more, where it may be sent again although a server may have acted on it.
 fn repeated(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
-    is_repeatable.then(|| {
+    is_repeatable(request).then(|| {
         let mut again = Request::new(RequestBody::Empty);
         *again.method_mut() = request.method().clone();
         *again.uri_mut() = request.uri().clone();

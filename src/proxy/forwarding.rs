@@ -251,7 +251,7 @@ impl Came {
             let fault = error.fault();
             if let (Some(endpoint), Some(asked)) = (exchange.call.endpoint(), exchange.call.asked())
             {
-                balancer.invalid(&endpoint, self.status, &fault.words, asked);
+                balancer.invalid(&endpoint, self.status, &fault.to_string(), asked);
             }
             exchange.call.note_fault(&fault);
         }

@@ -95,22 +95,24 @@ pub(super) struct KeptBeginning {
     share: KeptShare,
     data: Vec<u8>,
     trailers: Option<HeaderMap>,
-    /// The body's length, where it is known.
+    /// The body's length, where it is known and all of it can be kept.
     announced: Option<usize>,
 }
 
 impl KeptBody {
-    /// From now on all that is taken is kept; a body that has `least` bytes, or exactly the `announced`.
-    pub(super) fn keep(&mut self, least: u64, announced: Option<u64>) {
+    /// From now on all that is taken is kept, whatever is still to come. Where the length of all is `announced`, room for
+    /// it is taken at once.
+    pub(super) fn keep(&mut self, announced: Option<u64>) {
         if matches!(self, Self::Unasked(_))
             && let Self::Unasked(share) = std::mem::replace(self, Self::Gone)
-            && least <= MOST as u64
         {
             *self = Self::Beginning(Box::new(KeptBeginning {
                 share,
                 data: Vec::new(),
                 trailers: None,
-                announced: announced.and_then(|length| usize::try_from(length).ok()),
+                announced: announced
+                    .and_then(|length| usize::try_from(length).ok())
+                    .filter(|length| *length <= MOST),
             }));
         }
     }
@@ -212,7 +214,7 @@ mod tests {
 
     fn body(among: &Rc<KeptBytes>, last: u8) -> KeptBody {
         let mut body = KeptBody::Unasked(KeptShare::new(among, client(last)));
-        body.keep(0, None);
+        body.keep(None);
         body
     }
 
@@ -250,9 +252,21 @@ mod tests {
         assert!(kept.is_whole() && among.all.get() == MOST);
         kept.takes(&data(1));
         assert!(!kept.rewind() && among.all.get() == 0);
-        let mut announced = KeptBody::Unasked(KeptShare::new(&among, client(1)));
-        announced.keep(MOST as u64 + 1, Some(MOST as u64 + 1));
-        assert!(!announced.is_whole());
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_body_is_kept_and_takes_room_for_what_came_alone() {
+        let among = Rc::default();
+        let mut long = KeptBody::Unasked(KeptShare::new(&among, client(1)));
+        long.keep(Some(10 << 20));
+        long.takes(&data(10));
+        assert!(long.is_whole() && among.all.get() == LEAST);
+        long.takes(&data(MOST - 10));
+        assert!(long.is_whole() && among.all.get() == MOST);
+        let mut short = KeptBody::Unasked(KeptShare::new(&among, client(1)));
+        short.keep(Some(1_000));
+        short.takes(&data(10));
+        assert_eq!(among.all.get(), MOST + 1_000);
     }
 
     #[test]

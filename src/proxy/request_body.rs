@@ -159,7 +159,7 @@ impl OutgoingBody for RequestBody {
     fn keep(&mut self) {
         let hint = http_body::Body::size_hint(self);
         if let Self::Stream(sending) = self {
-            sending.kept.keep(hint.lower(), hint.exact());
+            sending.kept.keep(hint.exact());
         }
     }
 

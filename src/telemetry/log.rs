@@ -1,6 +1,6 @@
 //! The diagnostic log: the gateway's reports about itself, on standard error, one line for each event.
 
-use super::{Level, h2_refusals};
+use super::{Level, h2_words};
 use crate::clock;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -35,7 +35,7 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
     let filter = filter.map_or_else(|| ordinary(level), |asked| in_force(asked, level));
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(filter))
-        .with(h2_refusals::listener());
+        .with(h2_words::listener());
     // The call fails only where there is a subscriber already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     outcome

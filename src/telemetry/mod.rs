@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod h2_refusals;
+pub mod h2_words;
 pub mod log;
 pub mod metrics;
 mod printable;

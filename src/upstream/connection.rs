@@ -404,6 +404,7 @@ pub(super) fn room_of<B: Body>(request: &Request<B>) -> u32 {
 
 /// May the request be sent again although a server may have acted on it (RFC 9110, section 9.2.2), and can it be sent
 /// again?
-pub(super) fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
+#[must_use]
+pub fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
     request.method().is_idempotent() && request.body().is_end_stream()
 }

@@ -69,7 +69,7 @@ impl AnswerError {
         match self {
             Self::Head(..) | Self::Chunks(..) | Self::OtherProtocol(_) => Failure::Protocol,
             Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
-            Self::Http2(error) if error.is_library() => Failure::Protocol,
+            Self::Http2(fault) if fault.is_malformed() => Failure::Protocol,
             Self::Io(_) if self.refused_certificate().is_some() => Failure::Tls,
             _ => Failure::Reset,
         }

@@ -30,6 +30,7 @@ impl fmt::Display for UpstreamFault<'_> {
 pub(super) enum FaultCause {
     Ended,
     Cut,
+    CutBody,
     Broken,
     Certificate,
     Unasked,
@@ -49,6 +50,12 @@ pub(super) enum FaultCause {
     Refused,
     Stream,
     StreamReset,
+    GoAway,
+    Silent,
+    StreamHead,
+    StreamBody,
+    Frames,
+    Starved,
     Upload,
     Tunnel,
     UnaskedUpgrade,
@@ -93,6 +100,7 @@ impl AnswerError {
             | Self::CutHead(line)
             | Self::Unasked(line)
             | Self::Chunks(_, line) => Some(line),
+            Self::Refused(fault) | Self::Http2(fault) => fault.debug_data(),
             _ => None,
         };
         UpstreamFault {
@@ -106,6 +114,7 @@ impl AnswerError {
         match self {
             Self::Incomplete => FaultCause::Ended,
             Self::CutHead(_) => FaultCause::Cut,
+            Self::CutBody(_) => FaultCause::CutBody,
             Self::Io(_) if self.refused_certificate().is_some() => FaultCause::Certificate,
             Self::Io(_) => FaultCause::Broken,
             Self::Unasked(_) => FaultCause::Unasked,
@@ -115,8 +124,8 @@ impl AnswerError {
             Self::Chunks(ChunkFault::End, _) => FaultCause::ChunkEnd,
             Self::Chunks(ChunkFault::Trailers, _) => FaultCause::Trailers,
             Self::Refused(_) => FaultCause::Refused,
-            Self::Http2(error) if error.is_reset() => FaultCause::StreamReset,
-            Self::Http2(_) | Self::Starved => FaultCause::Stream,
+            Self::Http2(fault) => fault.cause(),
+            Self::Starved => FaultCause::Starved,
             Self::Upload(_) | Self::UploadLength | Self::GivenUp => FaultCause::Upload,
             Self::Tunnel(_) => FaultCause::Tunnel,
         }

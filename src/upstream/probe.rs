@@ -1,22 +1,24 @@
 //! One probe: a question to a server on a connection of its own, within the time that the file gives it.
 
 use super::http1::{AnswerError, answer_head};
-use super::http2::hear_interim;
+use super::http2::{AnswerPart, StreamFault, hear_interim};
 use super::probe_rule::{ProbeQuestion, ProbeRule};
 use super::stream::ServerStream;
 use super::upstream_state::Member;
 use super::{Destination, OfferedProtocols, Upstream, dial};
+use crate::clock;
 use crate::interim::InterimCount;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use std::error::Error;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use std::future::{Future, poll_fn};
 use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
+/// Bytes of an answer's body that are read.
+const MOST_BODY: usize = 64 * 1024;
 /// The largest answer about health in gRPC.
 const MOST_BYTES: usize = 4 * 1024;
 /// The method that shows the health of a service (gRPC health checking protocol).
@@ -35,14 +37,19 @@ pub(super) async fn ask(
     member: &Member,
     rule: &ProbeRule,
 ) -> Result<(), String> {
-    let asking = question(upstream, member, rule);
+    let asking = question(upstream, member, rule, clock::now() + rule.timeout);
     match timeout(rule.timeout, asking).await {
         Ok(outcome) => outcome,
         Err(_) => Err(format!("no answer within {:?}", rule.timeout)),
     }
 }
 
-async fn question(upstream: &Upstream, member: &Member, rule: &ProbeRule) -> Result<(), String> {
+async fn question(
+    upstream: &Upstream,
+    member: &Member,
+    rule: &ProbeRule,
+    until: Instant,
+) -> Result<(), String> {
     let destination = Destination::of(upstream, member);
     let offer = match rule.ask {
         ProbeQuestion::Grpc { .. } => OfferedProtocols::Http2,
@@ -55,26 +62,60 @@ async fn question(upstream: &Upstream, member: &Member, rule: &ProbeRule) -> Res
         ProbeQuestion::Connect => Ok(()),
         ProbeQuestion::Http { path, host, status } => {
             let host = host.as_deref().unwrap_or(&own);
-            let answered = if opened.is_http2 {
-                get_http2(opened.stream, path, host).await?
+            let good = GoodAnswer { status, until };
+            if opened.is_http2 {
+                get_http2(opened.stream, path, host, &good).await
             } else {
-                get_http1(opened.stream, path, host).await?
-            };
-            good_status(answered, status)
+                get_http1(opened.stream, path, host, &good).await
+            }
         }
         ProbeQuestion::Grpc { service } => check(opened.stream, service, &own).await,
     }
 }
 
-fn good_status(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), String> {
-    if good.iter().any(|range| range.contains(&status)) {
-        return Ok(());
-    }
-    Err(format!("status {status}"))
+/// The answer to a GET that is good.
+struct GoodAnswer<'a> {
+    /// The statuses.
+    status: &'a [RangeInclusive<u16>],
+    /// The time until which its body is read.
+    until: Instant,
 }
 
-/// The status of the answer to a GET over HTTP/1.1, which is asked as requests are: a probe meets what they meet.
-async fn get_http1(mut stream: ServerStream, path: &str, host: &str) -> Result<u16, String> {
+impl GoodAnswer<'_> {
+    fn check_status(&self, status: StatusCode) -> Result<(), String> {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err("status 101: the server switched protocols unasked".to_owned());
+        }
+        if self
+            .status
+            .iter()
+            .any(|range| range.contains(&status.as_u16()))
+        {
+            return Ok(());
+        }
+        Err(format!("status {}", status.as_u16()))
+    }
+
+    /// The outcome of `reading` its body. One that has not ended in time is no fault: the head came in time, and a body may
+    /// be without an end.
+    async fn check_body(
+        &self,
+        reading: impl Future<Output = Result<(), AnswerError>>,
+    ) -> Result<(), String> {
+        match timeout_at(self.until, reading).await {
+            Ok(outcome) => outcome.map_err(|error| error.fault().to_string()),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Asks with a GET over HTTP/1.1, as requests are asked: a probe meets what they meet.
+async fn get_http1(
+    mut stream: ServerStream,
+    path: &str,
+    host: &str,
+    good: &GoodAnswer<'_>,
+) -> Result<(), String> {
     let question = format!(
         "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nuser-agent: {USER_AGENT}\r\n\r\n"
     );
@@ -85,17 +126,41 @@ async fn get_http1(mut stream: ServerStream, path: &str, host: &str) -> Result<u
         (Err(failed), AnswerError::Incomplete) => AnswerError::Io(failed),
         (_, error) => error,
     });
-    let status = answer.map_err(|error| error.fault().to_string())?;
-    Ok(status.as_u16())
+    let answer = answer.map_err(|error| error.fault().to_string())?;
+    good.check_status(answer.status)?;
+    good.check_body(answer.read_body(&mut stream, MOST_BODY))
+        .await
 }
 
-/// The status of the answer to a GET over HTTP/2.
-async fn get_http2(stream: ServerStream, path: &str, host: &str) -> Result<u16, String> {
+/// Asks with a GET over HTTP/2.
+async fn get_http2(
+    stream: ServerStream,
+    path: &str,
+    host: &str,
+    good: &GoodAnswer<'_>,
+) -> Result<(), String> {
     let request = request(Method::GET, path, host, scheme(&stream))?;
     over_http2(stream, request, Bytes::new(), async |answer| {
-        Ok(answer.status().as_u16())
+        good.check_status(answer.status())?;
+        good.check_body(read_body(answer.into_body())).await
     })
     .await
+}
+
+/// Reads the body of an answer over HTTP/2.
+async fn read_body(mut body: h2::RecvStream) -> Result<(), AnswerError> {
+    let in_body = |error| AnswerError::Http2(Box::new(StreamFault::new(error, AnswerPart::Body)));
+    let mut read = 0;
+    while let Some(piece) = body.data().await {
+        let length = piece.map_err(in_body)?.len();
+        read += length;
+        if read >= MOST_BODY {
+            return Ok(());
+        }
+        let _ = body.flow_control().release_capacity(length);
+    }
+    body.trailers().await.map_err(in_body)?;
+    Ok(())
 }
 
 /// Sends `request` over HTTP/2 and has the answer read.
@@ -235,11 +300,10 @@ fn serving_status(framed: &[u8]) -> Option<u8> {
     }
 }
 
-fn broken(error: impl Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
+/// The failure of a question over HTTP/2, in the words that requests have for it.
+fn broken(error: h2::Error) -> String {
+    let fault = StreamFault::new(error, AnswerPart::Head);
+    AnswerError::Http2(Box::new(fault)).fault().to_string()
 }
 
 #[cfg(test)]

@@ -284,6 +284,28 @@ async fn a_head_of_http2_that_is_too_large_is_told() {
     .await;
 }
 
+/// h2 counts 32 bytes for each piece of a cookie, which are one field here.
+#[tokio::test]
+async fn many_pieces_of_cookies_are_counted_as_one_field_and_refused_by_us() {
+    let (upstream, gateway) = gateway().await;
+    let client = gateway.h2().await;
+    for (pieces, status) in [(1_500, 200), (2_500, 431), (3_000, 431)] {
+        let mut request = h2::get(&format!("/{pieces}"));
+        let fields = request.headers_mut();
+        fields.insert("user-agent", "Browser/1".parse().unwrap());
+        for number in 0..pieces {
+            let piece = format!("c{number:04}={}", "x".repeat(20));
+            fields.append("cookie", piece.parse().unwrap());
+        }
+        client.ask(request).await.expect(status);
+        let line = gateway.line_where("path", &format!("/{pieces}")).await;
+        assert_eq!(line["status"], status, "{line}");
+        assert_eq!(line["user_agent"], "Browser/1", "{line}");
+        assert!(line["host"].is_string(), "{line}");
+    }
+    assert_eq!(upstream.seen(), 1);
+}
+
 /// hyper counts the fields of HTTP/1.1.
 #[tokio::test]
 async fn a_hundred_fields_are_enough_in_either_version() {

@@ -4,6 +4,7 @@ use super::chunk_decoder::ChunkFault;
 use super::offending_line::OffendingLine;
 use super::response_head::{BadHead, HeadFault};
 use crate::interim::TooMany;
+use crate::upstream::http2::StreamFault;
 use crate::upstream::other_protocol::OtherProtocol;
 use std::error::Error;
 use std::io;
@@ -20,6 +21,9 @@ pub enum AnswerError {
     /// The connection ended inside the head of the answer, of which this came.
     #[error("the connection ended inside the answer's head")]
     CutHead(OffendingLine),
+    /// The connection ended, or failed, inside the body of the answer.
+    #[error("the connection ended inside the answer's body")]
+    CutBody(#[source] Option<io::Error>),
     /// The server sent bytes that no request had asked for.
     #[error("the server sent bytes that no request had asked for")]
     Unasked(OffendingLine),
@@ -31,11 +35,11 @@ pub enum AnswerError {
     OtherProtocol(OtherProtocol),
     /// The server has not processed the request: it has closed the connection for it, or has refused its stream (RFC
     /// 9113, sections 6.8 and 8.7).
-    #[error("the server has refused the request's stream")]
-    Refused(#[source] h2::Error),
+    #[error("the server has refused the request's stream: {}", .0.frame())]
+    Refused(Box<StreamFault>),
     /// The stream failed, or its connection.
-    #[error("the stream failed")]
-    Http2(#[source] h2::Error),
+    #[error("{0}")]
+    Http2(Box<StreamFault>),
     /// The body of the answer is malformed, in this line.
     #[error("the answer's body is malformed")]
     Chunks(#[source] ChunkFault, OffendingLine),

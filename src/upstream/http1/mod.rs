@@ -282,9 +282,12 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
                     self.reading = Reading::Over;
                     self.keeps = false;
                 }
-                Ok(0) => return Poll::Ready(Some(Err(self.fail(AnswerError::Incomplete)))),
+                Ok(0) => return Poll::Ready(Some(Err(self.fail(AnswerError::CutBody(None))))),
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Some(Err(self.fail(AnswerError::Io(error))))),
+                Err(error) => {
+                    let error = AnswerError::CutBody(Some(error));
+                    return Poll::Ready(Some(Err(self.fail(error))));
+                }
             }
         }
     }

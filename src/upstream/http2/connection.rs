@@ -11,6 +11,7 @@ use super::first_bytes::{FirstBytes, NotedStream};
 use super::kept_bytes::KeptBytes;
 use super::ping_pace::{PING, PingPace};
 use super::send_window::SendWindow;
+use super::stream_fault::{AnswerPart, GoAway, HeardWords, StreamFault};
 use crate::clock;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
@@ -85,6 +86,12 @@ struct ConnectionState {
     is_proven: Cell<bool>,
     /// A stream was repeated on nobody's account, since the connection had closed unread.
     is_forgiven: Cell<bool>,
+    /// The server has not answered a ping.
+    is_silent: Cell<bool>,
+    /// The end that the server has announced, once it has come.
+    goaway: RefCell<Option<GoAway>>,
+    /// What the library has said of malformed frames.
+    heard: HeardWords,
     /// The uploads whose bytes wait for the socket.
     kept: Rc<KeptBytes>,
     /// Wakes the task, where no sender is left.
@@ -307,6 +314,16 @@ impl OpenStream {
         self.is_on_proven && !self.connection.state.is_forgiven.replace(true)
     }
 
+    /// What the failure of stream `id` in this part of its answer is.
+    #[cold]
+    pub(super) fn fault(&self, error: h2::Error, part: AnswerPart, id: Option<u32>) -> StreamFault {
+        let state = &self.connection.state;
+        StreamFault::new(error, part)
+            .of_silent(state.is_silent.get())
+            .behind(state.goaway.borrow().clone())
+            .saying(state.heard.about(id))
+    }
+
     /// Has the server asked for fewer requests?
     pub(super) fn is_calm(&self) -> bool {
         self.connection.is_calm()
@@ -348,14 +365,15 @@ async fn drive(
         if watching.as_mut().poll(cx).is_ready() || leaving.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        let ended = Pin::new(&mut connection).poll(cx);
+        let ended = state.heard.drive(|| Pin::new(&mut connection).poll(cx));
         state.kept.look();
         ended
     })
     .await;
-    let is_calm = |error: h2::Error| error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
-    if ended.is_err_and(is_calm) {
-        state.is_calm.set(true);
+    if let Err(error) = &ended {
+        let is_calm = error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+        state.is_calm.set(state.is_calm.get() || is_calm);
+        state.goaway.replace(GoAway::of(error));
     }
     state.is_over.set(true);
     // Streams that are left learn it by this.
@@ -384,6 +402,7 @@ async fn watch(pings: Option<PingPong>, state: &ConnectionState) {
         }
         let answered = timeout(PONG, pings.ping(Ping::opaque())).await;
         if !matches!(answered, Ok(Ok(_))) {
+            state.is_silent.set(answered.is_err());
             return;
         }
     }

@@ -9,8 +9,11 @@ mod kept_bytes;
 mod ping_pace;
 mod request_head;
 pub(super) mod send_window;
+mod stream_fault;
 pub(super) mod stream_pool;
 mod upload;
+
+pub(super) use stream_fault::{AnswerPart, StreamFault};
 
 use super::OutgoingBody;
 use super::http1::{AnswerError, WholeRequest};
@@ -166,7 +169,7 @@ impl<B> Http2Exchange<B> {
         match error {
             _ if !self.stream.is_reused => false,
             _ if matches!(self.phase, Phase::Before(_)) => true,
-            AnswerError::Http2(error) => !error.is_reset() && self.stream.is_first_broken(),
+            AnswerError::Http2(fault) => !fault.is_reset() && self.stream.is_first_broken(),
             _ => false,
         }
     }
@@ -321,6 +324,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     }
 
     /// Notes the failure of the stream.
+    #[cold]
     fn failed(&mut self, error: h2::Error) -> AnswerError {
         if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
             self.stream.note_calm();
@@ -332,17 +336,28 @@ impl<B: OutgoingBody> Http2Exchange<B> {
             self.phase,
             Phase::Data(_) | Phase::Trailers(_) | Phase::Over
         );
+        let id = match &self.phase {
+            Phase::Head(answer) => Some(u32::from(answer.stream_id())),
+            Phase::Data(stream) | Phase::Trailers(stream) => Some(u32::from(stream.stream_id())),
+            Phase::Before(_) | Phase::Over => None,
+        };
         if !matches!(self.phase, Phase::Before(_)) {
             self.phase = Phase::Over;
         }
         self.stream.is_broken = true;
         // The library resets a stream by itself where its answer is malformed.
         self.is_heard = error.is_library() && error.is_reset();
+        let part = if is_answered {
+            AnswerPart::Body
+        } else {
+            AnswerPart::Head
+        };
+        let fault = Box::new(self.stream.fault(error, part, id));
         if is_refused && !is_answered {
             self.is_refused = true;
-            return AnswerError::Refused(error);
+            return AnswerError::Refused(fault);
         }
-        AnswerError::Http2(error)
+        AnswerError::Http2(fault)
     }
 
     /// Ready when the server takes no more of a request whose answer has been read.

@@ -174,6 +174,16 @@ async fn a_server_that_answers_garbage_is_ejected() {
             failed += u32::from(gateway.get("/").await.status == 502);
         }
         assert_eq!(failed, 5, "five in a row eject it: {answer:?}");
+        let said = gateway
+            .said
+            .line(0, "the ejection", |line| line.contains("gets no requests"))
+            .await;
+        let whole = gateway
+            .said
+            .line(0, "the cause", |line| line.contains("no valid answer"))
+            .await;
+        let (_, cause) = said.split_once("the last with: ").unwrap();
+        assert!(whole.contains(cause), "the whole cause: {said}");
         assert_eq!(bad.seen(), 5);
     }
 }
@@ -255,4 +265,63 @@ async fn an_answer_that_breaks_is_told() {
         .line(0, "the line", |line| line.contains("not-a-size"))
         .await;
     assert!(said.contains("no valid answer"), "{said}");
+}
+
+/// It has words of its own: not those of a server that has not answered.
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_told() {
+    for framing in ["content-length: 50", "transfer-encoding: chunked"] {
+        let upstream = saying(&format!("{FIRST}{framing}\r\n\r\n5\r\nhello\r\n")).await;
+        let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+        let mut client = gateway.connect().await;
+        client.send(get("/cut")).await;
+        client.everything().await;
+        let told = gateway.line_where("path", "/cut").await;
+        assert_eq!(told["reason"], "upstream_reset", "{told}");
+        let words = "the connection ended inside the answer's body";
+        assert_eq!(told["upstream_fault"], words, "{told}");
+        let said = gateway
+            .said
+            .line(0, "the line", |line| line.contains(words));
+        assert!(said.await.contains("no valid answer"));
+    }
+}
+
+/// A probe meets what requests meet, the body included.
+#[tokio::test]
+async fn a_probe_reads_the_body_too() {
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    let chunked = format!("{FIRST}transfer-encoding: chunked\r\n\r\n");
+    let large = "x".repeat(200_000);
+    for (answer, code, words) in [
+        (format!("{chunked}2\r\nok\r\n0\r\n\r\n"), 0, "is good"),
+        (format!("{FIRST}content-length: 2\r\n\r\nok"), 0, "is good"),
+        (format!("{FIRST}\r\nuntil the end"), 0, "is good"),
+        (
+            format!("{FIRST}content-length: 200000\r\n\r\n{large}"),
+            0,
+            "is good",
+        ),
+        ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), 0, "is good"),
+        (format!("{chunked}zz\r\n"), 3, "\"zz\""),
+        (format!("{chunked}5\r\nhel"), 3, "inside the answer's body"),
+        (
+            format!("{FIRST}content-length: 9\r\n\r\nshort"),
+            3,
+            "inside the answer's body",
+        ),
+        (switching.to_owned(), 3, "switched protocols unasked"),
+    ] {
+        let upstream = saying(&answer).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = format!(
+            "[upstreams.main]\nservers = \"{}\"\nhealth = {{ path = \"/\", status = [\"100-399\"] }}\n\
+             [routes.all]\nupstream = \"main\"\n",
+            upstream.url()
+        );
+        std::fs::write(folder.path().join("gateway.toml"), file).unwrap();
+        let told = tollgate(folder.path(), &["check", "--connect", "gateway.toml"]).await;
+        assert_eq!(told.code, Some(code), "{}{}", told.stdout, told.stderr);
+        assert!(told.stdout.contains(words), "{words}: {}", told.stdout);
+    }
 }

@@ -182,6 +182,32 @@ async fn a_body_that_has_not_ended_goes_on_behind_what_is_sent_again() {
     assert_eq!(server.bodies(), [b"first second"]);
 }
 
+/// The length that a body announces says nothing of what has come of it.
+#[tokio::test]
+async fn the_beginning_of_a_long_body_is_sent_again() {
+    let server = Server::start(|number| [Turn::Answer, Turn::RefuseEarly][number % 2]).await;
+    let gateway = server.gateway("").await;
+    let whole = body(17_000);
+    for (number, first) in [10, 4_000, 10_000].into_iter().enumerate() {
+        let mut client = gateway.connect().await;
+        let length = whole.len().to_string();
+        let head = request("POST", "/", &[("content-length", &length)]);
+        client.send(head + &whole[..first]).await;
+        eventually(PATIENCE, "it is sent again", async || {
+            server.seen.number.load(Ordering::SeqCst) == 2 * (number + 1)
+        })
+        .await;
+        client.send(&whole[first..]).await;
+        let answer = client.answer().await.expect(200);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["attempts"], 2, "{first} bytes first: {line}");
+    }
+    assert!(
+        server.bodies() == [whole.as_bytes(); 3],
+        "each whole, and once"
+    );
+}
+
 #[tokio::test]
 async fn a_unary_call_of_grpc_is_not_lost() {
     let server = Server::start(|number| [Turn::Answer, Turn::Refuse][number % 2]).await;

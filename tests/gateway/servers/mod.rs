@@ -3,6 +3,7 @@
 mod hosts;
 mod http2;
 mod http2_answers;
+mod http2_faults;
 mod http2_repeats;
 mod http2_retirement;
 mod http2_window;

@@ -1,0 +1,301 @@
+//! Why a stream of HTTP/2 has failed, in words: by which frame of its server, with which code, and what the library says of
+//! bytes that it does not take.
+
+use crate::telemetry::h2_words;
+use crate::upstream::fault::FaultCause;
+use crate::upstream::http1::OffendingLine;
+use h2::Reason;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// The reports of the library that a connection keeps: streams that it has broken ask for theirs soon.
+const MOST: usize = 16;
+
+/// The part of an answer in which its stream failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum AnswerPart {
+    /// The head was awaited.
+    Head,
+    /// The body, or the trailers behind it.
+    Body,
+}
+
+/// The failure of a stream, or of its connection.
+#[derive(Debug)]
+pub struct StreamFault {
+    error: h2::Error,
+    part: AnswerPart,
+    /// The server has not answered a ping.
+    is_silent: bool,
+    /// What the library says of it.
+    said: Option<String>,
+    /// The end that the server has announced.
+    goaway: Option<GoAway>,
+}
+
+/// The GOAWAY with which a server has ended a connection.
+#[derive(Debug, Clone)]
+pub(super) struct GoAway {
+    reason: Option<Reason>,
+    debug_data: OffendingLine,
+}
+
+impl GoAway {
+    /// The server's, where `error` is one.
+    #[cold]
+    pub(super) fn of(error: &h2::Error) -> Option<Self> {
+        let is_one = error.is_remote() && error.is_go_away();
+        is_one.then(|| Self {
+            reason: error.reason(),
+            debug_data: OffendingLine::of(&debug_data(&error.to_string())),
+        })
+    }
+}
+
+impl StreamFault {
+    /// The failure in this part of an answer.
+    pub(in super::super) fn new(error: h2::Error, part: AnswerPart) -> Self {
+        Self {
+            goaway: GoAway::of(&error),
+            error,
+            part,
+            is_silent: false,
+            said: None,
+        }
+    }
+
+    /// The same, on a connection that has ended behind this GOAWAY: streams below its last one learn of the end alone.
+    pub(super) fn behind(mut self, goaway: Option<GoAway>) -> Self {
+        if self.error.is_io() {
+            self.goaway = goaway;
+        }
+        self
+    }
+
+    /// The same, on a connection that was given up since its server did not answer a ping.
+    pub(super) fn of_silent(mut self, is_silent: bool) -> Self {
+        self.is_silent = is_silent;
+        self
+    }
+
+    /// The same, of which the library has said this.
+    pub(super) fn saying(mut self, said: Option<String>) -> Self {
+        self.said = said.filter(|_| self.is_malformed());
+        self
+    }
+
+    /// Is the stream alone over?
+    pub(super) fn is_reset(&self) -> bool {
+        self.error.is_reset()
+    }
+
+    /// Has the server sent what is no HTTP/2?
+    pub(in super::super) fn is_malformed(&self) -> bool {
+        self.error.is_library()
+    }
+
+    /// The debug data of the server's GOAWAY.
+    pub(in super::super) fn debug_data(&self) -> Option<&OffendingLine> {
+        self.goaway.as_ref().map(|goaway| &goaway.debug_data)
+    }
+
+    /// The cause by which the log has a line a minute.
+    pub(in super::super) fn cause(&self) -> FaultCause {
+        let error = &self.error;
+        match self.part {
+            _ if error.is_remote() && error.is_reset() => FaultCause::StreamReset,
+            _ if self.goaway.is_some() => FaultCause::GoAway,
+            AnswerPart::Head if error.is_library() && error.is_reset() => FaultCause::StreamHead,
+            AnswerPart::Body if error.is_library() && error.is_reset() => FaultCause::StreamBody,
+            _ if error.is_library() => FaultCause::Frames,
+            _ if error.is_io() && self.is_silent => FaultCause::Silent,
+            AnswerPart::Head if error.is_io() => FaultCause::Ended,
+            AnswerPart::Body if error.is_io() => FaultCause::CutBody,
+            _ => FaultCause::Stream,
+        }
+    }
+
+    /// The server's frame that ended the stream, with its code: `RST_STREAM with INTERNAL_ERROR (2)`.
+    pub(in super::super) fn frame(&self) -> String {
+        match &self.goaway {
+            Some(goaway) => format!("GOAWAY with {}", code(goaway.reason)),
+            None => format!("RST_STREAM with {}", code(self.error.reason())),
+        }
+    }
+}
+
+impl fmt::Display for StreamFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match (self.cause(), self.part) {
+            (FaultCause::StreamReset, _) => {
+                return write!(f, "the server has ended the stream: {}", self.frame());
+            }
+            (FaultCause::GoAway, _) => {
+                return write!(f, "the server has ended the connection: {}", self.frame());
+            }
+            (FaultCause::Silent, _) => {
+                return f
+                    .write_str("the server did not answer a PING: its connection was given up");
+            }
+            (FaultCause::Ended, _) => {
+                f.write_str("the connection ended before the answer")?;
+                return self.write_io(f);
+            }
+            (FaultCause::CutBody, _) => {
+                f.write_str("the connection ended inside the answer's body")?;
+                return self.write_io(f);
+            }
+            (FaultCause::StreamHead, _) => "the answer's head is malformed",
+            (FaultCause::StreamBody, _) => "the answer's body is malformed",
+            (FaultCause::Frames, AnswerPart::Head) => "malformed frames came before the answer",
+            (FaultCause::Frames, AnswerPart::Body) => "malformed frames came inside the answer",
+            _ => return write!(f, "the stream failed: {}", self.error),
+        };
+        write!(f, "{place}: {}", code(self.error.reason()))?;
+        match &self.said {
+            Some(said) => write!(f, ", {said}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StreamFault {
+    /// The failure of the socket, where it did not just end.
+    fn write_io(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // In these words the library tells of an end.
+        match self.error.get_io() {
+            Some(error) if !error.to_string().contains("because of a broken pipe") => {
+                write!(f, ": {error}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The code as RFC 9113 names it (section 7), and its number.
+fn code(reason: Option<Reason>) -> String {
+    let Some(reason) = reason else {
+        return "no code".to_owned();
+    };
+    let number = u32::from(reason);
+    // A code without a name is shown as its number alone.
+    match format!("{reason:?}") {
+        name if name.starts_with("Reason(") => format!("code {number}"),
+        name => format!("{name} ({number})"),
+    }
+}
+
+/// The debug data in the library's words of a GOAWAY, which end with `(b"...")`. It has no other access to them.
+fn debug_data(words: &str) -> Vec<u8> {
+    let quoted = words
+        .split_once(" (b\"")
+        .and_then(|(_, rest)| rest.strip_suffix("\")"));
+    let mut data = Vec::new();
+    let mut rest = quoted.unwrap_or_default().bytes();
+    while let Some(byte) = rest.next() {
+        let escaped = if byte == b'\\' { rest.next() } else { None };
+        data.push(match escaped {
+            None => byte,
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b't') => b'\t',
+            Some(b'0') => 0,
+            Some(b'x') => {
+                let digit = |byte: Option<u8>| {
+                    let digit = byte.and_then(|byte| char::from(byte).to_digit(16));
+                    digit
+                        .and_then(|digit| u8::try_from(digit).ok())
+                        .unwrap_or(0)
+                };
+                digit(rest.next()) << 4 | digit(rest.next())
+            }
+            Some(other) => other,
+        });
+    }
+    data
+}
+
+/// What the library has said of the frames of one connection.
+#[derive(Debug, Default)]
+pub(super) struct HeardWords(RefCell<VecDeque<String>>);
+
+impl HeardWords {
+    /// Drives the connection by one step, and keeps what the library says meanwhile.
+    #[inline]
+    pub(super) fn drive<T>(&self, step: impl FnOnce() -> T) -> T {
+        let done = h2_words::listening(step);
+        let heard = h2_words::heard();
+        if !heard.is_empty() {
+            self.keep(heard);
+        }
+        done
+    }
+
+    #[cold]
+    fn keep(&self, heard: Vec<h2_words::Said>) {
+        let mut kept = self.0.borrow_mut();
+        for said in heard {
+            if kept.len() == MOST {
+                kept.pop_front();
+            }
+            kept.push_back(said.words);
+        }
+    }
+
+    /// The last that was said of stream `id`, or of all streams, without the code that is known otherwise.
+    pub(super) fn about(&self, id: Option<u32>) -> Option<String> {
+        let kept = self.0.borrow();
+        let own = format!("StreamId({})", id?);
+        let is_about =
+            |words: &&String| words.contains(&own) || words.starts_with("connection error");
+        let words = kept.iter().rev().find(is_about)?;
+        let words = words.split_once("-- ").map_or(&**words, |(_, said)| said);
+        let words = words.replace(&format!("stream={own}"), "");
+        Some(words.trim_end_matches([' ', ';']).to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_their_names() {
+        assert_eq!(code(Some(Reason::INTERNAL_ERROR)), "INTERNAL_ERROR (2)");
+        assert_eq!(code(Some(Reason::from(250))), "code 250");
+    }
+
+    #[test]
+    fn debug_data_is_found_in_the_librarys_words() {
+        let data = b"a\"b\\\n\0\xff (x) \x1b".as_slice();
+        let words = format!(
+            "connection error received: {} ({:?})",
+            Reason::NO_ERROR,
+            bytes::Bytes::from_static(data)
+        );
+        assert_eq!(debug_data(&words), data);
+        assert_eq!(debug_data("stream error received: x"), b"");
+    }
+
+    #[test]
+    fn the_last_words_about_a_stream_are_its_own() {
+        let heard = HeardWords::default();
+        let say = |words: &str| {
+            let said = h2_words::Said {
+                place: "h2",
+                words: words.to_owned(),
+            };
+            heard.keep(vec![said]);
+        };
+        say("stream error PROTOCOL_ERROR -- malformed header block; stream=StreamId(1);");
+        say("stream error PROTOCOL_ERROR -- other; stream=StreamId(3);");
+        let about = |id: u32| heard.about(Some(id));
+        assert_eq!(about(1).as_deref(), Some("malformed header block"));
+        assert_eq!(about(5), None);
+        say("connection error PROTOCOL_ERROR -- expected CONTINUATION, got Data;");
+        assert_eq!(about(5).as_deref(), Some("expected CONTINUATION, got Data"));
+        (0..MOST + 1).for_each(|_| say("x"));
+        assert_eq!(about(5), None);
+    }
+}

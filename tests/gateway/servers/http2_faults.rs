@@ -1,0 +1,132 @@
+//! What a server of HTTP/2 does in place of an answer is told: the frame, its code, and what is malformed.
+
+use super::gateway;
+use crate::support::h2_frames::{DATA, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
+use crate::support::{Connection, End, Upstream, get};
+
+const END: u8 = 1;
+const OK_OF_FIVE: &[u8] = b"\x88\x0f\x0d\x015";
+
+/// A server that sends these bytes for the head of its first request, and ends the connection.
+async fn sending(bytes: Vec<u8>) -> Upstream {
+    Upstream::playing(move |mut connection: Connection| {
+        let bytes = bytes.clone();
+        async move {
+            let _ = play(&mut connection, &bytes).await;
+        }
+    })
+    .await
+}
+
+async fn play(connection: &mut Connection, bytes: &[u8]) -> Result<(), End> {
+    let wire = &mut connection.wire;
+    wire.exactly(24).await?;
+    wire.send(frame(SETTINGS, 0, 0, &[])).await;
+    loop {
+        let (kind, flags, _) = read_frame(wire).await?;
+        match kind {
+            SETTINGS if flags & 1 == 0 => wire.send(frame(SETTINGS, 1, 0, &[])).await,
+            HEADERS => {
+                wire.send(bytes).await;
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_fault_of_http2_is_told_with_its_frame() {
+    let long = [&[0, 0, 0, 1, 0, 0, 0, 2][..], b"why\"\x01", &[b'x'; 300]].concat();
+    for (bytes, reason, words, quoted) in [
+        (
+            frame(RST_STREAM, 0, 1, &[0, 0, 0, 2]),
+            "upstream_reset",
+            "ended the stream: RST_STREAM with INTERNAL_ERROR (2)",
+            "",
+        ),
+        (
+            frame(RST_STREAM, 0, 1, &[0, 0, 0, 99]),
+            "upstream_reset",
+            "RST_STREAM with code 99",
+            "",
+        ),
+        (
+            frame(GOAWAY, 0, 0, &long),
+            "upstream_reset",
+            "ended the connection: GOAWAY with INTERNAL_ERROR (2)",
+            "\"why\\\"\\x01xxx",
+        ),
+        (
+            frame(HEADERS, 5, 1, b"\x88\x00\x0aconnection\x05close"),
+            "upstream_invalid",
+            "head is malformed: PROTOCOL_ERROR (1), malformed header block",
+            "",
+        ),
+        (
+            frame(HEADERS, 5, 1, b"\xff\xff\xff\xff\xff\xff"),
+            "upstream_invalid",
+            "frames came before the answer: PROTOCOL_ERROR (1), failed HPACK decoding",
+            "",
+        ),
+        (
+            frame(DATA, 0, 1, b"early"),
+            "upstream_invalid",
+            "frames came before the answer: PROTOCOL_ERROR (1)",
+            "",
+        ),
+        (
+            [
+                frame(HEADERS, 4, 1, OK_OF_FIVE),
+                frame(DATA, END, 1, b"more than five"),
+            ]
+            .concat(),
+            "upstream_invalid",
+            "malformed: PROTOCOL_ERROR (1), recv_data: content-length",
+            "",
+        ),
+        (
+            Vec::new(),
+            "upstream_reset",
+            "the connection ended before the answer",
+            "",
+        ),
+    ] {
+        let server = sending(bytes).await;
+        let lines = format!(
+            "servers = \"h2c://127.0.0.1:{}\"\nretry = false",
+            server.port()
+        );
+        let gateway = gateway(&lines).await;
+        for _ in 0..2 {
+            let answer = gateway.get("/").await.expect(502);
+            let told = gateway.line_of(&answer).await;
+            assert_eq!(told["reason"], reason, "{told}");
+            let fault = told["upstream_fault"].as_str().unwrap_or_default();
+            assert!(fault.contains(words), "{words}: {told}");
+        }
+        let said = gateway
+            .said
+            .line(0, "the cause", |line| line.contains("no valid answer"))
+            .await;
+        assert!(said.contains(words) && said.contains(quoted), "{said}");
+        let lines = gateway.said.lines();
+        let count = lines.iter().filter(|line| line.contains("no valid answer"));
+        assert_eq!(count.count(), 1, "one a minute");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_told_as_such() {
+    let cut = [frame(HEADERS, 4, 1, OK_OF_FIVE), frame(DATA, 0, 1, b"hel")].concat();
+    let server = sending(cut).await;
+    let gateway = gateway(&format!("servers = \"h2c://127.0.0.1:{}\"", server.port())).await;
+    let mut client = gateway.connect().await;
+    client.send(get("/cut")).await;
+    client.everything().await;
+    let told = gateway.line_where("path", "/cut").await;
+    assert_eq!(
+        told["upstream_fault"], "the connection ended inside the answer's body",
+        "{told}"
+    );
+}
