@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub const MOST: u32 = 100;
 
 /// The most bytes of them where the head of an answer has no other bound.
-pub const MOST_BYTES: usize = 408 * 1024;
+pub const MOST_HEAD: usize = 408 * 1024;
 
 /// The bytes of a line of a head beside its name and value.
 const LINE: usize = 4;
@@ -46,11 +46,16 @@ impl InterimCount {
     /// When they are too many.
     pub fn note_bytes(&mut self, length: usize, most: usize) -> Result<(), TooMany> {
         self.bytes = self.bytes.saturating_add(length);
-        if self.count > MOST || self.bytes > most {
+        if are_too_many(self.count, self.bytes, most) {
             return Err(TooMany);
         }
         Ok(())
     }
+}
+
+/// Are so many interim answers more than are heard, or so many `bytes` of them more than `most`?
+fn are_too_many(count: u32, bytes: usize, most: usize) -> bool {
+    count > MOST || bytes > most
 }
 
 /// The bytes of a head with these `fields`, as HTTP/1.1 writes them, without its first line.
@@ -82,7 +87,7 @@ impl InterimWatch {
             let count = state.count.fetch_add(1, Ordering::Relaxed) + 1;
             let length = length(head.headers());
             let bytes = state.bytes.fetch_add(length, Ordering::Relaxed) + length;
-            if count > MOST || bytes > MOST_BYTES {
+            if are_too_many(count, bytes, MOST_HEAD) {
                 state.is_over.store(true, Ordering::Relaxed);
             }
         });

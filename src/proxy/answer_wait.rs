@@ -67,11 +67,13 @@ impl AnswerWait {
     /// The end of the wait as far as it is known at `now`: a server that is owed bytes, or takes some, gets more time.
     #[inline]
     fn end(&self, now: Instant) -> Instant {
-        let since = match &self.upload {
-            None => self.start,
-            Some(upload) => upload.owed().since().unwrap_or(now),
-        };
-        let owed = self.owed.map(|owed| since + owed);
+        let owed = self.owed.map(|owed| match &self.upload {
+            None => self.start + owed,
+            Some(upload) => {
+                let upload = upload.owed();
+                upload.since().unwrap_or(now) + owed + upload.grace(owed)
+            }
+        });
         let ends = [owed, self.ends].into_iter().flatten();
         ends.min().unwrap_or(now)
     }

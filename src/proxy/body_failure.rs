@@ -23,8 +23,10 @@ pub enum BodyError {
 /// Causes for which a request's body ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadFailure {
-    /// No bytes came for too long, or too few.
+    /// No bytes came for too long.
     Stopped,
+    /// Too few bytes came for the least rate.
+    TooSlow,
     /// The client left.
     ClientGone,
     /// The body is not framed as HTTP frames bodies.

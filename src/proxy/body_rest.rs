@@ -10,9 +10,8 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// The longest body that is heard out over HTTP/1.1, as far as its head says (RFC 9112, section 9.6).
-const HEARD_OUT: u64 = 64 * 1024;
-/// The most bytes that are heard out of a body whose head says no length, and of one over HTTP/2, where a client may stop
-/// at the answer. Some send everything first, and take a reset behind the answer for an error (RFC 9113, section 8.1,
+const MOST_SIZED: u64 = 64 * 1024;
+/// The most bytes that are heard out of a body over HTTP/2, where a client may stop at the answer. Some send everything first, and take a reset behind the answer for an error (RFC 9113, section 8.1,
 /// permits that reset).
 const MOST: u64 = 16 << 20;
 /// The longest times for a body over HTTP/2: for all of it, and between two pieces.
@@ -42,7 +41,7 @@ impl BodyRest {
             Self::Heard
         } else if request.headers().contains_key(header::EXPECT) {
             Self::Unasked
-        } else if body.size_hint().lower() > HEARD_OUT || is_last(request) {
+        } else if body.size_hint().lower() > MOST_SIZED || is_last(request) {
             Self::Ends
         } else {
             Self::Heard
@@ -63,17 +62,10 @@ fn is_last<B>(request: &Request<B>) -> bool {
 }
 
 /// Reads the rest of a body over HTTP/1.1. Its connection ends where the client is silent for the idle time, or slower than
-/// the least rate, and the body with it.
+/// the least rate, and the body with it. Nothing else cuts it: its answer has not said that the connection ends, and a body
+/// in chunks does not say how long it is.
 pub(super) async fn hear_out(mut rest: Incoming, drain: Drain) {
-    let reading = async {
-        let mut left = MOST;
-        while let Some(Ok(frame)) = rest.frame().await {
-            left = left.saturating_sub(length(&frame));
-            if left == 0 {
-                return;
-            }
-        }
-    };
+    let reading = async { while let Some(Ok(_)) = rest.frame().await {} };
     let draining = async {
         drain.begun().await;
         sleep(DRAINING).await;

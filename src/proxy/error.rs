@@ -48,6 +48,9 @@ pub enum ProxyError {
     /// The client's body stopped coming.
     #[error("the request's body stopped coming")]
     BodyStopped,
+    /// The client's body came too slowly.
+    #[error("the request's body came slower than `min_rate` asks")]
+    BodyTooSlow,
     /// The client's head did not come in time.
     #[error("the request's head did not come in time")]
     HeadLate,
@@ -75,7 +78,7 @@ impl ProxyError {
             Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             // The log alone has it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::BodyStopped | Self::HeadLate => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => StatusCode::REQUEST_TIMEOUT,
             Self::BodyMalformed => StatusCode::BAD_REQUEST,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::Upstream(
@@ -119,6 +122,7 @@ impl ProxyError {
             | Self::Loop
             | Self::Misdirected
             | Self::BodyStopped
+            | Self::BodyTooSlow
             | Self::HeadLate
             | Self::BodyMalformed
             | Self::Refused(RefusalCause::AmbiguousKey { .. }) => 13,
@@ -172,7 +176,7 @@ impl ProxyError {
             Self::Busy => Reason::Busy,
             Self::Draining => Reason::Draining,
             Self::ClientGone => Reason::ClientGone,
-            Self::BodyStopped | Self::HeadLate => Reason::ClientTimeout,
+            Self::BodyStopped | Self::BodyTooSlow | Self::HeadLate => Reason::ClientTimeout,
             Self::DeadlineExceeded => Reason::DeadlineExceeded,
             Self::Upstream(error) => Reason::from(error.failure()),
         }
@@ -202,6 +206,7 @@ impl From<UploadFailure> for ProxyError {
             UploadFailure::Malformed => Self::BodyMalformed,
             UploadFailure::ClientGone => Self::ClientGone,
             UploadFailure::Stopped => Self::BodyStopped,
+            UploadFailure::TooSlow => Self::BodyTooSlow,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 mod answer;
 mod decisions;
+mod slow_client;
 mod stream_end;
 
 use super::Worker;
@@ -267,8 +268,15 @@ impl Exchange {
         self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
             match &self.grpc {
-                None => reservation.answered(status.is_server_error(), fields),
-                Some(call) => reservation.call_answered(call, status, fields, self.seen),
+                None => {
+                    let is_error = status.is_server_error() && !self.is_time_of_client(status);
+                    reservation.answered(is_error, fields);
+                }
+                Some(call) => {
+                    let is_error = (status.is_server_error() && !self.is_time_of_client(status))
+                        || call.is_server_error(self.seen, self.server_owes());
+                    reservation.call_answered(call, fields, is_error);
+                }
             }
         }
         let others = after + Duration::from_micros(self.delayed);

@@ -88,7 +88,7 @@ impl Worker {
         way_back.iter().for_each(|back| back.restore(&mut answer));
         let turn = match turn(&mut answer, down) {
             Ok(turn) => turn,
-            Err(error) => return Err(came.is_none(error, balancer, exchange)),
+            Err(error) => return Err(came.is_invalid(error, balancer, exchange)),
         };
         came.counts(balancer, exchange);
         Ok(self.relay(answer, turn, came.took, peer, exchange))
@@ -230,6 +230,9 @@ impl Came {
     /// Counts for its server an answer that is passed on.
     #[inline]
     fn counts(&self, balancer: &Balancer<RequestBody>, exchange: &Exchange) {
+        if self.status == 504 && exchange.is_time_of_client(StatusCode::GATEWAY_TIMEOUT) {
+            return;
+        }
         if let Some(is_unavailable) = self.is_unavailable {
             let call = &exchange.call;
             call.answered(balancer, self.status, is_unavailable);
@@ -239,7 +242,7 @@ impl Came {
     /// The answer is none behind its head, which counts against its server where the client has not broken its own upload.
     #[cold]
     #[inline(never)]
-    fn is_none(
+    fn is_invalid(
         &self,
         error: ProxyError,
         balancer: &Balancer<RequestBody>,

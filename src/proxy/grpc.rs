@@ -36,8 +36,8 @@ pub struct GrpcCall {
     pub status: Option<u16>,
     /// The time that the client gives the call.
     deadline: Option<CallDeadline>,
-    /// The end of the time that the route has written for the head of an answer.
-    route_ends: Option<Instant>,
+    /// The time that the route has written for the head of an answer, and its end.
+    route_time: Option<(Duration, Instant)>,
     /// The answer has begun, and its status comes with its end.
     is_open: bool,
 }
@@ -80,7 +80,7 @@ impl GrpcCall {
     /// When the time that the client gives is over.
     #[cold]
     pub fn sets_out(&mut self, now: Instant, allowed: Option<Duration>) -> Result<(), ProxyError> {
-        self.route_ends = allowed.map(|allowed| now + allowed);
+        self.route_time = allowed.map(|allowed| (allowed, now + allowed));
         if self.is_over(now) {
             return Err(ProxyError::DeadlineExceeded);
         }
@@ -102,7 +102,8 @@ impl GrpcCall {
             return Err(UpstreamError::NoHttp2);
         }
         if let (Some(deadline), Some(fields)) = (self.deadline, fields) {
-            deadline.write(fields, self.route_ends, now);
+            let route_ends = self.route_time.map(|(_, ends)| ends);
+            deadline.write(fields, route_ends, now);
         }
         Ok(())
     }
@@ -141,12 +142,24 @@ impl GrpcCall {
         self.status == Some(UNAVAILABLE)
     }
 
-    /// Is the status a server's error at `now`? A deadline that the client has set, and that has passed, is none: else a
-    /// client with short deadlines would be served for nothing.
+    /// Is the status a server's error at `now`, where the server owes something since `owes`? A deadline that the client has
+    /// set, and that has passed, is none: else a client with short deadlines would be served for nothing.
     #[must_use]
-    pub fn is_server_error(&self, now: Instant) -> bool {
-        let is_own = self.status == Some(DEADLINE_EXCEEDED) && self.is_over(now);
-        self.status.is_some_and(is_server_error) && !is_own
+    pub fn is_server_error(&self, now: Instant, owes: Option<Instant>) -> bool {
+        let is_clients = self.status == Some(DEADLINE_EXCEEDED)
+            && (self.is_over(now) || self.is_used_up(now, owes));
+        self.status.is_some_and(is_server_error) && !is_clients
+    }
+
+    /// Is the route's time over at `now`, which its server was told, and did the client use it up, so that the server had it in
+    /// part alone?
+    #[cold]
+    fn is_used_up(&self, now: Instant, owes: Option<Instant>) -> bool {
+        self.route_time.is_some_and(|(allowed, ends)| {
+            // A body needs some time on its way even where its client does not hold it back.
+            let nearly_all = allowed - allowed / 10;
+            ends <= now && owes.is_none_or(|since| now < since + nearly_all)
+        })
     }
 }
 
@@ -215,12 +228,33 @@ mod tests {
             status: Some(DEADLINE_EXCEEDED),
             ..GrpcCall::default()
         };
-        assert!(call.is_server_error(began));
+        let owes = Some(began);
+        assert!(call.is_server_error(began, owes));
         let mut fields = HeaderMap::new();
         fields.insert("grpc-timeout", HeaderValue::from_static("1S"));
         call.read_deadline(&fields, began).unwrap();
-        assert!(call.is_server_error(began));
-        assert!(!call.is_server_error(began + Duration::from_secs(1)));
+        assert!(call.is_server_error(began, owes));
+        assert!(!call.is_server_error(began + Duration::from_secs(1), owes));
+    }
+
+    #[test]
+    fn a_time_that_the_client_has_used_up_is_no_error_of_the_server() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut call = GrpcCall {
+            status: Some(DEADLINE_EXCEEDED),
+            ..GrpcCall::default()
+        };
+        call.sets_out(began, Some(second)).unwrap();
+        let soon = began + Duration::from_millis(20);
+        assert!(call.is_server_error(began + second, Some(soon)));
+        // The end came late, or has not come.
+        let late = began + Duration::from_millis(800);
+        for owes in [Some(late), None] {
+            assert!(!call.is_server_error(began + second, owes), "{owes:?}");
+            assert!(call.is_server_error(late, owes), "the time is not over");
+        }
+        call.status = Some(UNAVAILABLE);
+        assert!(call.is_server_error(began + second, None));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Handler for Worker {
         exchange.let_go(incoming);
         let (logged, response) = match outcome {
             Ok(Reply::Response(mut response)) => {
-                exchange.stamp(response.headers_mut());
+                exchange.stamp(&mut response);
                 (response.status(), response)
             }
             Ok(Reply::Tunnel(tunnel)) => {

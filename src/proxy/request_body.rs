@@ -30,8 +30,6 @@ pub struct Upload {
     pub done: Cell<bool>,
     /// The cause of its early end, where that was not the upstream.
     pub broken: Cell<Option<UploadFailure>>,
-    /// A client that stopped was too slow, and not silent.
-    pub is_slow: Cell<bool>,
     /// The time that a server owes.
     owed: OwedTime,
     /// The rest of a body that no server wants, until a server has answered.
@@ -252,9 +250,11 @@ impl UploadBody {
         };
         let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
             ready!(self.pace.poll_late(cx));
-            let is_slow = self.pace.lateness() == Lateness::Slow;
-            self.upload.is_slow.set(is_slow);
-            self.upload.broken.set(Some(UploadFailure::Stopped));
+            let broken = match self.pace.lateness() {
+                Lateness::Silent => UploadFailure::Stopped,
+                Lateness::Slow => UploadFailure::TooSlow,
+            };
+            self.upload.broken.set(Some(broken));
             return Poll::Ready(Some(Err(BodyError::Idle)));
         };
         let length = match &frame {

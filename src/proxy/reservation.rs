@@ -18,7 +18,7 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// The charges of one request that are not final.
 #[derive(Debug)]
@@ -140,21 +140,12 @@ impl Reservations {
         }
     }
 
-    /// The upstream answered a call of gRPC, whose status may be still to come.
+    /// The upstream answered a call of gRPC, perhaps with an error of its own; the status may be still to come.
     #[cold]
     #[inline(never)]
-    pub(super) fn call_answered(
-        &self,
-        call: &GrpcCall,
-        status: StatusCode,
-        fields: &HeaderMap,
-        now: Instant,
-    ) {
+    pub(super) fn call_answered(&self, call: &GrpcCall, fields: &HeaderMap, is_error: bool) {
         if !call.is_open() {
-            return self.answered(
-                status.is_server_error() || call.is_server_error(now),
-                fields,
-            );
+            return self.answered(is_error, fields);
         }
         for charge in self.charges.take() {
             if RequestEnd::ServerError.refunds(&charge.limit) {
@@ -182,9 +173,10 @@ impl Reservations {
         }
     }
 
-    /// The gateway answers by itself.
-    pub(super) fn failed(&self, error: &ProxyError) {
+    /// The gateway answers by itself, to a failure that may be the client's doing.
+    pub(super) fn failed(&self, error: &ProxyError, is_clients: bool) {
         self.end(match error {
+            _ if is_clients => RequestEnd::Answered,
             // The limit refuses a request that was charged, since its turn would have come too late.
             ProxyError::ClientGone
             | ProxyError::Draining

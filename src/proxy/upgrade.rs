@@ -69,7 +69,7 @@ impl Tunnel {
         idle: Duration,
     ) -> Response<Body> {
         let drain = exchange.upgraded();
-        exchange.stamp(self.response.headers_mut());
+        exchange.stamp(&mut self.response);
         join(self.down, self.up, exchange, peer, idle, drain);
         self.response
     }

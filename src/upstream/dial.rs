@@ -4,6 +4,7 @@ use super::server_tls::OfferedProtocols;
 use super::stream::{EncryptedStream, HandshakeAbandoned, ServerStream};
 use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl, demo};
 use crate::tls::{self, Advice};
+use socket2::SockRef;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,6 +22,10 @@ const ADVICE: Advice = Advice {
 /// What is added where a handshake is not answered.
 const SILENT_HANDSHAKE: &str =
     ": the handshake of TLS is not answered, does the server speak TLS on this port?";
+
+/// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds too late, or
+/// never, that a server reads slowly.
+const MOST_UNSENT: u32 = 64 * 1024;
 
 /// A stream that has been opened.
 #[derive(Debug)]
@@ -83,7 +88,9 @@ pub(super) async fn open(
 async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     let address = match (&destination.url, destination.address) {
         (ServerUrl::Unix(path), _) => {
-            return Ok(ServerStream::Unix(UnixStream::connect(&**path).await?));
+            let stream = UnixStream::connect(&**path).await?;
+            SockRef::from(&stream).set_send_buffer_size(MOST_UNSENT as usize)?;
+            return Ok(ServerStream::Unix(stream));
         }
         (ServerUrl::Demo, _) => demo::address()?,
         (_, Some(address)) => address,
@@ -91,7 +98,21 @@ async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     };
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
+    bound_unsent(&stream)?;
     Ok(ServerStream::Tcp(stream))
+}
+
+/// Has the system take no more than the server's system does, but for [`MOST_UNSENT`]. What is on its way does not count, so that
+/// a long way costs no speed.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_notsent_lowat(MOST_UNSENT)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
+fn bound_unsent(_: &TcpStream) -> io::Result<()> {
+    Ok(())
 }
 
 fn unreached(destination: &Destination, error: io::Error) -> ConnectError {

@@ -4,7 +4,23 @@
 use crate::clock;
 use std::cell::Cell;
 use std::fmt;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// The most that a server that is slow to take a body gets beyond its time.
+const MOST_GRACE: Duration = Duration::from_secs(1);
+
+/// What a body on its way waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum UploadWait {
+    /// The client's next byte: all that has come is written.
+    Client,
+    /// The server: bytes are at hand that it does not take.
+    Room,
+    /// The answer: the body has ended, or the server takes no more of it.
+    #[default]
+    Answer,
+}
 
 /// The time that a server owes, noted where the body is sent.
 #[derive(Debug, Default)]
@@ -13,10 +29,12 @@ pub struct OwedTime {
     since: Cell<Option<Instant>>,
     /// The most bytes that a server has taken. Those that are sent once more do not count: all attempts share one time.
     most: Cell<u64>,
-    /// The client's next byte is awaited, as far as the exchange knows.
-    awaits_client: Cell<bool>,
+    /// What the body waits for, as far as the exchange knows.
+    wait: Cell<UploadWait>,
     /// Bytes were handed to a connection of HTTP/2 and may wait there for their socket.
     is_kept: Cell<bool>,
+    /// Bytes have waited for the server.
+    has_waited: Cell<bool>,
 }
 
 /// The state of an upload, which has such a time.
@@ -41,15 +59,29 @@ impl OwedTime {
         self.since.get()
     }
 
-    /// The server has taken so many bytes of the request by now. `awaits_client`: all that has come is written, and more
-    /// is to come.
-    pub(super) fn note(&self, taken: u64, awaits_client: bool) {
-        self.awaits_client.set(awaits_client);
+    /// The time that the server has beyond `allowed`. A server's system tells in steps what was read, of hundreds of kilobytes at
+    /// times, and takes as much before it is read: a slow server seems to take nothing for longer than it does.
+    #[must_use]
+    pub fn grace(&self, allowed: Duration) -> Duration {
+        let grace = match self.wait.get() {
+            _ if !self.has_waited.get() => Duration::ZERO,
+            UploadWait::Answer => allowed,
+            UploadWait::Room | UploadWait::Client => allowed / 2,
+        };
+        grace.min(MOST_GRACE)
+    }
+
+    /// The server has taken so many bytes of the request by now, and the body waits for `wait`.
+    pub(super) fn note(&self, taken: u64, wait: UploadWait) {
+        self.wait.set(wait);
+        if wait == UploadWait::Room {
+            self.has_waited.set(true);
+        }
         let is_more = self.is_more(taken);
         if is_more {
             self.most.set(taken);
         }
-        if awaits_client && !self.is_kept.get() {
+        if wait == UploadWait::Client && !self.is_kept.get() {
             self.since.set(None);
         } else if is_more || self.since.get().is_none() {
             self.since.set(Some(clock::now()));
@@ -68,13 +100,15 @@ impl OwedTime {
 
     /// The socket has taken some of the bytes that its connection keeps, at `now`.
     pub(super) fn moved(&self, now: Instant) {
+        self.has_waited.set(true);
         self.since.set(Some(now));
     }
 
     /// The socket has taken, at `now`, all bytes that its connection kept.
     pub(super) fn gone_out(&self, now: Instant) {
         self.is_kept.set(false);
-        self.since.set((!self.awaits_client.get()).then_some(now));
+        let awaits_client = self.wait.get() == UploadWait::Client;
+        self.since.set((!awaits_client).then_some(now));
     }
 }
 
@@ -88,26 +122,40 @@ mod tests {
         let start = clock::now();
         let owed = OwedTime::from(start);
         assert_eq!(owed.since(), Some(start));
-        owed.note(100, true);
+        owed.note(100, UploadWait::Client);
         assert_eq!(owed.since(), None);
         // The last bytes have come, and the server takes none of them.
-        owed.note(100, false);
+        owed.note(100, UploadWait::Room);
         let began = owed.since().unwrap();
         assert!(began >= start);
-        owed.note(100, false);
+        owed.note(100, UploadWait::Room);
         assert_eq!(owed.since(), Some(began));
         assert!(owed.is_more(101));
-        owed.note(101, false);
+        owed.note(101, UploadWait::Room);
         assert!(owed.since().unwrap() >= began);
+    }
+
+    #[test]
+    fn a_server_for_which_bytes_have_waited_gets_some_grace() {
+        let owed = OwedTime::from(clock::now());
+        let second = Duration::from_secs(1);
+        owed.note(100, UploadWait::Client);
+        owed.note(200, UploadWait::Answer);
+        assert_eq!(owed.grace(second), Duration::ZERO);
+        owed.note(200, UploadWait::Room);
+        assert_eq!(owed.grace(second), second / 2);
+        owed.note(300, UploadWait::Answer);
+        assert_eq!(owed.grace(second / 4), second / 4);
+        assert_eq!(owed.grace(second * 30), MOST_GRACE);
     }
 
     #[test]
     fn bytes_that_are_sent_again_do_not_begin_it_anew() {
         let owed = OwedTime::from(clock::now());
-        owed.note(100, false);
+        owed.note(100, UploadWait::Room);
         let began = owed.since();
         for taken in [10, 50, 100] {
-            owed.note(taken, false);
+            owed.note(taken, UploadWait::Room);
             assert_eq!(owed.since(), began);
         }
     }
@@ -117,7 +165,7 @@ mod tests {
         let start = clock::now();
         let owed = OwedTime::from(start);
         assert!(owed.keep() && !owed.keep());
-        owed.note(100, true);
+        owed.note(100, UploadWait::Client);
         assert!(owed.since().is_some(), "they are at hand");
         let later = start + Duration::from_secs(1);
         owed.moved(later);
@@ -125,7 +173,7 @@ mod tests {
         owed.gone_out(later + Duration::from_secs(1));
         assert_eq!(owed.since(), None);
         owed.keep();
-        owed.note(200, false);
+        owed.note(200, UploadWait::Room);
         owed.gone_out(later);
         assert_eq!(owed.since(), Some(later));
     }

@@ -239,6 +239,51 @@ async fn a_long_body_ends_the_connection_behind_the_answer() {
     }
 }
 
+/// A body in chunks says no length, and its answer has said nothing of an end.
+#[tokio::test]
+async fn a_request_behind_a_long_body_in_chunks_is_answered() {
+    let place = Place::open().await;
+    let mut client = place.gateway.connect().await;
+    let fields = [("Transfer-Encoding", "chunked")];
+    client.send(request("POST", "/nowhere", &fields)).await;
+    let answer = client.answer().await.expect(404);
+    assert!(!answer.fields.has("connection"), "{answer:?}");
+    let chunk = "x".repeat(1 << 20);
+    for _ in 0..18 {
+        client.send_chunk(&chunk).await;
+    }
+    client.send("0\r\n\r\n").await;
+    client.ask(get("/respond")).await.expect(200);
+}
+
+/// An old client that wants its connection kept is told one thing.
+#[tokio::test]
+async fn an_old_client_is_told_that_its_connection_ends() {
+    let place = Place::open().await;
+    let mut client = place.gateway.connect().await;
+    let head =
+        "POST /nowhere HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nContent-Length: 10\r\n\r\n";
+    client.send(head).await;
+    let answer = client.answer().await.expect(404);
+    assert_eq!(answer.field("connection"), "close");
+}
+
+/// A client that sends nothing of its body any more gets no time beyond `idle`.
+#[tokio::test]
+async fn a_silent_body_holds_its_connection_for_the_idle_time() {
+    let file = File::default().server("idle = \"1s\"");
+    let gateway = Gateway::start(&file.with("[routes.own]\npath = \"/\"\nrespond = {}")).await;
+    let mut client = gateway.connect().await;
+    let began = std::time::Instant::now();
+    client
+        .send(request("POST", "/", &[("Content-Length", "10")]))
+        .await;
+    client.answer().await.expect(200);
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
 #[tokio::test]
 async fn a_server_that_takes_no_more_ends_the_connection_behind_the_answer() {
     let stuck = Upstream::playing(async |mut connection: Connection| {

@@ -99,6 +99,10 @@ async fn an_upload_that_drips_is_ended() {
         let line = gateway.line_where("path", "/").await;
         assert_eq!(line["reason"], "client_timeout", "{line}");
         assert_eq!(line["status"], status, "{line}");
+        assert_eq!(line["ended_by"], "min_rate", "{line}");
+        let told = client.everything().await;
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains("slower than `min_rate` asks"), "{told}");
     }
 }
 

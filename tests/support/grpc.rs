@@ -120,6 +120,14 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Feed>, Infallible
         response.headers_mut().insert("grpc-status", status);
         return Ok(response);
     }
+    if method == "Deadline" {
+        let told = head.headers["grpc-timeout"].to_str().unwrap();
+        sleep(told_time(told)).await;
+        let mut response = response(Feed::empty());
+        let status = HeaderValue::from_static("4");
+        response.headers_mut().insert("grpc-status", status);
+        return Ok(response);
+    }
     let (frames, answer) = Feed::open();
     let mut response = response(answer);
     for (name, value) in [
@@ -172,6 +180,17 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Feed>, Infallible
         }
     }
     Ok(response)
+}
+
+/// The time that a `grpc-timeout` of seconds, milli- or microseconds stands for.
+fn told_time(value: &str) -> Duration {
+    let (number, unit) = value.split_at(value.len() - 1);
+    let number = number.parse().unwrap();
+    match unit {
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        _ => Duration::from_micros(number),
+    }
 }
 
 fn response(body: Feed) -> Response<Feed> {

@@ -131,9 +131,10 @@ table! {
 
     /// The longest time that a server may owe the head of its response. It counts from the last byte of the request's body,
     /// or from forwarding, after any hold, where there is none. Before that it counts only while bytes of the body are at
-    /// hand that the server does not take: a slow client is bounded by `idle` and `min_rate`. All attempts share it. Beyond it
-    /// the answer is 504. `false` leaves `idle` alone. A call of gRPC has its `grpc-timeout`, and no more than a `timeout` that
-    /// is written; with neither, `idle`.
+    /// hand that the server does not take: a slow client is bounded by `idle` and `min_rate`. Once bytes have waited for a server
+    /// it has half of the time more to take some, and as much as the time more to answer, 1 s at most: its system takes and
+    /// tells in steps. All attempts share it. Beyond it the answer is 504. `false` leaves `idle` alone. A call of gRPC has its
+    /// `grpc-timeout`, and no more than a `timeout` that is written; with neither, `idle`.
     timeout: Option<Duration> = time_or_off(), Words("30 s, but for calls of gRPC"), "\"5s\"", Route(|route| shown_timeout(route.timeout));
 
     /// The longest silence of the route's bodies, in either direction, and of its WebSockets, in place of that of

@@ -28,6 +28,8 @@ const MOST_HEARD_OUT: usize = 16 << 20;
 enum Served {
     /// The connection ends, or becomes a tunnel. A head may have been rejected with this status.
     Ended(Option<StatusCode>),
+    /// The client has sent nothing for too long.
+    Silent,
     /// No request is under way, and none has come for a while.
     Resting,
 }
@@ -56,12 +58,14 @@ pub(super) async fn serve<A: Handler>(
     loop {
         // The future is boxed, so that a connection at rest needs no room for it.
         let served = Box::pin(connection.serve_until_rest(stream, head_since.take())).await;
-        if let Served::Ended(rejected) = served {
-            if let Some(status) = rejected {
-                Box::pin(connection.refuse(status)).await;
-            } else {
-                connection.send_rest().await;
-            }
+        match served {
+            Served::Resting => {}
+            Served::Ended(Some(status)) => Box::pin(connection.refuse(status)).await,
+            Served::Ended(None) => connection.send_rest().await,
+            // Nothing comes that is worth a further wait.
+            Served::Silent => connection.send_withheld().await,
+        }
+        if !matches!(served, Served::Resting) {
             session.peer.registration.exempt();
             return;
         }
@@ -163,12 +167,16 @@ impl<A: Handler> Http1Connection<'_, A> {
 
     /// Lets the last answer arrive.
     async fn send_rest(&self) {
+        self.send_withheld().await;
+        if self.probe.is_in_message() {
+            self.hear_out().await;
+        }
+    }
+
+    async fn send_withheld(&self) {
         let withheld = self.probe.take_withheld();
         if !withheld.is_empty() {
             self.probe.say_last(&withheld, FAREWELL).await;
-        }
-        if self.probe.is_in_message() {
-            self.hear_out().await;
         }
     }
 
@@ -301,7 +309,7 @@ impl QuietConnection<'_> {
             }
             if until <= now {
                 self.probe.give_up_soon();
-                return Poll::Ready(Served::Ended(None));
+                return Poll::Ready(Served::Silent);
             }
             self.timer.as_mut().reset(until);
         }

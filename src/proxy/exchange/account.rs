@@ -96,13 +96,15 @@ impl Exchange {
     #[cold]
     #[inline(never)]
     pub(super) fn call_ends(&mut self) {
+        let owes = self.server_owes();
         let Some(call) = &mut self.grpc else { return };
         if !call.close() {
             return;
         }
+        let is_error = call.is_server_error(clock::now(), owes);
         let is_unavailable = call.is_unavailable();
         if let Some(reservation) = &self.reservation {
-            reservation.call_ended(call.is_server_error(clock::now()));
+            reservation.call_ended(is_error);
         }
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
             let balancer = self.local.balancer(upstream, &self.worker.pools);
@@ -211,7 +213,7 @@ impl Exchange {
     fn broken_upload(&self) -> Option<Reason> {
         match self.upload.as_ref()?.broken.get()? {
             UploadFailure::ClientGone => Some(Reason::ClientGone),
-            UploadFailure::Stopped => Some(Reason::ClientTimeout),
+            UploadFailure::Stopped | UploadFailure::TooSlow => Some(Reason::ClientTimeout),
             UploadFailure::Malformed => Some(Reason::BadRequest),
         }
     }

@@ -30,7 +30,7 @@ impl Exchange {
             return answer;
         }
         let mut answer = self.unusual(error);
-        self.stamp(answer.headers_mut());
+        self.stamp(&mut answer);
         if let Some(usual) = self.usual(error) {
             let learnt = || RefusalFields::like(answer.headers());
             usual.fields.get_or_init(learnt);
@@ -45,7 +45,7 @@ impl Exchange {
         let wait = error.retry_after();
         self.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
         if let Some(reservation) = &self.reservation {
-            reservation.failed(error);
+            reservation.failed(error, self.is_break_of_client(error));
         }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
             // The request was charged for a wait that was not waited out, and the charge has gone back.
@@ -136,7 +136,12 @@ impl Exchange {
     }
 
     /// Puts the gateway's own fields on a response, including responses of the upstream.
-    pub fn stamp(&self, fields: &mut HeaderMap) {
+    pub fn stamp<T>(&self, answer: &mut Response<T>) {
+        if self.closes() && self.version == Version::HTTP_10 {
+            // hyper would write `keep-alive` behind `close` for a client that asks for it.
+            *answer.version_mut() = Version::HTTP_10;
+        }
+        let fields = answer.headers_mut();
         let service = self.service();
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
             match self.reason {

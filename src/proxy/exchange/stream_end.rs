@@ -24,6 +24,10 @@ impl Exchange {
     /// The cause of that end, where there is one.
     #[inline]
     pub(super) fn ended_by(&self) -> Option<EndedBy> {
+        if self.reason == Reason::ClientTimeout {
+            // 408 to a body alone says no more than that it was late.
+            return self.upload.is_some().then(|| self.end_by_upload());
+        }
         self.early_end().map(|(_, by)| by)
     }
 
@@ -69,11 +73,11 @@ impl Exchange {
     /// The server's connection has ended: by the server, or since the client's upload broke.
     fn end_by_upload(&self) -> EndedBy {
         let upload = self.upload.as_ref();
-        match upload.and_then(|upload| Some((upload.broken.get()?, upload.is_slow.get()))) {
+        match upload.and_then(|upload| upload.broken.get()) {
             None => EndedBy::Server,
-            Some((UploadFailure::Stopped, true)) => EndedBy::MinRate,
-            Some((UploadFailure::Stopped, false)) => EndedBy::Idle,
-            Some(_) => EndedBy::Client,
+            Some(UploadFailure::TooSlow) => EndedBy::MinRate,
+            Some(UploadFailure::Stopped) => EndedBy::Idle,
+            Some(UploadFailure::ClientGone | UploadFailure::Malformed) => EndedBy::Client,
         }
     }
 }

@@ -109,20 +109,20 @@ impl JoinedSides<'_> {
     /// The gateway goes away: both sides learn it.
     fn leave(&mut self) {
         self.is_leaving = true;
-        self.is_ended_by(EndedBy::Drain);
+        self.note_end(EndedBy::Drain);
         self.to_client.bid_farewell(frame_tracker::going_away());
         self.to_server
             .bid_farewell(frame_tracker::going_away_masked());
     }
 
-    fn is_ended_by(&self, by: EndedBy) {
+    fn note_end(&self, by: EndedBy) {
         let first = self.passed.ended_by.get().or(Some(by));
         self.passed.ended_by.set(first);
     }
 
     /// One side has closed.
     fn closes(&mut self, by: EndedBy) {
-        self.is_ended_by(by);
+        self.note_end(by);
         self.ends.get_or_insert_with(|| clock::now() + LAST_BYTES);
     }
 
@@ -198,7 +198,7 @@ impl JoinedSides<'_> {
             _ => self.to_server.has_ended(),
         };
         match fault {
-            SideFault::Sender => self.is_ended_by(sender),
+            SideFault::Sender => self.note_end(sender),
             SideFault::Receiver(_) if has_ended => {
                 match receiver {
                     EndedBy::Server => self.to_server.stop(),
@@ -207,8 +207,8 @@ impl JoinedSides<'_> {
                 return None;
             }
             // The client has taken nothing for too long.
-            SideFault::Receiver(io::ErrorKind::TimedOut) => self.is_ended_by(EndedBy::Idle),
-            SideFault::Receiver(_) => self.is_ended_by(receiver),
+            SideFault::Receiver(io::ErrorKind::TimedOut) => self.note_end(EndedBy::Idle),
+            SideFault::Receiver(_) => self.note_end(receiver),
         }
         Some(End::Cut)
     }
@@ -239,7 +239,7 @@ impl JoinedSides<'_> {
         for (seen, by) in [(at_client, EndedBy::Client), (at_server, EndedBy::Server)] {
             match seen {
                 Poll::Ready(Departure::Reset) => {
-                    self.is_ended_by(by);
+                    self.note_end(by);
                     return Poll::Ready(End::Cut);
                 }
                 Poll::Ready(Departure::End) => self.closes(by),
@@ -255,7 +255,7 @@ impl JoinedSides<'_> {
             return Some(End::Orderly);
         }
         if self.last + self.idle <= now {
-            self.is_ended_by(EndedBy::Idle);
+            self.note_end(EndedBy::Idle);
             return Some(End::Orderly);
         }
         None

@@ -25,6 +25,7 @@ pub use response_head::{HeadFault, coding_fault};
 pub(super) use whole_request::WholeRequest;
 
 use super::OutgoingBody;
+use super::head_bound::MOST_HEAD;
 use super::retry_rule::RetryCause;
 use crate::interim::InterimCount;
 use bytes::{Bytes, BytesMut};
@@ -348,7 +349,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             Reading::Head(seen) => seen,
             _ => 0,
         };
-        if !response_head::may_be_whole(bytes, seen) && bytes.len() < response_head::MOST_BYTES {
+        if !response_head::may_be_whole(bytes, seen) && bytes.len() < MOST_HEAD {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         }

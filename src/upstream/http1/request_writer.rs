@@ -1,7 +1,7 @@
 //! A request on its way out: the head as bytes, then the body piece by piece, no faster than the server takes them.
 
 use super::super::OutgoingBody;
-use super::super::owed_time::UploadState;
+use super::super::owed_time::{UploadState, UploadWait};
 use super::answer_error::AnswerError;
 use super::request_head::{self, BodyEnd};
 use bytes::{Buf, Bytes};
@@ -203,11 +203,15 @@ impl<B: OutgoingBody> RequestWriter<B> {
     ) -> Poll<Result<(), AnswerError>> {
         let written = self.poll_parts(stream, cx);
         if let Some(upload) = &self.upload {
-            // A server that takes no more may have answered: it is waited for, not the client.
-            let awaits_client =
-                self.failed.is_none() && self.body.is_some() && !self.has_unwritten();
-            let taken = self.written - self.before;
-            upload.owed().note(taken, awaits_client);
+            let wait = if self.has_unwritten() {
+                UploadWait::Room
+            } else if self.failed.is_none() && self.body.is_some() {
+                UploadWait::Client
+            } else {
+                // A server that takes no more may have answered: it is waited for, not the client.
+                UploadWait::Answer
+            };
+            upload.owed().note(self.written - self.before, wait);
         }
         written
     }

@@ -21,9 +21,6 @@ use memchr::memchr_iter;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-/// Most bytes in front of the end of a head: a field has fewer on the wire than it counts.
-pub(super) const MOST_BYTES: usize = MOST_HEAD;
-
 /// Fields of an answer for which a head is read without memory of its own.
 const MOST_USUAL: usize = 100;
 
@@ -57,7 +54,7 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
     // A carriage return whose line feed is still to come stays.
     let whole = empty - usize::from(bytes[..empty].ends_with(b"\r"));
     bytes.advance(whole);
-    interim.note_bytes(whole, MOST_BYTES)
+    interim.note_bytes(whole, MOST_HEAD)
 }
 
 /// Is this the beginning of no head?
@@ -112,7 +109,7 @@ pub(super) fn take(
         let mut places = FieldPlaces::new();
         let outline = Outline::of(bytes, &mut places);
         let Some(outline) = outline.map_err(|fault| BadHead::of(fault, bytes))? else {
-            if bytes.len() >= MOST_BYTES {
+            if bytes.len() >= MOST_HEAD {
                 return Err(BadHead::of(HeadFault::TooLarge, bytes));
             }
             return Ok(None);
@@ -124,7 +121,7 @@ pub(super) fn take(
         if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Some(head));
         }
-        interim.note(lines.len(), MOST_BYTES)?;
+        interim.note(lines.len(), MOST_HEAD)?;
         // The gateway's client has not asked for an interim answer, and gets the answer alone.
         *spare = head.response.into_parts().0.headers;
         spare.clear();
@@ -246,7 +243,7 @@ fn is_too_large(length: usize, fields: &[httparse::Header<'_>]) -> bool {
     let sizes = fields
         .iter()
         .map(|field| field.name.len() + field.value.len() + FIELD);
-    length > MOST_BYTES || sizes.sum::<usize>() > MOST_HEAD
+    length > MOST_HEAD || sizes.sum::<usize>() > MOST_HEAD
 }
 
 /// The fields without a `Connection: keep-alive` at their end, where many servers write it. It says what HTTP/1.1 does

@@ -3,6 +3,7 @@
 use super::Http2Exchange;
 use crate::upstream::OutgoingBody;
 use crate::upstream::http1::{AnswerError, may_trail};
+use crate::upstream::owed_time::UploadWait;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::HeaderMap;
@@ -32,12 +33,15 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     ) -> Poll<Result<(), AnswerError>> {
         let sent = self.poll_parts(cx);
         if let Some(state) = &self.state {
-            let is_out = |upload: &Upload| upload.piece.is_empty() && !upload.is_last;
-            let awaits_client = self.upload.as_ref().is_some_and(is_out);
+            let wait = match &self.upload {
+                None => UploadWait::Answer,
+                Some(upload) if upload.piece.is_empty() && !upload.is_last => UploadWait::Client,
+                Some(_) => UploadWait::Room,
+            };
             if state.owed().is_more(self.sent) {
                 self.stream.keeps(state);
             }
-            state.owed().note(self.sent, awaits_client);
+            state.owed().note(self.sent, wait);
             if self.upload.is_none() {
                 self.state = None;
             }
