@@ -87,9 +87,10 @@ local function end_or_renew(key)
     done = done + reply
   end
   if done == 0 then return "\0" end
-  local last = call("ZRANGE", key, -1, -1, "WITHSCORES")[2]
-  if not last then return "\2" end
-  local life = tonumber(last) - now
+  local last = call("ZRANGE", key, -1, -1, "WITHSCORES")
+  if last.err then return "\3" end
+  if not last[2] then return "\2" end
+  local life = tonumber(last[2]) - now
   if life <= 0 then return drop(key) end
   local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
   return type(reply) == "table" and "\3" or "\1"

@@ -1,6 +1,7 @@
 //! The endpoints of the admin listener: metrics, health, readiness, the store's state.
 
 use super::{AdminState, Phase, upstreams};
+use crate::store::redis::missing_right;
 use crate::telemetry::metrics::{StoreStatus, TextFormat};
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
@@ -66,12 +67,17 @@ fn readiness(state: &AdminState) -> AdminResponse {
     match state.readiness.phase() {
         Phase::Ready => {
             let store = match state.metrics.shared_store() {
-                None => "",
-                Some(store) if store.is_up() => "store: up\n",
-                Some(store) if store.is_partly_up() => {
-                    "store: partly away, limits counted there do as their on_down says\n"
+                None => String::new(),
+                Some(store) if store.is_up() => "store: up\n".to_owned(),
+                Some(store) => {
+                    let what = if store.is_partly_up() {
+                        "partly away, limits counted there"
+                    } else {
+                        "away, limits"
+                    };
+                    let why = missing_right().map_or_else(String::new, |why| format!(": {why}"));
+                    format!("store: {what} do as their on_down says{why}\n")
                 }
-                Some(_) => "store: away, limits do as their on_down says\n",
             };
             let tls = awaited_certificates(state);
             let unread = state.metrics.unread_keys();

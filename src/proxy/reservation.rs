@@ -18,7 +18,7 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::Instant;
 
 /// The charges of one request that are not final.
 #[derive(Debug)]
@@ -60,10 +60,14 @@ impl Slots {
             let (store, charges) = (store.clone(), Rc::clone(&charges));
             let pause = Duration::from_micros(shortest / 3);
             let task = tokio::task::spawn_local(async move {
+                let mut due = Instant::now() + pause;
                 loop {
-                    sleep(pause).await;
+                    let amendment = store.wants_slots(due).await;
+                    if amendment == Amendment::Renewal {
+                        due += pause;
+                    }
                     for charge in &*charges {
-                        store.amend(charge, Amendment::Renewal);
+                        store.amend(charge, amendment);
                     }
                 }
             });

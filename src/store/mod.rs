@@ -43,6 +43,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, Scope};
 use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -143,6 +144,21 @@ impl Store {
         match self {
             Self::Memory(memory) => memory.amend(reservation, amendment),
             Self::Shared(shared) => shared.amend(reservation, amendment),
+        }
+    }
+
+    /// Waits until slots of a request in flight are to be held for longer, at the latest from `until` on. The store may
+    /// want to hear of them before: another server has taken the place of the one that gave them.
+    pub async fn wants_slots(&self, until: Instant) -> Amendment {
+        let registers = async {
+            match self {
+                Self::Memory(_) => std::future::pending().await,
+                Self::Shared(shared) => shared.redis.registers().await,
+            }
+        };
+        match timeout_at(until, registers).await {
+            Ok(()) => Amendment::Registration,
+            Err(_) => Amendment::Renewal,
         }
     }
 

@@ -41,6 +41,7 @@ mod slot_calls;
 mod slot_map;
 mod slot_question;
 mod stats;
+mod succession;
 mod suspicion;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ mod watch;
 
 pub use eviction::warn_of_eviction;
 pub use heartbeat::Presence;
+pub use outage::missing_right;
 pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use shared_keys::SharedKeys;
 pub use slot::slot_of;
@@ -201,11 +203,25 @@ impl RedisStore {
                 let outcome = RefundOutcome::Pending(PendingRefund(receiver));
                 (Some(answer), outcome)
             }
-            Amendment::Settlement(_) | Amendment::Renewal => (None, RefundOutcome::Lost),
+            Amendment::Settlement(_) | Amendment::Renewal | Amendment::Registration => {
+                (None, RefundOutcome::Lost)
+            }
         };
         self.router
             .amend(self.clock, reservation, amendment, answer);
         outcome
+    }
+
+    /// Waits until a server is to be told again of the slots of requests in flight.
+    pub(super) async fn registers(&self) {
+        self.context.registration.notified().await;
+    }
+
+    /// Forgets answered updates that no other server can lack any more.
+    pub(super) fn forget_answered(&self) {
+        for handle in self.router.all() {
+            handle.node.updates.forget_answered();
+        }
     }
 
     /// Cancels charges of a request that does not go on.

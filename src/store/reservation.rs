@@ -39,6 +39,8 @@ pub enum Amendment {
     Settlement(Cost),
     /// The request lives on, and its slots are held for longer.
     Renewal,
+    /// A server that may not know of the request's slots is told of them.
+    Registration,
 }
 
 /// The effect of an amendment on the counter.
@@ -63,7 +65,7 @@ impl Reservation {
                 Some(Correction::Less(whole))
             }
             Amendment::Settlement(truth) => self.settled(truth),
-            Amendment::Renewal => {
+            Amendment::Renewal | Amendment::Registration => {
                 let is_slot = matches!(self.ticket.mark, Mark::Slot(_));
                 is_slot.then_some(Correction::Longer(self.ticket))
             }
@@ -98,7 +100,7 @@ impl Reservation {
         match amendment {
             Amendment::Refund | Amendment::Cancellation => true,
             Amendment::Settlement(truth) => truth < self.ticket.cost,
-            Amendment::Renewal => false,
+            Amendment::Renewal | Amendment::Registration => false,
         }
     }
 

@@ -244,5 +244,6 @@ impl SharedStore {
         self.metrics.set_gateways(self.fleet.gateways().get());
         self.cache.refusals.sweep(self.cache.clock.now());
         self.cache.leases.sweep();
+        self.redis.forget_answered();
     }
 }

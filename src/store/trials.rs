@@ -86,8 +86,8 @@ struct TrialBook {
     wanted: watch::Sender<(CounterUses, u64)>,
     /// What was tried with success, by the name of the server.
     passed: Mutex<HashMap<String, CounterUses>>,
-    /// Held by the worker that tries.
-    turn: tokio::sync::Mutex<()>,
+    /// Held by the worker that tries the server of this name. A server that hangs keeps no other from its trial.
+    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl PartialEq for Trials {
@@ -130,8 +130,8 @@ impl Trials {
         wanted == CounterUses::default() || passed.get(server).is_some_and(|uses| uses.has(wanted))
     }
 
-    /// Makes the trial, unless the server of this name has passed it already. One worker tries at a time; the others
-    /// wait for it.
+    /// Makes the trial, unless the server of this name has passed it already. One worker tries a server at a time; the
+    /// others wait for it.
     ///
     /// # Errors
     /// The trial's error.
@@ -143,7 +143,8 @@ impl Trials {
         if self.have_passed(server) {
             return Ok(());
         }
-        let _turn = self.0.turn.lock().await;
+        let turn = self.turn_at(server);
+        let _turn = turn.lock().await;
         if self.have_passed(server) {
             return Ok(());
         }
@@ -153,10 +154,40 @@ impl Trials {
         Ok(())
     }
 
+    fn turn_at(&self, server: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let turns = self.0.turns.lock();
+        let mut turns = turns.unwrap_or_else(PoisonError::into_inner);
+        // Servers come and go; a turn that nobody holds or waits for is made anew.
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(server.to_owned()).or_default())
+    }
+
     /// Forgets that the server of this name has passed, since it refuses a command, or may. Every worker hears of it.
     pub(in crate::store) fn forget(&self, server: &str) {
         if self.passed().remove(server).is_some() {
             self.0.wanted.send_modify(|(_, calls)| *calls += 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn a_server_that_hangs_keeps_no_other_from_its_trial() {
+        let trials = Trials::default();
+        trials.want(CounterUses::STATES);
+        let hangs = trials.pass("one", async |_| pending().await);
+        let mut hangs = std::pin::pin!(hangs);
+        let waits = timeout(Duration::from_millis(5), &mut hangs).await;
+        assert!(waits.is_err());
+        let passes = trials.pass("two", async |_| Ok(()));
+        let passed = timeout(Duration::from_secs(5), passes).await;
+        assert_eq!(passed, Ok(Ok(())));
+        assert!(trials.have_passed("two") && !trials.have_passed("one"));
     }
 }

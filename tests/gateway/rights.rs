@@ -122,6 +122,28 @@ async fn what_no_limit_needs_need_not_be_allowed() {
     let redis = redis_without(&none).await;
     let told = check(&file(&upstream, &redis, &[("calls", BUCKET)])).await;
     assert_eq!(told.code, Some(0), "{}", told.stdout);
+    // Without the number of gateways, each counts as if it were alone while Redis is away.
+    let words = "user `t` may not call EVAL: add `+eval`";
+    assert!(told.stdout.contains(words), "{}", told.stdout);
+}
+
+#[tokio::test]
+async fn a_user_who_may_choose_no_database_is_named() {
+    let upstream = Upstream::echo().await;
+    let redis = redis_without(&["select"]).await;
+    let file = file(&upstream, &redis, &[("calls", BUCKET)]);
+    let told = check(&file).await;
+    assert_eq!(told.code, Some(0), "{}", told.stdout);
+    let database = format!(":{}/", redis.port());
+    let other = file
+        .text()
+        .replace(&format!("{database}0"), &format!("{database}2"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), other).unwrap();
+    let told = tollgate(folder.path(), &["check", "--connect"]).await;
+    let words = "user `t` may not call SELECT: add `+select`";
+    assert!(told.stdout.contains(words), "{}", told.stdout);
+    assert_eq!(told.code, Some(1), "{}", told.stdout);
 }
 
 #[tokio::test]
@@ -228,6 +250,41 @@ async fn a_release_that_is_refused_is_lost_and_the_store_away() {
         !keys.iter().any(|key| key.contains(":calls:"))
     })
     .await;
+}
+
+/// Each of two workers finds out for itself, by another error: a script's names no command.
+#[tokio::test]
+async fn a_right_that_is_lost_is_named_at_once() {
+    let upstream = Upstream::echo().await;
+    for (limit, command) in [
+        (BUCKET, "set"),
+        (BUCKET, "get"),
+        (BUCKET, "evalsha"),
+        (SLOTS, "zadd"),
+        (SLOTS, "zscore"),
+        (SLOTS, "zrem"),
+        (SLOTS, "zrange"),
+        (LOG, "rpush"),
+    ] {
+        let redis = redis_without(&[]).await;
+        let limit = limit
+            .replace("5/h", "5000/h")
+            .replace("max = 5", "max = 5000");
+        let limit = format!("{limit}\non_down = \"open\"");
+        let file = file(&upstream, &redis, &[("calls", &limit)]).server("workers = 2");
+        let gateway = Gateway::start(&file).await;
+        is(&gateway, "store: up").await;
+        let lost = format!("-{command}");
+        redis.command::<()>(&["ACL", "SETUSER", "t", &lost]).await;
+        let name = command.to_ascii_uppercase();
+        let words = format!("user `t` may not call {name}: add `+{command}`");
+        eventually(Duration::from_secs(5), &words, async || {
+            gateway.get("/").await.expect(200);
+            let ready = gateway.admin_get("/readyz").await.text();
+            ready.contains(&words) && gateway.said.text().contains(&words)
+        })
+        .await;
+    }
 }
 
 /// A file that comes into force needs what the one before it did not.

@@ -28,6 +28,9 @@ const LATELY: Duration = Duration::from_secs(5);
 /// Beyond that the oldest ones are forgotten, which a new master is most likely to know.
 const MOST_BYTES: usize = 8 << 20;
 
+/// So many calls have room in a list that is nearly empty.
+const LITTLE: usize = 16;
+
 /// The updates that one worker has had answered by one Redis.
 #[derive(Debug, Default)]
 pub(super) struct AnsweredCalls {
@@ -81,6 +84,14 @@ impl CallList {
         }
         markers
     }
+
+    /// Forgets the calls that were answered so long before `now` that every master knows them. Returns their markers.
+    fn forget_old(&mut self, now: Instant) -> Vec<AppliedMarker> {
+        self.forget(|list| {
+            let oldest = list.calls.front();
+            oldest.is_some_and(|call| call.at + LATELY < now)
+        })
+    }
 }
 
 impl AnsweredCalls {
@@ -105,12 +116,7 @@ impl AnsweredCalls {
     ) -> Vec<AppliedMarker> {
         let now = clock::now();
         let mut lately = self.lately.borrow_mut();
-        let is_old = |list: &CallList| {
-            list.calls
-                .front()
-                .is_some_and(|call| call.at + LATELY < now)
-        };
-        let mut free = lately.forget(is_old);
+        let mut free = lately.forget_old(now);
         let marker = batch.first().and_then(|first| first.marker);
         let kept = |(index, update): &(usize, &CounterUpdate)| {
             is_done(*index) && self.may_be_missing(update)
@@ -127,7 +133,9 @@ impl AnsweredCalls {
         }
         let mut updates = Vec::with_capacity(size);
         for (_, update) in all {
-            put(&mut updates, update, now);
+            if let Some(kind) = KeptKind::of(update.kind) {
+                put(&mut updates, kind, update, now);
+            }
         }
         let call = AnsweredCall {
             at: now,
@@ -144,15 +152,25 @@ impl AnsweredCalls {
         free
     }
 
+    /// Forgets, and gives back the memory of, calls that no other master can lack any more: of a worker that has become
+    /// quiet too. Returns the markers whose names other calls may use from now on.
+    pub(super) fn forget_old(&self) -> Vec<AppliedMarker> {
+        let mut lately = self.lately.borrow_mut();
+        let free = lately.forget_old(clock::now());
+        let most = lately.calls.len().max(LITTLE) * 2;
+        lately.calls.shrink_to(most);
+        free
+    }
+
     /// May a new master lack the effect of this update, and would it be right there?
     fn may_be_missing(&self, update: &CounterUpdate) -> bool {
         let lately = u64::try_from(LATELY.as_micros()).unwrap_or(u64::MAX);
         let is_old = |charged: Timestamp| charged.plus(lately) <= self.now.get();
         update.clock.is_none()
-            && match update.kind {
-                UpdateKind::Release { .. } | UpdateKind::Surcharge => true,
-                UpdateKind::Refund | UpdateKind::Settlement => update.charged.is_some_and(is_old),
-                UpdateKind::Renewal | UpdateKind::Reset => false,
+            && match KeptKind::of(update.kind) {
+                Some(KeptKind::Release | KeptKind::Surcharge) => true,
+                Some(KeptKind::Refund | KeptKind::Settlement) => update.charged.is_some_and(is_old),
+                None => false,
             }
     }
 
@@ -245,22 +263,49 @@ impl AnsweredCall {
 /// Bytes of an update beside its question: its kind, and how many milliseconds after the answer it has no use any more.
 const PUT: usize = 5;
 
-const KINDS: [UpdateKind; 4] = [
-    UpdateKind::Release { recheck: None },
-    UpdateKind::Refund,
-    UpdateKind::Settlement,
-    UpdateKind::Surcharge,
-];
+/// The kinds of updates that are kept, each by its byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum KeptKind {
+    Release = b'r',
+    Refund = b'b',
+    Settlement = b's',
+    Surcharge = b'm',
+}
+
+impl KeptKind {
+    const ALL: [Self; 4] = [
+        Self::Release,
+        Self::Refund,
+        Self::Settlement,
+        Self::Surcharge,
+    ];
+
+    /// The kind, if updates of it are kept.
+    fn of(kind: UpdateKind) -> Option<Self> {
+        Some(match kind {
+            UpdateKind::Release { .. } => Self::Release,
+            UpdateKind::Refund => Self::Refund,
+            UpdateKind::Settlement => Self::Settlement,
+            UpdateKind::Surcharge => Self::Surcharge,
+            UpdateKind::Renewal | UpdateKind::Registration | UpdateKind::Reset => return None,
+        })
+    }
+
+    /// The kind of an update that is made again.
+    fn again(self) -> UpdateKind {
+        match self {
+            Self::Release => UpdateKind::Release { recheck: None },
+            Self::Refund => UpdateKind::Refund,
+            Self::Settlement => UpdateKind::Settlement,
+            Self::Surcharge => UpdateKind::Surcharge,
+        }
+    }
+}
 
 /// Appends an update that was answered `now`.
-fn put(out: &mut Vec<u8>, update: &CounterUpdate, now: Instant) {
-    let is_it =
-        |kind: &UpdateKind| std::mem::discriminant(kind) == std::mem::discriminant(&update.kind);
-    let kind = KINDS.iter().position(is_it);
-    out.push(
-        kind.and_then(|kind| u8::try_from(kind).ok())
-            .unwrap_or(u8::MAX),
-    );
+fn put(out: &mut Vec<u8>, kind: KeptKind, update: &CounterUpdate, now: Instant) {
+    out.push(kind as u8);
     let lasts = update.until.saturating_duration_since(now).as_millis();
     let lasts = u32::try_from(lasts).unwrap_or(u32::MAX);
     out.extend_from_slice(&lasts.to_be_bytes());
@@ -269,7 +314,10 @@ fn put(out: &mut Vec<u8>, update: &CounterUpdate, now: Instant) {
 
 /// Reads an update of `call`, and what stands behind it.
 fn take<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a [u8])> {
-    let (kind, rest) = bytes.split_first()?;
+    let (byte, rest) = bytes.split_first()?;
+    let kind = KeptKind::ALL
+        .into_iter()
+        .find(|kind| *kind as u8 == *byte)?;
     let (lasts, rest) = rest.split_first_chunk()?;
     let (question, rest) = Question::unpack(rest)?;
     let lasts = Duration::from_millis(u64::from(u32::from_be_bytes(*lasts)));
@@ -282,7 +330,7 @@ fn take<'a>(bytes: &'a [u8], call: &AnsweredCall) -> Option<(CounterUpdate, &'a 
         charged: Some(Timestamp::default()),
         // It may have been applied.
         tries: u8::from(call.marker.is_some()),
-        ..CounterUpdate::new(*KINDS.get(usize::from(*kind))?, question, None)
+        ..CounterUpdate::new(kind.again(), question, None)
     };
     Some((update, rest))
 }

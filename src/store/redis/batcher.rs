@@ -22,6 +22,7 @@ use crate::store::error::StoreError;
 use bb8_redis::redis::cmd;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The node and the queues that a lane works for.
@@ -172,8 +173,8 @@ impl Lane {
         } = &*self.node;
         loop {
             let era = health.era();
-            if lanes.are_too_many() {
-                // The other lanes take the waiting work.
+            if lanes.are_too_many() || self.node.connections.is_untold() {
+                // The other lanes take the waiting work, or all of them once the master is told.
                 return Ok(());
             }
             if connection.is_dead() {
@@ -194,7 +195,8 @@ impl Lane {
                 done = self.call(connection, timer, deadline, decisions).await;
             }
             // Where no decision was answered, the next lane takes the updates.
-            let batch = if done.is_ok() && !health.is_down() {
+            let is_due = || !health.is_down() && !self.node.connections.is_untold();
+            let batch = if done.is_ok() && is_due() {
                 updates.next()
             } else {
                 Vec::new()
@@ -328,11 +330,19 @@ impl Lane {
     /// # Errors
     /// The error of a Redis that is not back after all.
     pub(super) async fn pay(&self) -> Result<(), StoreError> {
+        self.pay_within(self.node.context.timeout).await
+    }
+
+    /// Sends the pending updates one call behind the other, on one connection, as far as all of that takes no longer.
+    ///
+    /// # Errors
+    /// The error of a Redis that does not answer.
+    pub(super) async fn pay_within(&self, most: Duration) -> Result<(), StoreError> {
         let node = &self.node;
         if node.updates.is_empty() {
             return Ok(());
         }
-        let deadline = clock::now() + node.context.timeout;
+        let deadline = clock::now() + most;
         let taken = timeout_at(deadline, node.connections.take()).await;
         let mut connection = taken.map_err(|_| node.late())??;
         let mut timer = CallTimer::default();
@@ -341,7 +351,7 @@ impl Lane {
             if batch.is_empty() {
                 break;
             }
-            let ends = clock::now() + node.context.timeout;
+            let ends = clock::now() + most;
             if let Err(why) = self.call(&mut connection, &mut timer, ends, batch).await {
                 connection.condemn();
                 return Err(why);

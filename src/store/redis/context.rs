@@ -17,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The common context of one worker's nodes.
 pub(super) struct StoreContext {
@@ -27,6 +28,8 @@ pub(super) struct StoreContext {
     pub(super) prefix: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) abandonments: Abandonments,
+    /// Notified when a server is to be told again of the slots of requests in flight.
+    pub(super) registration: Notify,
     /// Decisions asked for so far.
     decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
@@ -40,6 +43,7 @@ impl StoreContext {
             prefix: settings.prefix.clone(),
             stats: Arc::default(),
             abandonments: Abandonments::default(),
+            registration: Notify::new(),
             decisions: Cell::default(),
             prefixes: RefCell::default(),
         }
@@ -90,7 +94,11 @@ impl StoreContext {
             }
             Correction::Longer(ticket) => {
                 let block = question::renew_block(limit, ticket)?;
-                (UpdateKind::Renewal, self.update(limit, key, &block))
+                let kind = match amendment {
+                    Amendment::Registration => UpdateKind::Registration,
+                    _ => UpdateKind::Renewal,
+                };
+                (kind, self.update(limit, key, &block))
             }
             Correction::More(overdraft, cost) => {
                 let surcharge = Check {

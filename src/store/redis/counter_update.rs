@@ -37,6 +37,8 @@ pub(super) enum UpdateKind {
     },
     /// Slots are held for longer. A renewal that is lost is followed by the next.
     Renewal,
+    /// A server that may not know of the slots of a request in flight is told of them.
+    Registration,
     /// A charge comes back.
     Refund,
     /// A charge was too high: its surplus comes back.
@@ -75,7 +77,7 @@ impl UpdateKind {
             Self::Release { .. } => Operation::Release,
             Self::Refund => Operation::Refund,
             Self::Settlement | Self::Surcharge => Operation::Settle,
-            Self::Renewal | Self::Reset => return None,
+            Self::Renewal | Self::Registration | Self::Reset => return None,
         })
     }
 

@@ -65,13 +65,14 @@ impl Health {
     pub(super) fn set_down(&self, why: &StoreError) {
         self.state.set(Availability::Down);
         let (name, limits) = (&self.outage.name, self.limits);
-        if self.outage.begins() {
+        let is_first = self.outage.begins();
+        let is_news = self.outage.is_news(why);
+        if is_first {
             tracing::warn!("{name} is away, {limits} do as their on_down says: {why}");
+        } else if is_news {
+            tracing::warn!("{name} is still away: {why}");
         } else {
             tracing::debug!("{name} is away for one more worker: {why}");
-        }
-        if let StoreError::Refused(words) | StoreError::Unpermitted(words) = why {
-            self.outage.is_news(words);
         }
         (self.listener)(false);
     }
@@ -93,13 +94,10 @@ impl Health {
     /// refuse, for a cause that only its answer names.
     pub(super) fn stays_down(&self, why: &StoreError) {
         let name = &self.outage.name;
-        match why {
-            StoreError::Refused(words) | StoreError::Unpermitted(words)
-                if self.outage.is_news(words) =>
-            {
-                tracing::warn!("{name} is still away: {why}");
-            }
-            _ => tracing::debug!("{name} does not serve yet: {why}"),
+        if self.outage.is_news(why) {
+            tracing::warn!("{name} is still away: {why}");
+        } else {
+            tracing::debug!("{name} does not serve yet: {why}");
         }
     }
 

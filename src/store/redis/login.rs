@@ -110,10 +110,14 @@ impl Connection {
                     error.code().unwrap_or_default(),
                     error.detail().unwrap_or_default(),
                 );
+                let words = format!("{code} {detail}");
+                if let (LoginStep::Database, Some(why)) = (&step, rights::remedy(&words, target)) {
+                    return Err(StoreError::Unpermitted(why.into()));
+                }
                 let why = match step {
                     LoginStep::Login => refused_login(code, detail, peer),
                     LoginStep::Database => no_password(code, peer).unwrap_or_else(|| {
-                        shortened(format!("no database {}: {code} {detail}", target.database))
+                        shortened(format!("no database {}: {words}", target.database))
                     }),
                 };
                 return Err(StoreError::Refused(why.into()));

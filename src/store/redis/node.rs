@@ -173,6 +173,7 @@ impl Node {
     /// Notes that Redis has answered: Redis is asked from now on.
     pub(super) fn come_up(&self) {
         self.lacks_rights.set(false);
+        self.connections.told();
         self.health.set_up();
         self.lanes.wake();
     }

@@ -1,5 +1,6 @@
 //! Log lines about an outage: every worker notices the outage for itself, and one line reports it for all.
 
+use crate::store::error::StoreError;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,18 @@ struct OutageRecord {
     workers: usize,
     /// The words of its refusals that were logged.
     refusals: Vec<String>,
+    /// The command that may not be called, with its remedy, where it is away for one.
+    missing: Option<Arc<str>>,
 }
 
 fn records() -> MutexGuard<'static, BTreeMap<Arc<str>, OutageRecord>> {
     OUTAGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The command that one of the Redis that are away does not let its user call, with the remedy, if there is one.
+#[must_use]
+pub fn missing_right() -> Option<Arc<str>> {
+    records().values().find_map(|record| record.missing.clone())
 }
 
 /// One worker's share in an outage. Dropping it ends the share.
@@ -50,12 +59,22 @@ impl Outage {
         record.workers == 1
     }
 
-    /// Notes a refusal in these words. Are they new in this outage, and to be logged?
-    pub(super) fn is_news(&self, refusal: &str) -> bool {
-        let mut outages = records();
-        let Some(OutageRecord { refusals, .. }) = outages.get_mut(&self.name) else {
+    /// Notes a refusal. Are its words new in this outage, and to be logged?
+    pub(super) fn is_news(&self, why: &StoreError) -> bool {
+        let (StoreError::Refused(refusal) | StoreError::Unpermitted(refusal)) = why else {
             return false;
         };
+        let mut outages = records();
+        let Some(OutageRecord {
+            refusals, missing, ..
+        }) = outages.get_mut(&self.name)
+        else {
+            return false;
+        };
+        if let StoreError::Unpermitted(words) = why {
+            *missing = Some(Arc::clone(words));
+        }
+        let refusal = &**refusal;
         let is_new =
             refusals.len() < MOST_REFUSALS && !refusals.iter().any(|known| known == refusal);
         if is_new {

@@ -26,6 +26,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 /// Most updates that one worker keeps for one Redis; an update beyond is lost.
@@ -60,6 +61,8 @@ pub(super) struct PendingRefunds {
     pub(super) answered: AnsweredCalls,
     /// The instant at which Redis went away, until it is back.
     fell: Cell<Option<Instant>>,
+    /// Is Redis told of the slots of requests in flight?
+    registers: Cell<bool>,
 }
 
 /// An answered call: its answer, and how long it took.
@@ -87,6 +90,7 @@ impl PendingRefunds {
             names: MarkerNames::default(),
             answered: AnsweredCalls::default(),
             fell: Cell::default(),
+            registers: Cell::default(),
         }
     }
 
@@ -102,6 +106,13 @@ impl PendingRefunds {
     /// Takes an update over. The update is sent soon, or when Redis is back.
     pub(super) fn push(&self, mut update: CounterUpdate) {
         let is_down = self.health.is_down();
+        if update.kind == UpdateKind::Registration {
+            // It goes before Redis is asked anything.
+            if self.registers.get() {
+                self.waiting.borrow_mut().push_back(update);
+            }
+            return;
+        }
         if (is_down && !update.is_kept()) || self.is_full() {
             return self.lose(update, &StoreError::Down);
         }
@@ -205,9 +216,9 @@ impl PendingRefunds {
         };
         let byte = |index: usize| bytes.get(index).copied();
         // A release that failed is made again where rights or memory come back with a master. What gave nothing back
-        // has nothing to give back elsewhere.
+        // has nothing to give back elsewhere, and slots that were not found are looked for again anyway.
         let is_done = |index: usize| match batch.get(index).map(|update| update.kind) {
-            Some(UpdateKind::Release { recheck }) => recheck.is_none(),
+            Some(UpdateKind::Release { recheck: None }) => true,
             Some(_) => matches!(byte(index), Some(APPLIED | EMPTY | APPLIED_BEFORE)),
             None => false,
         };
@@ -250,8 +261,39 @@ impl PendingRefunds {
     pub(super) fn repeat_answered(&self) {
         let since = self.fell.take().unwrap_or_else(clock::now);
         self.answered.repeat(since);
-        if !self.answered.is_empty() {
+        // Slots that were not found at the former master may be taken at this one.
+        let is_recheck = |(_, update): &mut (Instant, CounterUpdate)| {
+            matches!(update.kind, UpdateKind::Release { recheck: Some(_) })
+        };
+        let mut waiting = self.waiting.borrow_mut();
+        for (_, mut update) in self.later.borrow_mut().extract_if(.., is_recheck) {
+            update.kind = UpdateKind::Release {
+                recheck: Some(RECHECK),
+            };
+            waiting.push_back(update);
+        }
+        drop(waiting);
+        if !self.is_empty() {
             self.lanes.wake();
+        }
+    }
+
+    /// Has the slots of requests in flight told to Redis with the next updates.
+    pub(super) async fn register(&self) {
+        // A request whose decision has just been answered first keeps its slots, and then waits for this call.
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        self.registers.set(true);
+        self.context.registration.notify_waiters();
+        yield_now().await;
+        self.registers.set(false);
+    }
+
+    /// Forgets answered updates that no other server can lack any more.
+    pub(super) fn forget_answered(&self) {
+        for marker in self.answered.forget_old() {
+            self.names.release(marker);
         }
     }
 

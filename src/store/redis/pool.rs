@@ -73,10 +73,12 @@ impl Manager {
 
     /// Takes over the master that this connection leads to. Connections that lead to another server are used no more.
     fn leads(&self, connection: &mut Connection) {
-        let mut master = locked(&self.signals.master);
-        let before = std::mem::replace(&mut *master, connection.master.clone());
-        if before.is_some() && before != connection.master {
-            connection.age = self.signals.age.fetch_add(1, Ordering::Relaxed) + 1;
+        if connection.is_dead() {
+            // The master has been replaced while the connection was made.
+            return;
+        }
+        if let Some(age) = self.signals.leads(connection.master.as_ref()) {
+            connection.age = age;
             self.signals.replaced.notify_one();
         }
     }
@@ -173,15 +175,24 @@ impl Connections {
     /// Waits until sentinels name another master. Without sentinels that is never.
     pub(super) async fn master_replaced(&self) -> Address {
         match &self.master_watch {
-            Some(watch) => watch.replaced(|| self.master()).await,
+            Some(watch) => watch.replaced(&self.signals).await,
             None => std::future::pending().await,
         }
     }
 
     /// Notes that the master is another. Connections made so far are kept only for the calls under way on them.
-    pub(super) fn renew_for(&self, master: Address) {
-        *locked(&self.signals.master) = Some(master);
-        self.signals.age.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn renew_for(&self, master: &Address) {
+        self.signals.leads(Some(master));
+    }
+
+    /// Is the master another, which has not been told yet what this worker's requests hold there?
+    pub(super) fn is_untold(&self) -> bool {
+        self.signals.untold.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the master knows what this worker's requests hold.
+    pub(super) fn told(&self) {
+        self.signals.untold.store(false, Ordering::Relaxed);
     }
 
     /// The master at the other end of the last connection, if sentinels had to be asked.

@@ -4,6 +4,7 @@ use super::cluster;
 use super::connection::{CONNECT_WITHIN, Connection, first_word, within};
 use super::login::{self, Peer, connect};
 use super::pool::Manager;
+use super::rights;
 use super::slot::SLOTS;
 use super::slot_map::SlotRange;
 use super::transport::RedisDestination;
@@ -12,7 +13,7 @@ use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::{Cmd, Value, cmd};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct RedisReport {
     pub took: Duration,
     /// The eviction policy when its memory is full, if its memory has a bound.
     pub evicts: Option<String>,
+    /// The cause for which gateways cannot be counted, with its remedy.
+    pub uncounted: Option<String>,
     /// May any client on another machine that reaches the Redis change its data, without a password?
     pub open: bool,
 }
@@ -45,6 +48,12 @@ impl fmt::Display for RedisReport {
             write!(
                 f,
                 "; when its memory is full it forgets counters ({policy}): set maxmemory-policy noeviction"
+            )?;
+        }
+        if let Some(why) = &self.uncounted {
+            write!(
+                f,
+                "; the gateways are not counted, and each takes the whole limit while Redis is away: {why}"
             )?;
         }
         if self.open {
@@ -138,6 +147,7 @@ async fn look(
         None => login::of_cluster(target, &error).unwrap_or(error),
         Some(_) => error,
     })?;
+    let uncounted = uncounted(&mut connection, target).await;
     let begun = clock::now();
     let facts = ServerFacts::ask(&mut connection).await;
     let took = clock::now() - begun;
@@ -156,8 +166,18 @@ async fn look(
         version,
         took,
         evicts: facts.evicts(),
+        uncounted,
         open,
     })
+}
+
+/// The cause for which the count of gateways, which has a script that is sent whole, is refused.
+async fn uncounted(connection: &mut Connection, target: &RedisTarget) -> Option<String> {
+    let asked = connection.send(cmd("EVAL").arg("return 1").arg(0)).await;
+    match asked {
+        Err(StoreError::Refused(reason)) => rights::remedy(&reason, target),
+        _ => None,
+    }
 }
 
 /// What a server says of itself.

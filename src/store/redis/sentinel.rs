@@ -9,11 +9,13 @@
 //! not be allowed. It checks the role on one connection and counts on another. It keeps the last sentinel's error
 //! alone. It gives no sentinel a deadline of its own. It makes streams and TLS of its own.
 
+mod news;
+
 use super::connection::{CONNECT_WITHIN, Connection, first_word};
 use super::login::{self, Peer, connect, text};
 use super::rights;
-use super::signals::Signals;
-use super::transport::RedisDestination;
+use super::signals::{AGREE, Signals, locked};
+use super::transport::{RedisDestination, RedisStream};
 use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
@@ -29,8 +31,6 @@ use tokio::time::{Instant, sleep, timeout};
 const EACH: Duration = Duration::from_millis(250);
 /// Pause between two looks at the named master, in milliseconds; jittered, or all gateways would ask at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
-/// Time for sentinels that still name different masters to agree.
-const AGREE: Duration = Duration::from_secs(5);
 /// Most sentinels whose troubles one error names.
 const MOST_TROUBLES: usize = 3;
 
@@ -56,6 +56,15 @@ pub(super) struct MasterWatch {
     reported: RefCell<Option<(Address, Instant)>>,
 }
 
+/// A sentinel that named the master last.
+struct AskedSentinel {
+    sentinel: Address,
+    connection: Connection,
+    master: Address,
+    /// What it says by itself, while that can be heard.
+    news: Option<RedisStream>,
+}
+
 impl MasterWatch {
     pub(super) fn new(target: &RedisTarget) -> Self {
         Self {
@@ -65,17 +74,31 @@ impl MasterWatch {
         }
     }
 
-    /// Waits until sentinels name another master than `known`, and that server confirms its role.
-    pub(super) async fn replaced(&self, known: impl Fn() -> Option<Address>) -> Address {
-        let mut asked = None;
+    /// Waits until sentinels name another master than the one that `signals` know, and that server confirms its role.
+    pub(super) async fn replaced(&self, signals: &Signals) -> Address {
+        let mut asked: Option<AskedSentinel> = None;
         loop {
-            sleep(Duration::from_millis(fastrand::u64(LOOK))).await;
-            let Some(known) = known() else { continue };
+            let look = sleep(Duration::from_millis(fastrand::u64(LOOK)));
+            let is_told = tokio::select! {
+                () = look => false,
+                () = news::of(asked.as_mut().map(|asked| &mut asked.news)) => true,
+            };
+            let Some(known) = locked(&signals.master).clone() else {
+                continue;
+            };
             let target = self.target.latest();
-            asked = self.sentinels.named(&target, asked).await;
-            let Some((_, named)) = &asked else { continue };
+            asked = self.sentinels.named(&target, asked, is_told).await;
+            let Some(AskedSentinel { master: named, .. }) = &asked else {
+                continue;
+            };
             if *named == known {
                 self.reported.take();
+                if is_told {
+                    sleep(news::PAUSE).await;
+                }
+                continue;
+            }
+            if signals.is_former(named) {
                 continue;
             }
             let reported = self.reported.borrow().clone();
@@ -102,16 +125,21 @@ impl Sentinels {
         }
     }
 
-    /// The master by the sentinel `before`, if it still answers; else by the first sentinel that names one.
+    /// The master by the sentinel `before`, if it still answers; else by the first sentinel that names one. Its news are
+    /// followed, anew if need be, unless they are the cause for which it is asked.
     async fn named(
         &self,
         target: &RedisTarget,
-        before: Option<(Connection, Address)>,
-    ) -> Option<(Connection, Address)> {
-        if let Some((mut connection, _)) = before {
-            let named = timeout(EACH, named_master(&mut connection, target)).await;
+        before: Option<AskedSentinel>,
+        is_told: bool,
+    ) -> Option<AskedSentinel> {
+        if let Some(mut asked) = before {
+            let named = timeout(EACH, named_master(&mut asked.connection, target)).await;
             if let Ok(Ok(master)) = named {
-                return Some((connection, master));
+                if asked.news.is_none() && !is_told {
+                    asked.news = self.news_of(&asked.sentinel, target).await;
+                }
+                return Some(AskedSentinel { master, ..asked });
             }
         }
         let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
@@ -119,11 +147,23 @@ impl Sentinels {
         };
         for sentinel in nodes.iter() {
             let named = timeout(EACH, self.ask(sentinel, target)).await;
-            if let Ok(Ok(named)) = named {
-                return Some(named);
+            if let Ok(Ok((connection, master))) = named {
+                return Some(AskedSentinel {
+                    sentinel: sentinel.clone(),
+                    connection,
+                    master,
+                    news: self.news_of(sentinel, target).await,
+                });
             }
         }
         None
+    }
+
+    /// What this sentinel says by itself, if it can be heard.
+    async fn news_of(&self, sentinel: &Address, target: &RedisTarget) -> Option<RedisStream> {
+        let asker = asker(sentinel, target)?;
+        let followed = timeout(EACH, news::follow(&asker)).await;
+        followed.ok().and_then(Result::ok)
     }
 
     /// A connection to the master that the sentinels of `target` name.
@@ -165,6 +205,10 @@ impl Sentinels {
     ) -> Result<Connection, StoreError> {
         let asked = timeout(EACH, self.ask(sentinel, target)).await;
         let (_, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
+        if self.signals.is_former(&master) {
+            let why = format!("it names {master}, whose place another has just taken");
+            return Err(StoreError::Unreachable(why.into()));
+        }
         // The sentinel is not to blame for an error of the master.
         let there = |error: StoreError| {
             let why = format!("it names {master}, and {}", plain(&error));
@@ -195,18 +239,7 @@ impl Sentinels {
         sentinel: &Address,
         target: &RedisTarget,
     ) -> Result<(Connection, Address), StoreError> {
-        let RedisEndpoint::Sentinel {
-            username, password, ..
-        } = &target.place
-        else {
-            return Err(NO_SENTINELS);
-        };
-        let asker = RedisTarget {
-            tls: target.tls.clone(),
-            username: username.clone(),
-            password: password.clone(),
-            ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.clone()))
-        };
+        let asker = asker(sentinel, target).ok_or(NO_SENTINELS)?;
         let mut connection =
             connect(RedisDestination::of(&asker), Peer::Sentinels, &self.signals).await?;
         let answer = named_master(&mut connection, target).await;
@@ -220,6 +253,22 @@ impl Sentinels {
         });
         answer.map(|master| (connection, master))
     }
+}
+
+/// The target that is this sentinel itself, with the sentinels' credentials.
+fn asker(sentinel: &Address, target: &RedisTarget) -> Option<RedisTarget> {
+    let RedisEndpoint::Sentinel {
+        username, password, ..
+    } = &target.place
+    else {
+        return None;
+    };
+    Some(RedisTarget {
+        tls: target.tls.clone(),
+        username: username.clone(),
+        password: password.clone(),
+        ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.clone()))
+    })
 }
 
 /// The master by the sentinel at the other end.

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -11,6 +11,9 @@ use tokio::time::Instant;
 
 /// Least time between a failure to connect and the next attempt.
 pub(super) const KNOCK_EVERY: Duration = Duration::from_millis(100);
+
+/// Time for sentinels that name different masters to agree.
+pub(super) const AGREE: Duration = Duration::from_secs(5);
 
 /// Signals of the connections of one node.
 #[derive(Debug, Default)]
@@ -21,10 +24,14 @@ pub(super) struct Signals {
     pub(super) failed: Notify,
     /// A connection leads to another master than those before it.
     pub(super) replaced: Notify,
+    /// The master is another, and has not been told yet what this worker's requests hold there.
+    pub(super) untold: AtomicBool,
     /// The least age of connections that are still used.
     pub(super) age: AtomicU64,
     /// The master at the other end of the last connection, if sentinels had to be asked.
     pub(super) master: Mutex<Option<Address>>,
+    /// The master before it, and the instant at which another took its place.
+    former: Mutex<Option<(Address, Instant)>>,
     /// The cause of the last failure to connect, if the last attempt failed.
     why: Mutex<Option<(Instant, StoreError)>>,
     /// The instant of the server's last answer on a connection that was being made.
@@ -32,6 +39,26 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    /// Takes `master` over, where sentinels had to be asked. Connections that lead to another are kept only for the calls
+    /// under way on them. Returns the age of newer ones, if it is another.
+    pub(super) fn leads(&self, master: Option<&Address>) -> Option<u64> {
+        let mut known = locked(&self.master);
+        let former = std::mem::replace(&mut *known, master.cloned())?;
+        if Some(&former) == master {
+            return None;
+        }
+        *locked(&self.former) = Some((former, clock::now()));
+        self.untold.store(true, Ordering::Relaxed);
+        Some(self.age.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Has another just taken the place of this master? Sentinels that name it still have not heard of that yet.
+    pub(super) fn is_former(&self, master: &Address) -> bool {
+        let former = locked(&self.former);
+        let mut former = former.iter();
+        former.any(|(former, at)| former == master && clock::now() - *at < AGREE)
+    }
+
     pub(super) fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
         locked(&self.why)
     }
@@ -63,4 +90,22 @@ impl Signals {
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sentinel that has not heard of the change goes on naming the former master, which says that it leads.
+    #[test]
+    fn a_master_that_was_just_replaced_is_not_followed_back() {
+        let signals = Signals::default();
+        let [one, two] = [1, 2].map(|port| Address::new("cache", port));
+        assert_eq!(signals.leads(Some(&one)), None);
+        assert_eq!(signals.leads(Some(&one)), None);
+        assert!(!signals.untold.load(Ordering::Relaxed));
+        assert_eq!(signals.leads(Some(&two)), Some(1));
+        assert!(signals.untold.load(Ordering::Relaxed));
+        assert!(signals.is_former(&one) && !signals.is_former(&two));
+    }
 }

@@ -26,7 +26,7 @@ use bb8_redis::redis::cmd;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
-/// The life of a trial's counters, in microseconds, where the user may not remove them.
+/// The time that a trial's counters count for, in microseconds. Redis keeps them a little longer.
 const LIFE: u64 = 1_000_000;
 
 /// Decides on one key with this tag where a node of a cluster is meant. Else decides on two keys with tags of their
@@ -64,7 +64,8 @@ fn rate() -> Rate {
 }
 
 /// Tries all that counters of these uses need: first each command by itself, then the scripts. Keys have this tag, or
-/// the one of keys that all clients share. What was written is removed, or lapses after a second.
+/// the one of keys that all clients share. What was written is removed. Where a right to that is missing, it lapses
+/// within minutes.
 ///
 /// # Errors
 /// A refusal with its cause: the command that may not be called, where it is one.

@@ -6,6 +6,7 @@ use super::connection::{CONNECT_WITHIN, Connection, within};
 use super::node::{Node, NodeHandle};
 use super::reply;
 use super::router::Router;
+use super::succession;
 use super::trial;
 use crate::clock;
 use crate::store::error::{StoreError, UNREADABLE};
@@ -63,6 +64,7 @@ async fn watch(lane: Lane) {
             let back = match attempt(&lane).await {
                 Ok(()) => {
                     node.updates.repeat_answered();
+                    node.updates.register().await;
                     lane.pay().await
                 }
                 away => away,
@@ -164,6 +166,10 @@ async fn watch_over(lane: &Lane) {
     let mut wanted = trials.follow();
     let mut last = None;
     while !node.health.is_down() {
+        if connections.is_untold() {
+            master_changed(lane).await;
+            continue;
+        }
         if !trials.have_passed(&node.server()) {
             try_while_up(lane).await;
         }
@@ -172,10 +178,9 @@ async fn watch_over(lane: &Lane) {
             _ = wanted.changed() => {}
             line = node.suspicion.wait() => look_at(lane, &line, &mut last).await,
             master = connections.master_replaced() => {
-                connections.renew_for(master);
-                master_changed(node);
+                connections.renew_for(&master);
             }
-            () = connections.signals.replaced.notified() => master_changed(node),
+            () = connections.signals.replaced.notified() => report_master(node),
             () = connections.signals.lost.notified() => {
                 let era = node.health.era();
                 if let Err(error) = within(CONNECT_WITHIN, connections.renew()).await {
@@ -203,11 +208,20 @@ async fn look_at(lane: &Lane, line: &str, last: &mut Option<Instant>) {
     }
 }
 
-/// Notes that the master is another. The last counts of the former one may be missing, and what it answered last is
-/// sent again.
-fn master_changed(node: &Node) {
+/// Goes over to another master. The last counts of the former one may be missing there. Where it cannot be told of them,
+/// it is away.
+async fn master_changed(lane: &Lane) {
+    let node = &*lane.node;
+    let era = node.health.era();
+    report_master(node);
+    if let Err(error) = succession::go_over(lane).await {
+        node.go_down(era, &error);
+    }
+}
+
+/// Notes that the master is another: remembered refusals may not hold there.
+fn report_master(node: &Node) {
     node.context.stats.counters_changed();
-    node.updates.repeat_answered();
     if let (Some(master), Some(more)) = (node.connections.master(), REPLACED.pass()) {
         let name = &node.health.outage.name;
         tracing::info!("{name} has another master: {master}{more}");

@@ -7,9 +7,17 @@ use super::watched::Watched;
 use crate::limit::Limit;
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
+use crate::store::redis::context::StoreContext;
+use crate::store::redis::counter_update::{CounterUpdate, UpdateKind};
+use crate::store::redis::health::Health;
+use crate::store::redis::lanes::Lanes;
+use crate::store::redis::pending_refunds::{CallResult, PendingRefunds};
+use crate::store::redis::question::{self, Question};
 use crate::store::reservation::{Amendment, Reservation};
 use crate::store::settings::StoreSettings;
+use crate::store::{RedisEndpoint, RedisTarget};
 use bb8_redis::redis::Value;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,6 +95,66 @@ async fn slots_that_a_replaced_master_freed_are_free_at_the_new_one() {
     store.settle().await;
     assert_eq!((held(&watched.master), held(&watched.replica)), (3, 0));
     assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+/// Requests in flight hold slots that only the former master has given.
+#[tokio::test(flavor = "local")]
+async fn a_new_master_is_told_of_requests_in_flight_before_it_is_asked() {
+    let watched = Watched::start();
+    let store = connected(&watched).await;
+    let slots = limit("inflight", concurrency(3, 600_000_000));
+    lead_both(&watched);
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let (store, slot) = (store.clone(), take(&store, &slots).await);
+        tasks.push(tokio::task::spawn_local(async move {
+            loop {
+                store.registers().await;
+                store.amend(&slot, Amendment::Registration);
+            }
+        }));
+    }
+    assert_eq!((held(&watched.master), held(&watched.replica)), (3, 0));
+    watched.sentinel.name_another(watched.replica.port);
+    let begun = Instant::now();
+    while held(&watched.replica) != 3 {
+        // Nobody else is let in on the way over, by either master.
+        let check = Check::new(&slots, KEY);
+        let decided = store.decide(&[check]).await.expect("Redis answers");
+        assert!(decided.reservation(0, &check).is_none(), "there is room");
+        assert!(begun.elapsed() < PATIENCE, "it is told");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for task in tasks {
+        task.abort();
+    }
+}
+
+/// The release of a call that had no answer, by the script's byte: the slot was found, or not yet.
+#[test]
+fn a_release_that_a_former_master_has_applied_is_made_again() {
+    let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", 1));
+    let context = Rc::new(StoreContext::new(&target, &StoreSettings::default()));
+    let health = Rc::new(Health::new("it".into(), "limits", Box::new(|_| {})));
+    let lanes = Rc::new(Lanes::new(context.timeout));
+    for byte in [0, 1, 2] {
+        let updates = PendingRefunds::new(&context, &health, &lanes, &Rc::default());
+        let recheck = Some(Duration::from_secs(1));
+        let kind = UpdateKind::Release { recheck };
+        let mut question = Question::default();
+        question.push(b"tollgate:1:inflight:cc:{", KEY, &question::forget_block());
+        let lasts = Some(Duration::from_secs(600));
+        let release = CounterUpdate::new(kind, question, lasts);
+        let result = CallResult {
+            answer: Ok(vec![byte]),
+            took: Duration::ZERO,
+            is_outdated: false,
+        };
+        updates.conclude(vec![release], result).unwrap();
+        assert!(updates.next().is_empty(), "{byte}");
+        updates.repeat_answered();
+        assert_eq!(updates.next().len(), 1, "{byte}");
+    }
 }
 
 #[tokio::test(flavor = "local")]

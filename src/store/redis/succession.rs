@@ -1,0 +1,64 @@
+//! The way over to another master, which may lack the last moments of the former one. Before it is asked anything, it is
+//! told of what this worker's requests hold, and what the former one answered last is sent to it again.
+//!
+//! Other workers and gateways hear of the new master at about the same time, and tell it of their requests. A question
+//! that comes before they have would find room that is none. So questions wait for a moment that is long enough for
+//! all, and much shorter than `timeout`.
+
+use super::batcher::Lane;
+use super::connection::CONNECT_WITHIN;
+use super::node::Node;
+use crate::clock;
+use crate::store::error::StoreError;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::{sleep_until, timeout_at};
+
+/// Longest moment in which the others tell the new master of their requests. It is a quarter of `timeout`, if that is
+/// less: a decision that waits for it has time left for its call.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+/// Goes over to the new master, in whose stead no lane calls meanwhile. Decisions that use up their time are turned
+/// away.
+///
+/// # Errors
+/// The error of a master that cannot be told.
+pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
+    let node = &*lane.node;
+    let done = tokio::select! {
+        done = tell(lane) => done,
+        never = turn_away(node) => match never {},
+    };
+    if done.is_ok() {
+        node.connections.told();
+        node.lanes.wake();
+    }
+    done
+}
+
+async fn tell(lane: &Lane) -> Result<(), StoreError> {
+    let node = &*lane.node;
+    let from = clock::now();
+    // The former master answers what it was asked.
+    let ends = from + node.context.timeout;
+    while node.lanes.serving.get() > 0 {
+        let quiet = node.lanes.quiet.notified();
+        if timeout_at(ends, quiet).await.is_err() {
+            break;
+        }
+    }
+    node.updates.repeat_answered();
+    node.updates.register().await;
+    // A call that came late would take slots of requests that have ended meanwhile.
+    lane.pay_within(CONNECT_WITHIN).await?;
+    sleep_until(from + TOGETHER.min(node.context.timeout / 4)).await;
+    Ok(())
+}
+
+/// Turns away decisions that have used up their time, for as long as no lane does so.
+async fn turn_away(node: &Node) -> Infallible {
+    loop {
+        let next = node.queue.expire();
+        sleep_until(next.unwrap_or_else(|| clock::now() + node.context.timeout)).await;
+    }
+}
