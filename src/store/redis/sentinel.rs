@@ -98,7 +98,7 @@ impl MasterWatch {
                 }
                 continue;
             }
-            if signals.is_former(named) {
+            if is_behind(signals, &target, named) {
                 continue;
             }
             let reported = self.reported.borrow().clone();
@@ -205,7 +205,7 @@ impl Sentinels {
     ) -> Result<Connection, StoreError> {
         let asked = timeout(EACH, self.ask(sentinel, target)).await;
         let (_, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
-        if self.signals.is_former(&master) {
+        if is_behind(&self.signals, target, &master) {
             let why = format!("it names {master}, whose place another has just taken");
             return Err(StoreError::Unreachable(why.into()));
         }
@@ -253,6 +253,14 @@ impl Sentinels {
         });
         answer.map(|master| (connection, master))
     }
+}
+
+/// Has a sentinel of `target` that names `master` not heard yet of the one that has taken its place? A sentinel alone
+/// contradicts nobody.
+fn is_behind(signals: &Signals, target: &RedisTarget, master: &Address) -> bool {
+    let has_others =
+        matches!(&target.place, RedisEndpoint::Sentinel { nodes, .. } if nodes.len() > 1);
+    has_others && signals.is_former(master)
 }
 
 /// The target that is this sentinel itself, with the sentinels' credentials.
