@@ -261,7 +261,8 @@ async fn a_request_behind_a_long_body_in_chunks_is_answered() {
 async fn an_old_client_is_told_that_its_connection_ends() {
     let place = Place::open().await;
     let mut client = place.gateway.connect().await;
-    let head = "POST /nowhere HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nContent-Length: 10\r\n\r\n";
+    let head =
+        "POST /nowhere HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nContent-Length: 10\r\n\r\n";
     client.send(head).await;
     let answer = client.answer().await.expect(404);
     assert_eq!(answer.field("connection"), "close");
@@ -274,7 +275,9 @@ async fn a_silent_body_holds_its_connection_for_the_idle_time() {
     let gateway = Gateway::start(&file.with("[routes.own]\npath = \"/\"\nrespond = {}")).await;
     let mut client = gateway.connect().await;
     let began = std::time::Instant::now();
-    client.send(request("POST", "/", &[("Content-Length", "10")])).await;
+    client
+        .send(request("POST", "/", &[("Content-Length", "10")]))
+        .await;
     client.answer().await.expect(200);
     assert_ne!(client.ended(PATIENCE).await, End::Open);
     let took = began.elapsed();

@@ -98,11 +98,7 @@ fn shown(head: &[u8]) -> (String, String) {
 
 #[test]
 fn the_line_that_is_to_blame_is_found() {
-    let large = format!(
-        "a: {}\r\nb: {}\r\n",
-        "x".repeat(300),
-        "y".repeat(MOST_HEAD)
-    );
+    let large = format!("a: {}\r\nb: {}\r\n", "x".repeat(300), "y".repeat(MOST_HEAD));
     for (lines, line) in [
         (
             "good: 1\r\nbad name: 2\r\nbad too: 3\r\n\r\n",
