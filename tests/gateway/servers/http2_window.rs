@@ -147,7 +147,9 @@ async fn uploads_that_come_together_do_not_hang_behind_each_other() {
     for _ in 0..3 {
         let mut client = gateway.connect().await;
         let head = request("POST", "/unread", &[("content-length", "1000000")]);
-        client.send([head.as_bytes(), &[b'x'; 90_000]].concat()).await;
+        client
+            .send([head.as_bytes(), &[b'x'; 90_000]].concat())
+            .await;
         held.push(client);
     }
     let gateway = Arc::new(gateway);
