@@ -28,7 +28,7 @@ struct ToldNames(Vec<(HeaderName, Instant)>);
 
 /// What is known of a name's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum NameState {
     /// It is due now.
     Now,
     /// It was written at this instant, less than an hour ago.
@@ -65,24 +65,24 @@ fn is_old(told: Instant, now: Instant) -> bool {
 }
 
 impl ToldNames {
-    /// What is known of the name's line. The answer is [`Told::Now`] once an hour.
-    fn look(&mut self, name: &HeaderName, now: Instant) -> Told {
+    /// What is known of the name's line. The answer is [`NameState::Now`] once an hour.
+    fn look(&mut self, name: &HeaderName, now: Instant) -> NameState {
         if let Some((_, told)) = self.0.iter_mut().find(|(known, _)| known == name) {
             if !is_old(*told, now) {
-                return Told::At(*told);
+                return NameState::At(*told);
             }
             *told = now;
-            return Told::Now;
+            return NameState::Now;
         }
         if self.0.len() >= MOST {
             self.0.retain(|(_, told)| !is_old(*told, now));
         }
         if self.0.len() >= MOST {
             let oldest = self.0.iter().map(|(_, told)| *told).min();
-            return Told::NotBefore(oldest.unwrap_or(now) + HOUR);
+            return NameState::NotBefore(oldest.unwrap_or(now) + HOUR);
         }
         self.0.push((name.clone(), now));
-        Told::Now
+        NameState::Now
     }
 }
 
@@ -104,11 +104,11 @@ impl KnownNames {
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         let told = all.look(name, now);
         match told {
-            Told::Now => self.told.push((name.clone(), now)),
-            Told::At(told) => self.told.push((name.clone(), told)),
-            Told::NotBefore(until) => self.full_until = Some(until),
+            NameState::Now => self.told.push((name.clone(), now)),
+            NameState::At(told) => self.told.push((name.clone(), told)),
+            NameState::NotBefore(until) => self.full_until = Some(until),
         }
-        told == Told::Now
+        told == NameState::Now
     }
 }
 

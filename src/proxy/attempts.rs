@@ -30,6 +30,8 @@ const LEAST_SERVERS: u32 = 3;
 const MOST_SERVERS: u32 = 16;
 /// Times that a request is sent whose server has refused it, at most.
 const MOST_REFUSALS: u32 = 4;
+/// Connections without room for its body that one request meets, at most.
+const MOST_STARVED: u32 = 16;
 /// The wait before the same server is asked once more.
 const AGAIN: Duration = Duration::from_millis(25);
 
@@ -44,6 +46,8 @@ pub(super) struct Attempts<'a> {
     own: ServerPart<'a>,
     /// How many times the request was sent again, after something of it was sent.
     sent_again: u32,
+    /// How many connections had no room for its body.
+    starved: u32,
     /// The failure after which it was to be sent last, until its end is counted.
     cause: Option<RetryCause>,
 }
@@ -72,6 +76,7 @@ impl<'a> Attempts<'a> {
                 grpc: None,
             },
             sent_again: 0,
+            starved: 0,
             cause: None,
         }
     }
@@ -170,12 +175,17 @@ impl<'a> Attempts<'a> {
         // one takes its place, once.
         let mut may_be_stale = true;
         loop {
-            let is_stale = std::mem::take(&mut may_be_stale)
+            let is_starved = matches!(error, AnswerError::Starved);
+            let is_stale = !is_starved
+                && std::mem::take(&mut may_be_stale)
                 && !error.is_refused()
                 && connection.is_stale(&error);
             let is_clients = connection.is_ended_by_client();
             let unsent = connection.into_unsent();
-            if !is_clients && (unsent.is_none() || !is_stale) {
+            // Nothing was sent, and another connection of the server may have room: no attempt has failed.
+            self.starved += u32::from(is_starved);
+            let goes_elsewhere = is_stale || (is_starved && self.starved <= MOST_STARVED);
+            if !is_clients && !is_starved && (unsent.is_none() || !is_stale) {
                 let endpoint = self.endpoint()?;
                 self.blame(&endpoint, &error);
             }
@@ -187,7 +197,7 @@ impl<'a> Attempts<'a> {
             {
                 endpoint.pool.note_fault(&error.fault());
             }
-            if !is_stale && !self.next(unsent.cause, unsent.is_begun).await {
+            if !goes_elsewhere && !self.next(unsent.cause, unsent.is_begun).await {
                 return Err(UpstreamError::Answer(error).into());
             }
             let (fresh, pool) = self.connect().await?;

@@ -18,12 +18,12 @@ const MOST: usize = 64;
 
 thread_local! {
     static IS_DRIVEN: Cell<bool> = const { Cell::new(false) };
-    static HEARD: RefCell<Vec<Said>> = const { RefCell::new(Vec::new()) };
+    static HEARD: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A report of the library's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct Report {
     /// The module that reports.
     pub place: &'static str,
     /// Its words.
@@ -42,7 +42,7 @@ pub fn listening<T>(step: impl FnOnce() -> T) -> T {
 /// Takes what was said since the last call.
 #[inline]
 #[must_use]
-pub fn heard() -> Vec<Said> {
+pub fn heard() -> Vec<Report> {
     HEARD.with_borrow_mut(|heard| {
         if heard.is_empty() {
             Vec::new()
@@ -84,7 +84,7 @@ impl<S: Subscriber> Layer<S> for Listener {
         HEARD.with_borrow_mut(|heard| {
             if heard.len() < MOST {
                 let words = words.0;
-                heard.push(Said { place, words });
+                heard.push(Report { place, words });
             }
         });
     }

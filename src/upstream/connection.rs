@@ -114,6 +114,14 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
+    /// Of HTTP/2, it waits for no room for a request's body: no other connection is to be had.
+    pub(super) fn sharing_window(mut self) -> Self {
+        if let Carrier::Http2(exchange) = &mut self.carrier {
+            exchange.shares_window();
+        }
+        self
+    }
+
     /// Sends one request, with the lines of `added` behind its fields, and waits for the head of the answer.
     ///
     /// A request that could not be sent a second time gets a further check on a connection that has rested: the system
@@ -158,6 +166,7 @@ impl<B: OutgoingBody> Connection<B> {
         request: UnsentRequest<B>,
     ) -> impl Future<Output = Result<Response<()>, AnswerError>> + use<'_, B> {
         self.is_repeatable = request.is_repeatable;
+        let request_is_begun = request.is_begun;
         let is_sent = match (&mut self.carrier, request.request) {
             (Carrier::Http1(http1, _), Unsent::Written(request)) => {
                 http1.begin_again(request);
@@ -172,6 +181,12 @@ impl<B: OutgoingBody> Connection<B> {
                     Unsent::Whole(request) => Some(request),
                     Unsent::Written(request) => WholeRequest::of_unsent(request),
                 };
+                let body = whole.as_ref().and_then(|whole| whole.body.as_ref());
+                exchange.needs_room(match body {
+                    // The part that was taken goes out again.
+                    Some(_) if request_is_begun => ENOUGH,
+                    body => body.map_or(0, room_of_body),
+                });
                 let is_whole = whole.is_some();
                 whole
                     .into_iter()
@@ -397,7 +412,11 @@ fn is_unframed(head: &Response<()>) -> bool {
 
 /// The room that the beginning of a request's body must find in the window of a connection of HTTP/2.
 pub(super) fn room_of<B: Body>(request: &Request<B>) -> u32 {
-    let hint = request.body().size_hint();
+    room_of_body(request.body())
+}
+
+fn room_of_body<B: Body>(body: &B) -> u32 {
+    let hint = body.size_hint();
     let most = hint.upper().unwrap_or(u64::from(ENOUGH));
     u32::try_from(most).unwrap_or(ENOUGH).min(ENOUGH)
 }

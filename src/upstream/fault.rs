@@ -1,7 +1,9 @@
 //! Why a server has given no valid answer: in words, by its cause, and with the line that is to blame.
 
 use super::failure::UpstreamError;
-use super::http1::{AnswerError, ChunkFault, HeadFault, OffendingLine};
+use super::http1::{AnswerError, ChunkFault, HeadFault};
+use super::offending_line::OffendingLine;
+use super::stream_fault::{StreamEnd, StreamFault};
 use std::error::Error;
 use std::fmt::{self, Write as _};
 
@@ -124,11 +126,25 @@ impl AnswerError {
             Self::Chunks(ChunkFault::End, _) => FaultCause::ChunkEnd,
             Self::Chunks(ChunkFault::Trailers, _) => FaultCause::Trailers,
             Self::Refused(_) => FaultCause::Refused,
-            Self::Http2(fault) => fault.cause(),
+            Self::Http2(fault) => cause_of_stream(fault),
             Self::Starved => FaultCause::Starved,
             Self::Upload(_) | Self::UploadLength | Self::GivenUp => FaultCause::Upload,
             Self::Tunnel(_) => FaultCause::Tunnel,
         }
+    }
+}
+
+fn cause_of_stream(fault: &StreamFault) -> FaultCause {
+    match fault.end() {
+        StreamEnd::Reset => FaultCause::StreamReset,
+        StreamEnd::GoAway => FaultCause::GoAway,
+        StreamEnd::Silent => FaultCause::Silent,
+        StreamEnd::Ended => FaultCause::Ended,
+        StreamEnd::CutBody => FaultCause::CutBody,
+        StreamEnd::Head => FaultCause::StreamHead,
+        StreamEnd::Body => FaultCause::StreamBody,
+        StreamEnd::Frames => FaultCause::Frames,
+        StreamEnd::Other => FaultCause::Stream,
     }
 }
 

@@ -5,7 +5,7 @@ use super::connection_bound::{ConnectionBound, ConnectionPermit};
 use super::dial::{self, OpenedStream};
 use super::fault::UpstreamFault;
 use super::http1::ReadBuffers;
-use super::http2::connection::{Http2Connection, Origin};
+use super::http2::connection::{Http2Connection, OpenStream, Origin};
 use super::http2::send_window::ENOUGH;
 use super::http2::stream_pool::StreamPool;
 use super::open_socket::OpenSocket;
@@ -302,7 +302,7 @@ impl<B: OutgoingBody> Pool<B> {
             // The request may have a body that has found no room. Where connections are counted, it shares them.
             let need = if self.bound.is_some() { 0 } else { ENOUGH };
             if let Some(stream) = http2.take_roomy(now, need) {
-                return Ok(Connection::on_stream(stream, now));
+                return Ok(self.on_stream(stream, now));
             }
             if let Some(opening) = http2.open() {
                 // A stream may end before the server has room for a connection.
@@ -317,7 +317,7 @@ impl<B: OutgoingBody> Pool<B> {
                 match self.open_http2(http2, permit, deadline).await {
                     Ok(Opened::Http1(connection)) => return Ok(*connection),
                     Ok(Opened::Http2(connection)) => match opening.opened(connection) {
-                        Some(stream) => return Ok(Connection::on_stream(stream, now)),
+                        Some(stream) => return Ok(self.on_stream(stream, now)),
                         None => continue,
                     },
                     Err(error) => {
@@ -335,6 +335,15 @@ impl<B: OutgoingBody> Pool<B> {
                 return Err(error);
             }
         }
+    }
+
+    /// A stream for a request that has found no room elsewhere. Where connections are counted, it shares the room of this one.
+    fn on_stream(&self, stream: OpenStream, now: Instant) -> Connection<B> {
+        let connection = Connection::on_stream(stream, now);
+        if self.bound.is_some() {
+            return connection.sharing_window();
+        }
+        connection
     }
 
     /// A new connection to a server that has chosen HTTP/1.1 so far. It is offered HTTP/2 again each time: one that was

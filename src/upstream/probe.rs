@@ -1,9 +1,10 @@
 //! One probe: a question to a server on a connection of its own, within the time that the file gives it.
 
 use super::http1::{AnswerError, answer_head};
-use super::http2::{AnswerPart, StreamFault, hear_interim};
+use super::http2::hear_interim;
 use super::probe_rule::{ProbeQuestion, ProbeRule};
 use super::stream::ServerStream;
+use super::stream_fault::{AnswerPart, StreamFault};
 use super::upstream_state::Member;
 use super::{Destination, OfferedProtocols, Upstream, dial};
 use crate::clock;

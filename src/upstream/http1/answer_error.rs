@@ -1,11 +1,11 @@
 //! The failures of an exchange on a connection to a server.
 
 use super::chunk_decoder::ChunkFault;
-use super::offending_line::OffendingLine;
 use super::response_head::{BadHead, HeadFault};
 use crate::interim::TooMany;
-use crate::upstream::http2::StreamFault;
+use crate::upstream::offending_line::OffendingLine;
 use crate::upstream::other_protocol::OtherProtocol;
+use crate::upstream::stream_fault::StreamFault;
 use std::error::Error;
 use std::io;
 

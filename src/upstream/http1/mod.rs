@@ -5,7 +5,6 @@
 
 mod answer_error;
 mod chunk_decoder;
-mod offending_line;
 mod probe_answer;
 mod read_buffers;
 mod request_head;
@@ -17,7 +16,6 @@ mod whole_request;
 
 pub use answer_error::AnswerError;
 pub use chunk_decoder::ChunkFault;
-pub use offending_line::OffendingLine;
 pub(super) use probe_answer::answer_head;
 pub use read_buffers::ReadBuffers;
 pub(super) use request_head::may_trail;

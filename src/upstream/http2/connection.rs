@@ -6,12 +6,12 @@ use super::super::open_socket::OpenSocket;
 use super::super::other_protocol::OtherProtocol;
 use super::super::owed_time::UploadState;
 use super::super::stream::ServerStream;
+use super::super::stream_fault::{AnswerPart, GoAway, HeardWords, StreamFault};
 use super::super::{ConnectError, Destination};
 use super::first_bytes::{FirstBytes, NotedStream};
 use super::kept_bytes::KeptBytes;
 use super::ping_pace::{PING, PingPace};
 use super::send_window::SendWindow;
-use super::stream_fault::{AnswerPart, GoAway, HeardWords, StreamFault};
 use crate::clock;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
@@ -169,6 +169,7 @@ impl Http2Connection {
             connection,
             Rc::clone(&state),
             Rc::clone(&first),
+            Rc::clone(&opened.window),
             socket,
         ));
         while !first.is_settled() && !state.is_over.get() {
@@ -355,6 +356,7 @@ async fn drive(
     mut connection: Connection<NotedStream, Bytes>,
     state: Rc<ConnectionState>,
     first: Rc<FirstBytes>,
+    window: Rc<SendWindow>,
     socket: OpenSocket,
 ) {
     let pings = connection.ping_pong();
@@ -367,6 +369,9 @@ async fn drive(
         }
         let ended = state.heard.drive(|| Pin::new(&mut connection).poll(cx));
         state.kept.look();
+        if !state.kept.is_full() {
+            window.all_is_written();
+        }
         ended
     })
     .await;

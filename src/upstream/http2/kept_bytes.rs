@@ -33,6 +33,11 @@ impl KeptBytes {
         self.is_full.set(written.is_pending());
     }
 
+    /// Does the socket take no bytes now?
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full.get()
+    }
+
     /// The connection has written what it could, and waits.
     pub(super) fn look(&self) {
         let has_moved = self.has_moved.take();

@@ -9,16 +9,14 @@ mod kept_bytes;
 mod ping_pace;
 mod request_head;
 pub(super) mod send_window;
-mod stream_fault;
 pub(super) mod stream_pool;
 mod upload;
-
-pub(super) use stream_fault::{AnswerPart, StreamFault};
 
 use super::OutgoingBody;
 use super::http1::{AnswerError, WholeRequest};
 use super::owed_time::UploadState;
 use super::retry_rule::RetryCause;
+use super::stream_fault::AnswerPart;
 use crate::interim::{self, InterimCount, TooMany};
 use bytes::Bytes;
 use connection::OpenStream;
@@ -68,6 +66,8 @@ pub(super) struct Http2Exchange<B> {
     to_head: bool,
     /// The room that the beginning of the body must find in the connection's window, and the wait for it.
     need: u32,
+    /// It waits for none: no other connection is to be had.
+    shares_window: bool,
     hold: Option<Hold>,
 }
 
@@ -113,6 +113,7 @@ impl<B> Http2Exchange<B> {
             length: None,
             to_head: false,
             need: 0,
+            shares_window: false,
             hold: None,
         }
     }
@@ -217,7 +218,14 @@ impl<B: OutgoingBody> Http2Exchange<B> {
     /// The request may go elsewhere as long as the connection has no room for `need` bytes of its body: what was begun
     /// here could hang behind an upload that the server does not read.
     pub(super) fn needs_room(&mut self, need: u32) {
-        self.need = need;
+        if !self.shares_window {
+            self.need = need;
+        }
+    }
+
+    /// No room is waited for, since no other connection is to be had.
+    pub(super) fn shares_window(&mut self) {
+        self.shares_window = true;
     }
 
     /// Ready when there is room for the beginning of the body.

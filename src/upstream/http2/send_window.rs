@@ -28,6 +28,8 @@ const WINDOW_UPDATE: u8 = 8;
 pub(super) struct SendWindow {
     /// The bytes that may still be sent.
     left: Cell<i64>,
+    /// Bytes that the library has been given within that, and has not written yet.
+    handed: Cell<i64>,
     /// The last time that bytes went or room came while there was not enough.
     moved: Cell<Option<Instant>>,
     going: RefCell<FrameCounter>,
@@ -40,6 +42,7 @@ impl Default for SendWindow {
     fn default() -> Self {
         Self {
             left: Cell::new(INITIAL),
+            handed: Cell::new(0),
             moved: Cell::new(None),
             going: RefCell::new(FrameCounter::behind(PREFACE)),
             coming: RefCell::new(FrameCounter::behind(0)),
@@ -53,8 +56,20 @@ impl SendWindow {
     pub(super) fn goes(&self, bytes: &[u8]) {
         let sent = self.going.borrow_mut().count(bytes, DATA);
         if sent > 0 {
+            self.handed.set((self.handed.get() - sent).max(0));
             self.moves(-sent);
         }
+    }
+
+    /// The library is given bytes of a body, which it will send: they are no room for others.
+    pub(super) fn hands(&self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.handed.set(self.handed.get().saturating_add(bytes));
+    }
+
+    /// All that the library was given has been written, or let go with its stream.
+    pub(super) fn all_is_written(&self) {
+        self.handed.set(0);
     }
 
     /// Bytes come.
@@ -76,13 +91,18 @@ impl SendWindow {
 
     /// Is there room for `need` bytes, [`ENOUGH`] at most?
     pub(super) fn has_room(&self, need: u32) -> bool {
-        self.left.get() >= i64::from(need)
+        self.left.get() - self.handed.get() >= i64::from(need)
     }
 
-    /// Is there no room for `need` bytes, and has that not changed for long?
+    /// Is there no room for `need` bytes, and has that not changed for long? Bytes that are still to be written change it.
     pub(super) fn is_stuck(&self, need: u32, now: Instant) -> bool {
         let moved = self.moved.get();
-        !self.has_room(need) && moved.is_some_and(|moved| now >= moved + STUCK)
+        self.is_below(need) && moved.is_some_and(|moved| now >= moved + STUCK)
+    }
+
+    /// Will there be no room for `need` bytes, whatever is written, until the server makes some?
+    fn is_below(&self, need: u32) -> bool {
+        self.left.get() < i64::from(need)
     }
 
     /// Waits until the server makes room. False when the window is stuck.
@@ -95,7 +115,8 @@ impl SendWindow {
             if self.is_stuck(need, now) {
                 return false;
             }
-            let until = self.moved.get().unwrap_or(now) + STUCK;
+            let since = self.moved.get().filter(|_| self.is_below(need));
+            let until = since.unwrap_or(now) + STUCK;
             if timeout_at(until, self.grown.notified()).await.is_ok() {
                 return true;
             }
@@ -195,6 +216,26 @@ mod tests {
             coming.chunks(size).for_each(|bytes| window.comes(bytes));
             assert_eq!(window.left.get(), INITIAL - 1_000 + 513);
         }
+    }
+
+    #[test]
+    fn what_the_library_was_given_is_no_room() {
+        let window = SendWindow::default();
+        window.goes(&[0; PREFACE]);
+        window.hands(60_000);
+        assert!(window.has_room(5_000) && !window.has_room(6_000));
+        window.goes(&frame(DATA, 1, &[0; 60_000]));
+        assert!(window.has_room(5_000) && !window.has_room(6_000));
+        window.hands(5_000);
+        assert!(!window.has_room(5_000));
+        window.all_is_written();
+        assert!(window.has_room(5_000), "its stream was reset");
+        // It was low long ago, and is not now.
+        window.moved.set(Some(clock::now()));
+        window.comes(&frame(WINDOW_UPDATE, 0, &[0, 0, 0xF0, 0]));
+        window.hands(60_000);
+        let late = clock::now() + STUCK * 2;
+        assert!(!window.has_room(ENOUGH) && !window.is_stuck(ENOUGH, late));
     }
 
     #[tokio::test]

@@ -63,7 +63,12 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                 let piece = upload.piece.split_to(room.min(upload.piece.len()));
                 let is_end = upload.is_last && upload.piece.is_empty() && upload.trailers.is_none();
                 self.sent += piece.len() as u64;
-                if piece.is_empty() || upload.stream.send_data(piece, is_end).is_err() || is_end {
+                let length = piece.len();
+                let is_over = length == 0 || upload.stream.send_data(piece, is_end).is_err();
+                if !is_over {
+                    self.stream.window().hands(length);
+                }
+                if is_over || is_end {
                     self.end_upload();
                 }
                 continue;

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 const WINDOW_UPDATE: u8 = 8;
 const END: u8 = 1;
@@ -134,6 +135,33 @@ async fn other_clients_uploads_go_to_another_connection() {
     client.send("0\r\n\r\n").await;
     assert_eq!(client.answer().await.expect(200).text(), "10");
     assert_eq!(server.connections(), 3);
+}
+
+/// All that looks for room at once finds it: what one upload was promised is no room for the next.
+#[tokio::test]
+async fn uploads_that_come_together_do_not_hang_behind_each_other() {
+    let (server, unread) = server().await;
+    let gateway = before(&server, "").await;
+    let _first = unread_upload(&gateway, &unread, 1).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut client = gateway.connect().await;
+        let head = request("POST", "/unread", &[("content-length", "1000000")]);
+        client
+            .send([head.as_bytes(), &[b'x'; 90_000]].concat())
+            .await;
+        held.push(client);
+    }
+    let gateway = Arc::new(gateway);
+    let mut posts = JoinSet::new();
+    for _ in 0..20 {
+        let gateway = Arc::clone(&gateway);
+        posts.spawn(async move { post(&gateway, 5_000).await });
+    }
+    for (echo, took) in posts.join_all().await {
+        assert_eq!(echo, "5000");
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
 }
 
 /// The bound on connections is kept: an upload waits there, and what has no body does not.

@@ -1,7 +1,7 @@
 //! How the end of an answer's body is known, by the fields of its head (RFC 9112, section 6).
 
 use super::HeadFault;
-use crate::upstream::http1::offending_line::OffendingLine;
+use crate::upstream::offending_line::OffendingLine;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
 /// The longest body that can be announced: the two numbers above it are no lengths for hyper either.

@@ -1,7 +1,7 @@
 //! The causes for which the head of an answer is refused, in words, and the line that is to blame.
 
 use crate::interim::TooMany;
-use crate::upstream::http1::offending_line::{Blame, OffendingLine};
+use crate::upstream::offending_line::{Blame, OffendingLine};
 
 /// Causes for which the head of an answer is refused.
 #[derive(Debug, thiserror::Error)]

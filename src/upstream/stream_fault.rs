@@ -1,9 +1,8 @@
 //! Why a stream of HTTP/2 has failed, in words: by which frame of its server, with which code, and what the library says of
 //! bytes that it does not take.
 
+use super::offending_line::OffendingLine;
 use crate::telemetry::h2_words;
-use crate::upstream::fault::FaultCause;
-use crate::upstream::http1::OffendingLine;
 use h2::Reason;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,11 +13,34 @@ const MOST: usize = 16;
 
 /// The part of an answer in which its stream failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum AnswerPart {
+pub(super) enum AnswerPart {
     /// The head was awaited.
     Head,
     /// The body, or the trailers behind it.
     Body,
+}
+
+/// How a stream has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamEnd {
+    /// The server has reset it.
+    Reset,
+    /// The server has ended the connection by GOAWAY.
+    GoAway,
+    /// The server has not answered a ping.
+    Silent,
+    /// The connection ended before the answer.
+    Ended,
+    /// The connection ended inside its body.
+    CutBody,
+    /// The answer's head is malformed.
+    Head,
+    /// Its body is.
+    Body,
+    /// Frames of the connection are.
+    Frames,
+    /// Something else.
+    Other,
 }
 
 /// The failure of a stream, or of its connection.
@@ -55,7 +77,7 @@ impl GoAway {
 
 impl StreamFault {
     /// The failure in this part of an answer.
-    pub(in super::super) fn new(error: h2::Error, part: AnswerPart) -> Self {
+    pub(super) fn new(error: h2::Error, part: AnswerPart) -> Self {
         Self {
             goaway: GoAway::of(&error),
             error,
@@ -91,33 +113,33 @@ impl StreamFault {
     }
 
     /// Has the server sent what is no HTTP/2?
-    pub(in super::super) fn is_malformed(&self) -> bool {
+    pub(super) fn is_malformed(&self) -> bool {
         self.error.is_library()
     }
 
     /// The debug data of the server's GOAWAY.
-    pub(in super::super) fn debug_data(&self) -> Option<&OffendingLine> {
+    pub(super) fn debug_data(&self) -> Option<&OffendingLine> {
         self.goaway.as_ref().map(|goaway| &goaway.debug_data)
     }
 
-    /// The cause by which the log has a line a minute.
-    pub(in super::super) fn cause(&self) -> FaultCause {
+    /// How the stream has ended.
+    pub(super) fn end(&self) -> StreamEnd {
         let error = &self.error;
         match self.part {
-            _ if error.is_remote() && error.is_reset() => FaultCause::StreamReset,
-            _ if self.goaway.is_some() => FaultCause::GoAway,
-            AnswerPart::Head if error.is_library() && error.is_reset() => FaultCause::StreamHead,
-            AnswerPart::Body if error.is_library() && error.is_reset() => FaultCause::StreamBody,
-            _ if error.is_library() => FaultCause::Frames,
-            _ if error.is_io() && self.is_silent => FaultCause::Silent,
-            AnswerPart::Head if error.is_io() => FaultCause::Ended,
-            AnswerPart::Body if error.is_io() => FaultCause::CutBody,
-            _ => FaultCause::Stream,
+            _ if error.is_remote() && error.is_reset() => StreamEnd::Reset,
+            _ if self.goaway.is_some() => StreamEnd::GoAway,
+            AnswerPart::Head if error.is_library() && error.is_reset() => StreamEnd::Head,
+            AnswerPart::Body if error.is_library() && error.is_reset() => StreamEnd::Body,
+            _ if error.is_library() => StreamEnd::Frames,
+            _ if error.is_io() && self.is_silent => StreamEnd::Silent,
+            AnswerPart::Head if error.is_io() => StreamEnd::Ended,
+            AnswerPart::Body if error.is_io() => StreamEnd::CutBody,
+            _ => StreamEnd::Other,
         }
     }
 
     /// The server's frame that ended the stream, with its code: `RST_STREAM with INTERNAL_ERROR (2)`.
-    pub(in super::super) fn frame(&self) -> String {
+    pub(super) fn frame(&self) -> String {
         match &self.goaway {
             Some(goaway) => format!("GOAWAY with {}", code(goaway.reason)),
             None => format!("RST_STREAM with {}", code(self.error.reason())),
@@ -127,29 +149,29 @@ impl StreamFault {
 
 impl fmt::Display for StreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match (self.cause(), self.part) {
-            (FaultCause::StreamReset, _) => {
+        let place = match (self.end(), self.part) {
+            (StreamEnd::Reset, _) => {
                 return write!(f, "the server has ended the stream: {}", self.frame());
             }
-            (FaultCause::GoAway, _) => {
+            (StreamEnd::GoAway, _) => {
                 return write!(f, "the server has ended the connection: {}", self.frame());
             }
-            (FaultCause::Silent, _) => {
+            (StreamEnd::Silent, _) => {
                 return f
                     .write_str("the server did not answer a PING: its connection was given up");
             }
-            (FaultCause::Ended, _) => {
+            (StreamEnd::Ended, _) => {
                 f.write_str("the connection ended before the answer")?;
                 return self.write_io(f);
             }
-            (FaultCause::CutBody, _) => {
+            (StreamEnd::CutBody, _) => {
                 f.write_str("the connection ended inside the answer's body")?;
                 return self.write_io(f);
             }
-            (FaultCause::StreamHead, _) => "the answer's head is malformed",
-            (FaultCause::StreamBody, _) => "the answer's body is malformed",
-            (FaultCause::Frames, AnswerPart::Head) => "malformed frames came before the answer",
-            (FaultCause::Frames, AnswerPart::Body) => "malformed frames came inside the answer",
+            (StreamEnd::Head, _) => "the answer's head is malformed",
+            (StreamEnd::Body, _) => "the answer's body is malformed",
+            (StreamEnd::Frames, AnswerPart::Head) => "malformed frames came before the answer",
+            (StreamEnd::Frames, AnswerPart::Body) => "malformed frames came inside the answer",
             _ => return write!(f, "the stream failed: {}", self.error),
         };
         write!(f, "{place}: {}", code(self.error.reason()))?;
@@ -233,7 +255,7 @@ impl HeardWords {
     }
 
     #[cold]
-    fn keep(&self, heard: Vec<h2_words::Said>) {
+    fn keep(&self, heard: Vec<h2_words::Report>) {
         let mut kept = self.0.borrow_mut();
         for said in heard {
             if kept.len() == MOST {
@@ -282,7 +304,7 @@ mod tests {
     fn the_last_words_about_a_stream_are_its_own() {
         let heard = HeardWords::default();
         let say = |words: &str| {
-            let said = h2_words::Said {
+            let said = h2_words::Report {
                 place: "h2",
                 words: words.to_owned(),
             };
