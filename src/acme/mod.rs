@@ -19,6 +19,7 @@ mod held_versions;
 mod hurry;
 mod issuance;
 mod issued;
+mod open_challenge;
 mod open_challenges;
 mod order_desk;
 mod orders;
