@@ -21,6 +21,8 @@ const REST: i64 = 90;
 const LONGEST_REST: Seconds = 24 * 3600;
 /// The longest wait that an authority can demand.
 const LONGEST: Seconds = 7 * 24 * 3600;
+/// The cause of an order whose process has ended.
+const ENDED: &str = "its gateway has ended in the middle of it";
 
 /// The failures of one identity's orders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) struct Attempts {
     failures: usize,
     /// The times of the last failures, the earliest first.
     last: Vec<Seconds>,
+    /// The cause of the last one, in words.
+    cause: String,
     /// The earliest time of the next order.
     next: Seconds,
     /// The time until which the authority asked to be left alone.
@@ -78,6 +82,7 @@ impl Attempts {
             means: means.into(),
             failures,
             next,
+            cause: if is_known { String::new() } else { self.cause },
             ..self
         }
     }
@@ -101,6 +106,7 @@ impl Attempts {
                 .and_then(|count| usize::try_from(count).ok())
                 .unwrap_or_default(),
             last: last.take(MOST_IN_AN_HOUR).collect(),
+            cause: text("cause").into(),
             next: number("next").unwrap_or_default(),
             begun: number("begun"),
             rest: number("rest").unwrap_or_default(),
@@ -110,8 +116,8 @@ impl Attempts {
     /// The text to keep.
     pub(super) fn text(&self) -> String {
         let kept = json!({
-            "order": self.order, "failures": self.failures, "last": self.last, "next": self.next,
-            "begun": self.begun, "rest": self.rest, "means": self.means, "asked": self.asked
+            "order": self.order, "failures": self.failures, "last": self.last, "cause": self.cause,
+            "next": self.next, "begun": self.begun, "rest": self.rest, "means": self.means, "asked": self.asked
         });
         format!("{kept}\n")
     }
@@ -121,6 +127,14 @@ impl Attempts {
         self.failures
     }
 
+    /// The time of the last failure since a certificate has come, and its cause in words, where it is known. Nothing where
+    /// what is ordered now has not failed.
+    pub(super) fn last_failure(&self) -> Option<(Seconds, Option<&str>)> {
+        let at = self.last.last().copied()?;
+        let cause = Some(self.cause.as_str()).filter(|cause| !cause.is_empty());
+        (self.failures > 0 || cause.is_some()).then_some((at, cause))
+    }
+
     /// The time from which an order may be made. A clock that was set back does not make it later than the longest wait.
     pub(super) fn next(&self, now: Seconds) -> Seconds {
         let next = match self.last[..] {
@@ -128,6 +142,11 @@ impl Attempts {
             _ => self.next,
         };
         if next > now + LONGEST { now } else { next }
+    }
+
+    /// The time of the last order that failed, or that has begun and not come to its end.
+    pub(super) fn last(&self) -> Option<Seconds> {
+        self.begun.or_else(|| self.last.last().copied())
     }
 
     /// Notes that an order begins at `now`.
@@ -147,17 +166,17 @@ impl Attempts {
             return;
         };
         let is_first = self.failures == 0;
-        self.failed(begun, None);
+        self.failed(begun, None, ENDED);
         if is_first {
             self.next = begun + AFTER_AN_END;
         }
     }
 
-    /// Notes a failure at `now`; the authority asked for a pause of `asked` seconds, or did not.
-    pub(super) fn failed(&mut self, now: Seconds, asked: Option<Seconds>) {
+    /// Notes a failure at `now`; the authority asked for a pause of `asked` seconds, or did not. The cause is in words.
+    pub(super) fn failed(&mut self, now: Seconds, asked: Option<Seconds>, cause: &str) {
         let wait = WAITS[self.failures.min(WAITS.len() - 1)];
         self.failures += 1;
-        self.count(now);
+        self.count(now, cause);
         let asked = asked.unwrap_or_default().min(LONGEST);
         self.asked = now + asked;
         self.next = now + wait.max(asked);
@@ -165,14 +184,15 @@ impl Attempts {
 
     /// Notes that an order failed at `now` by a bound of our own. The authority may have been asked, so that the hour counts
     /// it; the wait is short, and the next one no longer.
-    pub(super) fn held_back(&mut self, now: Seconds) {
-        self.count(now);
+    pub(super) fn held_back(&mut self, now: Seconds, cause: &str) {
+        self.count(now, cause);
         self.next = now + OWN_BOUND;
     }
 
     /// Counts a failure at `now` among those of the last hour.
-    fn count(&mut self, now: Seconds) {
+    fn count(&mut self, now: Seconds, cause: &str) {
         self.begun = None;
+        self.cause = cause.into();
         self.last.retain(|at| (now - HOUR..=now).contains(at));
         if self.last.len() >= MOST_IN_AN_HOUR {
             self.last.remove(0);
@@ -221,15 +241,17 @@ mod tests {
         let mut now = 1_000_000;
         let mut waits = Vec::new();
         for _ in 0..8 {
-            attempts.failed(now, None);
+            attempts.failed(now, None, "a cause");
             attempts = Attempts::read(&attempts.text()).of("ca a.example");
             waits.push(attempts.next(now) - now);
             now = attempts.next(now);
         }
         assert_eq!(waits[..3], [60, 300, 1800]);
         assert_eq!(waits[3..], [7200, 21_600, 86_400, 86_400, 86_400]);
+        assert!(attempts.last_failure().is_some());
         attempts.succeeded(now, 90 * 86_400);
         attempts = Attempts::read(&attempts.text());
+        assert_eq!(attempts.last_failure(), None);
         assert!(attempts.next(now) <= now);
         assert_eq!(attempts.rest(now), now + 86_400);
         assert_eq!(attempts.rest(0), 0);
@@ -240,21 +262,21 @@ mod tests {
     fn a_change_of_how_it_is_ordered_ends_the_wait_but_neither_a_pause_nor_the_hour() {
         let again = |attempts: Attempts| Attempts::read(&attempts.text());
         let mut attempts = Attempts::default().of("a").by("one key");
-        attempts.failed(1000, None);
+        attempts.failed(1000, None, "a cause");
         assert_eq!(again(attempts.clone()).by("one key").next(1000), 1060);
         let mut changed = again(attempts).by("another key");
         assert_eq!((changed.failures(), changed.next(1000)), (0, 1000));
-        changed.failed(1000, Some(7200));
+        changed.failed(1000, Some(7200), "a cause");
         let paused = again(changed).by("a third key");
         assert_eq!((paused.failures(), paused.next(1000)), (0, 8200));
         // What an earlier version has kept says nothing of it.
         let mut earlier = Attempts::default();
-        earlier.failed(1000, None);
+        earlier.failed(1000, None, "a cause");
         assert_eq!(earlier.by("one key").next(1000), 1060);
         let mut hour = Attempts::default();
         for means in ["a", "b", "c", "d"] {
             hour = hour.by(means);
-            hour.failed(1000, None);
+            hour.failed(1000, None, "a cause");
         }
         assert_eq!(hour.by("e").next(1000), 1000 + 3601);
     }
@@ -266,7 +288,7 @@ mod tests {
             // Another list of names each time: no wait, but the hour is counted on.
             attempts = attempts.of(name);
             assert_eq!(attempts.next(1000), 0);
-            attempts.failed(1000, None);
+            attempts.failed(1000, None, "a cause");
         }
         assert_eq!(attempts.next(1000), 1000 + 3601);
         assert_eq!(attempts.of("e").next(1000), 1000 + 3601);
@@ -295,7 +317,7 @@ mod tests {
         let mut attempts = Attempts::default();
         let mut waits = Vec::new();
         for _ in 0..5 {
-            attempts.failed(1000, None);
+            attempts.failed(1000, None, "a cause");
             attempts.has_other_kind(1000);
             waits.push(attempts.next(1000) - 1000);
         }
@@ -307,25 +329,47 @@ mod tests {
         let mut attempts = Attempts::default();
         let mut waits = Vec::new();
         for _ in 0..4 {
-            attempts.held_back(1000);
+            attempts.held_back(1000, "a cause");
             attempts = Attempts::read(&attempts.text());
             waits.push(attempts.next(1000) - 1000);
         }
         assert_eq!(waits, [10, 10, 10, 3601]);
         assert_eq!(attempts.failures(), 0);
+        assert_eq!(attempts.last_failure(), Some((1000, Some("a cause"))));
+    }
+
+    #[test]
+    fn the_last_failure_is_known_with_its_cause_until_something_else_is_ordered() {
+        let again = |attempts: &Attempts| Attempts::read(&attempts.text());
+        let mut attempts = Attempts::default().of("a").by("one key");
+        assert_eq!(attempts.last_failure(), None);
+        attempts.failed(1000, None, "the port is closed");
+        let kept = again(&attempts).of("a").by("one key");
+        assert_eq!(
+            kept.last_failure(),
+            Some((1000, Some("the port is closed")))
+        );
+        assert_eq!(again(&attempts).of("b").last_failure(), None);
+        assert_eq!(again(&attempts).by("another key").last_failure(), None);
+        // A gateway of 0.1.0 keeps no cause.
+        let earlier = Attempts::read(r#"{"failures":1,"last":[7]}"#);
+        assert_eq!(earlier.last_failure(), Some((7, None)));
+        attempts.begins(2000);
+        attempts.take_over();
+        assert_eq!(attempts.last_failure(), Some((2000, Some(ENDED))));
     }
 
     #[test]
     fn what_is_asked_for_at_once_waits_for_the_authority_and_the_hour_alone() {
         let mut attempts = Attempts::default();
-        attempts.failed(1000, None);
+        attempts.failed(1000, None, "a cause");
         assert_eq!(attempts.next(1000), 1060);
         assert_eq!(attempts.next_at_once(1000), 1000);
-        attempts.failed(1000, Some(500));
+        attempts.failed(1000, Some(500), "a cause");
         assert_eq!(attempts.next_at_once(1000), 1500);
         let mut hour = Attempts::default();
         for _ in 0..4 {
-            hour.failed(1000, None);
+            hour.failed(1000, None, "a cause");
         }
         assert_eq!(hour.next_at_once(1000), 1000 + 3601);
     }
@@ -333,9 +377,9 @@ mod tests {
     #[test]
     fn the_authority_may_ask_for_more_and_a_clock_may_jump() {
         let mut attempts = Attempts::default();
-        attempts.failed(1000, Some(4000));
+        attempts.failed(1000, Some(4000), "a cause");
         assert_eq!(attempts.next(1000), 5000);
-        attempts.failed(1000, Some(i64::MAX));
+        attempts.failed(1000, Some(i64::MAX), "a cause");
         assert_eq!(attempts.next(1000), 1000 + LONGEST);
         assert_eq!(attempts.next(0), 0);
         assert_eq!(Attempts::read("{ half"), Attempts::default());

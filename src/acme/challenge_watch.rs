@@ -8,24 +8,23 @@
 use super::authority::{OrderedIdentity, Storage};
 use super::failure::Failure;
 use super::folder::{Folder, FolderWatch};
-use super::others_answers::OthersAnswers;
+use super::open_challenge::{ChallengeEntry, WATCH};
+use super::others_answers::{OthersAnswers, ReadAnswers};
 use super::readings::Readings;
 use super::store_orders::lock_of;
-use super::store_vault::{ChallengeEntry, SharedStorage, StoreVault};
+use super::store_vault::{SharedStorage, StoreVault};
 use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Lookup, Metrics};
-use crate::tls::ChallengeQuestion;
+use crate::tls::{ChallengeQuestion, OthersAnswer};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
-/// Folders are read this often.
-const READ: Duration = Duration::from_secs(1);
 /// The least time between two readings of folders, where a question waits for one.
 const BETWEEN: Duration = Duration::from_millis(100);
 
@@ -43,17 +42,11 @@ pub(super) struct ChallengeWatch {
     folders: Mutex<HashSet<PathBuf>>,
     folder_readings: Readings,
     store_readings: Readings,
-    /// What the last reading of the store has found beside open challenges.
-    last: Mutex<LastReading>,
-}
-
-/// What a reading of the store has found beside open challenges.
-#[derive(Debug, Default)]
-struct LastReading {
-    /// The identities that are being ordered, of those that were asked for.
-    ordered: HashSet<Arc<str>>,
-    /// The store did not answer.
-    has_failed: bool,
+    /// Readings of locks, apart from those of open challenges: there are as many locks as strangers ask for identities, and
+    /// no authority waits for them.
+    lock_readings: Readings,
+    /// The identities that are being ordered, of those that were last asked for; nothing where the store did not answer.
+    ordered: Mutex<Option<HashSet<Arc<str>>>>,
 }
 
 impl ChallengeWatch {
@@ -70,20 +63,24 @@ impl ChallengeWatch {
             folders: Mutex::default(),
             folder_readings: Readings::default(),
             store_readings: Readings::default(),
-            last: Mutex::default(),
+            lock_readings: Readings::default(),
+            ordered: Mutex::default(),
         }
     }
 
     /// The answer of another that is known here.
-    pub(super) fn known(&self, host: &str, token: Option<&str>) -> Option<Vec<u8>> {
+    pub(super) fn known(&self, host: &str, token: Option<&str>) -> Option<Arc<OthersAnswer>> {
         let answer = self.answers.of(&ChallengeEntry::of(host, token).name())?;
-        self.found(host);
+        self.found(host, &answer);
         Some(answer)
     }
 
-    fn found(&self, host: &str) {
-        tracing::info!("{host}: an authority looks for a challenge of another gateway");
+    /// Counts each look. Strangers look too: a line tells of the first one for each challenge.
+    fn found(&self, host: &str, answer: &OthersAnswer) {
         self.metrics.acme_looked_up(Lookup::Found);
+        if answer.tell() {
+            tracing::info!("{host}: a challenge of another gateway is looked for here, and found");
+        }
     }
 
     /// From now on another process may order into these folders, and into no other.
@@ -101,14 +98,15 @@ impl ChallengeWatch {
         // They end with this task.
         let mut readers = JoinSet::new();
         readers.spawn(Arc::clone(&self).read_stores());
+        readers.spawn(Arc::clone(&self).read_locks());
         readers.spawn(Arc::clone(&self).read_folders());
         while let Some(question) = questions.recv().await {
             let own = Arc::clone(&self);
             tokio::spawn(async move {
                 let (answer, result) = own.look(&question).await;
-                match result {
-                    Lookup::Found => own.found(&question.host),
-                    other => own.metrics.acme_looked_up(other),
+                match &answer {
+                    Some(answer) => own.found(&question.host, answer),
+                    None => own.metrics.acme_looked_up(result),
                 }
                 // A worker whose authority has left does not wait.
                 let _ = question.answer.send(answer);
@@ -118,37 +116,43 @@ impl ChallengeWatch {
 
     /// Waits until open challenges have been read once, for so long at most.
     pub(super) async fn first_reading(&self, within: Duration) {
-        let both = async {
-            tokio::join!(
-                self.store_readings.next(HashSet::new()),
-                self.folder_readings.next(HashSet::new())
-            )
-        };
+        let both =
+            async { tokio::join!(self.store_readings.next([]), self.folder_readings.next([])) };
         // What is not read then is read while the gateway serves.
         let _ = timeout(within, both).await;
     }
 
     async fn read_stores(self: Arc<Self>) {
-        let pace = self.shared.as_ref().map(|shared| shared.pace);
-        let mut ticks = interval(pace.unwrap_or_default().watch);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = self.ticks();
         loop {
             ticks.tick().await;
-            let asked = self.store_readings.begin();
-            let read = self.read_all_stores(asked).await;
-            *lock(&self.last) = read.unwrap_or_else(|failure| {
+            self.store_readings.begin();
+            if let Err(failure) = self.read_all_stores().await {
                 tracing::debug!("open challenges cannot be read: {failure}");
-                LastReading {
-                    has_failed: true,
-                    ..LastReading::default()
-                }
-            });
+            }
             self.store_readings.end();
         }
     }
 
-    /// Reads what is open in all stores, and which of the identities that were asked for are being ordered.
-    async fn read_all_stores(&self, asked: HashSet<Arc<str>>) -> Result<LastReading, Failure> {
+    async fn read_locks(self: Arc<Self>) {
+        let mut ticks = self.ticks();
+        loop {
+            ticks.tick().await;
+            let asked = self.lock_readings.begin();
+            *lock(&self.ordered) = self.ordered_of(asked).await.ok();
+            self.lock_readings.end();
+        }
+    }
+
+    fn ticks(&self) -> Interval {
+        let pace = self.shared.as_ref().map(|shared| shared.pace);
+        let mut ticks = interval(pace.unwrap_or_default().watch);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
+    }
+
+    /// Reads what is open in all stores.
+    async fn read_all_stores(&self) -> Result<(), Failure> {
         let wanted = self.wanted.borrow().clone();
         let mut open = HashMap::new();
         for store in self.stores(wanted.iter()) {
@@ -157,6 +161,12 @@ impl ChallengeWatch {
             }
         }
         self.answers.are_in_stores(open);
+        Ok(())
+    }
+
+    /// The identities that any gateway is ordering, of those that were asked for.
+    async fn ordered_of(&self, asked: HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, Failure> {
+        let wanted = self.wanted.borrow().clone();
         let mut ordered = HashSet::new();
         for identity in wanted.iter().filter(|one| asked.contains(&one.name)) {
             for store in self.stores([identity]) {
@@ -165,10 +175,10 @@ impl ChallengeWatch {
                 }
             }
         }
-        Ok(LastReading {
-            ordered,
-            has_failed: false,
-        })
+        if ordered.is_empty() {
+            self.answers.forget_by_name();
+        }
+        Ok(ordered)
     }
 
     /// The stores of these identities, each once.
@@ -206,7 +216,7 @@ impl ChallengeWatch {
             self.answers.are_in_folders(open);
             self.folder_readings.end();
             tokio::select! {
-                () = sleep_until(begun + READ) => {}
+                () = sleep_until(begun + WATCH) => {}
                 () = self.folder_readings.asked() => sleep_until(begun + BETWEEN).await,
             }
         }
@@ -214,7 +224,7 @@ impl ChallengeWatch {
 
     /// Looks for an answer that is not known here: in the next reading, and by its name where an order of 0.1.0 may be
     /// open.
-    async fn look(&self, question: &ChallengeQuestion) -> (Option<Vec<u8>>, Lookup) {
+    async fn look(&self, question: &ChallengeQuestion) -> (Option<Arc<OthersAnswer>>, Lookup) {
         let host = &*question.host;
         let entry = ChallengeEntry::of(host, question.token.as_deref());
         let wanted = self.wanted.borrow().clone();
@@ -224,7 +234,7 @@ impl ChallengeWatch {
         let (in_store, in_folder): (Vec<_>, Vec<_>) =
             of_host.partition(|one| matches!(one.authority.storage, Storage::Store(_)));
         if !in_folder.is_empty() {
-            self.folder_readings.next(HashSet::new()).await;
+            self.folder_readings.next([]).await;
             if let Some(answer) = self.answers.of(&entry.name()) {
                 return (Some(answer), Lookup::Found);
             }
@@ -233,20 +243,20 @@ impl ChallengeWatch {
             return (None, Lookup::Missing);
         }
         let names = in_store.iter().map(|one| Arc::clone(&one.name));
-        self.store_readings.next(names.collect()).await;
+        let locks_read = self.lock_readings.next(names);
+        self.store_readings.next([]).await;
         if let Some(answer) = self.answers.of(&entry.name()) {
             return (Some(answer), Lookup::Found);
         }
-        let (ordered, has_failed) = {
-            let last = lock(&self.last);
-            let ordered = in_store
-                .iter()
-                .filter(|one| last.ordered.contains(&one.name));
-            (ordered.copied().collect::<Vec<_>>(), last.has_failed)
+        locks_read.await;
+        let ordered: Vec<_> = {
+            let ordered = lock(&self.ordered);
+            let Some(ordered) = &*ordered else {
+                return (None, Lookup::Failed);
+            };
+            let of_host = in_store.into_iter();
+            of_host.filter(|one| ordered.contains(&one.name)).collect()
         };
-        if has_failed {
-            return (None, Lookup::Failed);
-        }
         self.look_by_name(host, entry, &self.stores(ordered)).await
     }
 
@@ -255,10 +265,13 @@ impl ChallengeWatch {
         host: &str,
         entry: ChallengeEntry<'_>,
         stores: &[StoreVault],
-    ) -> (Option<Vec<u8>>, Lookup) {
+    ) -> (Option<Arc<OthersAnswer>>, Lookup) {
         for store in stores {
             match store.look_up(entry).await {
-                Ok(Some(answer)) => return (Some(answer), Lookup::Found),
+                Ok(Some(answer)) => {
+                    let answer = self.answers.found_by_name(&entry.name(), answer);
+                    return (Some(answer), Lookup::Found);
+                }
                 Ok(None) => {}
                 Err(failure) => {
                     if let Some(more) = UNANSWERED.pass() {
@@ -277,7 +290,7 @@ impl ChallengeWatch {
 fn read_each(
     folders: &HashSet<PathBuf>,
     watches: &mut HashMap<PathBuf, FolderWatch>,
-) -> HashMap<[u8; 32], Vec<u8>> {
+) -> ReadAnswers {
     watches.retain(|path, _| folders.contains(path));
     let mut open = HashMap::new();
     for path in folders {

@@ -2,9 +2,13 @@
 
 use super::authority::ChallengeKind;
 use crate::store::StoreError;
+use crate::telemetry::printable;
 use instant_acme::Problem;
 use std::io;
 use std::time::Duration;
+
+/// The most characters of a cause that are shown and kept.
+const MOST: usize = 500;
 
 /// A cause for which a certificate was not obtained.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,11 @@ impl Failure {
         )
     }
 
+    /// The cause on one line, as the log and `check` show it.
+    pub(super) fn words(&self) -> String {
+        one_line(&self.to_string())
+    }
+
     /// Is it this problem of the protocol (RFC 8555, section 6.7)?
     pub(super) fn is(&self, problem: &str) -> bool {
         matches!(self, Self::Refused(refused) if is_problem(refused, problem))
@@ -112,6 +121,17 @@ pub(super) fn is_problem(said: &Problem, problem: &str) -> bool {
     kind.and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:")) == Some(problem)
 }
 
+/// Text with words of an authority on one line: it may say anything, and at any length.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let mut shown: String = text.chars().take(MOST).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    printable(&shown).into_owned()
+}
+
 /// What an authority says of a problem, and of each name where it says more.
 pub(super) fn reason(problem: &Problem) -> String {
     let mut text = problem
@@ -124,4 +144,22 @@ pub(super) fn reason(problem: &Problem) -> String {
         text.push_str(&part.to_string());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_authority_says_is_one_bounded_line_that_no_terminal_obeys() {
+        let words = |said: &str| Failure::Unreachable(said.into()).words();
+        let said = "the authority does not answer as it should: ";
+        assert_eq!(
+            words("a\r\n b\t\u{1b}[31m"),
+            format!("{said}a b \\u{{1b}}[31m")
+        );
+        let long = words(&"é".repeat(5000));
+        assert_eq!(long.chars().count(), MOST + 3);
+        assert!(long.ends_with("é..."));
+    }
 }

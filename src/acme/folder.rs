@@ -3,6 +3,7 @@
 
 use super::authority::Storage;
 use super::issued::Bundle;
+use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN};
 use super::others_answers::OthersAnswers;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,7 +11,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The longest file that is read.
 const MOST: u64 = 1 << 20;
@@ -22,10 +22,6 @@ const CHALLENGES: &str = "challenges";
 const WATCH: &str = "watch";
 /// The longest answer that is read: a token with the digest of a key.
 const LONGEST_ANSWER: u64 = 1024;
-/// The most answers that are read.
-const MOST_OPEN: usize = 1000;
-/// The life of such an answer, should its process be killed. An authority looks within minutes.
-const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 
 /// A folder of accounts and certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,8 +45,8 @@ impl HeldVersions {
         self.record().owed.insert(Arc::clone(identity), attempts);
     }
 
-    /// Is it news that another gateway orders?
-    pub(super) fn is_news(&self, identity: &Arc<str>) -> bool {
+    /// Notes that another gateway orders. False where that was known.
+    pub(super) fn note_elsewhere(&self, identity: &Arc<str>) -> bool {
         self.record().elsewhere.insert(Arc::clone(identity))
     }
 

@@ -1,20 +1,32 @@
 //! Orders that have failed and are asked for again at once, by a signal.
 
-use std::collections::HashSet;
+use super::schedule::Seconds;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// The identities whose orders do not wait.
 #[derive(Debug, Default)]
 pub(super) struct Hurry {
-    identities: Mutex<HashSet<Arc<str>>>,
+    orders: Mutex<HashMap<Arc<str>, HurriedOrder>>,
     asked: Notify,
+}
+
+/// An order that was asked for at once.
+#[derive(Debug, Default)]
+struct HurriedOrder {
+    /// The time of the order before it, once that has been looked at.
+    before: Option<Option<Seconds>>,
+    /// The line has been written that it waits nevertheless.
+    is_told: bool,
 }
 
 impl Hurry {
     /// Has the orders of these identities not wait, should they have failed.
     pub(super) fn ask(&self, identities: impl IntoIterator<Item = Arc<str>>) {
-        self.identities().extend(identities);
+        let asked = identities.into_iter();
+        let asked = asked.map(|identity| (identity, HurriedOrder::default()));
+        self.orders().extend(asked);
         self.asked.notify_one();
     }
 
@@ -23,20 +35,53 @@ impl Hurry {
         self.asked.notified().await;
     }
 
-    /// Was the order of this identity asked for?
-    pub(super) fn is_for(&self, identity: &str) -> bool {
-        self.identities().contains(identity)
+    /// Follows an identity whose last order was begun or failed at `last`: the hurry ends when an order has been made since
+    /// it was asked for, here or by another gateway. Returns whether it goes on.
+    pub(super) fn follow(&self, identity: &str, last: Option<Seconds>) -> bool {
+        let mut orders = self.orders();
+        let Some(order) = orders.get_mut(identity) else {
+            return false;
+        };
+        let goes_on = *order.before.get_or_insert(last) == last;
+        if !goes_on {
+            orders.remove(identity);
+        }
+        goes_on
     }
 
-    /// Forgets that the order of this identity was asked for: it is made, or nothing can be done about it. Returns whether
-    /// it was.
-    pub(super) fn is_met(&self, identity: &str) -> bool {
-        self.identities().remove(identity)
+    /// Notes that the line is written for how long the order of this identity waits. False where it was written before.
+    pub(super) fn tell(&self, identity: &str) -> bool {
+        let mut orders = self.orders();
+        let order = orders.get_mut(identity);
+        order.is_some_and(|order| !std::mem::replace(&mut order.is_told, true))
     }
 
-    fn identities(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.identities
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Forgets that the order of this identity was asked for: it is made, or nothing has failed.
+    pub(super) fn forget(&self, identity: &str) {
+        self.orders().remove(identity);
+    }
+
+    fn orders(&self) -> MutexGuard<'_, HashMap<Arc<str>, HurriedOrder>> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hurry_lasts_until_another_order_is_made_and_a_wait_is_told_once() {
+        let hurry = Hurry::default();
+        assert!(!hurry.follow("shop", Some(5)) && !hurry.tell("shop"));
+        hurry.ask(["shop".into()]);
+        assert!(hurry.follow("shop", Some(5)) && hurry.follow("shop", Some(5)));
+        assert!(hurry.tell("shop") && !hurry.tell("shop"));
+        // A clock of another gateway may go behind this one.
+        assert!(!hurry.follow("shop", Some(4)) && !hurry.follow("shop", Some(5)));
+        hurry.ask(["shop".into()]);
+        assert!(hurry.follow("shop", Some(4)) && hurry.tell("shop"));
+        hurry.forget("shop");
+        assert!(!hurry.follow("shop", Some(4)));
     }
 }

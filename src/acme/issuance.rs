@@ -3,7 +3,7 @@
 use super::authority::{ChallengeKind, OrderedIdentity};
 use super::failure::{BAD_NONCE, Failure, is_problem, reason};
 use super::issued::Bundle;
-use super::store_vault::{ChallengeEntry, OpenChallenge};
+use super::open_challenge::{ChallengeEntry, OpenChallenge};
 use super::vault::{OrderRight, Vault};
 use crate::tls::{AuthorityChallenges, PostedAnswer};
 use instant_acme::{

@@ -19,6 +19,7 @@ mod held_versions;
 mod hurry;
 mod issuance;
 mod issued;
+mod open_challenge;
 mod open_challenges;
 mod order_desk;
 mod orders;
@@ -41,7 +42,7 @@ pub use authority::{
 pub use folder::{folder_of, read_bundle};
 pub use issued::{Bundle, IssuedCertificates};
 pub use order_desk::{HandedCertificate, OrderDesk};
-pub use outlook::{OrderOutlook, outlook, outlooks_in_store};
+pub use outlook::{KeptFailure, OrderOutlook, outlook, outlooks_in_store};
 pub use renewals::Renewals;
 pub use schedule::WallClock;
 pub use sealing::SealingKey;

@@ -2,8 +2,9 @@
 //! authority finds its answer wherever it comes. While no order is open there is no such entry.
 
 use super::failure::Failure;
+use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN, OpenChallenge};
 use super::schedule::{Seconds, seconds};
-use super::store_vault::{CHALLENGE_LIFE, OpenChallenge, StoreVault};
+use super::store_vault::StoreVault;
 use crate::clock;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,8 +13,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Challenges that may be open at once: each gateway reads them all.
-const MOST_OPEN: usize = 1000;
 /// Tries to change the entry, which others change too.
 const TRIES: u8 = 100;
 /// The longest pause before such a try, in milliseconds.
@@ -81,7 +80,7 @@ impl StoreVault {
         let patience = self.shared.pace.patience();
         loop {
             match self.change_open(|list| list.add(more, now)).await {
-                Err(Failure::Store { source, .. }) if patience.is_left(&source).await => {}
+                Err(Failure::Store { source, .. }) if patience.wait(&source).await => {}
                 done => return done,
             }
         }

@@ -124,7 +124,8 @@ impl Orders {
         Ok(Look::Later(due - now))
     }
 
-    /// The time from which an order of an identity may be made, as far as the failures before it go.
+    /// The time from which an order of an identity may be made, as far as the failures before it go. For an order that
+    /// is hurried and waits nevertheless a line is written once.
     pub(super) fn next_attempt(
         &self,
         identity: &OrderedIdentity,
@@ -132,22 +133,21 @@ impl Orders {
         now: Seconds,
     ) -> Seconds {
         let waits_until = attempts.next(now);
-        if !self.hurry.is_for(&identity.name) {
+        if waits_until <= now {
+            // Nothing is waited for, so that nothing is to be hurried: a later failure waits.
+            self.hurry.forget(&identity.name);
             return waits_until;
         }
-        if waits_until <= now {
-            // Nothing has failed, so that nothing is to be hurried: a later failure waits.
-            self.hurry.is_met(&identity.name);
+        if !self.hurry.follow(&identity.name, attempts.last()) {
             return waits_until;
         }
         let next = attempts.next_at_once(now);
-        if next > now && self.hurry.is_met(&identity.name) {
+        if next > now && self.hurry.tell(&identity.name) {
             tracing::warn!(
                 "tls.{}: the next order is made in {}: four orders have failed within an hour, or the authority asked for the pause",
                 identity.name,
                 words((next - now).unsigned_abs())
             );
-            return waits_until;
         }
         next
     }
@@ -188,20 +188,25 @@ impl Orders {
         attempts: Attempts,
         right: OrderRight,
     ) {
-        match self.vault(&identity.authority) {
+        let failed = match self.vault(&identity.authority) {
             Ok(vault) => self.order_into(&vault, identity, attempts, &right).await,
-            Err(failure) => tracing::error!("tls.{}: {failure}", identity.name),
-        }
+            Err(failure) => Some(format!("tls.{}: {failure}", identity.name)),
+        };
         right.release().await;
+        // The line comes last: a signal that answers it has the order made again.
+        if let Some(failed) = failed {
+            tracing::error!("{failed}");
+        }
     }
 
+    /// Orders the certificate of one identity. Returns the line about its failure.
     async fn order_into(
         &self,
         vault: &Vault,
         identity: &OrderedIdentity,
         mut attempts: Attempts,
         right: &OrderRight,
-    ) {
+    ) -> Option<String> {
         self.log_order(identity);
         let before = attempts.clone();
         attempts.begins(seconds((self.wall)()));
@@ -213,10 +218,12 @@ impl Orders {
             // The authority was asked for nothing, so that this is no failure of an order.
             Err(failure) if failure.is_of_store() => {
                 tracing::warn!("tls.{}: {failure}", identity.name);
-                return self.versions.owe(&identity.name, before);
+                self.versions.owe(&identity.name, before);
+                return None;
             }
             Err(failure) => Err(failure),
         };
+        let mut failed = None;
         match outcome {
             Ok(bundle) => {
                 let facts = bundle.facts();
@@ -229,13 +236,16 @@ impl Orders {
                 tracing::info!("tls.{}: the order is given up: {failure}", identity.name);
                 attempts = before;
             }
-            Err(failure) => self.failed(identity, vault, &mut attempts, &failure),
+            Err(failure) => failed = Some(self.failed(identity, vault, &mut attempts, &failure)),
         }
         if right.is_lost() {
             // The gateway that has the right now has counted the order as one that failed.
-            return;
+            return failed;
         }
         if let Err(failure) = self.keep_attempts(identity, &attempts, vault).await {
+            if let Some(failed) = failed.take() {
+                tracing::error!("{failed}");
+            }
             tracing::error!("tls.{}: {failure}", identity.name);
             match vault {
                 // Without a memory of failures nothing bounds the orders but this.
@@ -243,6 +253,7 @@ impl Orders {
                 Vault::Store(_) => self.versions.owe(&identity.name, attempts),
             }
         }
+        failed
     }
 
     fn log_order(&self, identity: &OrderedIdentity) {
@@ -273,34 +284,35 @@ impl Orders {
         self.issued.put(&identity.name, bundle);
     }
 
-    /// Notes, counts and logs an order that has failed.
+    /// Notes and counts an order that has failed. Returns the line about it.
     fn failed(
         &self,
         identity: &OrderedIdentity,
         vault: &Vault,
         attempts: &mut Attempts,
         failure: &Failure,
-    ) {
+    ) -> String {
         let now = seconds((self.wall)());
+        let cause = failure.words();
         if failure.is_of_bounds() {
-            attempts.held_back(now);
+            attempts.held_back(now, &cause);
         } else {
             let pause = self.accounts.pause(&identity.authority, vault);
             // A port that the authority does not reach is no reason to wait with the other.
             let kinds = identity.authority.challenges.len();
             let is_untried = attempts.failures() + 1 < kinds;
-            attempts.failed(now, pause);
+            attempts.failed(now, pause, &cause);
             if is_untried && pause.is_none() && matches!(failure, Failure::NotOurs { .. }) {
                 attempts.has_other_kind(now);
             }
         }
         let wait = attempts.next(now) - now;
         self.metrics.ordered(&identity.name, result_of(failure));
-        tracing::error!(
-            "tls.{}: no certificate: {failure}; tried again in {}",
+        format!(
+            "tls.{}: no certificate: {cause}; tried again in {}",
             identity.name,
             words(wait.max(0).unsigned_abs())
-        );
+        )
     }
 
     /// Can nothing be wanted any more?

@@ -10,6 +10,7 @@ use super::schedule::{self, Seconds};
 use super::store_orders::entry_of;
 use super::store_vault::SharedStorage;
 use super::vault::Vault;
+use crate::telemetry::printable;
 use std::io;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -27,8 +28,19 @@ pub struct OrderOutlook {
     pub renewal: Option<i64>,
     /// Orders that failed in a row.
     pub failures: usize,
+    /// The last one that failed since a certificate has come.
+    pub last_failure: Option<KeptFailure>,
     /// The time before which nothing is ordered; nothing where it is not after `now`.
     pub next: Option<i64>,
+}
+
+/// What is kept of an order that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptFailure {
+    /// The time, in seconds since 1970.
+    pub at: i64,
+    /// The cause in words, with the host that the authority names; nothing where a gateway of 0.1.0 has kept it.
+    pub cause: Option<String>,
 }
 
 /// The longest wait for what a store keeps about orders.
@@ -111,6 +123,10 @@ impl OrderOutlook {
         Self {
             renewal,
             failures: attempts.failures(),
+            last_failure: attempts.last_failure().map(|(at, cause)| KeptFailure {
+                at,
+                cause: cause.map(|cause| printable(cause).into_owned()),
+            }),
             next: Some(attempts.next(now)).filter(|next| *next > now),
             certificate,
             is_damaged,

@@ -2,6 +2,7 @@
 //! not find was not there when it was asked for.
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
@@ -46,8 +47,12 @@ impl Readings {
         self.asked.notified().await;
     }
 
-    /// Waits until a reading has ended that begins after this call, and is to look for these identities too.
-    pub(super) async fn next(&self, identities: HashSet<Arc<str>>) {
+    /// Asks for a reading that begins after this call, and is to look for these identities too. The future waits for its
+    /// end.
+    pub(super) fn next(
+        &self,
+        identities: impl IntoIterator<Item = Arc<str>>,
+    ) -> impl Future<Output = ()> {
         let number = {
             let mut next = self.book();
             next.asked.extend(identities);
@@ -55,8 +60,10 @@ impl Readings {
         };
         let mut ended = self.ended.subscribe();
         self.hasten();
-        // The sender lives as long as this.
-        let _ = ended.wait_for(|ended| *ended >= number).await;
+        async move {
+            // The sender lives as long as this.
+            let _ = ended.wait_for(|ended| *ended >= number).await;
+        }
     }
 
     fn book(&self) -> MutexGuard<'_, NextReading> {
@@ -67,7 +74,6 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future as _;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -76,7 +82,7 @@ mod tests {
         let readings = Readings::default();
         let mut context = Context::from_waker(Waker::noop());
         assert!(readings.begin().is_empty());
-        let mut waits = pin!(readings.next(HashSet::from(["shop".into()])));
+        let mut waits = pin!(readings.next(["shop".into()]));
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);
         readings.end();
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Pending);

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::{self, JoinSet};
+use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::timeout;
 
 /// Certificates are looked at this often.
@@ -129,7 +129,7 @@ impl Renewals {
     /// time that [`Renewals::last_orders`] gives them, or are given up. The challenges of others are answered on, as long as
     /// an authority may come here.
     pub async fn run(mut self) {
-        drop(self.watch_challenges());
+        self.watch_challenges();
         let hurry = Arc::clone(&self.orders);
         loop {
             let wanted = self.wanted.borrow_and_update().clone();
@@ -144,20 +144,16 @@ impl Renewals {
                         break;
                     }
                 }
-                Some(ended) = self.under_way.join_next_with_id() => {
-                    let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
-                    self.ordering.remove(&id);
-                }
+                Some(ended) = self.under_way.join_next_with_id() => self.note_end(ended),
             }
         }
         while self.under_way.join_next().await.is_some() {}
     }
 
     /// Begins to read the open challenges of others, unless that has begun, and to answer workers from them: before clients
-    /// are accepted, since an order may be under way elsewhere. It ends when no question can come any more. The future resolves
-    /// when they have been read once, or after this time.
-    pub fn watch_challenges(&mut self) -> impl Future<Output = ()> + use<> {
-        let watching = self.watching.get_or_insert_with(|| {
+    /// are accepted, since an order may be under way elsewhere. It ends when no question can come any more.
+    pub fn watch_challenges(&mut self) {
+        self.watching.get_or_insert_with(|| {
             let orders = &self.orders;
             let (shared, metrics) = (orders.shared.clone(), Arc::clone(&orders.metrics));
             let watch = ChallengeWatch::new(self.wanted.clone(), shared, metrics);
@@ -170,10 +166,19 @@ impl Renewals {
             tokio::spawn(Arc::clone(&watch).run(questions));
             Watching { watch, desk }
         });
-        let watch = Arc::clone(&watching.watch);
         let wanted = self.wanted.borrow().clone();
         self.look_elsewhere(&wanted);
-        async move { watch.first_reading(FIRST_READING).await }
+    }
+
+    /// Resolves when the open challenges of others, which are watched, have been read once, or after two seconds.
+    pub fn challenges_read(&self) -> impl Future<Output = ()> + use<> {
+        let watch = self.watching.as_ref();
+        let watch = watch.map(|watching| Arc::clone(&watching.watch));
+        async move {
+            if let Some(watch) = watch {
+                watch.first_reading(FIRST_READING).await;
+            }
+        }
     }
 
     fn look_elsewhere(&self, wanted: &[OrderedIdentity]) {
@@ -266,10 +271,18 @@ impl Renewals {
         looked
     }
 
+    fn note_end(&mut self, ended: Result<(task::Id, ()), JoinError>) {
+        let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+        self.ordering.remove(&id);
+    }
+
     /// What is being ordered just now is not ordered again because it was asked for.
-    fn leave_orders_under_way(&self) {
+    fn leave_orders_under_way(&mut self) {
+        while let Some(ended) = self.under_way.try_join_next_with_id() {
+            self.note_end(ended);
+        }
         for name in self.ordering.values() {
-            self.orders.hurry.is_met(name);
+            self.orders.hurry.forget(name);
         }
     }
 
@@ -283,7 +296,7 @@ impl Renewals {
             return;
         }
         let (orders, name) = (Arc::clone(&self.orders), Arc::clone(&identity.name));
-        orders.hurry.is_met(&name);
+        orders.hurry.forget(&name);
         let order = async move { orders.order(&identity, attempts, right).await };
         let begun = self.under_way.spawn(order);
         self.ordering.insert(begun.id(), name);

@@ -1,6 +1,7 @@
 //! A lock in the store: one gateway of many holds it, renews it, and learns when it has lost it.
 
 use super::failure::Failure;
+use super::open_challenge::{NOTICE, WATCH};
 use crate::clock;
 use crate::store::StoreError;
 use crate::store::redis::SharedKeys;
@@ -46,8 +47,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Waits before the store is asked again, unless it has been asked for long enough.
-    pub(super) async fn is_left(&self, error: &StoreError) -> bool {
+    /// Waits before the store is asked again, unless it has been asked for long enough: false then.
+    pub(super) async fn wait(&self, error: &StoreError) -> bool {
         let is_left = clock::now() + AGAIN < self.until;
         if is_left {
             tracing::debug!("the store is asked again: {error}");
@@ -63,8 +64,8 @@ impl Default for Pace {
             read: Duration::from_secs(30),
             lock: Duration::from_secs(60),
             renew: Duration::from_secs(20),
-            watch: Duration::from_secs(1),
-            notice: Duration::from_secs(2),
+            watch: WATCH,
+            notice: NOTICE,
         }
     }
 }
@@ -122,7 +123,7 @@ impl StoreLock {
                 break Ok(false);
             }
             match self.keys.prolong(&self.key, token, self.pace.lock).await {
-                Err(error) if patience.is_left(&error).await => {}
+                Err(error) if patience.wait(&error).await => {}
                 done => break done,
             }
         };

@@ -44,7 +44,7 @@ impl Orders {
             return Ok(Look::Later(SOON));
         }
         let Some(lock) = store.lock(&lock_of(identity)).await? else {
-            if self.versions.is_news(&identity.name) {
+            if self.versions.note_elsewhere(&identity.name) {
                 tracing::info!(
                     "tls.{}: another gateway orders its certificate, which is served as it comes",
                     identity.name

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::folder::Part;
+use super::open_challenge::{CHALLENGE_LIFE, ChallengeEntry, OpenChallenge};
 use super::sealing::{Opened, SealFault, SealingKey};
 use super::store_lock::{Pace, StoreLock};
 use crate::clock;
@@ -11,8 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// The life of a challenge. An authority looks within minutes.
-pub(super) const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 /// The life of what is known of failures. No wait is as long.
 const ATTEMPTS_LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// The life of a certificate's entry beyond the longest life of a certificate.
@@ -63,39 +62,6 @@ impl SharedStorage {
 pub(super) struct StoreVault {
     pub(super) shared: SharedStorage,
     pub(super) key: SealingKey,
-}
-
-/// What a challenge is looked for by.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum ChallengeEntry<'a> {
-    Text { host: &'a str, token: &'a str },
-    Handshake { host: &'a str },
-}
-
-impl<'a> ChallengeEntry<'a> {
-    /// The entry for a host and the token of a text, or for a host alone.
-    pub(super) fn of(host: &'a str, token: Option<&'a str>) -> Self {
-        match token {
-            Some(token) => Self::Text { host, token },
-            None => Self::Handshake { host },
-        }
-    }
-
-    pub(super) fn name(self) -> String {
-        match self {
-            Self::Text { host, token } => format!("text:{host}:{token}"),
-            Self::Handshake { host } => format!("handshake:{host}"),
-        }
-    }
-}
-
-/// A challenge that is open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OpenChallenge {
-    /// What it is looked for by ([`ChallengeEntry::name`]).
-    pub(super) name: String,
-    /// A text, or the digest that a handshake states.
-    pub(super) answer: Vec<u8>,
 }
 
 fn entry(part: Part, name: &str) -> String {
@@ -170,7 +136,7 @@ impl StoreVault {
         let patience = self.shared.pace.patience();
         let posted = loop {
             match self.shared.keys.put(&key, &sealed, CHALLENGE_LIFE).await {
-                Err(error) if patience.is_left(&error).await => {}
+                Err(error) if patience.wait(&error).await => {}
                 done => break done,
             }
         };

@@ -2,6 +2,7 @@
 
 use super::account::OpenAccount;
 use super::authority::OrderedIdentity;
+use super::failure::one_line;
 use super::issued::Bundle;
 use super::schedule::{self, Seconds};
 use instant_acme::{CertificateIdentifier, Error};
@@ -107,7 +108,8 @@ impl Suggestions {
         if window.start > now {
             return;
         }
-        let why = why.map(|url| format!(" (see {url})")).unwrap_or_default();
+        let why = why.map(|url| format!(" (see {})", one_line(url)));
+        let why = why.unwrap_or_default();
         tracing::info!(
             "tls.{}: {} asks for its renewal now{why}",
             identity.name,

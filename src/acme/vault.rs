@@ -3,15 +3,12 @@
 use super::authority::{Authority, Storage};
 use super::failure::Failure;
 use super::folder::{Folder, FolderLock, Part};
+use super::open_challenge::{NOTICE, OpenChallenge};
 use super::store_lock::StoreLock;
-use super::store_vault::{OpenChallenge, SharedStorage, StoreVault};
+use super::store_vault::{SharedStorage, StoreVault};
 use std::io;
-use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-
-/// The time in which every process that watches a folder has read it: each does so every second.
-const NOTICE: Duration = Duration::from_secs(2);
 
 /// A place that keeps what must outlive the process.
 #[derive(Debug, Clone)]

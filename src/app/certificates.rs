@@ -81,14 +81,18 @@ impl CertificateOrders {
         self.desk.inherit(inherited);
         // An authority may come with the first connection, and look for another's challenge.
         let mut renewals = lock(&self.renewals).take();
-        let watched = renewals.as_mut().map(Renewals::watch_challenges);
+        let mut read = None;
+        if let Some(renewals) = &mut renewals {
+            renewals.watch_challenges();
+            read = Some(renewals.challenges_read());
+        }
         *lock(&self.renewals) = renewals;
-        let watched = async {
-            if let Some(watched) = watched {
-                watched.await;
+        let read = async {
+            if let Some(read) = read {
+                read.await;
             }
         };
-        tokio::join!(watched, self.desk.read_store(within));
+        tokio::join!(read, self.desk.read_store(within));
         self.tls.install_issued();
     }
 

@@ -167,7 +167,7 @@ async fn try_to_shake_hands(
         let finding = Box::pin(finding);
         let found = in_time(deadline, async { Ok(finding.await) }).await?;
         if let Some(config) = found {
-            let challenge = OpenChallenge { host, config };
+            let challenge = ChallengeHandshake { host, config };
             let answering = answer_authority(stream, accepted, &rest, challenge);
             return Box::pin(in_time(deadline, answering))
                 .await
@@ -259,7 +259,7 @@ async fn refuse(
 }
 
 /// The handshake that shows an authority that a host is ours.
-struct OpenChallenge {
+struct ChallengeHandshake {
     host: Box<str>,
     config: Arc<ServerConfig>,
 }
@@ -282,7 +282,7 @@ async fn answer_authority(
     stream: &mut Stream,
     accepted: Accepted,
     rest: &[u8],
-    challenge: OpenChallenge,
+    challenge: ChallengeHandshake,
 ) -> Result<Shaken, HandshakeFailure> {
     finish(stream, accepted, rest, challenge.config).await?;
     // The authority leaves when it likes.

@@ -1,14 +1,11 @@
 //! What a certification authority finds when it looks whether a name is ours: a text on port 80 (RFC 8555, section
 //! 8.3) or a handshake on port 443 (RFC 8737).
 
-use super::PROVIDER;
+use super::challenge_answer::challenge_config;
 use super::challenge_lookup::{ChallengeDesk, OtherGateways};
 use crate::client::Client;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The path below which a text is looked for.
 pub const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-/// The protocol that an authority asks for in its handshake, alone.
-pub const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 /// Lengths of tokens; RFC 8555 (section 8.1) asks for 22 characters at least.
 const TOKEN: std::ops::RangeInclusive<usize> = 16..=128;
 
@@ -116,8 +111,8 @@ impl AuthorityChallenges {
             return None;
         }
         let elsewhere = self.0.elsewhere.load_full()?;
-        let text = elsewhere.ask(host, Some(token), asker).await?;
-        Some(String::from_utf8(text).ok()?.into())
+        let answer = elsewhere.ask(host, Some(token), asker).await?;
+        Some(str::from_utf8(answer.bytes()).ok()?.into())
     }
 
     /// May there be a handshake for `host`, here or at another gateway?
@@ -135,8 +130,8 @@ impl AuthorityChallenges {
             return Some(config);
         }
         let elsewhere = self.0.elsewhere.load_full()?;
-        let digest = elsewhere.ask(host, None, asker).await?;
-        Some(Arc::new(challenge_config(host, &digest).ok()?))
+        let answer = elsewhere.ask(host, None, asker).await?;
+        answer.handshake(host)
     }
 
     /// Has a text ready.
@@ -201,37 +196,9 @@ impl Drop for PostedAnswer {
     }
 }
 
-/// A handshake with a certificate that signs itself, names `host` and states `digest` (RFC 8737, section 3).
-fn challenge_config(host: &str, digest: &[u8]) -> Result<ServerConfig, String> {
-    let digest: &[u8; 32] = digest.try_into().map_err(|_| "no SHA-256".to_owned())?;
-    let made = || {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(vec![host.to_owned()])?;
-        params.distinguished_name = DistinguishedName::new();
-        let states = CustomExtension::new_acme_identifier(digest);
-        params.custom_extensions.push(states);
-        let certificate = params.self_signed(&key)?;
-        Ok((certificate, key))
-    };
-    let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
-    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    let key = PROVIDER.key_provider.load_private_key(key);
-    let key = key.map_err(|error| error.to_string())?;
-    // The certificate has a critical extension that rustls does not know, so that its check of the pair is left out.
-    let certified = CertifiedKey::new(vec![certificate.der().clone()], key);
-    let resolver = Arc::new(SingleCertAndKey::from(certified));
-    let mut config = ServerConfig::builder_with_provider(PROVIDER.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_no_client_auth()
-        .with_cert_resolver(resolver);
-    config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
-    config.send_tls13_tickets = 0;
-    Ok(config)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{CHALLENGE_PROTOCOL, OthersAnswer};
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
@@ -266,7 +233,8 @@ mod tests {
         let counted = Arc::clone(&refusals);
         let (desk, mut asks) = ChallengeDesk::new(
             Arc::new(|_: &str, token: Option<&str>| {
-                token?.starts_with('k').then(|| b"known".to_vec())
+                let is_known = token?.starts_with('k');
+                is_known.then(|| OthersAnswer::new(b"known".to_vec()))
             }),
             Arc::new(move || {
                 counted.fetch_add(1, Ordering::SeqCst);
@@ -280,7 +248,7 @@ mod tests {
                     Some(token) => token.starts_with('a').then(|| b"text".to_vec()),
                     None => Some(vec![7; 32]),
                 };
-                let _ = question.answer.send(known);
+                let _ = question.answer.send(known.map(OthersAnswer::new));
             }
             asked
         });

@@ -2,6 +2,7 @@
 //! here of them, and else by a question to the task that knows their common store or folder. A question is for a host of
 //! this gateway, and on the account of the client that asks.
 
+use super::challenge_answer::OthersAnswer;
 use crate::client::Client;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -24,13 +25,13 @@ pub struct ChallengeQuestion {
     pub host: Box<str>,
     /// The token of a text; none of a handshake.
     pub token: Option<Box<str>>,
-    /// The way of the answer: a text, or the digest that a handshake states.
-    pub answer: oneshot::Sender<Option<Vec<u8>>>,
+    /// The way of the answer.
+    pub answer: oneshot::Sender<Option<Arc<OthersAnswer>>>,
 }
 
 /// Finds the answer for a host and the token of a text, or for a host alone, among those of other gateways that are known
-/// here: a text, or the digest that a handshake states.
-pub type KnownAnswers = dyn Fn(&str, Option<&str>) -> Option<Vec<u8>> + Send + Sync;
+/// here.
+pub type KnownAnswers = dyn Fn(&str, Option<&str>) -> Option<Arc<OthersAnswer>> + Send + Sync;
 
 /// The way to other gateways' answers. Clones share its bounds.
 #[derive(Clone)]
@@ -137,7 +138,7 @@ impl OtherGateways {
         host: &str,
         token: Option<&str>,
         asker: Client,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Arc<OthersAnswer>> {
         if !self.knows(host) {
             return None;
         }

@@ -8,6 +8,7 @@ mod any_server;
 mod authority_challenges;
 mod certificate;
 mod chain_order;
+mod challenge_answer;
 mod challenge_lookup;
 mod client_check;
 mod distinguished_name;
@@ -25,11 +26,10 @@ mod served_name;
 mod server_identity;
 mod session;
 
-pub use authority_challenges::{
-    AuthorityChallenges, CHALLENGE_PATH, CHALLENGE_PROTOCOL, PostedAnswer,
-};
+pub use authority_challenges::{AuthorityChallenges, CHALLENGE_PATH, PostedAnswer};
 pub use certificate::CertificateFacts;
 pub use chain_order::OutOfPlace;
+pub use challenge_answer::{CHALLENGE_PROTOCOL, OthersAnswer};
 pub use challenge_lookup::{ChallengeDesk, ChallengeQuestion, KnownAnswers};
 pub use client_check::{ClientCheck, ClientParts, ClientVerify};
 pub use distinguished_name::canonical as canonical_subject;

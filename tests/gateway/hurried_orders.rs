@@ -1,10 +1,15 @@
 //! Orders that have failed: what is kept of them is told by `check`, and a signal has them made again at once.
 
 use crate::support::{
-    AcmeDirectory, File, Gateway, PATIENCE, Redis, Upstream, eventually, tollgate,
+    AcmeDirectory, File, Gateway, PATIENCE, Pebble, PebbleWish, Redis, Upstream, eventually,
+    tollgate,
 };
+use serde_json::Value;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 
 const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
@@ -14,9 +19,19 @@ async fn gateway(
     storage: &str,
     store: &str,
 ) -> Gateway {
+    let (url, ca) = (directory.url(), directory.ca());
+    ordering_from(&url, &ca, upstream, storage, store).await
+}
+
+async fn ordering_from(
+    url: &str,
+    ca: &Path,
+    upstream: &Upstream,
+    storage: &str,
+    store: &str,
+) -> Gateway {
     let folder = tempfile::tempdir().unwrap();
     let listen = "listen = [\"127.0.0.1:0\", { address = \"127.0.0.2:0\", tls = true }]";
-    let (url, ca) = (directory.url(), directory.ca());
     let mut file = File::default()
         .server(listen)
         .upstream("main", &[upstream])
@@ -51,8 +66,16 @@ async fn is_made_again_at_a_signal(storage: &str, store: &str) {
     .await;
     let connected = checked(gateway.folder(), &["check", "--connect"]).await;
     assert!(connected.contains(told), "{connected}");
+    let cause = ": shop.example.com was not found to be ours by http-01: ";
+    assert!(
+        connected.contains("Z; the last failed at 20") && connected.contains(cause),
+        "{connected}"
+    );
     let json = checked(gateway.folder(), &["check", "--format", "json"]).await;
-    assert!(json.contains("\"failures\":1"), "{json}");
+    assert!(
+        json.contains("\"failures\":1") && json.contains("\"last_failure\":{\"at\":\"20"),
+        "{json}"
+    );
     let start = gateway.said.lines().len();
     gateway.signal("HUP");
     let came = |line: &str| line.contains("a certificate for shop.example.com has come");
@@ -83,6 +106,114 @@ async fn an_order_that_failed_is_made_again_at_a_signal_with_a_store() {
     let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
     let store = format!("url = \"{}\"", redis.url());
     is_made_again_at_a_signal(storage, &store).await;
+}
+
+/// The lines that say when a hurried order is made that waits nevertheless.
+fn waits(gateway: &Gateway) -> Vec<String> {
+    let lines = gateway.said.lines().into_iter();
+    lines
+        .filter(|line| line.contains("the next order is made in "))
+        .collect()
+}
+
+async fn waits_for_the_authority_alone(storage: &str, store: &str) {
+    let (directory, upstream) = (AcmeDirectory::start().await, Upstream::echo().await);
+    directory.limit("new-order", 6);
+    let gateway = gateway(&directory, &upstream, storage, store).await;
+    let failed = |line: &str| line.contains("tried again in 1 min");
+    gateway.said.line(0, "the failure", failed).await;
+    directory.unlimit();
+    let start = gateway.said.lines().len();
+    gateway.signal("HUP");
+    let came = |line: &str| line.contains("a certificate for shop.example.com has come");
+    gateway.said.line(start, "the certificate", came).await;
+    let waits = waits(&gateway);
+    assert!(waits.len() <= 1, "{waits:?}");
+    assert!(waits.iter().all(|line| line.contains(" s: ")), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_hurried_order_waits_for_the_pause_of_its_authority_alone_with_a_folder() {
+    waits_for_the_authority_alone("storage = \"acme\"", "").await;
+}
+
+#[tokio::test]
+async fn a_hurried_order_waits_for_the_pause_of_its_authority_alone_with_a_store() {
+    let redis = Redis::start().await;
+    let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
+    let store = format!("url = \"{}\"", redis.url());
+    waits_for_the_authority_alone(storage, &store).await;
+}
+
+/// Leads connections at a port of this machine to `target`.
+async fn lead(port: u16, target: SocketAddr) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut onward = TcpStream::connect(target).await?;
+                copy_bidirectional(&mut stream, &mut onward).await
+            });
+        }
+    });
+}
+
+/// Has the failures of an identity, as they are kept, be an hour older but for these seconds.
+fn age(kept: &Path, seconds: i64) {
+    let text = fs::read_to_string(kept).unwrap();
+    let mut attempts: Value = serde_json::from_str(&text).unwrap();
+    let last = attempts["last"].as_array_mut().unwrap();
+    assert_eq!(last.len(), 4);
+    for at in last {
+        *at = (at.as_i64().unwrap() - 3600 + seconds).into();
+    }
+    fs::write(kept, attempts.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn signals_make_four_failures_an_hour_and_the_next_order_when_it_is_over() {
+    let (pebble, upstream) = (Pebble::start(PebbleWish::default()), Upstream::echo().await);
+    let (url, ca) = (pebble.directory(), pebble.ca());
+    let gateway = ordering_from(&url, &ca, &upstream, "storage = \"acme\"", "").await;
+    for number in 1..=4 {
+        let failed = |line: &str| line.contains("ERROR tls.shop: no certificate: ");
+        eventually(PATIENCE, "an order fails", async || {
+            let lines = gateway.said.lines();
+            lines.iter().filter(|line| failed(line)).count() == number
+        })
+        .await;
+        let told = format!("{number} order");
+        eventually(PATIENCE, "the failure is kept", async || {
+            checked(gateway.folder(), &["check"]).await.contains(&told)
+        })
+        .await;
+        if number < 4 {
+            gateway.signal("HUP");
+        }
+    }
+    let told = checked(gateway.folder(), &["check"]).await;
+    let cause = ": shop.example.com was not found to be ours by http-01: ";
+    assert!(
+        told.contains("4 orders in a row have failed, the next is made at ")
+            && told.contains("Z; the last failed at 20")
+            && told.contains(cause),
+        "{told}"
+    );
+    assert_eq!(waits(&gateway), Vec::<String>::new());
+    // Two hours are waited for without a signal; with one, the rest of the hour.
+    lead(pebble.http, gateway.address()).await;
+    age(&gateway.folder().join("acme/attempts/shop.json"), 8);
+    let start = gateway.said.lines().len();
+    gateway.signal("HUP");
+    let came = |line: &str| line.contains("a certificate for shop.example.com has come");
+    gateway.said.line(start, "the certificate", came).await;
+    let waits = waits(&gateway);
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    assert!(
+        waits[0].contains(" s: four orders have failed"),
+        "{waits:?}"
+    );
+    assert_eq!(pebble.logged("Added order"), 5);
 }
 
 #[tokio::test]

@@ -138,6 +138,11 @@ impl AcmeDirectory {
         *self.state.limited.lock().unwrap() = Some((path.to_owned(), seconds));
     }
 
+    /// Refuses no question any more.
+    pub(crate) fn unlimit(&self) {
+        *self.state.limited.lock().unwrap() = None;
+    }
+
     /// Suggests this window for every certificate.
     pub(crate) fn suggest(&self, start: &str, end: &str) {
         *self.state.window.lock().unwrap() = Some((start.to_owned(), end.to_owned()));

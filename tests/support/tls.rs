@@ -229,7 +229,15 @@ impl TlsClient {
         address: SocketAddr,
         name: &str,
     ) -> io::Result<TlsStream<TcpStream>> {
-        let tcp = TcpStream::connect(address).await?;
+        self.over(TcpStream::connect(address).await?, name).await
+    }
+
+    /// Shakes hands with the server `name` on an open connection.
+    pub(crate) async fn over(
+        &self,
+        tcp: TcpStream,
+        name: &str,
+    ) -> io::Result<TlsStream<TcpStream>> {
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let connector = TlsConnector::from(Arc::new(self.0.clone()));

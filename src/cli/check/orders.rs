@@ -1,7 +1,8 @@
 //! Certificates that are ordered, and the authorities that they are ordered from, in words and for programs.
 
 use crate::acme::{
-    Authority, OrderOutlook, OrderedIdentity, SharedStorage, Storage, outlook, outlooks_in_store,
+    Authority, KeptFailure, OrderOutlook, OrderedIdentity, SharedStorage, Storage, outlook,
+    outlooks_in_store,
 };
 use crate::clock;
 use crate::config::Compiled;
@@ -127,6 +128,9 @@ impl KnownOrder<'_> {
             "has_certificate": known.is_some_and(|known| known.certificate.is_some()),
             "renewed_by": at(known.and_then(|known| known.renewal)),
             "failures": known.map_or(0, |known| known.failures),
+            "last_failure": known.and_then(|known| known.last_failure.as_ref()).map(|last| {
+                json!({ "at": show_instant(last.at), "cause": last.cause })
+            }),
             "next_order": at(known.and_then(|known| known.next)),
         })
     }
@@ -162,7 +166,21 @@ fn known_words(known: &OrderOutlook, hosts: &[String]) -> String {
     let next = known
         .next
         .map(|next| format!(", the next is made at {}", show_instant(next)));
-    format!("{state}{failed}{}", next.unwrap_or_default())
+    let last = known.last_failure.as_ref().map(last_words);
+    format!(
+        "{state}{failed}{}{}",
+        next.unwrap_or_default(),
+        last.unwrap_or_default()
+    )
+}
+
+/// The last failure: its cause stands at the end, since an authority may say anything in it.
+fn last_words(last: &KeptFailure) -> String {
+    let at = show_instant(last.at);
+    match &last.cause {
+        Some(cause) => format!("; the last failed at {at}: {cause}"),
+        None => format!("; the last failed at {at}"),
+    }
 }
 
 #[cfg(test)]
@@ -176,6 +194,7 @@ mod tests {
             is_damaged: false,
             renewal: None,
             failures: 0,
+            last_failure: None,
             next: None,
         };
         let hosts = ["a.example".to_owned()];
@@ -189,5 +208,12 @@ mod tests {
             known_words(&known, &hosts),
             "no certificate has come yet, 2 orders in a row have failed, the next is made at 2027-01-15T08:00:00Z"
         );
+        known.last_failure = Some(KeptFailure {
+            at: 1_799_999_940,
+            cause: Some("a.example was not found to be ours by http-01: it refuses".into()),
+        });
+        let told = known_words(&known, &hosts);
+        let end = "T08:00:00Z; the last failed at 2027-01-15T07:59:00Z: a.example was not found to be ours by http-01: it refuses";
+        assert!(told.ends_with(end), "{told}");
     }
 }

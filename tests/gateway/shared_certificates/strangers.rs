@@ -4,11 +4,14 @@
 use super::{Balancer, SECRET};
 use crate::support::tls::TlsClient;
 use crate::support::{
-    File, Gateway, PATIENCE, Pebble, PebbleWish, Redis, Upstream, eventually, long, request,
+    File, Gateway, Line, PATIENCE, Pebble, PebbleWish, Redis, Relay, Upstream, eventually, long,
+    request,
 };
 use std::fs;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -53,28 +56,54 @@ async fn gateway(pebble: &Pebble, upstream: &Upstream, place: &Place) -> Gateway
     Gateway::run(folder, &path).await
 }
 
+/// Whose address strangers ask from.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    /// From the one that the balancer has, and with it the authority.
+    Authority,
+    /// From two hundred of their own.
+    Many,
+}
+
+impl Origin {
+    async fn connect(self, to: SocketAddr, number: usize) -> io::Result<TcpStream> {
+        let last = u8::try_from(number % 200 + 1).unwrap();
+        let socket = TcpSocket::new_v4()?;
+        if let Self::Many = self {
+            socket.bind((Ipv4Addr::new(127, 0, 1, last), 0).into())?;
+        }
+        socket.connect(to).await
+    }
+}
+
 /// Asks for tokens that nobody has, and for handshakes, until it is dropped.
 struct Strangers(Vec<JoinHandle<()>>);
 
 impl Strangers {
-    async fn before(gateways: &[&Gateway]) -> Self {
+    async fn before(gateways: &[&Gateway], origin: Origin) -> Self {
         let mut tasks = Vec::new();
         let plain: Vec<SocketAddr> = gateways.iter().map(|one| one.address()).collect();
         let mut tls = Vec::new();
         for gateway in gateways {
             tls.push(gateway.tls().await);
         }
-        tasks.push(tokio::spawn(ask(plain, |to, host, number| async move {
-            let path = format!("/.well-known/acme-challenge/{number:043}");
-            let asked = request("GET", &path, &[("Host", &host)]);
-            if let Ok(mut wire) = crate::support::Wire::try_to(to).await {
-                let _ = wire.try_send(asked).await;
-                let _ = wire.try_answer().await;
-            }
-        })));
-        tasks.push(tokio::spawn(ask(tls, |to, host, _| async move {
+        tasks.push(tokio::spawn(ask(
+            plain,
+            move |to, host, number| async move {
+                let path = format!("/.well-known/acme-challenge/{number:043}");
+                let asked = request("GET", &path, &[("Host", &host)]);
+                if let Ok(stream) = origin.connect(to, number).await {
+                    let mut wire = crate::support::Wire::over(stream);
+                    let _ = wire.try_send(asked).await;
+                    let _ = wire.try_answer().await;
+                }
+            },
+        )));
+        tasks.push(tokio::spawn(ask(tls, move |to, host, number| async move {
             let client = TlsClient::looking().speaking(&["acme-tls/1"]);
-            let _ = client.connect(to, &host).await;
+            if let Ok(stream) = origin.connect(to, number).await {
+                let _ = client.over(stream, &host).await;
+            }
         })));
         Self(tasks)
     }
@@ -119,7 +148,20 @@ async fn ended(gateways: &[&Gateway], result: &str) -> usize {
     sum
 }
 
-async fn every_order_succeeds(kind: &str, storage: &str, store: String) {
+/// Each gateway tells of a challenge that it finds at another one once, however often it is asked for.
+fn each_challenge_is_told_once(gateways: &[&Gateway]) {
+    for gateway in gateways {
+        let lines = gateway.said.lines();
+        for host in hosts() {
+            let told =
+                format!("{host}: a challenge of another gateway is looked for here, and found");
+            let count = lines.iter().filter(|line| line.contains(&told)).count();
+            assert!(count <= 1, "{told}: {count} times");
+        }
+    }
+}
+
+async fn every_order_succeeds(kind: &str, storage: &str, store: String, origin: Origin) {
     let pebble = Pebble::start(PebbleWish {
         asks_always: true,
         ..PebbleWish::default()
@@ -134,7 +176,7 @@ async fn every_order_succeeds(kind: &str, storage: &str, store: String) {
         all.push(gateway(&pebble, &upstream, &place).await);
     }
     let all: Vec<&Gateway> = all.iter().collect();
-    let strangers = Strangers::before(&all).await;
+    let strangers = Strangers::before(&all, origin).await;
     balancer.lead_to(&all).await;
     let count = hosts().len();
     eventually(PATIENCE * 8, "every certificate comes", async || {
@@ -142,6 +184,7 @@ async fn every_order_succeeds(kind: &str, storage: &str, store: String) {
     })
     .await;
     drop(strangers);
+    each_challenge_is_told_once(&all);
     for result in ["refused", "not_ours", "unreachable", "failed"] {
         assert_eq!(ended(&all, result).await, 0, "{kind}: {result}");
     }
@@ -163,7 +206,7 @@ async fn orders_with_a_store_succeed_while_strangers_ask_for_texts() {
     let redis = Redis::start().await;
     let store = format!("url = \"{}\"", redis.url());
     let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
-    every_order_succeeds("http-01", storage, store).await;
+    every_order_succeeds("http-01", storage, store, Origin::Authority).await;
 }
 
 #[tokio::test]
@@ -171,14 +214,32 @@ async fn orders_with_a_store_succeed_while_strangers_shake_hands() {
     let redis = Redis::start().await;
     let store = format!("url = \"{}\"", redis.url());
     let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
-    every_order_succeeds("tls-alpn-01", storage, store).await;
+    every_order_succeeds("tls-alpn-01", storage, store, Origin::Many).await;
+}
+
+/// The long form: with many identities, what strangers have gateways ask the store for must not keep them from reading the
+/// open challenges.
+#[tokio::test]
+async fn orders_with_a_store_that_is_far_away_succeed_while_strangers_ask() {
+    if !long() {
+        return;
+    }
+    let redis = Redis::start().await;
+    let far = Relay::to(redis.port()).await;
+    far.turn(Line::Slow(Duration::from_millis(30)));
+    let store = format!("url = \"{}\"", far.url());
+    let storage = "storage = \"store\"\nsecret = { file = \"acme.secret\" }";
+    every_order_succeeds("http-01", storage, store, Origin::Many).await;
 }
 
 #[tokio::test]
 async fn orders_with_a_shared_folder_succeed_while_strangers_ask() {
-    for kind in ["http-01", "tls-alpn-01"] {
+    for (kind, origin) in [
+        ("http-01", Origin::Many),
+        ("tls-alpn-01", Origin::Authority),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let storage = format!("storage = {:?}", folder.path().join("acme"));
-        every_order_succeeds(kind, &storage, String::new()).await;
+        every_order_succeeds(kind, &storage, String::new(), origin).await;
     }
 }
