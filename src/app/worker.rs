@@ -1,6 +1,7 @@
 //! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
 
-use super::{GatewayState, known_peer};
+use super::GatewayState;
+use super::accepting::known_peer;
 use crate::admin::{PeekRequest, answer_peeks};
 use crate::descriptors::DescriptorShare;
 use crate::listen::arrival::{Arrivals, ArrivingConnection};

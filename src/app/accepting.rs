@@ -1,0 +1,113 @@
+//! Connections are accepted: on the listeners of the file, and on that of admin.
+
+use super::banner::OpenAddress;
+use super::sockets::OpenedSocket;
+use super::tls_listeners::TlsListeners;
+use crate::admin::{self, AdminState};
+use crate::config::Boot;
+use crate::key::client_ip::Trust;
+use crate::listen::accept::{KnownPeer, ListenerFacts, ListeningSocket, PeerLookup};
+use crate::listen::bind::AcceptSocket;
+use crate::listen::dispatch::Dispatcher;
+use crate::listen::listener::ListenAddress;
+use crate::shutdown::Drain;
+use crate::snapshot::Snapshot;
+use arc_swap::ArcSwap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What connections are accepted with, on any listener.
+pub(super) struct Accepting<'a> {
+    pub(super) tls: &'a TlsListeners,
+    pub(super) dispatcher: &'a Arc<Dispatcher>,
+    pub(super) peers: &'a PeerLookup,
+    pub(super) drain: &'a Drain,
+}
+
+impl Accepting<'_> {
+    /// Accepts connections on the sockets of each listener. Returns the tasks, and the listeners' addresses.
+    pub(super) fn start(
+        &self,
+        boot: &Boot,
+        sockets: Vec<Vec<OpenedSocket>>,
+    ) -> io::Result<(JoinSet<()>, Vec<OpenAddress>)> {
+        let mut acceptors = JoinSet::new();
+        let mut addresses = Vec::new();
+        for (listener, sockets) in boot.listen.listeners.iter().zip(sockets) {
+            for opened in sockets {
+                addresses.push(OpenAddress {
+                    address: shown(&opened.socket, &listener.address)?,
+                    families: opened.socket.families()?,
+                    has_tls: listener.tls.is_some(),
+                    redirects: listener.redirects,
+                });
+                let listening = ListeningSocket {
+                    socket: opened.socket.register()?,
+                    facts: ListenerFacts {
+                        offer: self.tls.offer(&listener.address),
+                        listener: listener.clone(),
+                    },
+                    taken_over: opened.taken_over,
+                    given_up: opened.given_up,
+                };
+                let (dispatcher, peers) = (Arc::clone(self.dispatcher), Arc::clone(self.peers));
+                acceptors.spawn(listening.accept(dispatcher, peers, self.drain.clone()));
+            }
+        }
+        Ok((acceptors, addresses))
+    }
+}
+
+/// Serves the admin listener once `may_serve` says so. Returns its addresses.
+pub(super) fn start_admin(
+    boot: &Boot,
+    sockets: Vec<OpenedSocket>,
+    state: &AdminState,
+    may_serve: &watch::Receiver<bool>,
+) -> io::Result<Vec<ListenAddress>> {
+    let Some(settings) = &boot.admin else {
+        return Ok(Vec::new());
+    };
+    let start = |opened: OpenedSocket| {
+        let address = shown(&opened.socket, &settings.listen)?;
+        let socket = opened.socket.register()?;
+        let (state, mut may_serve) = (state.clone(), may_serve.clone());
+        tokio::spawn(async move {
+            // A gateway that fails before it serves is dropped with the sender.
+            if may_serve.wait_for(|may| *may).await.is_ok() {
+                // The admin listener answers to the end, so that draining can be watched, or until a successor answers.
+                admin::serve(socket, state, opened.taken_over.notified()).await;
+            }
+        });
+        Ok(address)
+    };
+    sockets.into_iter().map(start).collect()
+}
+
+/// Looks up peers in the snapshot in force.
+pub(super) fn peer_lookup(snapshots: &Arc<ArcSwap<Snapshot>>) -> PeerLookup {
+    let snapshots = Arc::clone(snapshots);
+    Arc::new(move |from| known_peer(&snapshots.load().trust, from))
+}
+
+/// What `trust` says of the peer at an address.
+pub(super) fn known_peer(trust: &Trust, from: Option<SocketAddr>) -> KnownPeer {
+    let counted = |from: SocketAddr| SocketAddr::new(trust.counted(from.ip()), from.port());
+    let from = from.map(counted);
+    KnownPeer {
+        from,
+        is_trusted: trust.believes(from.map(|from| from.ip())),
+    }
+}
+
+/// The address of a socket, with the port that the system has chosen where the file left it open.
+fn shown(socket: &AcceptSocket, written: &ListenAddress) -> io::Result<ListenAddress> {
+    Ok(match (socket.address()?, written) {
+        (Some(bound), ListenAddress::EveryAddress(_)) => ListenAddress::EveryAddress(bound.port()),
+        (Some(bound), _) => ListenAddress::Tcp(bound),
+        (None, written) => written.clone(),
+    })
+}
