@@ -70,7 +70,7 @@ pub struct Service {
     pub own: Option<StaticReply>,
     /// The path that is forwarded instead of the matched one, if they differ.
     pub rewrite: Option<Template>,
-    /// The beginning of its paths that its servers do not see, as they are told it.
+    /// The beginning of its paths that its servers do not see, as they learn it.
     pub prefix: Option<HeaderValue>,
     /// The host that its servers are asked for, where that is not the client's.
     pub host_change: Option<HostChange>,

@@ -228,7 +228,7 @@ impl Renewals {
         next
     }
 
-    /// Looks at one identity. Nothing is to be said of one that another process orders.
+    /// Looks at one identity. One that another process orders needs no line of the log.
     async fn look(
         &mut self,
         identity: &OrderedIdentity,

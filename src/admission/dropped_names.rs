@@ -40,7 +40,7 @@ enum NameState {
 #[derive(Debug)]
 struct KnownNames {
     told: Vec<(HeaderName, Instant)>,
-    /// No new name is told before.
+    /// No line names a new one before.
     full_until: Option<Instant>,
 }
 

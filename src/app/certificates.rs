@@ -124,7 +124,7 @@ impl CertificateOrders {
         });
     }
 
-    /// Orders what a new file says, in place of what the one before said. Certificates that have come stay.
+    /// Orders what a new file says, in place of what the former file wanted. Certificates that have come stay.
     pub(super) async fn want(&self, orders: Arc<[OrderedIdentity]>) {
         let before = lock(&self.wanted).as_ref().map(|wanted| {
             // Two files that order the same need no look at each certificate.

@@ -52,7 +52,7 @@ pub(super) enum SuccessorFailure {
     /// The successor has closed its channel, or sent what no gateway sends.
     #[error("the successor is no gateway that can take over; it was ended")]
     Strange,
-    /// The successor has said nothing.
+    /// The successor has not answered.
     #[error("the successor did not serve within {0:?}; it was ended")]
     Silent(Duration),
 }

@@ -30,7 +30,7 @@ const LEAST_START: Duration = Duration::from_secs(5);
 /// then that it is the last. No client waits for it.
 const LINGER: Duration = Duration::from_secs(5);
 /// As long at a signal to stop, where the file has no `drain_delay`: a client that sends request after request hears it,
-/// and whoever waits for the end hardly notices.
+/// and a wait for the end is hardly longer.
 const SHORT_LINGER: Duration = Duration::from_millis(200);
 /// Logged when a gateway that leaves is to end.
 const STOPPED_AT_ONCE: &str = "stopped at once: a second signal came";
@@ -277,7 +277,7 @@ impl Gateway {
 async fn abandoned(successor: &mut Option<Successor>) {
     if let Some(serving) = successor {
         let (process, how) = (serving.id(), serving.failed().await);
-        // It is told of once.
+        // One line of the log is enough.
         *successor = None;
         if service_manager::is_there() {
             tracing::error!(

@@ -59,13 +59,13 @@ struct Crew {
     readiness: Readiness,
     /// The addresses of the admin listener.
     admin: Vec<ListenAddress>,
-    /// Told when the admin listener may answer.
+    /// Notified when the admin listener may answer.
     serves: watch::Sender<bool>,
     /// Closed when every worker's store has answered once.
     store_ready: Option<mpsc::Receiver<()>>,
 }
 
-/// A gateway that serves nobody yet.
+/// A gateway that serves no client yet.
 struct UnopenedGateway {
     boot: Boot,
     program: Program,

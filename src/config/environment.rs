@@ -18,7 +18,7 @@ pub struct EnvironmentFiles(HashMap<String, String>);
 impl EnvironmentFiles {
     /// Takes in the variables of the file at `path`. A variable that is there already gets the new value, as with several
     /// files of a unit. With a `-` in front of the path a file that is missing is none. Returns what is odd in the file,
-    /// which keeps nobody from reading the rest of it.
+    /// which does not end the reading of it.
     ///
     /// # Errors
     /// When the file cannot be read or is no UTF-8.

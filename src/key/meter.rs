@@ -13,7 +13,7 @@ pub struct Meter {
     pub max: u32,
     /// The charge where the client leaves before the cost is known.
     pub on_leave: OnLeave,
-    /// Is the log told where answers in a row do not state the cost? A file may ignore it.
+    /// Does the log have a line where answers in a row do not state the cost? A file may ignore it.
     pub tells_silence: bool,
 }
 

@@ -11,9 +11,12 @@ use tokio::time::{sleep, timeout};
 
 /// The longest body that is heard out over HTTP/1.1, as far as its head says (RFC 9112, section 9.6).
 const MOST_SIZED: u64 = 64 * 1024;
-/// The most bytes that are heard out of a body over HTTP/2, where a client may stop at the answer. Some send everything first, and take a reset behind the answer for an error (RFC 9113, section 8.1,
-/// permits that reset).
-const MOST: u64 = 16 << 20;
+/// The most bytes that are heard out of a body in chunks over HTTP/1.1, which does not say how long it is. Its answer does
+/// not announce the connection's end, so that only a body without end comes to it.
+const MOST_CHUNKED: u64 = 1 << 30;
+/// The most bytes that are heard out of a body over HTTP/2, where a client may stop at the answer. Some send everything
+/// first, and take a reset behind the answer for an error (RFC 9113, section 8.1, permits that reset).
+const MOST_OF_STREAM: u64 = 16 << 20;
 /// The longest times for a body over HTTP/2: for all of it, and between two pieces.
 const STREAM_WITHIN: Duration = Duration::from_secs(5);
 const PIECE_WITHIN: Duration = Duration::from_secs(1);
@@ -62,10 +65,17 @@ fn is_last<B>(request: &Request<B>) -> bool {
 }
 
 /// Reads the rest of a body over HTTP/1.1. Its connection ends where the client is silent for the idle time, or slower than
-/// the least rate, and the body with it. Nothing else cuts it: its answer has not said that the connection ends, and a body
-/// in chunks does not say how long it is.
+/// the least rate, and the body with it.
 pub(super) async fn hear_out(mut rest: Incoming, drain: Drain) {
-    let reading = async { while let Some(Ok(_)) = rest.frame().await {} };
+    let reading = async {
+        let mut left = MOST_CHUNKED;
+        while let Some(Ok(frame)) = rest.frame().await {
+            left = left.saturating_sub(length(&frame));
+            if left == 0 {
+                return;
+            }
+        }
+    };
     let draining = async {
         drain.begun().await;
         sleep(DRAINING).await;
@@ -80,7 +90,7 @@ pub(super) async fn hear_out(mut rest: Incoming, drain: Drain) {
 /// Reads the rest of a body over HTTP/2. A stream on which nothing comes is not kept for long.
 pub(super) async fn hear_stream_out(mut rest: Incoming) {
     let reading = async {
-        let mut left = MOST;
+        let mut left = MOST_OF_STREAM;
         while let Ok(Some(Ok(frame))) = timeout(PIECE_WITHIN, rest.frame()).await {
             left = left.saturating_sub(length(&frame));
             if left == 0 {

@@ -32,7 +32,7 @@ const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15
 /// A request that is a call of gRPC.
 #[derive(Debug, Default)]
 pub struct GrpcCall {
-    /// The status that the client is told, as far as it is known.
+    /// The status that the client gets, as far as it is known.
     pub status: Option<u16>,
     /// The time that the client gives the call.
     deadline: Option<CallDeadline>,
@@ -54,7 +54,7 @@ impl GrpcCall {
     /// Reads the time that the client gives the call, whose head came at `began`.
     ///
     /// # Errors
-    /// When the field is malformed: what is left of such a time cannot be told to a server.
+    /// When the field is malformed: what is left of such a time cannot be written for a server.
     #[cold]
     pub fn read_deadline(&mut self, fields: &HeaderMap, began: Instant) -> Result<(), BadRequest> {
         self.deadline = CallDeadline::read(fields, began)?;
@@ -151,7 +151,7 @@ impl GrpcCall {
         self.status.is_some_and(is_server_error) && !is_clients
     }
 
-    /// Is the route's time over at `now`, which its server was told, and did the client use it up, so that the server had it in
+    /// Is the route's time over at `now`, which its server knows, and did the client use it up, so that the server had it in
     /// part alone?
     #[cold]
     fn is_used_up(&self, now: Instant, owes: Option<Instant>) -> bool {

@@ -12,7 +12,7 @@ use http::request::Parts;
 /// Writes the fields of the client of a request to `service`. A field whose value is not known is not sent.
 ///
 /// # Errors
-/// A claim is to be told of a token whose issuer's keys have not been read yet.
+/// A claim is asked for of a token whose issuer's keys have not been read yet.
 #[cold]
 #[inline(never)]
 pub(super) fn write(

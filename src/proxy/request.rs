@@ -87,7 +87,7 @@ pub enum BadRequest {
     /// More names in `Connection` than the gateway looks for.
     #[error("Connection names more than 100 fields")]
     ManyConnectionNames,
-    /// A `grpc-timeout` that is no time, or several. What is left of it could not be told to a server; servers of gRPC
+    /// A `grpc-timeout` that is no time, or several. What is left of it could not be written for a server; servers of gRPC
     /// refuse it, too.
     #[error("grpc-timeout is not one number of at most eight digits with a unit")]
     CallTimeout,

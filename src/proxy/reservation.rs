@@ -8,6 +8,7 @@ use super::error::ProxyError;
 use super::grpc::GrpcCall;
 use super::response_cost::{BodyFormat, BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
+use crate::clock;
 use crate::key::{MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
 use crate::store::{Amendment, Decider, Reservation, Store};
@@ -18,7 +19,6 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 /// The charges of one request that are not final.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Slots {
             let (store, charges) = (store.clone(), Rc::clone(&charges));
             let pause = Duration::from_micros(shortest / 3);
             let task = tokio::task::spawn_local(async move {
-                let mut due = Instant::now() + pause;
+                let mut due = clock::now() + pause;
                 loop {
                     let amendment = store.wants_slots(due).await;
                     if amendment == Amendment::Renewal {

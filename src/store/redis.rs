@@ -212,7 +212,7 @@ impl RedisStore {
         outcome
     }
 
-    /// Waits until a server is to be told again of the slots of requests in flight.
+    /// Waits until a server needs the slots of requests in flight once more.
     pub(super) async fn registers(&self) {
         self.context.registration.notified().await;
     }

@@ -39,7 +39,7 @@ pub enum Amendment {
     Settlement(Cost),
     /// The request lives on, and its slots are held for longer.
     Renewal,
-    /// A server that may not know of the request's slots is told of them.
+    /// A server that may not know the request's slots gets them.
     Registration,
 }
 

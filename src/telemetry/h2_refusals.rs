@@ -3,7 +3,7 @@
 //! The library resets the stream of a head that is malformed (RFC 9113, section 8.1.1), or ends the connection. A
 //! refusal is noted while the connection of a client is driven, on the thread that drives it.
 
-use super::h2_words::{self, Report};
+use super::h2_words::{self, Heard};
 use super::metrics::RefusedHead;
 
 /// A head that the library has refused.
@@ -30,7 +30,7 @@ pub fn heard() -> Vec<RefusedStream> {
 }
 
 /// Is it a place of the library's that tells of heads?
-fn tells_of_heads(said: &Report) -> bool {
+fn tells_of_heads(said: &Heard) -> bool {
     matches!(
         said.place,
         "h2::server" | "h2::proto::streams::recv" | "h2::codec::framed_read"

@@ -18,12 +18,12 @@ const MOST: usize = 64;
 
 thread_local! {
     static IS_DRIVEN: Cell<bool> = const { Cell::new(false) };
-    static HEARD: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
+    static HEARD: RefCell<Vec<Heard>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A report of the library's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct Heard {
     /// The module that reports.
     pub place: &'static str,
     /// Its words.
@@ -39,10 +39,10 @@ pub fn listening<T>(step: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Takes what was said since the last call.
+/// Takes the words since the last call.
 #[inline]
 #[must_use]
-pub fn heard() -> Vec<Report> {
+pub fn heard() -> Vec<Heard> {
     HEARD.with_borrow_mut(|heard| {
         if heard.is_empty() {
             Vec::new()
@@ -84,7 +84,7 @@ impl<S: Subscriber> Layer<S> for Listener {
         HEARD.with_borrow_mut(|heard| {
             if heard.len() < MOST {
                 let words = words.0;
-                heard.push(Report { place, words });
+                heard.push(Heard { place, words });
             }
         });
     }

@@ -101,7 +101,7 @@ impl StreamFault {
         self
     }
 
-    /// The same, of which the library has said this.
+    /// The same, with the library's words.
     pub(super) fn saying(mut self, said: Option<String>) -> Self {
         self.said = said.filter(|_| self.is_malformed());
         self
@@ -238,7 +238,7 @@ fn debug_data(words: &str) -> Vec<u8> {
     data
 }
 
-/// What the library has said of the frames of one connection.
+/// The library's words about the frames of one connection.
 #[derive(Debug, Default)]
 pub(super) struct HeardWords(RefCell<VecDeque<String>>);
 
@@ -255,7 +255,7 @@ impl HeardWords {
     }
 
     #[cold]
-    fn keep(&self, heard: Vec<h2_words::Report>) {
+    fn keep(&self, heard: Vec<h2_words::Heard>) {
         let mut kept = self.0.borrow_mut();
         for said in heard {
             if kept.len() == MOST {
@@ -304,7 +304,7 @@ mod tests {
     fn the_last_words_about_a_stream_are_its_own() {
         let heard = HeardWords::default();
         let say = |words: &str| {
-            let said = h2_words::Report {
+            let said = h2_words::Heard {
                 place: "h2",
                 words: words.to_owned(),
             };

@@ -253,7 +253,7 @@ async fn a_request_behind_a_long_body_in_chunks_is_answered() {
         client.send_chunk(&chunk).await;
     }
     client.send("0\r\n\r\n").await;
-    client.ask(get("/respond")).await.expect(200);
+    client.ask(get("/respond")).await.expect(403);
 }
 
 /// An old client that wants its connection kept is told one thing.

@@ -129,7 +129,7 @@ fn verify(verify: ClientVerify) -> &'static str {
     }
 }
 
-/// Which peers must name their client, behind what else is said of a listener.
+/// Which peers must name their client, behind the rest of a listener's line.
 fn proxies(listener: &Listener) -> String {
     let who = match (&listener.proxies, &listener.address) {
         (None, _) => return String::new(),

@@ -351,7 +351,7 @@ impl<'a> Fields<'a> {
         if !value.is_some_and(DeValue::is_bool) {
             let text = value.and_then(DeValue::as_str);
             if text.is_some_and(|text| WORDS_FOR_OFF.contains(&text)) {
-                return self.text(key, super::form::any).and_then(|text, span| {
+                return self.text(key, |text| Ok(text.to_owned())).and_then(|text, span| {
                     self.wrong(key, Code::BadDuration, &format!("is the text {}", quoted(&text)))
                         .at(span, "no time, and no `false`, which has no quotes")
                         .help(format!(

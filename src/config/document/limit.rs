@@ -378,7 +378,7 @@ fn refund_cause(text: &str) -> Result<RefundCause, ValueError> {
             _ if text.starts_with("grpc") => Some(
                 "write `\"5xx\"`: of calls of gRPC it gives back those that end with 2, 4, 13, 14 or 15 (docs/grpc.md); `\"cancel\"` is a request that was given up before it was forwarded",
             ),
-            // A word that is nearly one of them has been told.
+            // A word that is nearly one of them has its mistake already.
             _ if wrong.shown_help().is_some() => None,
             _ => Some(
                 "`\"5xx\"` is any answer of the upstream from 500 on, `\"cancel\"` a request that was given up before it was forwarded; other answers give nothing back",

@@ -119,7 +119,7 @@ fn redirects(document: &Document, found: &mut Findings) {
     }
 }
 
-/// An identity that demands certificates of clients, beside a listener that asks nobody for one.
+/// An identity that demands certificates of clients, beside a listener that asks for none.
 fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
     let Some(client) = demand(table) else { return };
     let entries = document.server.listen.entries();

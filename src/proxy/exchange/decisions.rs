@@ -1,4 +1,4 @@
-//! The decisions of a request's limits, each limit's own: counted, and told apart for the log.
+//! The decisions of a request's limits, each limit's own: counted, and kept apart for the log.
 
 use super::Exchange;
 use crate::admission::Admission;

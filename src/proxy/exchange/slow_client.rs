@@ -1,4 +1,4 @@
-//! Failures of servers that a client can bring about by holding its body back: they give no charge back, and eject nobody.
+//! Failures of servers that a client can bring about by holding its body back: they give no charge back, and eject no server.
 
 use super::Exchange;
 use crate::proxy::error::ProxyError;

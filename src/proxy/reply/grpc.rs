@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The field by which a server tells clients when to try again, in milliseconds (proposal A6 of gRPC).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
-/// The wait from which on a client is not told to come back by itself, in microseconds.
+/// The wait from which on a client is not asked to come back by itself, in microseconds.
 const LONG: u64 = 60_000_000;
 /// The most bytes of a text of the file that become a message.
 const LONGEST: usize = 1024;

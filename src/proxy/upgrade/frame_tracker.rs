@@ -43,7 +43,7 @@ enum FramePosition {
     },
     /// So many bytes of the frame are to come.
     Content(u64),
-    /// The bytes are no frames that RFC 6455 knows: where one ends cannot be told.
+    /// The bytes are no frames that RFC 6455 knows: where one ends is not known.
     Lost,
 }
 

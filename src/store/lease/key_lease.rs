@@ -347,7 +347,7 @@ impl KeyLease {
 }
 
 impl LeaseCall {
-    /// Takes over the answers to `order`, asked by `check`. The instant of their arrival is `told`.
+    /// Takes over the answers to `order`, asked by `check`. They arrived at `told`.
     pub(in crate::store) fn of(
         check: &Check<'_>,
         terms: &LeaseTerms,

@@ -174,7 +174,7 @@ impl Lane {
         loop {
             let era = health.era();
             if lanes.are_too_many() || self.node.connections.is_untold() {
-                // The other lanes take the waiting work, or all of them once the master is told.
+                // The other lanes take the waiting work, or all of them once the master knows the slots.
                 return Ok(());
             }
             if connection.is_dead() {

@@ -28,7 +28,7 @@ pub(super) struct StoreContext {
     pub(super) prefix: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) abandonments: Abandonments,
-    /// Notified when a server is to be told again of the slots of requests in flight.
+    /// Notified when a server needs the slots of requests in flight once more.
     pub(super) registration: Notify,
     /// Decisions asked for so far.
     decisions: Cell<u64>,

@@ -37,7 +37,7 @@ pub(super) enum UpdateKind {
     },
     /// Slots are held for longer. A renewal that is lost is followed by the next.
     Renewal,
-    /// A server that may not know of the slots of a request in flight is told of them.
+    /// A server that may not know the slots of a request in flight gets them.
     Registration,
     /// A charge comes back.
     Refund,

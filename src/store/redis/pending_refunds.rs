@@ -61,7 +61,7 @@ pub(super) struct PendingRefunds {
     pub(super) answered: AnsweredCalls,
     /// The instant at which Redis went away, until it is back.
     fell: Cell<Option<Instant>>,
-    /// Is Redis told of the slots of requests in flight?
+    /// Do the slots of requests in flight go to Redis?
     registers: Cell<bool>,
 }
 
@@ -278,7 +278,7 @@ impl PendingRefunds {
         }
     }
 
-    /// Has the slots of requests in flight told to Redis with the next updates.
+    /// Has the slots of requests in flight sent to Redis with the next updates.
     pub(super) async fn register(&self) {
         // A request whose decision has just been answered first keeps its slots, and then waits for this call.
         for _ in 0..3 {

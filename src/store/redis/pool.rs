@@ -185,7 +185,7 @@ impl Connections {
         self.signals.leads(Some(master));
     }
 
-    /// Is the master another, which has not been told yet what this worker's requests hold there?
+    /// Is the master another, which does not know yet what this worker's requests hold?
     pub(super) fn is_untold(&self) -> bool {
         self.signals.untold.load(Ordering::Relaxed)
     }

@@ -24,7 +24,7 @@ pub(super) struct Signals {
     pub(super) failed: Notify,
     /// A connection leads to another master than those before it.
     pub(super) replaced: Notify,
-    /// The master is another, and has not been told yet what this worker's requests hold there.
+    /// The master is another, and does not know yet what this worker's requests hold.
     pub(super) untold: AtomicBool,
     /// The least age of connections that are still used.
     pub(super) age: AtomicU64,

@@ -22,7 +22,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// away.
 ///
 /// # Errors
-/// The error of a master that cannot be told.
+/// The error of a master that cannot be reached with them.
 pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
     let done = tokio::select! {

@@ -47,12 +47,15 @@ pub(super) struct ResponseHead {
 /// When they are too many.
 #[cold]
 fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<(), TooMany> {
-    let empty = bytes
-        .iter()
-        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-        .count();
-    // A carriage return whose line feed is still to come stays.
-    let whole = empty - usize::from(bytes[..empty].ends_with(b"\r"));
+    let mut whole = 0;
+    loop {
+        whole += match &bytes[whole..] {
+            [b'\n', ..] => 1,
+            [b'\r', b'\n', ..] => 2,
+            // A carriage return alone is no end of a line, or its line feed is still to come.
+            _ => break,
+        };
+    }
     bytes.advance(whole);
     interim.note_bytes(whole, MOST_HEAD)
 }

@@ -84,13 +84,13 @@ struct ConnectionState {
     has_sent: Cell<bool>,
     /// A part of an answer has come.
     is_proven: Cell<bool>,
-    /// A stream was repeated on nobody's account, since the connection had closed unread.
+    /// A stream was repeated on no account, since the connection had closed unread.
     is_forgiven: Cell<bool>,
     /// The server has not answered a ping.
     is_silent: Cell<bool>,
     /// The end that the server has announced, once it has come.
     goaway: RefCell<Option<GoAway>>,
-    /// What the library has said of malformed frames.
+    /// The library's words about malformed frames.
     heard: HeardWords,
     /// The uploads whose bytes wait for the socket.
     kept: Rc<KeptBytes>,

@@ -85,6 +85,7 @@ fn what_comes_before_an_answer_is_bounded_however_it_is_cut() {
         assert!(after(b"\n", 1000).unwrap().is_some());
         assert!(after(b"\r\n", MOST_HEAD).is_err());
         assert!(after(b"\r", 2).is_err());
+        assert!(after(b"\r\r\n", 1).is_err());
     }
 }
 
