@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use std::io;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpSocket, UnixListener};
 use tokio::time::sleep;
 
 /// A route to `servers` with `lines`, behind `limits`.
@@ -139,7 +139,11 @@ async fn is_given_its_time(way: Way, pace: (usize, u64)) {
     let length = step * usize::try_from(LASTS / pause).unwrap();
     let (folder, ca) = (tempfile::tempdir().unwrap(), Authority::new());
     let path = folder.path().join("server.sock");
-    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // What the server's system holds is taken, though the server has not read it: that is to be little.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 * 1024).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let tcp = socket.listen(16).unwrap();
     let unix = UnixListener::bind(&path).unwrap();
     let address = tcp.local_addr().unwrap();
     let acceptor = modern_acceptor(&ca.server(&["127.0.0.1"]));
