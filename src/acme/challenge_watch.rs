@@ -175,7 +175,7 @@ impl ChallengeWatch {
                 }
             }
         }
-        if ordered.is_empty() {
+        if !asked.is_empty() && ordered.is_empty() {
             self.answers.forget_by_name();
         }
         Ok(ordered)

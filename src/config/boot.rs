@@ -85,7 +85,7 @@ fn listener(entry: &ListenEntry, document: &Document, source: &Source) -> Option
         tls: names.map(Into::into),
         redirects: entry.redirect.get().is_some(),
         mode: entry.mode(),
-        proxies: entry.proxies(),
+        proxies: entry.proxies(&document.server.translators()),
         address: placed(address, &written.span, source),
     })
 }

@@ -155,7 +155,8 @@ impl GrpcCall {
     /// part alone?
     #[cold]
     fn is_used_up(&self, now: Instant, owes: Option<Instant>) -> bool {
-        self.route_time.is_some_and(|(allowed, ends)| {
+        let told = self.deadline.and(self.route_time);
+        told.is_some_and(|(allowed, ends)| {
             // A body needs some time on its way even where its client does not hold it back.
             let nearly_all = allowed - allowed / 10;
             ends <= now && owes.is_none_or(|since| now < since + nearly_all)
@@ -244,6 +245,9 @@ mod tests {
             status: Some(DEADLINE_EXCEEDED),
             ..GrpcCall::default()
         };
+        let mut fields = HeaderMap::new();
+        fields.insert("grpc-timeout", HeaderValue::from_static("60S"));
+        call.read_deadline(&fields, began).unwrap();
         call.sets_out(began, Some(second)).unwrap();
         let soon = began + Duration::from_millis(20);
         assert!(call.is_server_error(began + second, Some(soon)));

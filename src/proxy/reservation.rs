@@ -64,7 +64,8 @@ impl Slots {
                 loop {
                     let amendment = store.wants_slots(due).await;
                     if amendment == Amendment::Renewal {
-                        due += pause;
+                        // From now on: a process that stood still has no missed renewals to make up for.
+                        due = clock::now() + pause;
                     }
                     for charge in &*charges {
                         store.amend(charge, amendment);

@@ -27,6 +27,8 @@ pub(super) enum UploadWait {
 pub struct OwedTime {
     /// Since when the server owes something; nothing while the client is waited for.
     since: Cell<Option<Instant>>,
+    /// Since when the client's next byte is awaited; nothing while the server owes something.
+    awaited: Cell<Option<Instant>>,
     /// The most bytes that a server has taken. Those that are sent once more do not count: all attempts share one time.
     most: Cell<u64>,
     /// What the body waits for, as far as the exchange knows.
@@ -59,6 +61,24 @@ impl OwedTime {
         self.since.get()
     }
 
+    /// Since when the client's next byte is awaited; nothing while the server owes something.
+    #[must_use]
+    pub fn awaited(&self) -> Option<Instant> {
+        self.awaited.get()
+    }
+
+    /// Nothing is owed: the client's next byte is awaited.
+    fn await_client(&self) {
+        if self.since.take().is_some() {
+            self.awaited.set(Some(clock::now()));
+        }
+    }
+
+    fn owe(&self, since: Instant) {
+        self.since.set(Some(since));
+        self.awaited.set(None);
+    }
+
     /// The time that the server has beyond `allowed`. A server's system tells in steps what was read, of hundreds of kilobytes at
     /// times, and takes as much before it is read: a slow server seems to take nothing for longer than it does.
     #[must_use]
@@ -82,9 +102,9 @@ impl OwedTime {
             self.most.set(taken);
         }
         if wait == UploadWait::Client && !self.is_kept.get() {
-            self.since.set(None);
+            self.await_client();
         } else if is_more || self.since.get().is_none() {
-            self.since.set(Some(clock::now()));
+            self.owe(clock::now());
         }
     }
 
@@ -101,14 +121,17 @@ impl OwedTime {
     /// The socket has taken some of the bytes that its connection keeps, at `now`.
     pub(super) fn moved(&self, now: Instant) {
         self.has_waited.set(true);
-        self.since.set(Some(now));
+        self.owe(now);
     }
 
     /// The socket has taken, at `now`, all bytes that its connection kept.
     pub(super) fn gone_out(&self, now: Instant) {
         self.is_kept.set(false);
-        let awaits_client = self.wait.get() == UploadWait::Client;
-        self.since.set((!awaits_client).then_some(now));
+        if self.wait.get() == UploadWait::Client {
+            self.await_client();
+        } else {
+            self.owe(now);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::form::{Form, any, custom, empty_list, text, text_as, whole, word};
 use super::table::{Section as _, table};
 use super::words::words;
 use super::{Items, List, Setting};
+use crate::client::Nat64;
 use crate::listen::listener::{ListenAddress, ProxyPeers};
 use ipnet::IpNet;
 use toml::de::DeValue;
@@ -124,13 +125,15 @@ impl ListenEntry {
         }
     }
 
-    /// The peers that send a header, where any does.
-    pub(in crate::config) fn proxies(&self) -> Option<ProxyPeers> {
+    /// The peers that send a header, where any does. Their addresses count as `nat64` translates them.
+    pub(in crate::config) fn proxies(&self, nat64: &Nat64) -> Option<ProxyPeers> {
         match self.proxy_protocol.get()? {
             ProxyProtocol::Off => None,
             ProxyProtocol::Trusted => Some(ProxyPeers::Trusted),
             ProxyProtocol::Within(networks) => {
-                let networks = networks.iter().map(|network| network.value.trunc());
+                let networks = networks
+                    .iter()
+                    .flat_map(|network| nat64.networks(network.value));
                 Some(ProxyPeers::Within(networks.collect()))
             }
         }

@@ -1,12 +1,18 @@
 //! Failures of servers that a client can bring about by holding its body back: they give no charge back, and eject no server.
 
 use super::Exchange;
+use crate::clock;
 use crate::proxy::error::ProxyError;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::UploadState as _;
 use http::StatusCode;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// The shortest time for which a client holds its body back that may have been too long for a server. A client that sends
+/// as fast as it can is awaited for shorter moments all the while.
+const HELD_BACK: Duration = Duration::from_millis(200);
 
 impl Exchange {
     /// Since when the server owes something; nothing while the client's next byte is awaited.
@@ -17,19 +23,26 @@ impl Exchange {
         }
     }
 
-    /// Has the server ended the connection, or the stream, while the client's next byte was awaited? Its own patience with the client
-    /// may have come to its end.
+    /// Has the client held its body back, and does so still?
+    fn is_held_back(&self) -> bool {
+        let owed = self.upload.as_ref().map(|upload| upload.owed());
+        let since = owed.and_then(|owed| owed.awaited());
+        since.is_some_and(|since| clock::now() - since >= HELD_BACK)
+    }
+
+    /// Has the server ended the connection, or the stream, while the client held its body back? Its own patience with the
+    /// client may have come to its end.
     #[cold]
     pub(super) fn is_break_of_client(&self, error: &ProxyError) -> bool {
         let ProxyError::Upstream(UpstreamError::Answer(error)) = error else {
             return false;
         };
-        error.failure() == Failure::Reset && !error.is_refused() && self.server_owes().is_none()
+        error.failure() == Failure::Reset && !error.is_refused() && self.is_held_back()
     }
 
-    /// Does the server say with `status` that a time is over, while the client's next byte is awaited?
+    /// Does the server say with `status` that a time is over, while the client holds its body back?
     #[cold]
     pub(in crate::proxy) fn is_time_of_client(&self, status: StatusCode) -> bool {
-        status == StatusCode::GATEWAY_TIMEOUT && self.server_owes().is_none()
+        status == StatusCode::GATEWAY_TIMEOUT && self.is_held_back()
     }
 }

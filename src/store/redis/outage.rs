@@ -61,9 +61,6 @@ impl Outage {
 
     /// Notes a refusal. Are its words new in this outage, and to be logged?
     pub(super) fn is_news(&self, why: &StoreError) -> bool {
-        let (StoreError::Refused(refusal) | StoreError::Unpermitted(refusal)) = why else {
-            return false;
-        };
         let mut outages = records();
         let Some(OutageRecord {
             refusals, missing, ..
@@ -71,9 +68,14 @@ impl Outage {
         else {
             return false;
         };
-        if let StoreError::Unpermitted(words) = why {
-            *missing = Some(Arc::clone(words));
-        }
+        // Another cause is shown as soon as it holds.
+        *missing = match why {
+            StoreError::Unpermitted(words) => Some(Arc::clone(words)),
+            _ => None,
+        };
+        let (StoreError::Refused(refusal) | StoreError::Unpermitted(refusal)) = why else {
+            return false;
+        };
         let refusal = &**refusal;
         let is_new =
             refusals.len() < MOST_REFUSALS && !refusals.iter().any(|known| known == refusal);
