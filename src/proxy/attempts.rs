@@ -180,7 +180,7 @@ impl<'a> Attempts<'a> {
                 && std::mem::take(&mut may_be_stale)
                 && !error.is_refused()
                 && connection.is_stale(&error);
-            let is_clients = connection.is_ended_by_client();
+            let is_clients = connection.is_ended_by_client(&error);
             let unsent = connection.into_unsent();
             // Nothing was sent, and another connection of the server may have room: no attempt has failed.
             self.starved += u32::from(is_starved);

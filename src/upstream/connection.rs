@@ -9,6 +9,7 @@ use super::retry_rule::RetryCause;
 use super::stream::{PeekEnd as _, ServerStream};
 use super::{OutgoingBody, keep_alive};
 use crate::clock;
+use crate::telemetry::metrics::Failure;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::{Body, Frame};
 use hyper::body::Bytes;
@@ -263,14 +264,16 @@ impl<B: OutgoingBody> Connection<B> {
         }
     }
 
-    /// Is the end of the exchange nothing that the server has failed? A client may have kept it waiting for the body, or may
-    /// have broken off so many requests that the server asks for calm.
+    /// Is the end of the exchange, which is `error`, nothing that the server has failed? A client may have held its body
+    /// back for longer than the server waits, or may have broken off so many requests that the server asks for calm. An
+    /// answer that is no HTTP is a failure in any case.
     #[must_use]
-    pub fn is_ended_by_client(&self) -> bool {
-        match &self.carrier {
-            Carrier::Http1(http1, _) => http1.is_writing() && !http1.has_unwritten(),
-            Carrier::Http2(exchange) => exchange.awaits_body() || exchange.is_calm(),
-        }
+    pub fn is_ended_by_client(&self, error: &AnswerError) -> bool {
+        error.failure() != Failure::Protocol
+            && match &self.carrier {
+                Carrier::Http1(http1, _) => http1.is_held_back(),
+                Carrier::Http2(exchange) => exchange.is_held_back() || exchange.is_calm(),
+            }
     }
 
     /// Is it a stream of HTTP/2?

@@ -23,8 +23,8 @@ const ADVICE: Advice = Advice {
 const SILENT_HANDSHAKE: &str =
     ": the handshake of TLS is not answered, does the server speak TLS on this port?";
 
-/// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds too late, or
-/// never, that a server reads slowly.
+/// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds too
+/// late, or never, that a server reads slowly.
 const MOST_UNSENT: u32 = 64 * 1024;
 
 /// A stream that has been opened.
@@ -89,7 +89,7 @@ async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     let address = match (&destination.url, destination.address) {
         (ServerUrl::Unix(path), _) => {
             let stream = UnixStream::connect(&**path).await?;
-            unbounded(SockRef::from(&stream).set_send_buffer_size(MOST_UNSENT as usize));
+            note_unbounded(SockRef::from(&stream).set_send_buffer_size(MOST_UNSENT as usize));
             return Ok(ServerStream::Unix(stream));
         }
         (ServerUrl::Demo, _) => demo::address()?,
@@ -98,12 +98,12 @@ async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     };
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    unbounded(bound_unsent(&stream));
+    note_unbounded(bound_unsent(&stream));
     Ok(ServerStream::Tcp(stream))
 }
 
 /// A system that sets no such bound serves all the same: a slow server's time is then measured less exactly.
-fn unbounded(set: io::Result<()>) {
+fn note_unbounded(set: io::Result<()>) {
     if let Err(error) = set {
         tracing::debug!("the system sets no bound on unsent bytes: {error}");
     }

@@ -10,6 +10,10 @@ use tokio::time::Instant;
 /// The most that a server that is slow to take a body gets beyond its time.
 const MOST_GRACE: Duration = Duration::from_secs(1);
 
+/// The shortest time for which a client holds its body back that may have been too long for a server. A client that sends
+/// as fast as it can is awaited for shorter moments all the while.
+const HELD_BACK: Duration = Duration::from_millis(200);
+
 /// What a body on its way waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum UploadWait {
@@ -61,10 +65,11 @@ impl OwedTime {
         self.since.get()
     }
 
-    /// Since when the client's next byte is awaited; nothing while the server owes something.
+    /// Has the client held its body back, and does so still? What its server fails to do then may be the client's doing.
     #[must_use]
-    pub fn awaited(&self) -> Option<Instant> {
-        self.awaited.get()
+    pub fn is_held_back(&self) -> bool {
+        let awaited = self.awaited.get();
+        awaited.is_some_and(|since| clock::now() - since >= HELD_BACK)
     }
 
     /// Nothing is owed: the client's next byte is awaited.
@@ -79,8 +84,8 @@ impl OwedTime {
         self.awaited.set(None);
     }
 
-    /// The time that the server has beyond `allowed`. A server's system tells in steps what was read, of hundreds of kilobytes at
-    /// times, and takes as much before it is read: a slow server seems to take nothing for longer than it does.
+    /// The time that the server has beyond `allowed`. A server's system tells in steps what was read, of hundreds of
+    /// kilobytes at times, and takes as much before it is read: a slow server seems to take nothing for longer than it does.
     #[must_use]
     pub fn grace(&self, allowed: Duration) -> Duration {
         let grace = match self.wait.get() {

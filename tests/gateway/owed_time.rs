@@ -1,5 +1,6 @@
 //! `timeout` counts what a server owes: a client that is slow with its body takes none of it.
 
+use crate::support::eventually;
 use crate::support::grpc::call;
 use crate::support::tls::Authority;
 use crate::support::{
@@ -306,6 +307,34 @@ async fn the_patience_of_a_server_with_a_slow_client_gives_nothing_back() {
             statuses.push(client.answer().await.status);
         }
         assert_eq!(statuses, [status, status, 429]);
+    }
+}
+
+/// An ordinary client writes the head and then the body. What a server does meanwhile is its own failure.
+#[tokio::test]
+async fn a_server_that_fails_each_upload_at_its_head_is_ejected() {
+    for says in ["garbage\r\n\r\n", ""] {
+        let beside = Upstream::echo().await;
+        let server = Upstream::playing(move |mut connection: Connection| async move {
+            let _ = connection.request().await;
+            let _ = connection.wire.try_send(says).await;
+        })
+        .await;
+        let servers = [&*server.url(), &*beside.url()];
+        let gateway = Gateway::start(&File::default().with(&format!(
+            "[upstreams.main]\nservers = {servers:?}\neject = {{ after = 2 }}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\""
+        )))
+        .await;
+        eventually(PATIENCE, "it is ejected", async || {
+            let mut client = gateway.connect().await;
+            client.send(post(4)).await;
+            sleep(Duration::from_millis(30)).await;
+            let _ = client.try_send("body").await;
+            let _ = client.ended(Duration::from_millis(50)).await;
+            let shown = gateway.admin_get("/v1/upstreams").await.json();
+            shown["upstreams"][0]["available"] == 1
+        })
+        .await;
     }
 }
 

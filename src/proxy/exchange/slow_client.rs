@@ -1,18 +1,12 @@
-//! Failures of servers that a client can bring about by holding its body back: they give no charge back, and eject no server.
+//! Failures of servers that a client can bring about by holding its body back: they give no charge back.
 
 use super::Exchange;
-use crate::clock;
 use crate::proxy::error::ProxyError;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::failure::UpstreamError;
 use crate::upstream::owed_time::UploadState as _;
 use http::StatusCode;
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// The shortest time for which a client holds its body back that may have been too long for a server. A client that sends
-/// as fast as it can is awaited for shorter moments all the while.
-const HELD_BACK: Duration = Duration::from_millis(200);
 
 impl Exchange {
     /// Since when the server owes something; nothing while the client's next byte is awaited.
@@ -25,9 +19,8 @@ impl Exchange {
 
     /// Has the client held its body back, and does so still?
     fn is_held_back(&self) -> bool {
-        let owed = self.upload.as_ref().map(|upload| upload.owed());
-        let since = owed.and_then(|owed| owed.awaited());
-        since.is_some_and(|since| clock::now() - since >= HELD_BACK)
+        let upload = self.upload.as_ref();
+        upload.is_some_and(|upload| upload.owed().is_held_back())
     }
 
     /// Has the server ended the connection, or the stream, while the client held its body back? Its own patience with the

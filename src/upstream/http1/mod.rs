@@ -138,6 +138,11 @@ impl<B, S> Http1<B, S> {
         self.writer.has_unwritten()
     }
 
+    /// Has the client held its body back, and does so still?
+    pub fn is_held_back(&self) -> bool {
+        self.writer.is_held_back()
+    }
+
     /// Bytes that have been written so far.
     pub fn written(&self) -> u64 {
         self.writer.written()

@@ -95,6 +95,12 @@ impl<B> RequestWriter<B> {
         self.failed.is_none() && (self.has_bytes() || self.is_unflushed)
     }
 
+    /// Has the client held its body back, and does so still?
+    pub(super) fn is_held_back(&self) -> bool {
+        let upload = self.upload.as_ref();
+        upload.is_some_and(|upload| upload.owed().is_held_back())
+    }
+
     /// Are there bytes that the stream has not taken?
     fn has_bytes(&self) -> bool {
         self.at < self.line.len() || !self.piece.is_empty() || !self.tail.is_empty()

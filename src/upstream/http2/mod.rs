@@ -139,10 +139,10 @@ impl<B> Http2Exchange<B> {
         (!upload.piece.is_empty()).then_some(self.sent)
     }
 
-    /// Is, or was at the end of the stream, more of the request's body awaited from the client?
-    pub(super) fn awaits_body(&self) -> bool {
-        let is_waiting = |upload: &Upload| upload.piece.is_empty() && !upload.is_last;
-        self.is_cut_short || self.upload.as_ref().is_some_and(is_waiting)
+    /// Has the client held its body back, and does so still?
+    pub(super) fn is_held_back(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|state| state.owed().is_held_back())
     }
 
     /// Has the server asked for fewer requests?

@@ -34,6 +34,8 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let sent = self.poll_parts(cx);
         if let Some(state) = &self.state {
             let wait = match &self.upload {
+                // The server has ended the stream while the client's next byte was awaited.
+                None if self.is_cut_short => UploadWait::Client,
                 None => UploadWait::Answer,
                 Some(upload) if upload.piece.is_empty() && !upload.is_last => UploadWait::Client,
                 Some(_) => UploadWait::Room,
@@ -42,7 +44,7 @@ impl<B: OutgoingBody> Http2Exchange<B> {
                 self.stream.keeps(state);
             }
             state.owed().note(self.sent, wait);
-            if self.upload.is_none() {
+            if self.upload.is_none() && !self.is_cut_short {
                 self.state = None;
             }
         }

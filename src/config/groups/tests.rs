@@ -1,0 +1,110 @@
+//! Groups of a file: their members, written and in files, and what is wrong with them.
+
+use super::*;
+
+#[test]
+fn comments_blanks_and_marks_are_no_members() {
+    let text = "\u{feff}# head\r\n\r\n  a  \n b#c # d\n\t#\nsha256:x\n#e";
+    let found: Vec<(usize, String)> = lines(text.as_bytes())
+        .map(|(line, text)| (line, String::from_utf8(text.to_vec()).unwrap()))
+        .collect();
+    let expected = [(3, "a"), (4, "b#c"), (6, "sha256:x")];
+    assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+}
+
+#[test]
+fn blanks_around_a_member_count_where_a_value_has_them() {
+    let secret = true;
+    let claim = KeyPart::Jwt {
+        claim: "plan".into(),
+        secret,
+    };
+    let query = KeyPart::Query {
+        name: "k".into(),
+        secret,
+    };
+    for by in [
+        claim,
+        query,
+        KeyPart::Cookie("c".into()),
+        KeyPart::Path("p".into()),
+    ] {
+        assert_eq!(as_listed(b" a ", Some(&by)), b" a ", "{by}");
+        assert_eq!(as_listed(b" sha256:1 ", Some(&by)), b"sha256:1", "{by}");
+        let member = one_value(as_listed(b" a", Some(&by)), &by).unwrap();
+        assert_eq!(member, Group::digest(b" a"), "{by}");
+    }
+    let field = KeyPart::Header {
+        name: http::HeaderName::from_static("x-key"),
+        secret,
+    };
+    for by in [field, KeyPart::Host] {
+        assert_eq!(as_listed(b" a ", Some(&by)), b"a", "{by}");
+    }
+}
+
+#[test]
+fn a_fingerprint_has_many_spellings() {
+    let plain = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let colons: Vec<String> = plain
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| String::from_utf8(pair.to_vec()).unwrap())
+        .collect();
+    let colons = colons.join(":").to_uppercase();
+    for text in [
+        plain,
+        &colons,
+        &format!("sha256:{plain}"),
+        &format!("SHA256:{colons}"),
+    ] {
+        let member = one_value(text.as_bytes(), &KeyPart::TlsFingerprint);
+        assert_eq!(member, Ok(Group::digest(plain.as_bytes())), "{text}");
+    }
+    for wrong in ["", "ab", &plain[1..], &format!("{plain}0"), "CN=anna"] {
+        assert!(
+            one_value(wrong.as_bytes(), &KeyPart::TlsFingerprint).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn a_subject_has_one_spelling_among_members() {
+    let member = |text: &str| one_value(text.as_bytes(), &KeyPart::TlsSubject);
+    for text in ["CN=Jürg,O=House", "cn=J\\C3\\BCrg,o=House"] {
+        assert_eq!(
+            member(text),
+            Ok(Group::digest("CN=Jürg,O=House".as_bytes()))
+        );
+    }
+    for wrong in ["anna", "O = House, CN = anna", "/CN=anna"] {
+        assert!(
+            member(wrong).unwrap_err().contains("-nameopt RFC2253"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn a_member_and_its_digest_are_the_same() {
+    let by = KeyPart::Cookie("c".into());
+    let plain = one_value(b"abc", &by).unwrap();
+    let sum = "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015ad";
+    assert_eq!(
+        one_value(format!("sha256:{sum}").as_bytes(), &by).unwrap(),
+        plain
+    );
+    for wrong in [
+        "sha256:",
+        "sha256:12",
+        &format!("sha256:{sum}0"),
+        &format!("sha256:x{}", &sum[1..]),
+    ] {
+        assert!(one_value(wrong.as_bytes(), &by).is_err(), "{wrong}");
+    }
+    assert_eq!(
+        one_value(b"A.b", &KeyPart::Host).unwrap(),
+        Group::digest(b"a.b")
+    );
+}
