@@ -142,6 +142,7 @@ impl Admission {
             };
             kind.extend(decided.reservation(index, check));
         }
+        open.slots.extend_from_slice(&decided.beside);
         open
     }
 

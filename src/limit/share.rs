@@ -8,6 +8,7 @@
 //! number of gateways therefore admits one request in each.
 
 use super::bucket::Bucket;
+use super::concurrency::Concurrency;
 use super::rate::{Cost, Span};
 use super::verdict::{Measurement, Verdict};
 use super::{ChargeKind, Limit, Rule};
@@ -66,6 +67,19 @@ impl Limit {
             }
             _ => Arc::clone(self),
         }
+    }
+
+    /// The limit on what is in flight without its bound, for slots of requests that are in flight in any case.
+    #[must_use]
+    pub fn of_any_number(&self) -> Option<Arc<Self>> {
+        let Rule::Concurrency(rule) = &self.rule else {
+            return None;
+        };
+        let rule = Rule::Concurrency(Concurrency {
+            max: NonZeroU32::MAX,
+            ..*rule
+        });
+        Some(self.variant(ChargeKind::Request, rule))
     }
 }
 

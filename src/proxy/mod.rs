@@ -20,6 +20,7 @@ pub mod grpc;
 mod handshake_facts;
 mod head_rejection;
 pub mod header_value;
+mod held_slots;
 pub mod hold;
 pub mod hop;
 pub mod https_redirect;

@@ -6,26 +6,24 @@
 
 use super::error::ProxyError;
 use super::grpc::GrpcCall;
+use super::held_slots::HeldSlots;
 use super::response_cost::{BodyFormat, BodyMeter, ResponseCost};
 use crate::admission::{OpenCharges, RefusalCause, RequestEnd};
-use crate::clock;
 use crate::key::{MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
-use crate::store::{Amendment, Decider, Reservation, Store};
+use crate::store::{Amendment, Reservation, Store};
 use crate::telemetry::metrics::CostReport;
 use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
 use std::mem;
 use std::rc::Rc;
-use std::time::Duration;
-use tokio::task::AbortHandle;
 
 /// The charges of one request that are not final.
 #[derive(Debug)]
 pub(super) struct Reservations {
     store: Store,
     /// The slots, free again when the request ends.
-    slots: RefCell<Option<Slots>>,
+    slots: RefCell<Option<HeldSlots>>,
     /// The charges that are not final yet.
     charges: RefCell<Vec<Reservation>>,
     /// The upstream may have seen the request.
@@ -39,45 +37,6 @@ pub(super) struct Reservations {
     costs: RefCell<Vec<ResponseCost>>,
 }
 
-/// Slots of limits on what is in flight.
-#[derive(Debug)]
-struct Slots {
-    charges: Rc<[Reservation]>,
-    /// The task that renews the slots in Redis. In this process no slot lapses, and no renewal is needed.
-    renewal: Option<AbortHandle>,
-}
-
-impl Slots {
-    /// Keeps the slots that `charges` have taken, if there are any. The call is made on a worker's own thread.
-    fn keep(store: &Store, charges: Vec<Reservation>) -> Option<Self> {
-        let rules = charges
-            .iter()
-            .filter_map(|charge| charge.limit.rule.holds());
-        let shortest = rules.map(|rule| rule.ttl).min()?;
-        let charges: Rc<[Reservation]> = charges.into();
-        let is_shared = charges.iter().any(|charge| charge.by == Decider::Redis);
-        let renewal = is_shared.then(|| {
-            let (store, charges) = (store.clone(), Rc::clone(&charges));
-            let pause = Duration::from_micros(shortest / 3);
-            let task = tokio::task::spawn_local(async move {
-                let mut due = clock::now() + pause;
-                loop {
-                    let amendment = store.wants_slots(due).await;
-                    if amendment == Amendment::Renewal {
-                        // From now on: a process that stood still has no missed renewals to make up for.
-                        due = clock::now() + pause;
-                    }
-                    for charge in &*charges {
-                        store.amend(charge, amendment);
-                    }
-                }
-            });
-            task.abort_handle()
-        });
-        Some(Self { charges, renewal })
-    }
-}
-
 impl Reservations {
     /// Takes the slots and the refundable charges out of `charges`. Returns nothing where there is neither of them, nor
     /// a place in a queue, which may be refunded once its turn has come.
@@ -88,7 +47,7 @@ impl Reservations {
         }
         Some(Rc::new(Self {
             store: store.clone(),
-            slots: RefCell::new(Slots::keep(store, mem::take(&mut charges.slots))),
+            slots: RefCell::new(HeldSlots::keep(store, mem::take(&mut charges.slots))),
             charges: RefCell::new(mem::take(&mut charges.refundable)),
             forwarded: Cell::new(false),
             begun: Cell::new(false),
@@ -108,14 +67,8 @@ impl Reservations {
 
     /// Frees the slots.
     pub(super) fn free_slots(&self) {
-        let Some(slots) = self.slots.take() else {
-            return;
-        };
-        if let Some(renewal) = &slots.renewal {
-            renewal.abort();
-        }
-        for charge in &*slots.charges {
-            self.store.amend(charge, Amendment::Refund);
+        if let Some(slots) = self.slots.take() {
+            slots.free(&self.store);
         }
     }
 

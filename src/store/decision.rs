@@ -21,6 +21,8 @@ pub struct StoreDecision {
     /// Verdicts of limits that do not decide. The decision holds the verdicts of all other limits.
     pub shadows: Vec<ShadowVerdict>,
     charges: Charges,
+    /// Slots of an admitted request that count in another store as well.
+    pub beside: Vec<Reservation>,
 }
 
 impl StoreDecision {
@@ -38,6 +40,7 @@ impl StoreDecision {
             answers: std::mem::take(&mut answers.each),
             shadows: Vec::new(),
             charges: Charges::of_all(false),
+            beside: Vec::new(),
         };
         decided.conclude(checks, answers.at, charges);
         decided
@@ -53,6 +56,7 @@ impl StoreDecision {
                 answers: SmallVec::new(),
                 shadows: Vec::new(),
                 charges: Charges::of_all(false),
+                beside: Vec::new(),
             },
         )
     }

@@ -31,6 +31,7 @@ pub use fleet::Fleet;
 pub use invalidation::Invalidation;
 pub use lease::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
+pub use redis::SlotNews;
 pub use reservation::{Amendment, Correction, PendingRefund, RefundOutcome, Reservation};
 pub use secret::Secret;
 pub use settings::{Backend, RedisTarget, StoreSettings};
@@ -43,7 +44,6 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, Scope};
 use std::sync::Arc;
-use tokio::time::{Instant, timeout_at};
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -147,18 +147,24 @@ impl Store {
         }
     }
 
-    /// Waits until slots of a request in flight are to be held for longer, at the latest from `until` on. The store may
-    /// want to hear of them before: another server has taken the place of the one that gave them.
-    pub async fn wants_slots(&self, until: Instant) -> Amendment {
-        let registers = async {
-            match self {
-                Self::Memory(_) => std::future::pending().await,
-                Self::Shared(shared) => shared.redis.registers().await,
-            }
+    /// Waits for news that concern the slots of requests in flight. In memory there are none.
+    pub async fn slot_news(&self) -> SlotNews {
+        match self {
+            Self::Memory(_) => std::future::pending().await,
+            Self::Shared(shared) => shared.redis.slot_news().await,
+        }
+    }
+
+    /// The same slot as the other store counts it from now on, if it does: in this process since Redis has gone away, or
+    /// in Redis since it is back.
+    #[must_use]
+    pub fn count_beside(&self, slot: &Reservation, news: SlotNews) -> Option<Reservation> {
+        let Self::Shared(shared) = self else {
+            return None;
         };
-        match timeout_at(until, registers).await {
-            Ok(()) => Amendment::Registration,
-            Err(_) => Amendment::Renewal,
+        match news {
+            SlotNews::Away => shared.slot_here(slot),
+            SlotNews::Back => SharedStore::slot_in_redis(slot),
         }
     }
 

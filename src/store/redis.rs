@@ -40,6 +40,7 @@ mod slot;
 mod slot_calls;
 mod slot_map;
 mod slot_question;
+mod slots_in_flight;
 mod stats;
 mod succession;
 mod suspicion;
@@ -53,8 +54,10 @@ pub use eviction::warn_of_eviction;
 pub use heartbeat::Presence;
 pub use outage::missing_right;
 pub use probe::{ProbeOutcome, RedisReport, probe};
+pub(in crate::store) use question::random_slot;
 pub use shared_keys::SharedKeys;
 pub use slot::slot_of;
+pub use slots_in_flight::SlotNews;
 pub use stats::{Counter, Stats};
 
 use super::answers::Answers;
@@ -212,13 +215,21 @@ impl RedisStore {
         outcome
     }
 
-    /// Waits until a server needs the slots of requests in flight once more.
-    pub(super) async fn registers(&self) {
-        self.context.registration.notified().await;
+    /// Waits for news that concern the slots of requests in flight.
+    pub(super) async fn slot_news(&self) -> SlotNews {
+        self.context.slots.news().await
     }
 
-    /// Forgets answered updates that no other server can lack any more.
-    pub(super) fn forget_answered(&self) {
+    /// Is the share of slots kept to, since Redis has just come back?
+    #[inline]
+    pub(super) fn keeps_shares(&self) -> bool {
+        self.context.slots.keeps_shares()
+    }
+
+    /// Does what is due now and then: answered updates that no other server can lack any more are forgotten, and the
+    /// time of the shares ends.
+    pub(super) fn tidy(&self) {
+        self.context.slots.look();
         for handle in self.router.all() {
             handle.node.updates.forget_answered();
         }

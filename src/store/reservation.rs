@@ -54,6 +54,16 @@ pub enum Correction {
     Longer(Ticket),
 }
 
+/// Charges of the same counter are equal when all else is.
+impl PartialEq for Reservation {
+    fn eq(&self, other: &Self) -> bool {
+        let what = |one: &Self| (one.limit.id, one.ticket, one.by, one.at, one.turn);
+        what(self) == what(other) && self.key == other.key
+    }
+}
+
+impl Eq for Reservation {}
+
 impl Reservation {
     /// The effect of `amendment` on the counter. Nothing where the charge is right already, or cannot be settled.
     #[must_use]

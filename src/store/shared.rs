@@ -6,6 +6,7 @@ mod fallback;
 mod lease_call;
 mod mixed_scope;
 mod multi_limit;
+mod slots;
 
 use super::answers::Answers;
 use super::check::{Check, Intent};
@@ -53,8 +54,20 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        if checks.iter().any(Check::is_own) {
+        if self.redis.keeps_shares() {
             // The future is boxed, because it is rare and large, and every request has room for what it does not box.
+            return Box::pin(self.decide_within_share(checks)).await;
+        }
+        self.decide_anywhere(checks).await
+    }
+
+    /// Decides all limits of one request, whoever counts them.
+    async fn decide_anywhere(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
+        if checks.iter().any(Check::is_own) {
+            // The future is boxed, because it is rare and large.
             return Box::pin(self.decide_mixed(checks)).await;
         }
         let mut answers = self.answer(checks, Intent::Charge).await?;
@@ -244,6 +257,6 @@ impl SharedStore {
         self.metrics.set_gateways(self.fleet.gateways().get());
         self.cache.refusals.sweep(self.cache.clock.now());
         self.cache.leases.sweep();
-        self.redis.forget_answered();
+        self.redis.tidy();
     }
 }

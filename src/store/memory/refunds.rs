@@ -1,10 +1,12 @@
 //! Charges that come back, and repeats that have not gone free after all.
 
 use super::{MemoryStore, OVERFLOW, record_key, shelf};
+use crate::limit::rate::Cost;
 use crate::limit::{Limit, Refund, Ticket};
 use crate::store::check::{Check, Intent};
 use crate::store::decider::Decider;
 use crate::store::reservation::{Amendment, Correction, RefundOutcome, Reservation};
+use std::sync::Arc;
 
 impl MemoryStore {
     /// Amends a charge, as far as no other charge counts on it. In this process no slot lapses, and none is renewed.
@@ -29,6 +31,29 @@ impl MemoryStore {
         } else {
             RefundOutcome::Declined
         }
+    }
+
+    /// Counts slots of a request that is in flight already, even without room. The answer frees them.
+    pub fn hold(
+        &self,
+        limit: &Arc<Limit>,
+        key: &[u8],
+        cost: Cost,
+        by: Decider,
+    ) -> Option<Reservation> {
+        let any = limit.of_any_number()?;
+        let check = Check {
+            limit: &any,
+            key,
+            cost,
+            id: None,
+        };
+        let answers = self.measure(&[check], Intent::Charge, by);
+        let held = answers.reservations(&[check]).pop()?;
+        Some(Reservation {
+            limit: Arc::clone(limit),
+            ..held
+        })
     }
 
     /// Gives back the charge of `ticket`, as far as no other charge counts on it. Was there anything to give back?

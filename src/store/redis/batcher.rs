@@ -173,7 +173,7 @@ impl Lane {
         } = &*self.node;
         loop {
             let era = health.era();
-            if lanes.are_too_many() || self.node.connections.is_untold() {
+            if lanes.are_too_many() || self.node.connections.signals.is_untold() {
                 // The other lanes take the waiting work, or all of them once the master knows the slots.
                 return Ok(());
             }
@@ -195,7 +195,7 @@ impl Lane {
                 done = self.call(connection, timer, deadline, decisions).await;
             }
             // Where no decision was answered, the next lane takes the updates.
-            let is_due = || !health.is_down() && !self.node.connections.is_untold();
+            let is_due = || !health.is_down() && !self.node.connections.signals.is_untold();
             let batch = if done.is_ok() && is_due() {
                 updates.next()
             } else {
@@ -333,7 +333,8 @@ impl Lane {
         self.pay_within(self.node.context.timeout).await
     }
 
-    /// Sends the pending updates one call behind the other, on one connection, as far as all of that takes no longer.
+    /// Sends the pending updates one call behind the other, on one connection. No call begins after `most`, but for those
+    /// with slots of requests in flight: a server that is asked before it knows them admits too many.
     ///
     /// # Errors
     /// The error of a Redis that does not answer.
@@ -346,7 +347,7 @@ impl Lane {
         let taken = timeout_at(deadline, node.connections.take()).await;
         let mut connection = taken.map_err(|_| node.late())??;
         let mut timer = CallTimer::default();
-        while clock::now() < deadline {
+        while clock::now() < deadline || node.updates.has_registrations() {
             let batch = node.updates.next();
             if batch.is_empty() {
                 break;

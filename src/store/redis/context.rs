@@ -5,6 +5,7 @@ use super::abandonment::Abandonments;
 use super::counter_update::{CounterUpdate, UpdateKind};
 use super::layout;
 use super::question::{self, DecisionRequest, Question};
+use super::slots_in_flight::SlotsInFlight;
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -17,7 +18,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// The common context of one worker's nodes.
 pub(super) struct StoreContext {
@@ -28,8 +28,7 @@ pub(super) struct StoreContext {
     pub(super) prefix: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) abandonments: Abandonments,
-    /// Notified when a server needs the slots of requests in flight once more.
-    pub(super) registration: Notify,
+    pub(super) slots: SlotsInFlight,
     /// Decisions asked for so far.
     decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
@@ -43,7 +42,7 @@ impl StoreContext {
             prefix: settings.prefix.clone(),
             stats: Arc::default(),
             abandonments: Abandonments::default(),
-            registration: Notify::new(),
+            slots: SlotsInFlight::default(),
             decisions: Cell::default(),
             prefixes: RefCell::default(),
         }

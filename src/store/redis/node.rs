@@ -156,6 +156,8 @@ impl Node {
         self.context.stats.falls.add(1);
         self.connections.distrust(why);
         self.health.set_down(&self.connections.explain(why));
+        // Slots in flight count here before the next request does.
+        self.context.slots.away();
         self.queue.set_down();
         self.updates.set_down();
         self.health.fallen.notify_one();
@@ -170,10 +172,14 @@ impl Node {
         }
     }
 
-    /// Notes that Redis has answered: Redis is asked from now on.
-    pub(super) fn come_up(&self) {
+    /// Notes that Redis has answered, and was told of the slots in flight at this change of masters: Redis is asked from
+    /// now on.
+    pub(super) fn come_up(&self, change: u64) {
         self.lacks_rights.set(false);
-        self.connections.told();
+        self.connections.signals.told(change);
+        if self.health.is_down() {
+            self.context.slots.keep_shares();
+        }
         self.health.set_up();
         self.lanes.wake();
     }

@@ -54,6 +54,8 @@ pub(super) struct PendingRefunds {
     context: Rc<StoreContext>,
     /// Updates in the order in which they go.
     waiting: RefCell<VecDeque<CounterUpdate>>,
+    /// Slots of requests in flight, which go before all else: one for each such request of this worker at most.
+    registrations: RefCell<VecDeque<CounterUpdate>>,
     /// Updates that are sent again, and the instant for each.
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
     names: MarkerNames,
@@ -86,6 +88,7 @@ impl PendingRefunds {
             lanes: Rc::clone(lanes),
             context: Rc::clone(context),
             waiting: RefCell::default(),
+            registrations: RefCell::default(),
             later: RefCell::default(),
             names: MarkerNames::default(),
             answered: AnsweredCalls::default(),
@@ -96,7 +99,12 @@ impl PendingRefunds {
 
     /// Is there nothing to send now?
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.borrow().is_empty() && self.answered.is_empty()
+        self.waiting.borrow().is_empty() && self.answered.is_empty() && !self.has_registrations()
+    }
+
+    /// Are there slots of requests in flight that the server is still to be told of?
+    pub(super) fn has_registrations(&self) -> bool {
+        !self.registrations.borrow().is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -109,7 +117,7 @@ impl PendingRefunds {
         if update.kind == UpdateKind::Registration {
             // It goes before Redis is asked anything.
             if self.registers.get() {
-                self.waiting.borrow_mut().push_back(update);
+                self.registrations.borrow_mut().push_back(update);
             }
             return;
         }
@@ -146,14 +154,27 @@ impl PendingRefunds {
         self.waiting.take().into_iter().chain(later).collect()
     }
 
-    /// The first updates that can go in one call: of one clock, and only updates that are still of use. Those go first
-    /// that a former master has answered: their slots have been free for the longest time.
+    /// The first updates that can go in one call: of one clock, and only updates that are still of use. Slots of requests
+    /// in flight go first, since a server that does not know them admits others beside them. Then those go that a former
+    /// master has answered: their slots have been free for the longest time.
     pub(super) fn next(&self) -> Vec<CounterUpdate> {
+        let registrations = self.next_of(&self.registrations);
+        if !registrations.is_empty() {
+            return registrations;
+        }
         let again = self.answered.next();
         if !again.is_empty() {
             return again;
         }
-        let mut waiting = self.waiting.borrow_mut();
+        self.next_of(&self.waiting)
+    }
+
+    /// The first updates of `waiting` that can go in one call.
+    fn next_of(&self, waiting: &RefCell<VecDeque<CounterUpdate>>) -> Vec<CounterUpdate> {
+        let mut waiting = waiting.borrow_mut();
+        if waiting.is_empty() {
+            return Vec::new();
+        }
         let now = clock::now();
         let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
         while let Some(next) = waiting.front() {
@@ -284,8 +305,10 @@ impl PendingRefunds {
         for _ in 0..3 {
             yield_now().await;
         }
+        // Those of the last time were not sent, and are named again.
+        self.registrations.borrow_mut().clear();
         self.registers.set(true);
-        self.context.registration.notify_waiters();
+        self.context.slots.back();
         yield_now().await;
         self.registers.set(false);
     }

@@ -185,14 +185,9 @@ impl Connections {
         self.signals.leads(Some(master));
     }
 
-    /// Is the master another, which does not know yet what this worker's requests hold?
-    pub(super) fn is_untold(&self) -> bool {
-        self.signals.untold.load(Ordering::Relaxed)
-    }
-
-    /// Notes that the master knows what this worker's requests hold.
-    pub(super) fn told(&self) {
-        self.signals.untold.store(false, Ordering::Relaxed);
+    /// Do sentinels name the master?
+    pub(super) fn are_by_sentinels(&self) -> bool {
+        self.master_watch.is_some()
     }
 
     /// The master at the other end of the last connection, if sentinels had to be asked.

@@ -71,6 +71,11 @@ pub(super) struct DecisionRequest<'a> {
 /// a cost added.
 pub(super) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
+/// The number of a slot that no other is likely to have.
+pub(in crate::store) fn random_slot() -> u64 {
+    fastrand::u64(CHOSEN)
+}
+
 /// The script that can decide a question. Each knows all that the ones before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum ScriptLevel {
@@ -164,7 +169,7 @@ impl Question {
         if (clock.is_some() && chosen.is_none()) || check.cost == Cost::ZERO {
             return;
         }
-        let first = chosen.unwrap_or_else(|| fastrand::u64(CHOSEN));
+        let first = chosen.unwrap_or_else(random_slot);
         wire::number(own, first);
         self.slots.push(ChosenSlots {
             limit: self.counters.len(),
@@ -172,6 +177,11 @@ impl Question {
             cost: u64::from(check.cost.units()),
             ttl: rule.ttl,
         });
+    }
+
+    /// Does the question ask for slots?
+    pub(super) fn has_slots(&self) -> bool {
+        !self.slots.is_empty()
     }
 
     /// The updates that free the slots of this question, each with the life of its slots.

@@ -29,6 +29,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Longest wait for one sentinel: the next may know the master.
 const EACH: Duration = Duration::from_millis(250);
+/// Longest way to the named master behind which it is not asked for once more. A master that has stood still answers late,
+/// and another may have taken its place meanwhile.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// Pause between two looks at the named master, in milliseconds; jittered, or all gateways would ask at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
 /// Most sentinels whose troubles one error names.
@@ -77,12 +80,17 @@ impl MasterWatch {
     /// Waits until sentinels name another master than the one that `signals` know, and that server confirms its role.
     pub(super) async fn replaced(&self, signals: &Signals) -> Address {
         let mut asked: Option<AskedSentinel> = None;
+        // The first look comes at once, so that the news are followed from the beginning.
+        let mut pause = Duration::ZERO;
         loop {
-            let look = sleep(Duration::from_millis(fastrand::u64(LOOK)));
             let is_told = tokio::select! {
-                () = look => false,
+                () = sleep(pause) => false,
                 () = news::of(asked.as_mut().map(|asked| &mut asked.news)) => true,
             };
+            if is_told {
+                sleep(news::PAUSE).await;
+            }
+            pause = Duration::from_millis(fastrand::u64(LOOK));
             let Some(known) = locked(&signals.master).clone() else {
                 continue;
             };
@@ -93,12 +101,6 @@ impl MasterWatch {
             };
             if *named == known {
                 self.reported.take();
-                if is_told {
-                    sleep(news::PAUSE).await;
-                }
-                continue;
-            }
-            if is_behind(signals, &target, named) {
                 continue;
             }
             let reported = self.reported.borrow().clone();
@@ -172,6 +174,8 @@ impl Sentinels {
             return Err(NO_SENTINELS);
         };
         let mut troubles = Vec::new();
+        // The sentinels that name a master whose place another has just taken, and the way there.
+        let (mut behind, mut back) = (0, None);
         let start = self.preferred.load(Ordering::Relaxed);
         for nth in start..start + nodes.len() {
             let Some(sentinel) = nodes.get(nth % nodes.len()) else {
@@ -180,13 +184,23 @@ impl Sentinels {
             // Should this sentinel use up all the time, the next attempt begins with another.
             self.preferred
                 .store((nth + 1) % nodes.len(), Ordering::Relaxed);
-            match self.master_by(sentinel, target).await {
-                Ok(connection) => {
+            let error = match self.master_by(sentinel, target).await {
+                Ok(connection) if !is_behind(&self.signals, target, &connection) => {
                     self.preferred.store(nth % nodes.len(), Ordering::Relaxed);
                     return Ok(connection);
                 }
-                Err(error) => troubles.push(format!("{sentinel}: {}", plain(&error))),
-            }
+                Ok(connection) => {
+                    behind += 1;
+                    back = Some(connection);
+                    "it names a master whose place another has just taken".to_owned()
+                }
+                Err(error) => plain(&error),
+            };
+            troubles.push(format!("{sentinel}: {error}"));
+        }
+        if let Some(connection) = back.filter(|_| behind > nodes.len() / 2) {
+            // Most of them name it, and none the other: it leads again.
+            return Ok(connection);
         }
         let more = match troubles.len().saturating_sub(MOST_TROUBLES) {
             0 => String::new(),
@@ -204,11 +218,8 @@ impl Sentinels {
         target: &RedisTarget,
     ) -> Result<Connection, StoreError> {
         let asked = timeout(EACH, self.ask(sentinel, target)).await;
-        let (_, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
-        if is_behind(&self.signals, target, &master) {
-            let why = format!("it names {master}, whose place another has just taken");
-            return Err(StoreError::Unreachable(why.into()));
-        }
+        let (mut asked, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
+        let named = clock::now();
         // The sentinel is not to blame for an error of the master.
         let there = |error: StoreError| {
             let why = format!("it names {master}, and {}", plain(&error));
@@ -228,6 +239,14 @@ impl Sentinels {
         if role.as_deref() != Some("master") {
             let why = format!("it names {master}, which says that it is no master");
             return Err(StoreError::Unreachable(why.into()));
+        }
+        if clock::now() - named > AT_ONCE {
+            let again = timeout(EACH, named_master(&mut asked, target)).await;
+            let other = again.unwrap_or_else(|_| Err(late(target)))?;
+            if other != master {
+                let why = format!("it named {master}, and by now it names {other}");
+                return Err(StoreError::Unreachable(why.into()));
+            }
         }
         connection.master = Some(master);
         Ok(connection)
@@ -255,12 +274,13 @@ impl Sentinels {
     }
 }
 
-/// Has a sentinel of `target` that names `master` not heard yet of the one that has taken its place? A sentinel alone
-/// contradicts nobody.
-fn is_behind(signals: &Signals, target: &RedisTarget, master: &Address) -> bool {
+/// Has the sentinel of `target` that led to this master perhaps not heard yet of another that has taken its place? A
+/// sentinel alone contradicts nobody.
+fn is_behind(signals: &Signals, target: &RedisTarget, connection: &Connection) -> bool {
     let has_others =
         matches!(&target.place, RedisEndpoint::Sentinel { nodes, .. } if nodes.len() > 1);
-    has_others && signals.is_former(master)
+    let mut master = connection.master.iter();
+    has_others && master.any(|master| signals.is_former(master))
 }
 
 /// The target that is this sentinel itself, with the sentinels' credentials.

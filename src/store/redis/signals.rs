@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -24,8 +24,10 @@ pub(super) struct Signals {
     pub(super) failed: Notify,
     /// A connection leads to another master than those before it.
     pub(super) replaced: Notify,
-    /// The master is another, and does not know yet what this worker's requests hold.
-    pub(super) untold: AtomicBool,
+    /// How often the master has been replaced, and the last of these changes of which the new master was told: of all
+    /// that this worker's requests hold.
+    changes: AtomicU64,
+    told: AtomicU64,
     /// The least age of connections that are still used.
     pub(super) age: AtomicU64,
     /// The master at the other end of the last connection, if sentinels had to be asked.
@@ -48,8 +50,24 @@ impl Signals {
             return None;
         }
         *locked(&self.former) = Some((former, clock::now()));
-        self.untold.store(true, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
         Some(self.age.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The number of times that the master was replaced.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Is the master another, which does not know yet what this worker's requests hold?
+    pub(super) fn is_untold(&self) -> bool {
+        self.changes() != self.told.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the master of this change knows what this worker's requests hold. One that has followed meanwhile does
+    /// not.
+    pub(super) fn told(&self, change: u64) {
+        self.told.store(change, Ordering::Relaxed);
     }
 
     /// Has another just taken the place of this master? Sentinels that name it still have not heard of that yet.
@@ -103,9 +121,24 @@ mod tests {
         let [one, two] = [1, 2].map(|port| Address::new("cache", port));
         assert_eq!(signals.leads(Some(&one)), None);
         assert_eq!(signals.leads(Some(&one)), None);
-        assert!(!signals.untold.load(Ordering::Relaxed));
+        assert!(!signals.is_untold());
         assert_eq!(signals.leads(Some(&two)), Some(1));
-        assert!(signals.untold.load(Ordering::Relaxed));
+        assert!(signals.is_untold());
         assert!(signals.is_former(&one) && !signals.is_former(&two));
+    }
+
+    #[test]
+    fn a_second_change_is_not_told_by_the_first() {
+        let signals = Signals::default();
+        let [one, two] = [1, 2].map(|port| Address::new("cache", port));
+        for master in [&one, &two] {
+            signals.leads(Some(master));
+        }
+        let first = signals.changes();
+        signals.leads(Some(&one));
+        signals.told(first);
+        assert!(signals.is_untold());
+        signals.told(signals.changes());
+        assert!(!signals.is_untold());
     }
 }

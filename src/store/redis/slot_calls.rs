@@ -13,6 +13,7 @@ use super::redirect::{self, Redirection};
 use super::reply::{self, ReplyError, ScriptReply};
 use super::router::Router;
 use super::slot::CallRoute;
+use super::succession;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
@@ -93,7 +94,8 @@ impl QueuedCall for QueuedDecision {
         question::decide(clock, batch.iter().map(|decision| &decision.question))
     }
 
-    fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
+    fn conclude(node: &Node, mut batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
+        let is_too_late = result.is_outdated && succession::is_too_late(node, result.took);
         let limits = batch.iter().map(|decision| decision.question.limits());
         let (mut trouble, mut wrong, mut now) = (Ok(()), 0, None);
         let mut waiting = batch.iter();
@@ -109,7 +111,9 @@ impl QueuedCall for QueuedDecision {
                     }
                 }
             }
-            if let Some(decision) = waiting.next() {
+            if let Some(decision) = waiting.next()
+                && !(is_too_late && decision.question.has_slots())
+            {
                 decision.keep(reply);
             }
         };
@@ -126,6 +130,9 @@ impl QueuedCall for QueuedDecision {
         }
         if let Some(now) = now {
             node.updates.answered.answered_at(now);
+        }
+        if is_too_late {
+            give_up_slots(node, &mut batch);
         }
         let stats = &node.context.stats;
         stats.errors.add(wrong);
@@ -163,6 +170,18 @@ impl QueuedCall for CounterUpdate {
 
     fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
         node.updates.conclude(batch, result)
+    }
+}
+
+/// Gives up what a former master has admitted after another took its place, and frees the slots where the other knows
+/// them.
+#[cold]
+fn give_up_slots(node: &Node, batch: &mut Vec<QueuedDecision>) {
+    let why = StoreError::Lost("another master has taken its place".into());
+    for decision in batch.extract_if(.., |decision| decision.question.has_slots()) {
+        let updates = &node.updates;
+        updates.release(&decision.question, decision.route, &why);
+        decision.fail(&why);
     }
 }
 

@@ -25,15 +25,39 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// The error of a master that cannot be reached with them.
 pub(super) async fn go_over(lane: &Lane) -> Result<(), StoreError> {
     let node = &*lane.node;
-    let done = tokio::select! {
-        done = tell(lane) => done,
-        never = turn_away(node) => match never {},
-    };
+    let change = node.connections.signals.changes();
+    let done = beside_queue(node, tell(lane)).await;
     if done.is_ok() {
-        node.connections.told();
+        node.connections.signals.told(change);
         node.lanes.wake();
     }
     done
+}
+
+/// Tells a Redis that was away of all that this worker's requests hold, before it is asked anything. Returns the change
+/// of masters by which that was.
+///
+/// # Errors
+/// The error of a Redis that is not back after all.
+pub(super) async fn come_back(lane: &Lane) -> Result<u64, StoreError> {
+    let node = &*lane.node;
+    let from = clock::now();
+    let change = node.connections.signals.changes();
+    node.updates.repeat_answered();
+    node.updates.register().await;
+    lane.pay().await?;
+    if node.health.is_down() && node.connections.are_by_sentinels() {
+        sleep_until(from + together(node)).await;
+    }
+    Ok(change)
+}
+
+/// Does `work`, and meanwhile turns away decisions that have used up their time.
+pub(super) async fn beside_queue<T>(node: &Node, work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        done = work => done,
+        never = turn_away(node) => match never {},
+    }
 }
 
 async fn tell(lane: &Lane) -> Result<(), StoreError> {
@@ -51,8 +75,18 @@ async fn tell(lane: &Lane) -> Result<(), StoreError> {
     node.updates.register().await;
     // A call that came late would take slots of requests that have ended meanwhile.
     lane.pay_within(CONNECT_WITHIN).await?;
-    sleep_until(from + TOGETHER.min(node.context.timeout / 4)).await;
+    sleep_until(from + together(node)).await;
     Ok(())
+}
+
+fn together(node: &Node) -> Duration {
+    TOGETHER.min(node.context.timeout / 4)
+}
+
+/// Has a former master answered after so long that it stood still? What it admitted is not known to the new one, which
+/// may have been asked meanwhile.
+pub(super) fn is_too_late(node: &Node, took: Duration) -> bool {
+    node.connections.signals.is_untold() && took > together(node) / 2
 }
 
 /// Turns away decisions that have used up their time, for as long as no lane does so.

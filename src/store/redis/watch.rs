@@ -6,11 +6,12 @@ use super::connection::{CONNECT_WITHIN, Connection, within};
 use super::node::{Node, NodeHandle};
 use super::reply;
 use super::router::Router;
-use super::succession;
+use super::succession::{self, beside_queue};
 use super::trial;
 use crate::clock;
 use crate::store::error::{StoreError, UNREADABLE};
 use crate::telemetry::log::Throttle;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
@@ -62,15 +63,11 @@ async fn watch(lane: Lane) {
         while !node.health.is_up() {
             let era = node.health.era();
             let back = match attempt(&lane).await {
-                Ok(()) => {
-                    node.updates.repeat_answered();
-                    node.updates.register().await;
-                    lane.pay().await
-                }
-                away => away,
+                Ok(()) => succession::come_back(&lane).await,
+                Err(away) => Err(away),
             };
             match back {
-                Ok(()) => node.come_up(),
+                Ok(change) => node.come_up(change),
                 Err(error) => {
                     if node.health.is_down() {
                         node.health.stays_down(&node.connections.explain(&error));
@@ -165,25 +162,31 @@ async fn watch_over(lane: &Lane) {
     let trials = &node.context.target.trials;
     let mut wanted = trials.follow();
     let mut last = None;
+    // It follows a sentinel's news, and is not begun anew with each turn of the loop.
+    let mut master_replaced = pin!(connections.master_replaced());
     while !node.health.is_down() {
-        if connections.is_untold() {
+        if connections.signals.is_untold() {
             master_changed(lane).await;
             continue;
         }
         if !trials.have_passed(&node.server()) {
-            try_while_up(lane).await;
+            beside_queue(node, try_while_up(lane)).await;
         }
         tokio::select! {
             () = node.health.fallen.notified() => {}
             _ = wanted.changed() => {}
-            line = node.suspicion.wait() => look_at(lane, &line, &mut last).await,
-            master = connections.master_replaced() => {
-                connections.renew_for(&master);
+            line = node.suspicion.wait() => {
+                beside_queue(node, look_at(lane, &line, &mut last)).await;
             }
-            () = connections.signals.replaced.notified() => report_master(node),
+            master = &mut master_replaced => {
+                connections.renew_for(&master);
+                master_replaced.set(connections.master_replaced());
+            }
+            () = connections.signals.replaced.notified() => {}
             () = connections.signals.lost.notified() => {
                 let era = node.health.era();
-                if let Err(error) = within(CONNECT_WITHIN, connections.renew()).await {
+                let renewed = within(CONNECT_WITHIN, connections.renew());
+                if let Err(error) = beside_queue(node, renewed).await {
                     node.go_down(era, &error);
                 }
             }

@@ -88,7 +88,7 @@ impl SharedStore {
         check.limit.mode.decides() && self.on_down(check) == OnDown::Closed
     }
 
-    fn on_down(&self, check: &Check<'_>) -> OnDown {
+    pub(super) fn on_down(&self, check: &Check<'_>) -> OnDown {
         check.limit.on_down.unwrap_or(self.on_down)
     }
 }

@@ -1,0 +1,103 @@
+//! Slots that count in two places for a while: in this process, which gives them while Redis is away, and in Redis. So
+//! no more than `max` requests are in flight when Redis goes away and when it is back.
+
+use super::SharedStore;
+use super::charges::Provision;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::Ruling;
+use crate::limit::{Mark, OnDown, Ticket};
+use crate::store::answers::{Answers, UnknownCause};
+use crate::store::check::{Check, Checks, Intent};
+use crate::store::decider::Decider;
+use crate::store::decision::StoreDecision;
+use crate::store::error::StoreError;
+use crate::store::lease::Grants;
+use crate::store::redis::random_slot;
+use crate::store::reservation::Reservation;
+use crate::telemetry::metrics;
+
+impl SharedStore {
+    /// The same slot as this process counts it from now on: Redis has given it, and has gone away. Nothing where another
+    /// part of Redis is away, or where nothing is counted here.
+    pub(in crate::store) fn slot_here(&self, slot: &Reservation) -> Option<Reservation> {
+        let (limit, key) = (&slot.limit, &*slot.key);
+        let is_counted = slot.by == Decider::Redis
+            && limit.on_down.unwrap_or(self.on_down) == OnDown::Local
+            && !self.redis.serves(limit, key);
+        if !is_counted {
+            return None;
+        }
+        let by = Decider::Local {
+            gateways: self.fleet.gateways(),
+        };
+        self.local.hold(limit, key, slot.ticket.cost, by)
+    }
+
+    /// The same slot for Redis: this process has given it while Redis was away.
+    pub(in crate::store) fn slot_in_redis(slot: &Reservation) -> Option<Reservation> {
+        let Decider::Local { gateways } = slot.by else {
+            return None;
+        };
+        let cost = slot.ticket.cost.units().div_ceil(gateways.get());
+        Some(Reservation {
+            by: Decider::Redis,
+            ticket: Ticket {
+                mark: Mark::Slot(random_slot()),
+                cost: Cost::new(cost),
+                record: None,
+                overflow: false,
+            },
+            ..slot.clone()
+        })
+    }
+
+    /// Decides `checks` while shares are kept to: a slot is taken here first, and then as at any time. Other gateways may
+    /// still count for themselves.
+    pub(super) async fn decide_within_share(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
+        let is_shared = |check: &Check<'_>| {
+            !check.is_own()
+                && check.limit.mode.decides()
+                && check.limit.rule.holds().is_some()
+                && self.on_down(check) == OnDown::Local
+        };
+        let slots: Checks<'_> = checks.iter().copied().filter(is_shared).collect();
+        if slots.is_empty() {
+            return self.decide_anywhere(checks).await;
+        }
+        let by = Decider::Local {
+            gateways: self.fleet.gateways(),
+        };
+        let answers = self.local.measure(&slots, Intent::Charge, by);
+        if !answers.admit(&slots) {
+            self.metrics.fallback(metrics::DecidedBy::Local);
+            let mut all = Answers::unknown(checks, by, UnknownCause::Unasked);
+            all.at = answers.at;
+            all.replace(&answers);
+            return Ok((Some(StoreDecision::of(checks, all)), by));
+        }
+        let mut provision = Provision {
+            store: self,
+            checks: &slots,
+            answers,
+            grants: Grants::new(),
+            stays: false,
+        };
+        let (mut decided, by) = self.decide_anywhere(checks).await?;
+        if let Some(decided) = &mut decided
+            && matches!(decided.decision.ruling, Ruling::Admit { .. })
+        {
+            // Where Redis has gone away again, the request has a slot here already.
+            let is_redis =
+                |slot: &Reservation| decided.decider(&slot.limit) == Some(Decider::Redis);
+            let beside = provision.answers.reservations(&slots);
+            if beside.iter().all(is_redis) {
+                decided.beside = beside;
+                provision.stays = true;
+            }
+        }
+        Ok((decided, by))
+    }
+}
