@@ -89,6 +89,10 @@ impl Full {
                 gateway.get("/").await.status == 200
             })
             .await;
+            eventually(PATIENCE, "it knows the other", async || {
+                gateway.metrics().await.contains("tollgate_gateways 2\n")
+            })
+            .await;
         }
         self.most.store(0, Ordering::Relaxed);
     }
