@@ -2,7 +2,8 @@
 //! would.
 
 use crate::support::{File, Gateway, Redis, Upstream, eventually, get};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -332,6 +333,68 @@ async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts
         "{:?}",
         dead.elapsed()
     );
+}
+
+/// Asks for a slot that the upstream does not let go. The task ends with its request.
+async fn hold(gateway: &Gateway) -> JoinHandle<()> {
+    let mut client = gateway.connect().await;
+    tokio::spawn(async move {
+        client.ask(get("/")).await;
+    })
+}
+
+#[tokio::test]
+async fn slots_count_where_requests_are_admitted_when_redis_goes_and_when_it_is_back() {
+    let (upstream, mut redis) = (Upstream::silent().await, Redis::start().await);
+    let file = File::to(&upstream, &["slots"])
+        .redis(&redis, "timeout = \"200ms\"")
+        .limit(
+            "slots",
+            "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 4\nslot_ttl = \"1min\"",
+        );
+    let gateways = [Gateway::start(&file).await, Gateway::start(&file).await];
+    let all: Vec<&Gateway> = gateways.iter().collect();
+    hear_of(&all, 2).await;
+    let mut held = Vec::new();
+    for nth in 0..4 {
+        held.push(hold(all[nth % 2]).await);
+        upstream.sees(nth + 1).await;
+    }
+    redis.kill().await;
+    for gateway in &all {
+        eventually(SOON, "the gateways know", async || {
+            gateway.admin_get("/v1/store").await.json()["reaching"] == 0
+        })
+        .await;
+        // Each has its share in flight, which Redis gave.
+        gateway.get("/").await.expect(429);
+    }
+    // One that ends makes room for one that this gateway admits by itself.
+    held.remove(0).abort();
+    let begun = Instant::now();
+    while upstream.seen() < 5 {
+        assert!(begun.elapsed() < SOON, "its place is not free");
+        let another = hold(all[0]).await;
+        eventually(SOON, "it is admitted or refused", async || {
+            another.is_finished() || upstream.seen() == 5
+        })
+        .await;
+        held.push(another);
+    }
+    // An empty Redis is told of all four.
+    redis.come().await;
+    hear_of(&all, 2).await;
+    eventually(SOON, "it knows them", async || taken(&redis).await == 4).await;
+    for _ in 0..30 {
+        for gateway in &all {
+            gateway.get("/").await.expect(429);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for task in held {
+        task.abort();
+    }
+    eventually(SOON, "all are free", async || taken(&redis).await == 0).await;
 }
 
 #[tokio::test]
