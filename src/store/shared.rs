@@ -54,29 +54,23 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        if self.redis.keeps_shares() {
+        if self.redis.keeps_shares() || checks.iter().any(Check::is_own) {
             // The future is boxed, because it is rare and large, and every request has room for what it does not box.
-            return Box::pin(self.decide_within_share(checks)).await;
+            return Box::pin(self.decide_apart(checks)).await;
         }
-        self.decide_anywhere(checks).await
+        let answers = self.answer(checks, Intent::Charge).await?;
+        Ok(decided(checks, answers))
     }
 
-    /// Decides all limits of one request, whoever counts them.
-    async fn decide_anywhere(
+    /// Decides where not all is counted in Redis alone.
+    async fn decide_apart(
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        if checks.iter().any(Check::is_own) {
-            // The future is boxed, because it is rare and large.
-            return Box::pin(self.decide_mixed(checks)).await;
+        if self.redis.keeps_shares() {
+            return self.decide_within_share(checks).await;
         }
-        let mut answers = self.answer(checks, Intent::Charge).await?;
-        let by = answers.by;
-        let is_counted = by != Decider::Open;
-        Ok((
-            is_counted.then(|| StoreDecision::by(checks, &mut answers)),
-            by,
-        ))
+        self.decide_mixed(checks).await
     }
 
     /// Answers for limits that all gateways share: from a lease, else as [`Self::ask`]. A request that only peeks takes
@@ -259,4 +253,14 @@ impl SharedStore {
         self.cache.leases.sweep();
         self.redis.tidy();
     }
+}
+
+/// The decision by the answers of `checks`; none where no store has counted.
+fn decided(checks: &[Check<'_>], mut answers: Box<Answers>) -> (Option<StoreDecision>, Decider) {
+    let by = answers.by;
+    let is_counted = by != Decider::Open;
+    (
+        is_counted.then(|| StoreDecision::by(checks, &mut answers)),
+        by,
+    )
 }

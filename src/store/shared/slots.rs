@@ -1,8 +1,8 @@
 //! Slots that count in two places for a while: in this process, which gives them while Redis is away, and in Redis. So
 //! no more than `max` requests are in flight when Redis goes away and when it is back.
 
-use super::SharedStore;
 use super::charges::Provision;
+use super::{SharedStore, decided};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Mark, OnDown, Ticket};
@@ -65,7 +65,7 @@ impl SharedStore {
         };
         let slots: Checks<'_> = checks.iter().copied().filter(is_shared).collect();
         if slots.is_empty() {
-            return self.decide_anywhere(checks).await;
+            return self.decide_as_ever(checks).await;
         }
         let by = Decider::Local {
             gateways: self.fleet.gateways(),
@@ -85,7 +85,7 @@ impl SharedStore {
             grants: Grants::new(),
             stays: false,
         };
-        let (mut decided, by) = self.decide_anywhere(checks).await?;
+        let (mut decided, by) = self.decide_as_ever(checks).await?;
         if let Some(decided) = &mut decided
             && matches!(decided.decision.ruling, Ruling::Admit { .. })
         {
@@ -99,5 +99,17 @@ impl SharedStore {
             }
         }
         Ok((decided, by))
+    }
+
+    /// Decides as at any other time.
+    async fn decide_as_ever(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
+        if checks.iter().any(Check::is_own) {
+            return self.decide_mixed(checks).await;
+        }
+        let answers = self.answer(checks, Intent::Charge).await?;
+        Ok(decided(checks, answers))
     }
 }
