@@ -1,6 +1,5 @@
 //! `timeout` counts what a server owes: a client that is slow with its body takes none of it.
 
-use crate::support::eventually;
 use crate::support::grpc::call;
 use crate::support::tls::Authority;
 use crate::support::{
@@ -283,100 +282,6 @@ async fn a_body_that_never_ends_is_no_failure_of_the_server() {
     gateway.get("/").await.expect(429);
     let line = gateway.line_where("reason", "client_timeout").await;
     assert_eq!(line["status"], 408, "{line}");
-}
-
-/// A server that loses patience with a client, or says that a time is over while the client holds its body back, has not failed.
-#[tokio::test]
-async fn the_patience_of_a_server_with_a_slow_client_gives_nothing_back() {
-    let late = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n";
-    for (says, status) in [("", 502), (late, 504)] {
-        let server = Upstream::playing(move |mut connection: Connection| async move {
-            let _ = connection.request().await;
-            sleep(Duration::from_millis(300)).await;
-            let _ = connection.wire.try_send(says).await;
-        })
-        .await;
-        let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
-        let file = file(&[&server.url()], "", "\"few\"").limit("few", limit);
-        let gateway = Gateway::start(&file).await;
-        let mut statuses = Vec::new();
-        for _ in 0..3 {
-            let mut client = gateway.connect().await;
-            client.send(post(10)).await;
-            client.send("123456789").await;
-            statuses.push(client.answer().await.status);
-        }
-        assert_eq!(statuses, [status, status, 429]);
-    }
-}
-
-/// An ordinary client writes the head and then the body. What a server does meanwhile is its own failure.
-#[tokio::test]
-async fn a_server_that_fails_each_upload_at_its_head_is_ejected() {
-    for says in ["garbage\r\n\r\n", ""] {
-        let beside = Upstream::echo().await;
-        let server = Upstream::playing(move |mut connection: Connection| async move {
-            let _ = connection.request().await;
-            let _ = connection.wire.try_send(says).await;
-        })
-        .await;
-        let servers = [&*server.url(), &*beside.url()];
-        let gateway = Gateway::start(&File::default().with(&format!(
-            "[upstreams.main]\nservers = {servers:?}\neject = {{ after = 2 }}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\""
-        )))
-        .await;
-        eventually(PATIENCE, "it is ejected", async || {
-            let mut client = gateway.connect().await;
-            client.send(post(4)).await;
-            sleep(Duration::from_millis(30)).await;
-            let _ = client.try_send("body").await;
-            let _ = client.ended(Duration::from_millis(50)).await;
-            let shown = gateway.admin_get("/v1/upstreams").await.json();
-            shown["upstreams"][0]["available"] == 1
-        })
-        .await;
-    }
-}
-
-/// A server that ends a connection when it has the whole body has failed, whoever its client is.
-#[tokio::test]
-async fn a_server_that_breaks_off_behind_the_body_gives_the_charge_back() {
-    let server = Upstream::playing(async |mut connection: Connection| {
-        let head = connection.request().await.unwrap();
-        let _ = connection.wire.request_body(&head).await;
-    })
-    .await;
-    let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
-    let file = file(&[&server.url()], "", "\"few\"").limit("few", limit);
-    let gateway = Gateway::start(&file).await;
-    for _ in 0..4 {
-        let mut client = gateway.connect().await;
-        client.send(post(10)).await;
-        client.send("1234567890").await;
-        client.answer().await.expect(502);
-    }
-}
-
-/// A server is told the route's time, and may end a call by it whose client holds the end back.
-#[tokio::test]
-async fn a_call_that_its_client_keeps_open_gives_nothing_back() {
-    let server = GrpcServer::start().await;
-    let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
-    let told = [("grpc-timeout", "60S")];
-    for (is_held, expected) in [(true, ["4", "4", "8"]), (false, ["4", "4", "4"])] {
-        let file = file(&[&server.url()], "timeout = \"500ms\"", "\"few\"");
-        let gateway = Gateway::start(&file.limit("few", limit)).await;
-        let mut statuses = Vec::new();
-        for _ in 0..3 {
-            let (frames, body) = Feed::open();
-            frames.send(piece(5)).await.unwrap();
-            let kept = is_held.then_some(frames);
-            let answer = gateway.h2().await.ask(call("Deadline", &told, body)).await;
-            statuses.push(answer.field("grpc-status").to_owned());
-            drop(kept);
-        }
-        assert_eq!(statuses, expected, "held: {is_held}");
-    }
 }
 
 #[tokio::test]

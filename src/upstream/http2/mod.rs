@@ -212,6 +212,9 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let mut request = self.request.take()?;
         let may_again = is_unsent || (repeatable && request.body.is_none());
         let is_whole = !self.is_begun || request.body.as_mut().is_some_and(B::rewind);
+        if let Some(state) = request.body.as_ref().and_then(B::upload) {
+            state.owed().sets_out_again();
+        }
         (may_again && is_whole).then_some(request)
     }
 
