@@ -80,7 +80,12 @@ impl AnswerWait {
 
     /// The failure of a server that has not answered in time.
     fn failure(&self) -> ProxyError {
-        UpstreamError::Timeout(self.owed.unwrap_or_else(|| self.start.elapsed())).into()
+        let upload = self.upload.as_ref();
+        let waited = self.owed.map(|owed| {
+            let grace = upload.map(|upload| upload.owed().grace(owed));
+            owed + grace.unwrap_or_default()
+        });
+        UpstreamError::Timeout(waited.unwrap_or_else(|| self.start.elapsed())).into()
     }
 
     /// Runs `exchange` while there is time, and only while the client stays. It is taken by reference, because it is large.

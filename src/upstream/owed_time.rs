@@ -190,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn another_server_has_not_earned_the_grace_of_the_one_before() {
+        let owed = OwedTime::from(clock::now());
+        let second = Duration::from_secs(1);
+        owed.note(100, UploadWait::Room);
+        owed.sets_out_again();
+        owed.note(100, UploadWait::Answer);
+        assert_eq!(owed.grace(second), Duration::ZERO);
+    }
+
+    #[test]
     fn bytes_that_are_sent_again_do_not_begin_it_anew() {
         let owed = OwedTime::from(clock::now());
         owed.note(100, UploadWait::Room);

@@ -1,6 +1,7 @@
 //! `timeout` counts what a server owes: a client that is slow with its body takes none of it.
 
 use crate::support::grpc::call;
+use crate::support::h2_frames::{HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
 use crate::support::tls::Authority;
 use crate::support::{
     Connection, Feed, File, Gateway, GrpcServer, PATIENCE, Upstream, Wire, modern_acceptor, request,
@@ -94,6 +95,65 @@ async fn a_server_that_takes_none_of_the_body_is_given_up() {
             took >= Duration::from_secs(1) && took < Duration::from_secs(4),
             "{took:?}"
         );
+    }
+}
+
+/// A server of HTTP/2 that has no room for a body, and refuses each stream 100 ms behind its head.
+async fn refusing() -> Upstream {
+    const NO_ROOM: &[u8] = &[0, 4, 0, 0, 0, 0];
+    const REFUSED: &[u8] = &[0, 0, 0, 7];
+    Upstream::playing(|mut connection: Connection| async move {
+        let wire = &mut connection.wire;
+        let _ = wire.exactly(24).await;
+        wire.send(frame(SETTINGS, 0, 0, NO_ROOM)).await;
+        for stream in (1..).step_by(2) {
+            loop {
+                match read_frame(wire).await {
+                    Ok((HEADERS, ..)) => break,
+                    Ok((SETTINGS, 0, _)) => wire.send(frame(SETTINGS, 1, 0, &[])).await,
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+            sleep(Duration::from_millis(100)).await;
+            wire.send(frame(RST_STREAM, 0, stream, REFUSED)).await;
+        }
+    })
+    .await
+}
+
+/// The log names the whole time that a server had. Of what another server was slow with, the next one has nothing.
+#[tokio::test]
+async fn a_server_has_the_grace_that_it_has_earned() {
+    let (stuck, beside, silent) = (unmoved().await, unmoved().await, Upstream::silent().await);
+    let refusing = refusing().await;
+    let (length, short) = (10_000_000, 10);
+    for (servers, length, words) in [
+        (
+            format!("[\"{}\", \"{}\"]", stuck.url(), beside.url()),
+            length,
+            "no answer within 1.5s",
+        ),
+        (
+            format!(
+                "[{{ url = \"h2c://127.0.0.1:{}\", weight = 1000 }}, \"{}\"]",
+                refusing.port(),
+                silent.url()
+            ),
+            short,
+            "no answer within 1s",
+        ),
+    ] {
+        let gateway = Gateway::start(&File::default().with(&format!(
+            "[upstreams.main]\nservers = {servers}\neject = {{ after = 1 }}\n[routes.all]\npath = \"/\"\nupstream = \"main\"\ntimeout = \"1s\""
+        )))
+        .await;
+        let mut client = gateway.connect().await;
+        client.send(post(length)).await;
+        let _ = client.try_send(vec![b'x'; length]).await;
+        let is_told = |line: &str| line.contains("gets no requests");
+        let said = gateway.said.line(0, "an ejection", is_told).await;
+        assert!(said.contains(words), "{words}: {said}");
     }
 }
 
