@@ -118,8 +118,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Sends the request of a tunnel on a connection that is its own for good. It goes out again after a reset, as other
-    /// requests do.
+    /// Sends the request of a tunnel on a connection that is its own for good. It goes out again after a reset, as
+    /// other requests do.
     pub(super) async fn open_tunnel(
         mut self,
         mut connection: Connection<RequestBody>,

@@ -31,8 +31,8 @@ const UNKNOWN: u16 = 2;
 /// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
 const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
 
-/// Of a time that a server is told the last part, one of so many, is as good as its end: servers keep a little of it for
-/// themselves. A body needs no more on its way where its client does not hold it back.
+/// Of a time that a server is told the last part, one of so many, is as good as its end: servers keep a little of it
+/// for themselves. A body needs no more on its way where its client does not hold it back.
 const LAST_PART: u32 = 10;
 
 /// A request that is a call of gRPC.
@@ -169,8 +169,9 @@ impl GrpcCall {
         matches!(self.status, Some(DEADLINE_EXCEEDED | UNAVAILABLE))
     }
 
-    /// Is a time that the server was told over at `now`, by the client's doing? The server then ends the call by itself, with
-    /// whatever status or reset, and has not failed: else a client with short deadlines would be served for nothing.
+    /// Is a time that the server was told over at `now`, by the client's doing? The server then ends the call by
+    /// itself, with whatever status or reset, and has not failed: else a client with short deadlines would be served
+    /// for nothing.
     #[cold]
     #[must_use]
     pub fn is_out_of_time(&self, now: Instant) -> bool {

@@ -69,8 +69,8 @@ impl OwedTime {
         self.since.get().is_none() && self.held.is_long(clock::now())
     }
 
-    /// Has the client held its body back for longer than the server has had the end of it by now? A time that the server
-    /// keeps for the whole request is then over by the client's doing.
+    /// Has the client held its body back for longer than the server has had the end of it by now? A time that the
+    /// server keeps for the whole request is then over by the client's doing.
     #[must_use]
     pub fn was_held_back(&self) -> bool {
         let since = self.since.get();

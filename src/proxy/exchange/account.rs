@@ -154,8 +154,8 @@ impl Exchange {
         self.grpc.as_ref().is_some_and(|call| call.is_over(at))
     }
 
-    /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns the
-    /// bounds of the wait for an answer.
+    /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns
+    /// the bounds of the wait for an answer.
     ///
     /// # Errors
     /// When the time that the client gives its call is over.

@@ -1,4 +1,5 @@
-//! Failures of servers that a client can bring about by holding its body back: they give no charge back and eject nobody.
+//! Failures of servers that a client can bring about by holding its body back: they give no charge back and eject
+//! nobody.
 
 use super::Exchange;
 use crate::clock;
@@ -33,9 +34,9 @@ impl Exchange {
         error.failure() == Failure::Reset && !error.is_refused() && self.is_out_of_time()
     }
 
-    /// Does an error that the server tells say that its patience with the client was at its end? Whatever it tells while
-    /// the client holds the body back. Behind the body it is 503, 504 and what gRPC has for these, where the client has
-    /// held the body back for longer than the server has had its end.
+    /// Does an error that the server tells say that its patience with the client was at its end? Whatever it tells
+    /// while the client holds the body back. Behind the body it is 503, 504 and what gRPC has for these, where the
+    /// client has held the body back for longer than the server has had its end.
     #[cold]
     #[inline(never)]
     pub(in crate::proxy) fn is_end_of_patience(&self, status: Option<StatusCode>) -> bool {
