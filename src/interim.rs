@@ -10,17 +10,17 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The most interim answers before one answer.
-pub const MOST: u32 = 100;
+pub const MOST_INTERIM: u32 = 100;
 
 /// The most bytes of them where the head of an answer has no other bound.
-pub const MOST_HEAD: usize = 408 * 1024;
+pub const MOST_INTERIM_BYTES: usize = 408 * 1024;
 
 /// The bytes of a line of a head beside its name and value.
 const LINE: usize = 4;
 
 /// More interim answers have come than are heard, or more bytes of them than one head may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("more than {MOST} interim answers, or more bytes of them than a head may have")]
+#[error("more than {MOST_INTERIM} interim answers, or more bytes of them than a head may have")]
 pub struct TooMany;
 
 /// What has come of one answer before its head.
@@ -55,7 +55,7 @@ impl InterimCount {
 
 /// Are so many interim answers more than are heard, or so many `bytes` of them more than `most`?
 fn are_too_many(count: u32, bytes: usize, most: usize) -> bool {
-    count > MOST || bytes > most
+    count > MOST_INTERIM || bytes > most
 }
 
 /// The bytes of a head with these `fields`, as HTTP/1.1 writes them, without its first line.
@@ -87,7 +87,7 @@ impl InterimWatch {
             let count = state.count.fetch_add(1, Ordering::Relaxed) + 1;
             let length = length(head.headers());
             let bytes = state.bytes.fetch_add(length, Ordering::Relaxed) + length;
-            if are_too_many(count, bytes, MOST_HEAD) {
+            if are_too_many(count, bytes, MOST_INTERIM_BYTES) {
                 state.is_over.store(true, Ordering::Relaxed);
             }
         });

@@ -6,7 +6,7 @@ use super::backpressure::{BodyPiece, ConnectionActivity, PendingResponse};
 use super::connection_register::Registration;
 use super::framing::FramingFault;
 use super::h2_fields::IndexedFields;
-use super::handler::{Handler, MOST_FIELDS, MOST_HEAD, ResponseBody};
+use super::handler::{Handler, MOST_REQUEST_FIELDS, MOST_REQUEST_HEAD, ResponseBody};
 use super::minimum_rate::RateBound;
 use super::socket::SocketProbe;
 use crate::clock;
@@ -46,7 +46,7 @@ impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
         peer.registration.set_busy();
         let stream_body = self.streams.begin();
         let size = head_size(request.uri(), request.headers());
-        if (request.headers().len() > MOST_FIELDS || size > MOST_HEAD)
+        if (request.headers().len() > MOST_REQUEST_FIELDS || size > MOST_REQUEST_HEAD)
             && is_too_large(request.headers(), size)
         {
             request.extensions_mut().insert(FramingFault::TooLarge);
@@ -72,7 +72,7 @@ fn is_too_large(fields: &HeaderMap, size: usize) -> bool {
     let joined = cookies.saturating_sub(1);
     // Each piece but the first loses its name and gets "; " before it.
     let less = joined * (header::COOKIE.as_str().len() + FIELD - 2);
-    fields.len() - joined > MOST_FIELDS || size - less > MOST_HEAD
+    fields.len() - joined > MOST_REQUEST_FIELDS || size - less > MOST_REQUEST_HEAD
 }
 
 /// The size of a head, nearly as h2 counts it, pseudo-fields included.

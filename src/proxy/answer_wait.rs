@@ -1,5 +1,5 @@
-//! How long the head of an answer is waited for: `timeout` counts what the server owes, and the client of a call of gRPC
-//! may set an end of its own.
+//! How long the head of an answer is waited for: `timeout` counts what the server owes, and the client of a call of
+//! gRPC may set an end of its own.
 
 use super::error::ProxyError;
 use super::request_body::Upload;
@@ -30,8 +30,8 @@ pub(super) struct AnswerWait {
 }
 
 impl AnswerWait {
-    /// The wait of a request that sets out at `start`, where the route has this `timeout` and its bodies may be silent for
-    /// `idle`.
+    /// The wait of a request that sets out at `start`, where the route has this `timeout` and its bodies may be silent
+    /// for `idle`.
     #[inline]
     pub(super) fn new(
         start: Instant,
@@ -80,10 +80,16 @@ impl AnswerWait {
 
     /// The failure of a server that has not answered in time.
     fn failure(&self) -> ProxyError {
-        UpstreamError::Timeout(self.owed.unwrap_or_else(|| self.start.elapsed())).into()
+        let upload = self.upload.as_ref();
+        let waited = self.owed.map(|owed| {
+            let grace = upload.map(|upload| upload.owed().grace(owed));
+            owed + grace.unwrap_or_default()
+        });
+        UpstreamError::Timeout(waited.unwrap_or_else(|| self.start.elapsed())).into()
     }
 
-    /// Runs `exchange` while there is time, and only while the client stays. It is taken by reference, because it is large.
+    /// Runs `exchange` while there is time, and only while the client stays. It is taken by reference, because it is
+    /// large.
     ///
     /// # Errors
     /// 504 when the server owes something for too long. When the client leaves, an error that is never sent.
@@ -124,8 +130,8 @@ impl AnswerWait {
 
 /// The outcome of `exchange`, unless `deadline` resolves first.
 ///
-/// A server that never lets the exchange rest uses up what the runtime grants a task at a time, and nothing that asks the
-/// runtime is ready then. The deadline is looked at all the same.
+/// A server that never lets the exchange rest uses up what the runtime grants a task at a time, and nothing that asks
+/// the runtime is ready then. The deadline is looked at all the same.
 async fn before<T>(
     exchange: Pin<&mut impl Future<Output = T>>,
     deadline: impl Future<Output = ()>,

@@ -118,8 +118,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Sends the request of a tunnel on a connection that is its own for good. It goes out again after a reset, as other
-    /// requests do.
+    /// Sends the request of a tunnel on a connection that is its own for good. It goes out again after a reset, as
+    /// other requests do.
     pub(super) async fn open_tunnel(
         mut self,
         mut connection: Connection<RequestBody>,
@@ -180,7 +180,7 @@ impl<'a> Attempts<'a> {
                 && std::mem::take(&mut may_be_stale)
                 && !error.is_refused()
                 && connection.is_stale(&error);
-            let is_clients = connection.is_ended_by_client(&error);
+            let is_clients = connection.is_ended_by_client(&error) || self.is_out_of_time(&error);
             let unsent = connection.into_unsent();
             // Nothing was sent, and another connection of the server may have room: no attempt has failed.
             self.starved += u32::from(is_starved);
@@ -319,6 +319,13 @@ impl<'a> Attempts<'a> {
         if let Some(host) = pool.host().filter(|_| self.own.own_host) {
             unsent.set_host(host);
         }
+    }
+
+    /// Has the server ended a call of gRPC whose time is over by the client's doing?
+    fn is_out_of_time(&self, error: &AnswerError) -> bool {
+        let call = self.own.grpc;
+        error.failure() == Failure::Reset
+            && call.is_some_and(|call| call.is_out_of_time(clock::now()))
     }
 
     /// Counts a failure against its server, if it is the server's.

@@ -90,6 +90,14 @@ impl CallNotes {
         }
     }
 
+    /// The server that was asked last has answered with `status`, which says nothing about the server.
+    #[cold]
+    pub(super) fn excused(&self, status: u16) {
+        if let Some(server) = &*self.server.borrow() {
+            server.endpoint.excused(status);
+        }
+    }
+
     /// The answer is over: the server is free for another request.
     #[inline]
     pub(super) fn leave(&self) {

@@ -269,12 +269,13 @@ impl Exchange {
         if let Some(reservation) = &self.reservation {
             match &self.grpc {
                 None => {
-                    let is_error = status.is_server_error() && !self.is_time_of_client(status);
+                    let is_error =
+                        status.is_server_error() && !self.is_end_of_patience(Some(status));
                     reservation.answered(is_error, fields);
                 }
                 Some(call) => {
-                    let is_error = (status.is_server_error() && !self.is_time_of_client(status))
-                        || call.is_server_error(self.seen, self.server_owes());
+                    let is_error = (status.is_server_error() || call.is_server_error())
+                        && !self.is_end_of_patience(Some(status));
                     reservation.call_answered(call, fields, is_error);
                 }
             }

@@ -230,16 +230,23 @@ impl Came {
     /// Counts for its server an answer that is passed on.
     #[inline]
     fn counts(&self, balancer: &Balancer<RequestBody>, exchange: &Exchange) {
-        if self.status == 504 && exchange.is_time_of_client(StatusCode::GATEWAY_TIMEOUT) {
-            return;
-        }
         if let Some(is_unavailable) = self.is_unavailable {
             let call = &exchange.call;
-            call.answered(balancer, self.status, is_unavailable);
+            if (self.status >= 500 || is_unavailable) && self.is_end_of_patience(exchange) {
+                call.excused(self.status);
+            } else {
+                call.answered(balancer, self.status, is_unavailable);
+            }
         }
     }
 
-    /// The answer is none behind its head, which counts against its server where the client has not broken its own upload.
+    /// Is the answer the end of the server's patience with a slow client?
+    #[cold]
+    fn is_end_of_patience(&self, exchange: &Exchange) -> bool {
+        exchange.is_end_of_patience(StatusCode::from_u16(self.status).ok())
+    }
+
+    /// The answer is none behind its head, which counts against its server where it is not the client's doing.
     #[cold]
     #[inline(never)]
     fn is_invalid(
@@ -250,9 +257,13 @@ impl Came {
     ) -> ProxyError {
         let error = upstream_call::blame(error, exchange.upload.as_deref());
         upstream_call::count_failure(&balancer.metrics, &error);
+        let is_clients = exchange.is_break_of_client(&error);
         if let ProxyError::Upstream(error) = &error {
             let fault = error.fault();
-            if let (Some(endpoint), Some(asked)) = (exchange.call.endpoint(), exchange.call.asked())
+            if is_clients {
+                exchange.call.excused(self.status);
+            } else if let (Some(endpoint), Some(asked)) =
+                (exchange.call.endpoint(), exchange.call.asked())
             {
                 balancer.invalid(&endpoint, self.status, &fault.to_string(), asked);
             }

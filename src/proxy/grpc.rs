@@ -7,7 +7,9 @@ mod timeout;
 use super::error::ProxyError;
 use super::request::BadRequest;
 use crate::upstream::failure::UpstreamError;
+use crate::upstream::owed_time::UploadState;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header};
+use std::rc::Rc;
 use std::time::Duration;
 use timeout::CallDeadline;
 use tokio::time::Instant;
@@ -29,6 +31,10 @@ const UNKNOWN: u16 = 2;
 /// The statuses that are a server's errors: unknown, deadline exceeded, internal, unavailable, data loss.
 const SERVER_ERRORS: [u16; 5] = [UNKNOWN, DEADLINE_EXCEEDED, 13, UNAVAILABLE, 15];
 
+/// Of a time that a server is told the last part, one of so many, is as good as its end: servers keep a little of it
+/// for themselves. A body needs no more on its way where its client does not hold it back.
+const LAST_PART: u32 = 10;
+
 /// A request that is a call of gRPC.
 #[derive(Debug, Default)]
 pub struct GrpcCall {
@@ -38,6 +44,8 @@ pub struct GrpcCall {
     deadline: Option<CallDeadline>,
     /// The time that the route has written for the head of an answer, and its end.
     route_time: Option<(Duration, Instant)>,
+    /// The call's messages on their way to a server.
+    upload: Option<Rc<dyn UploadState>>,
     /// The answer has begun, and its status comes with its end.
     is_open: bool,
 }
@@ -74,12 +82,19 @@ impl GrpcCall {
         self.deadline.map(|deadline| deadline.at)
     }
 
-    /// The call sets out at `now`, and its route has written `allowed` for the head of an answer, or nothing.
+    /// The call sets out at `now` with its messages, and its route has written `allowed` for the head of an answer, or
+    /// nothing.
     ///
     /// # Errors
     /// When the time that the client gives is over.
     #[cold]
-    pub fn sets_out(&mut self, now: Instant, allowed: Option<Duration>) -> Result<(), ProxyError> {
+    pub fn sets_out(
+        &mut self,
+        now: Instant,
+        allowed: Option<Duration>,
+        upload: Option<Rc<dyn UploadState>>,
+    ) -> Result<(), ProxyError> {
+        self.upload = upload;
         self.route_time = allowed.map(|allowed| (allowed, now + allowed));
         if self.is_over(now) {
             return Err(ProxyError::DeadlineExceeded);
@@ -142,25 +157,41 @@ impl GrpcCall {
         self.status == Some(UNAVAILABLE)
     }
 
-    /// Is the status a server's error at `now`, where the server owes something since `owes`? A deadline that the client has
-    /// set, and that has passed, is none: else a client with short deadlines would be served for nothing.
+    /// Is the status a server's error?
     #[must_use]
-    pub fn is_server_error(&self, now: Instant, owes: Option<Instant>) -> bool {
-        let is_clients = self.status == Some(DEADLINE_EXCEEDED)
-            && (self.is_over(now) || self.is_used_up(now, owes));
-        self.status.is_some_and(is_server_error) && !is_clients
+    pub fn is_server_error(&self) -> bool {
+        self.status.is_some_and(is_server_error)
     }
 
-    /// Is the route's time over at `now`, which its server knows, and did the client use it up, so that the server had it in
-    /// part alone?
+    /// Does the status say that a time is over, or that the service is unavailable?
+    #[must_use]
+    pub fn is_impatient(&self) -> bool {
+        matches!(self.status, Some(DEADLINE_EXCEEDED | UNAVAILABLE))
+    }
+
+    /// Is a time that the server was told over at `now`, by the client's doing? The server then ends the call by
+    /// itself, with whatever status or reset, and has not failed: else a client with short deadlines would be served
+    /// for nothing.
     #[cold]
-    fn is_used_up(&self, now: Instant, owes: Option<Instant>) -> bool {
-        let told = self.deadline.and(self.route_time);
-        told.is_some_and(|(allowed, ends)| {
-            // A body needs some time on its way even where its client does not hold it back.
-            let nearly_all = allowed - allowed / 10;
-            ends <= now && owes.is_none_or(|since| now < since + nearly_all)
-        })
+    #[must_use]
+    pub fn is_out_of_time(&self, now: Instant) -> bool {
+        let Some(deadline) = self.deadline else {
+            return false;
+        };
+        deadline.has_nearly_passed(now) || self.is_used_up(now)
+    }
+
+    /// Is the route's time over at `now`, and did the client use it up, so that the server had it in part alone?
+    fn is_used_up(&self, now: Instant) -> bool {
+        let Some((allowed, ends)) = self.route_time else {
+            return false;
+        };
+        let Some(upload) = &self.upload else {
+            return false;
+        };
+        let most = allowed - allowed / LAST_PART;
+        let owes = upload.owed().since();
+        ends <= now + allowed / LAST_PART && owes.is_none_or(|since| now < since + most)
     }
 }
 
@@ -199,6 +230,7 @@ pub fn is_type(kind: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::owed_time::OwedTime;
 
     #[test]
     fn calls_are_told_by_their_type() {
@@ -222,43 +254,53 @@ mod tests {
         }
     }
 
+    /// A call that began at `began` with this `grpc-timeout`.
+    fn call(timeout: &'static str, began: Instant) -> GrpcCall {
+        let mut call = GrpcCall::default();
+        let mut fields = HeaderMap::new();
+        fields.insert("grpc-timeout", HeaderValue::from_static(timeout));
+        call.read_deadline(&fields, began).unwrap();
+        call
+    }
+
+    #[derive(Debug)]
+    struct Messages(OwedTime);
+
+    impl UploadState for Messages {
+        fn owed(&self) -> &OwedTime {
+            &self.0
+        }
+    }
+
     #[test]
     fn a_deadline_of_the_client_is_no_error_of_the_server() {
-        let began = Instant::now();
-        let mut call = GrpcCall {
-            status: Some(DEADLINE_EXCEEDED),
-            ..GrpcCall::default()
-        };
-        let owes = Some(began);
-        assert!(call.is_server_error(began, owes));
-        let mut fields = HeaderMap::new();
-        fields.insert("grpc-timeout", HeaderValue::from_static("1S"));
-        call.read_deadline(&fields, began).unwrap();
-        assert!(call.is_server_error(began, owes));
-        assert!(!call.is_server_error(began + Duration::from_secs(1), owes));
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        assert!(!GrpcCall::default().is_out_of_time(began + second));
+        let mut call = call("1S", began);
+        assert!(!call.is_out_of_time(began + second / 2));
+        assert!(call.is_out_of_time(began + second));
+        // A timer is not exact, and some servers keep a little time for themselves.
+        assert!(call.is_out_of_time(began + second * 95 / 100));
+        for (status, is_error) in [(0, false), (2, true), (4, true), (5, false), (14, true)] {
+            call.status = Some(status);
+            assert_eq!(call.is_server_error(), is_error, "{status}");
+        }
     }
 
     #[test]
     fn a_time_that_the_client_has_used_up_is_no_error_of_the_server() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
-        let mut call = GrpcCall {
-            status: Some(DEADLINE_EXCEEDED),
-            ..GrpcCall::default()
-        };
-        let mut fields = HeaderMap::new();
-        fields.insert("grpc-timeout", HeaderValue::from_static("60S"));
-        call.read_deadline(&fields, began).unwrap();
-        call.sets_out(began, Some(second)).unwrap();
-        let soon = began + Duration::from_millis(20);
-        assert!(call.is_server_error(began + second, Some(soon)));
-        // The end came late, or has not come.
-        let late = began + Duration::from_millis(800);
-        for owes in [Some(late), None] {
-            assert!(!call.is_server_error(began + second, owes), "{owes:?}");
-            assert!(call.is_server_error(late, owes), "the time is not over");
+        let mut call = call("60S", began);
+        for (owes_from, is_clients) in [(20, false), (150, true), (800, true)] {
+            let owes_from = began + Duration::from_millis(owes_from);
+            let messages = Rc::new(Messages(OwedTime::from(owes_from)));
+            call.sets_out(began, Some(second), Some(messages)).unwrap();
+            assert_eq!(call.is_out_of_time(began + second), is_clients);
+            assert!(!call.is_out_of_time(began + second * 8 / 10), "not over");
         }
-        call.status = Some(UNAVAILABLE);
-        assert!(call.is_server_error(began + second, None));
+        // The call has no messages that its client could hold back.
+        call.sets_out(began, Some(second), None).unwrap();
+        assert!(!call.is_out_of_time(began + second));
     }
 
     #[test]

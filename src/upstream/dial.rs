@@ -23,8 +23,8 @@ const ADVICE: Advice = Advice {
 const SILENT_HANDSHAKE: &str =
     ": the handshake of TLS is not answered, does the server speak TLS on this port?";
 
-/// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds too
-/// late, or never, that a server reads slowly.
+/// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds
+/// too late, or never, that a server reads slowly.
 const MOST_UNSENT: u32 = 64 * 1024;
 
 /// A stream that has been opened.
@@ -109,8 +109,8 @@ fn note_unbounded(set: io::Result<()>) {
     }
 }
 
-/// At most [`MOST_UNSENT`] bytes wait unsent in the system. What is on its way does not count, so that a long way costs no
-/// speed.
+/// At most [`MOST_UNSENT`] bytes wait unsent in the system. What is on its way does not count, so that a long way costs
+/// no speed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_notsent_lowat(MOST_UNSENT)
@@ -191,8 +191,8 @@ fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> Conne
     }
 }
 
-/// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words; or that
-/// the server ended the connection there without one.
+/// The refusal of our certificate, or of the lack of one, that a server has sent behind the handshake, in words; or
+/// that the server ended the connection there without one.
 #[cold]
 pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
     let inner = error.get_ref();

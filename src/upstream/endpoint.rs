@@ -53,6 +53,12 @@ impl<B: OutgoingBody> Endpoint<B> {
         &self.member.state.shown
     }
 
+    /// Counts an answer with `status` that says nothing about the server.
+    #[cold]
+    pub fn excused(&self, status: u16) {
+        self.metrics.answered(status);
+    }
+
     /// A new connection. The attempt is counted where the server takes none.
     ///
     /// # Errors

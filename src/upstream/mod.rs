@@ -15,6 +15,7 @@ pub mod endpoint;
 pub mod failure;
 pub mod fault;
 mod head_bound;
+mod held_body;
 pub mod http1;
 mod http2;
 mod keep_alive;

@@ -1,6 +1,8 @@
 //! Since when a server owes something to a request with a body: bytes of the body are at hand that it does not take, or
-//! the body has ended and no answer has come. While the client's next byte is awaited the server owes nothing.
+//! the body has ended and no answer has come. While the client's next byte is awaited the server owes nothing, and a
+//! client that lets it wait for long holds its body back.
 
+use super::held_body::HeldBody;
 use crate::clock;
 use std::cell::Cell;
 use std::fmt;
@@ -9,10 +11,6 @@ use tokio::time::Instant;
 
 /// The most that a server that is slow to take a body gets beyond its time.
 const MOST_GRACE: Duration = Duration::from_secs(1);
-
-/// The shortest time for which a client holds its body back that may have been too long for a server. A client that sends
-/// as fast as it can is awaited for shorter moments all the while.
-const HELD_BACK: Duration = Duration::from_millis(200);
 
 /// What a body on its way waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,8 +29,8 @@ pub(super) enum UploadWait {
 pub struct OwedTime {
     /// Since when the server owes something; nothing while the client is waited for.
     since: Cell<Option<Instant>>,
-    /// Since when the client's next byte is awaited; nothing while the server owes something.
-    awaited: Cell<Option<Instant>>,
+    /// How long the client has held its body back.
+    held: HeldBody,
     /// The most bytes that a server has taken. Those that are sent once more do not count: all attempts share one time.
     most: Cell<u64>,
     /// What the body waits for, as far as the exchange knows.
@@ -65,27 +63,39 @@ impl OwedTime {
         self.since.get()
     }
 
-    /// Has the client held its body back, and does so still? What its server fails to do then may be the client's doing.
+    /// Does the client hold its body back? What its server fails to do then may be the client's doing.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
-        let awaited = self.awaited.get();
-        awaited.is_some_and(|since| clock::now() - since >= HELD_BACK)
+        self.since.get().is_none() && self.held.is_long(clock::now())
+    }
+
+    /// Has the client held its body back for longer than the server has had the end of it by now? A time that the
+    /// server keeps for the whole request is then over by the client's doing.
+    #[must_use]
+    pub fn was_held_back(&self) -> bool {
+        let since = self.since.get();
+        since.is_some_and(|since| self.held.outlasts(clock::now() - since))
+    }
+
+    /// The request goes out once more: what another server has let wait is nothing that the next one is slow with.
+    pub(super) fn sets_out_again(&self) {
+        self.has_waited.set(false);
     }
 
     /// Nothing is owed: the client's next byte is awaited.
     fn await_client(&self) {
-        if self.since.take().is_some() {
-            self.awaited.set(Some(clock::now()));
-        }
+        self.since.set(None);
+        self.held.begins(self.most.get(), clock::now());
     }
 
     fn owe(&self, since: Instant) {
         self.since.set(Some(since));
-        self.awaited.set(None);
+        self.held.ends(since);
     }
 
     /// The time that the server has beyond `allowed`. A server's system tells in steps what was read, of hundreds of
-    /// kilobytes at times, and takes as much before it is read: a slow server seems to take nothing for longer than it does.
+    /// kilobytes at times, and takes as much before it is read: a slow server seems to take nothing for longer than it
+    /// does.
     #[must_use]
     pub fn grace(&self, allowed: Duration) -> Duration {
         let grace = match self.wait.get() {
@@ -107,7 +117,9 @@ impl OwedTime {
             self.most.set(taken);
         }
         if wait == UploadWait::Client && !self.is_kept.get() {
-            self.await_client();
+            if is_more || self.since.get().is_some() {
+                self.await_client();
+            }
         } else if is_more || self.since.get().is_none() {
             self.owe(clock::now());
         }
@@ -175,6 +187,16 @@ mod tests {
         owed.note(300, UploadWait::Answer);
         assert_eq!(owed.grace(second / 4), second / 4);
         assert_eq!(owed.grace(second * 30), MOST_GRACE);
+    }
+
+    #[test]
+    fn another_server_has_not_earned_the_grace_of_the_one_before() {
+        let owed = OwedTime::from(clock::now());
+        let second = Duration::from_secs(1);
+        owed.note(100, UploadWait::Room);
+        owed.sets_out_again();
+        owed.note(100, UploadWait::Answer);
+        assert_eq!(owed.grace(second), Duration::ZERO);
     }
 
     #[test]

@@ -179,7 +179,8 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// An idle connection that its server is not closing for its last answer; the `doubtful` one waits for another request.
+    /// An idle connection that its server is not closing for its last answer; the `doubtful` one waits for another
+    /// request.
     #[cold]
     #[inline(never)]
     fn take_sure(&self, now: Instant, doubtful: Option<Connection<B>>) -> Option<Connection<B>> {
@@ -277,8 +278,8 @@ impl<B: OutgoingBody> Pool<B> {
     }
 
     /// A stream of HTTP/2: of a connection with room, or of a new one. One connection is opened at a time, and any
-    /// number of a server that chooses HTTP/1.1. The time of those that wait begins anew with each that was opened: many
-    /// requests at once may need several.
+    /// number of a server that chooses HTTP/1.1. The time of those that wait begins anew with each that was opened:
+    /// many requests at once may need several.
     async fn stream(
         &self,
         http2: &StreamPool,
@@ -337,7 +338,8 @@ impl<B: OutgoingBody> Pool<B> {
         }
     }
 
-    /// A stream for a request that has found no room elsewhere. Where connections are counted, it shares the room of this one.
+    /// A stream for a request that has found no room elsewhere. Where connections are counted, it shares the room of
+    /// this one.
     fn on_stream(&self, stream: OpenStream, now: Instant) -> Connection<B> {
         let connection = Connection::on_stream(stream, now);
         if self.bound.is_some() {

@@ -2,7 +2,7 @@
 
 use super::OutgoingBody;
 use super::connection::Connection;
-use super::head_bound::{MOST_FIELDS, MOST_HEAD};
+use super::head_bound::{MOST_ANSWER_FIELDS, MOST_ANSWER_HEAD};
 use super::http1::AnswerError;
 use super::open_socket::OpenSocket;
 use super::stream::ServerStream;
@@ -75,8 +75,8 @@ async fn send<B: OutgoingBody>(
         interim: interim.clone(),
     };
     let (mut sender, connection) = http1::Builder::new()
-        .max_headers(MOST_FIELDS)
-        .max_buf_size(MOST_HEAD)
+        .max_headers(MOST_ANSWER_FIELDS)
+        .max_buf_size(MOST_ANSWER_HEAD)
         .handshake(TokioIo::new(stream))
         .await?;
     tokio::task::spawn_local(async move {

@@ -52,6 +52,7 @@ mod rights;
 mod routing;
 mod saturation;
 mod scopes;
+mod server_patience;
 mod servers;
 mod shared_certificates;
 mod shared_limits;

@@ -1,7 +1,7 @@
 //! `timeout` counts what a server owes: a client that is slow with its body takes none of it.
 
-use crate::support::eventually;
 use crate::support::grpc::call;
+use crate::support::h2_frames::{HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
 use crate::support::tls::Authority;
 use crate::support::{
     Connection, Feed, File, Gateway, GrpcServer, PATIENCE, Upstream, Wire, modern_acceptor, request,
@@ -95,6 +95,65 @@ async fn a_server_that_takes_none_of_the_body_is_given_up() {
             took >= Duration::from_secs(1) && took < Duration::from_secs(4),
             "{took:?}"
         );
+    }
+}
+
+/// A server of HTTP/2 that has no room for a body, and refuses each stream 100 ms behind its head.
+async fn refusing() -> Upstream {
+    const NO_ROOM: &[u8] = &[0, 4, 0, 0, 0, 0];
+    const REFUSED: &[u8] = &[0, 0, 0, 7];
+    Upstream::playing(|mut connection: Connection| async move {
+        let wire = &mut connection.wire;
+        let _ = wire.exactly(24).await;
+        wire.send(frame(SETTINGS, 0, 0, NO_ROOM)).await;
+        for stream in (1..).step_by(2) {
+            loop {
+                match read_frame(wire).await {
+                    Ok((HEADERS, ..)) => break,
+                    Ok((SETTINGS, 0, _)) => wire.send(frame(SETTINGS, 1, 0, &[])).await,
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+            sleep(Duration::from_millis(100)).await;
+            wire.send(frame(RST_STREAM, 0, stream, REFUSED)).await;
+        }
+    })
+    .await
+}
+
+/// The log names the whole time that a server had. Of what another server was slow with, the next one has nothing.
+#[tokio::test]
+async fn a_server_has_the_grace_that_it_has_earned() {
+    let (stuck, beside, silent) = (unmoved().await, unmoved().await, Upstream::silent().await);
+    let refusing = refusing().await;
+    let (length, short) = (10_000_000, 10);
+    for (servers, length, words) in [
+        (
+            format!("[\"{}\", \"{}\"]", stuck.url(), beside.url()),
+            length,
+            "no answer within 1.5s",
+        ),
+        (
+            format!(
+                "[{{ url = \"h2c://127.0.0.1:{}\", weight = 1000 }}, \"{}\"]",
+                refusing.port(),
+                silent.url()
+            ),
+            short,
+            "no answer within 1s",
+        ),
+    ] {
+        let gateway = Gateway::start(&File::default().with(&format!(
+            "[upstreams.main]\nservers = {servers}\neject = {{ after = 1 }}\n[routes.all]\npath = \"/\"\nupstream = \"main\"\ntimeout = \"1s\""
+        )))
+        .await;
+        let mut client = gateway.connect().await;
+        client.send(post(length)).await;
+        let _ = client.try_send(vec![b'x'; length]).await;
+        let is_told = |line: &str| line.contains("gets no requests");
+        let said = gateway.said.line(0, "an ejection", is_told).await;
+        assert!(said.contains(words), "{words}: {said}");
     }
 }
 
@@ -283,100 +342,6 @@ async fn a_body_that_never_ends_is_no_failure_of_the_server() {
     gateway.get("/").await.expect(429);
     let line = gateway.line_where("reason", "client_timeout").await;
     assert_eq!(line["status"], 408, "{line}");
-}
-
-/// A server that loses patience with a client, or says that a time is over while the client holds its body back, has not failed.
-#[tokio::test]
-async fn the_patience_of_a_server_with_a_slow_client_gives_nothing_back() {
-    let late = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n";
-    for (says, status) in [("", 502), (late, 504)] {
-        let server = Upstream::playing(move |mut connection: Connection| async move {
-            let _ = connection.request().await;
-            sleep(Duration::from_millis(300)).await;
-            let _ = connection.wire.try_send(says).await;
-        })
-        .await;
-        let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
-        let file = file(&[&server.url()], "", "\"few\"").limit("few", limit);
-        let gateway = Gateway::start(&file).await;
-        let mut statuses = Vec::new();
-        for _ in 0..3 {
-            let mut client = gateway.connect().await;
-            client.send(post(10)).await;
-            client.send("123456789").await;
-            statuses.push(client.answer().await.status);
-        }
-        assert_eq!(statuses, [status, status, 429]);
-    }
-}
-
-/// An ordinary client writes the head and then the body. What a server does meanwhile is its own failure.
-#[tokio::test]
-async fn a_server_that_fails_each_upload_at_its_head_is_ejected() {
-    for says in ["garbage\r\n\r\n", ""] {
-        let beside = Upstream::echo().await;
-        let server = Upstream::playing(move |mut connection: Connection| async move {
-            let _ = connection.request().await;
-            let _ = connection.wire.try_send(says).await;
-        })
-        .await;
-        let servers = [&*server.url(), &*beside.url()];
-        let gateway = Gateway::start(&File::default().with(&format!(
-            "[upstreams.main]\nservers = {servers:?}\neject = {{ after = 2 }}\n[routes.all]\npath = \"/{{*rest}}\"\nupstream = \"main\""
-        )))
-        .await;
-        eventually(PATIENCE, "it is ejected", async || {
-            let mut client = gateway.connect().await;
-            client.send(post(4)).await;
-            sleep(Duration::from_millis(30)).await;
-            let _ = client.try_send("body").await;
-            let _ = client.ended(Duration::from_millis(50)).await;
-            let shown = gateway.admin_get("/v1/upstreams").await.json();
-            shown["upstreams"][0]["available"] == 1
-        })
-        .await;
-    }
-}
-
-/// A server that ends a connection when it has the whole body has failed, whoever its client is.
-#[tokio::test]
-async fn a_server_that_breaks_off_behind_the_body_gives_the_charge_back() {
-    let server = Upstream::playing(async |mut connection: Connection| {
-        let head = connection.request().await.unwrap();
-        let _ = connection.wire.request_body(&head).await;
-    })
-    .await;
-    let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
-    let file = file(&[&server.url()], "", "\"few\"").limit("few", limit);
-    let gateway = Gateway::start(&file).await;
-    for _ in 0..4 {
-        let mut client = gateway.connect().await;
-        client.send(post(10)).await;
-        client.send("1234567890").await;
-        client.answer().await.expect(502);
-    }
-}
-
-/// A server is told the route's time, and may end a call by it whose client holds the end back.
-#[tokio::test]
-async fn a_call_that_its_client_keeps_open_gives_nothing_back() {
-    let server = GrpcServer::start().await;
-    let limit = "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"";
-    let told = [("grpc-timeout", "60S")];
-    for (is_held, expected) in [(true, ["4", "4", "8"]), (false, ["4", "4", "4"])] {
-        let file = file(&[&server.url()], "timeout = \"500ms\"", "\"few\"");
-        let gateway = Gateway::start(&file.limit("few", limit)).await;
-        let mut statuses = Vec::new();
-        for _ in 0..3 {
-            let (frames, body) = Feed::open();
-            frames.send(piece(5)).await.unwrap();
-            let kept = is_held.then_some(frames);
-            let answer = gateway.h2().await.ask(call("Deadline", &told, body)).await;
-            statuses.push(answer.field("grpc-status").to_owned());
-            drop(kept);
-        }
-        assert_eq!(statuses, expected, "held: {is_held}");
-    }
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ use tokio::time::sleep;
 /// - `Echo` answers with each piece of the request as it comes.
 /// - `Silent` sends a head, and the end when the request ends.
 /// - `Hang` never answers.
+/// - `Deadline-N` answers with the status N when the time that it is told is over.
 /// - `End-N` sends a message and the status N in trailers, `Only-N` the status in the head.
 /// - `Check` says that all services serve (`grpc.health.v1`).
 #[derive(Debug)]
@@ -120,11 +121,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Feed>, Infallible
         response.headers_mut().insert("grpc-status", status);
         return Ok(response);
     }
-    if method == "Deadline" {
+    if let Some(status) = method.strip_prefix("Deadline-") {
         let told = head.headers["grpc-timeout"].to_str().unwrap();
         sleep(told_time(told)).await;
         let mut response = response(Feed::empty());
-        let status = HeaderValue::from_static("4");
+        let status = HeaderValue::from_str(status).unwrap();
         response.headers_mut().insert("grpc-status", status);
         return Ok(response);
     }

@@ -4,7 +4,7 @@ use super::{FAREWELL, Session};
 use crate::clock;
 use crate::listen::ListenSettings;
 use crate::listen::connection_register::{ClientWait, Registration};
-use crate::listen::handler::{Handler, MOST_HEAD, RejectedHead};
+use crate::listen::handler::{Handler, MOST_REQUEST_HEAD, RejectedHead};
 use crate::listen::requests::{H1Service, OpenRequests};
 use crate::listen::socket::{SocketProbe, Stream};
 use http::StatusCode;
@@ -87,7 +87,7 @@ impl<A: Handler> Http1Connection<'_, A> {
         // that a client leaves is left out too, since it is a read.
         let connection = http1::Builder::new()
             .half_close(true)
-            .max_header_size(MOST_HEAD)
+            .max_header_size(MOST_REQUEST_HEAD)
             .serve_connection(TokioIo::new(stream), self.service())
             .with_upgrades();
         let mut connection = pin!(connection);

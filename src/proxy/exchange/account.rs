@@ -2,7 +2,6 @@
 
 use super::{Exchange, ExchangeEnd};
 use crate::admission::Admission;
-use crate::clock;
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::listen::Peer;
@@ -19,8 +18,10 @@ use crate::snapshot::{AnswerTimeout, Service};
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{AnswerSource, Failure, RouteMetrics};
 use crate::upstream::http1::AnswerError;
+use crate::upstream::owed_time::UploadState;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Version};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -96,19 +97,22 @@ impl Exchange {
     #[cold]
     #[inline(never)]
     pub(super) fn call_ends(&mut self) {
-        let owes = self.server_owes();
         let Some(call) = &mut self.grpc else { return };
         if !call.close() {
             return;
         }
-        let is_error = call.is_server_error(clock::now(), owes);
-        let is_unavailable = call.is_unavailable();
+        let (is_error, is_unavailable) = (call.is_server_error(), call.is_unavailable());
+        let is_clients = is_error && self.is_end_of_patience(None);
         if let Some(reservation) = &self.reservation {
-            reservation.call_ended(is_error);
+            reservation.call_ended(is_error && !is_clients);
         }
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
             let balancer = self.local.balancer(upstream, &self.worker.pools);
-            self.call.answered(balancer, self.status, is_unavailable);
+            if is_clients {
+                self.call.excused(self.status);
+            } else {
+                self.call.answered(balancer, self.status, is_unavailable);
+            }
         }
     }
 
@@ -121,6 +125,7 @@ impl Exchange {
             return None;
         };
         let damage = self.broken_upload();
+        let is_clients = damage.is_some() || self.is_out_of_time();
         let call = self.grpc.as_mut()?;
         let (status, message) = match (damage, failure) {
             (Some(Reason::ClientTimeout), _) => (4, "The client sent nothing for too long."),
@@ -134,7 +139,7 @@ impl Exchange {
         }
         call.status = Some(status);
         if let Some(reservation) = &self.reservation {
-            reservation.call_ended(damage.is_none());
+            reservation.call_ended(!is_clients);
         }
         Some(reply::grpc::trailers(status, message))
     }
@@ -149,8 +154,8 @@ impl Exchange {
         self.grpc.as_ref().is_some_and(|call| call.is_over(at))
     }
 
-    /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns the
-    /// bounds of the wait for an answer.
+    /// The request sets out at `now`, on a route with this `timeout`, or where bodies may be silent for `idle`. Returns
+    /// the bounds of the wait for an answer.
     ///
     /// # Errors
     /// When the time that the client gives its call is over.
@@ -166,7 +171,9 @@ impl Exchange {
         match &mut self.grpc {
             None => Ok(wait),
             Some(call) => {
-                call.sets_out(now, timeout.written())?;
+                let upload = self.upload.as_ref();
+                let upload = upload.map(|upload| Rc::clone(upload) as Rc<dyn UploadState>);
+                call.sets_out(now, timeout.written(), upload)?;
                 Ok(wait.of_call(timeout, idle, call.ends()))
             }
         }

@@ -3,6 +3,7 @@
 //! The value is a whole number of one to eight digits and a unit: hours, minutes, seconds, `m`illi-, `u` micro- or
 //! `n`anoseconds.
 
+use super::LAST_PART;
 use crate::proxy::header_value;
 use crate::proxy::request::BadRequest;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -46,6 +47,12 @@ impl CallDeadline {
     #[must_use]
     pub(super) fn has_passed(&self, now: Instant) -> bool {
         self.at <= now
+    }
+
+    /// Has the time passed at `now` but for its last part?
+    #[must_use]
+    pub(super) fn has_nearly_passed(&self, now: Instant) -> bool {
+        self.at <= now + self.whole / LAST_PART
     }
 
     /// Writes what is left of the time, or of that until `end`, if there is one that comes sooner.

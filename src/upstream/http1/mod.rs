@@ -23,7 +23,7 @@ pub use response_head::{HeadFault, coding_fault};
 pub(super) use whole_request::WholeRequest;
 
 use super::OutgoingBody;
-use super::head_bound::MOST_HEAD;
+use super::head_bound::MOST_ANSWER_HEAD;
 use super::retry_rule::RetryCause;
 use crate::interim::InterimCount;
 use bytes::{Bytes, BytesMut};
@@ -199,8 +199,8 @@ impl<B, S> Http1<B, S> {
 }
 
 impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
-    /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]). Behind its fields come the
-    /// lines of `added`, as they are: they are valid fields, none of which frames the body.
+    /// Takes a request, to be written while its answer is waited for ([`Self::poll_answer`]). Behind its fields come
+    /// the lines of `added`, as they are: they are valid fields, none of which frames the body.
     pub fn begin(&mut self, request: Request<B>, added: &[&[u8]]) {
         let (head, body) = request.into_parts();
         self.begin_parts(head, Some(body), added);
@@ -352,7 +352,7 @@ impl<B: OutgoingBody, S: AsyncRead + AsyncWrite + Unpin> Http1<B, S> {
             Reading::Head(seen) => seen,
             _ => 0,
         };
-        if !response_head::may_be_whole(bytes, seen) && bytes.len() < MOST_HEAD {
+        if !response_head::may_be_whole(bytes, seen) && bytes.len() < MOST_ANSWER_HEAD {
             self.reading = Reading::Head(bytes.len());
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use super::AnswerError;
 use super::chunk_decoder::{ChunkDecoder, Decoded};
 use super::response_head::{self, BodyFraming};
 use crate::interim::InterimCount;
-use crate::upstream::head_bound::MOST_HEAD;
+use crate::upstream::head_bound::MOST_ANSWER_HEAD;
 use bytes::{Buf as _, BytesMut};
 use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -34,7 +34,7 @@ pub(in super::super) async fn answer_head(
         if read.map_err(AnswerError::Io)? == 0 {
             return Err(AnswerError::of_part(&bytes));
         }
-        if response_head::may_be_whole(&bytes, seen) || bytes.len() >= MOST_HEAD {
+        if response_head::may_be_whole(&bytes, seen) || bytes.len() >= MOST_ANSWER_HEAD {
             let taken = response_head::take(&mut bytes, false, &mut spare, &mut interim);
             if let Some(head) = taken.map_err(|bad| AnswerError::of_head(bad, &bytes))? {
                 return Ok(ProbeAnswer {

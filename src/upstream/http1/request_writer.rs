@@ -122,6 +122,9 @@ impl<B> RequestWriter<B> {
         if self.is_broken || !is_unsent {
             return None;
         }
+        if let Some(upload) = &self.upload {
+            upload.owed().sets_out_again();
+        }
         (self.at, self.written, self.before) = (0, 0, 0);
         self.is_unflushed = false;
         self.failed = None;

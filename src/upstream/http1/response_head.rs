@@ -12,7 +12,7 @@ pub(super) use head_fault::BadHead;
 pub use head_fault::HeadFault;
 
 use crate::interim::{InterimCount, TooMany};
-use crate::upstream::head_bound::{FIELD, MOST_FIELDS, MOST_HEAD};
+use crate::upstream::head_bound::{FIELD, MOST_ANSWER_FIELDS, MOST_ANSWER_HEAD};
 use body_framing::FramingFields;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header};
@@ -57,7 +57,7 @@ fn drop_empty_lines(bytes: &mut BytesMut, interim: &mut InterimCount) -> Result<
         };
     }
     bytes.advance(whole);
-    interim.note_bytes(whole, MOST_HEAD)
+    interim.note_bytes(whole, MOST_ANSWER_HEAD)
 }
 
 /// Is this the beginning of no head?
@@ -112,7 +112,7 @@ pub(super) fn take(
         let mut places = FieldPlaces::new();
         let outline = Outline::of(bytes, &mut places);
         let Some(outline) = outline.map_err(|fault| BadHead::of(fault, bytes))? else {
-            if bytes.len() >= MOST_HEAD {
+            if bytes.len() >= MOST_ANSWER_HEAD {
                 return Err(BadHead::of(HeadFault::TooLarge, bytes));
             }
             return Ok(None);
@@ -124,7 +124,7 @@ pub(super) fn take(
         if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Some(head));
         }
-        interim.note(lines.len(), MOST_HEAD)?;
+        interim.note(lines.len(), MOST_ANSWER_HEAD)?;
         // The gateway's client has not asked for an interim answer, and gets the answer alone.
         *spare = head.response.into_parts().0.headers;
         spare.clear();
@@ -133,7 +133,8 @@ pub(super) fn take(
 }
 
 impl Outline {
-    /// Reads the head that `bytes` begin with, and puts its fields' places into `places`. Nothing while it is not whole.
+    /// Reads the head that `bytes` begin with, and puts its fields' places into `places`. Nothing while it is not
+    /// whole.
     fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; MOST_USUAL];
         match Self::read(bytes, places, &mut fields) {
@@ -147,7 +148,7 @@ impl Outline {
     fn of_many(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let lines = memchr_iter(b'\n', bytes).count();
         // The last line may be the beginning of a field.
-        let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_FIELDS)];
+        let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_ANSWER_FIELDS)];
         match Self::read(bytes, places, &mut fields) {
             Err(HeadFault::Syntax(httparse::Error::TooManyHeaders)) => Err(HeadFault::TooLarge),
             read => read,
@@ -167,7 +168,9 @@ impl Outline {
         let httparse::Status::Complete(length) = parsed else {
             return Ok(None);
         };
-        if length + head.headers.len() * FIELD > MOST_HEAD && is_too_large(length, head.headers) {
+        if length + head.headers.len() * FIELD > MOST_ANSWER_HEAD
+            && is_too_large(length, head.headers)
+        {
             return Err(HeadFault::TooLarge);
         }
         let start = bytes.as_ptr().addr();
@@ -246,7 +249,7 @@ fn is_too_large(length: usize, fields: &[httparse::Header<'_>]) -> bool {
     let sizes = fields
         .iter()
         .map(|field| field.name.len() + field.value.len() + FIELD);
-    length > MOST_HEAD || sizes.sum::<usize>() > MOST_HEAD
+    length > MOST_ANSWER_HEAD || sizes.sum::<usize>() > MOST_ANSWER_HEAD
 }
 
 /// The fields without a `Connection: keep-alive` at their end, where many servers write it. It says what HTTP/1.1 does
@@ -263,7 +266,8 @@ fn without_last_keep_alive<'a>(places: &'a [FieldPlace], lines: &[u8]) -> &'a [F
     }
 }
 
-/// A field's name. The usual ones are recognised as they are usually spelled; only the others are read letter by letter.
+/// A field's name. The usual ones are recognised as they are usually spelled; only the others are read letter by
+/// letter.
 fn field_name(spelled: &[u8]) -> Option<HeaderName> {
     let is = |one: &[u8], other: &[u8]| spelled == one || spelled == other;
     Some(match spelled.len() {

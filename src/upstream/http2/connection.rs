@@ -1,6 +1,6 @@
 //! One connection of HTTP/2 to a server: its streams are counted, a task of the worker moves it on and pings.
 
-use super::super::head_bound::MOST_HEAD;
+use super::super::head_bound::MOST_ANSWER_HEAD;
 use super::super::keep_alive;
 use super::super::open_socket::OpenSocket;
 use super::super::other_protocol::OtherProtocol;
@@ -146,7 +146,7 @@ impl Http2Connection {
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(MOST_HEAD as u32)
+            .max_header_list_size(MOST_ANSWER_HEAD as u32)
             .max_send_buffer_size(MOST_UNSENT)
             .handshake::<_, Bytes>(noted)
             .await;
@@ -309,8 +309,8 @@ impl OpenStream {
     }
 
     /// Was the connection good when the stream began, and is this the first stream that its end has broken? One may be
-    /// repeated as on a connection that its server has closed meanwhile. More would be many attempts where servers break
-    /// off again and again.
+    /// repeated as on a connection that its server has closed meanwhile. More would be many attempts where servers
+    /// break off again and again.
     pub(super) fn is_first_broken(&self) -> bool {
         self.is_on_proven && !self.connection.state.is_forgiven.replace(true)
     }

@@ -212,6 +212,9 @@ impl<B: OutgoingBody> Http2Exchange<B> {
         let mut request = self.request.take()?;
         let may_again = is_unsent || (repeatable && request.body.is_none());
         let is_whole = !self.is_begun || request.body.as_mut().is_some_and(B::rewind);
+        if let Some(state) = request.body.as_ref().and_then(B::upload) {
+            state.owed().sets_out_again();
+        }
         (may_again && is_whole).then_some(request)
     }
 
@@ -455,13 +458,13 @@ pub(super) fn hear_interim(
 ) -> Result<(), TooMany> {
     while let Poll::Ready(Some(Ok(head))) = answer.poll_informational(cx) {
         let length = interim::length(head.headers());
-        interim.note(length, super::head_bound::MOST_HEAD)?;
+        interim.note(length, super::head_bound::MOST_ANSWER_HEAD)?;
     }
     Ok(())
 }
 
-/// Waits for the end of a stream whose answer has no body. Servers may say the end behind the head, in a frame of its own,
-/// and a stream that is let go before would be reset.
+/// Waits for the end of a stream whose answer has no body. Servers may say the end behind the head, in a frame of its
+/// own, and a stream that is let go before would be reset.
 #[cold]
 fn end_quietly(mut stream: RecvStream) {
     tokio::task::spawn_local(async move {

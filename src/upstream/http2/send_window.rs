@@ -1,6 +1,6 @@
 //! What a server lets a connection send on all its streams together (RFC 9113, section 6.9). The library keeps it to
-//! itself, so it is counted in the frames that go and come: an upload that its server does not read may use it up, and a request
-//! with a body that went out on the connection then would hang.
+//! itself, so it is counted in the frames that go and come: an upload that its server does not read may use it up, and
+//! a request with a body that went out on the connection then would hang.
 
 use crate::clock;
 use std::cell::{Cell, RefCell};
@@ -94,7 +94,8 @@ impl SendWindow {
         self.left.get() - self.handed.get() >= i64::from(need)
     }
 
-    /// Is there no room for `need` bytes, and has that not changed for long? Bytes that are still to be written change it.
+    /// Is there no room for `need` bytes, and has that not changed for long? Bytes that are still to be written change
+    /// it.
     pub(super) fn is_stuck(&self, need: u32, now: Instant) -> bool {
         let moved = self.moved.get();
         self.is_below(need) && moved.is_some_and(|moved| now >= moved + STUCK)

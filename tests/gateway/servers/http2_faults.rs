@@ -1,10 +1,8 @@
 //! What a server of HTTP/2 does in place of an answer is told: the frame, its code, and what is malformed.
 
-use super::{file, gateway};
+use super::gateway;
 use crate::support::h2_frames::{DATA, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
-use crate::support::{Connection, End, Gateway, Upstream, get, request};
-use std::time::Duration;
-use tokio::time::sleep;
+use crate::support::{Connection, End, Upstream, get};
 
 const END: u8 = 1;
 const OK_OF_FIVE: &[u8] = b"\x88\x0f\x0d\x015";
@@ -131,49 +129,4 @@ async fn an_answer_that_breaks_off_is_told_as_such() {
         told["upstream_fault"], "the connection ended inside the answer's body",
         "{told}"
     );
-}
-
-/// A server of HTTP/2 that ends the stream of a client that holds its body back has not failed.
-#[tokio::test]
-async fn the_patience_of_a_server_of_http2_gives_nothing_back() {
-    let late = async || {
-        Upstream::playing(|mut connection: Connection| async move {
-            let _ = reset_late(&mut connection).await;
-        })
-        .await
-    };
-    let servers = (late().await, late().await);
-    let lines = format!(
-        "servers = [\"h2c://127.0.0.1:{}\", \"h2c://127.0.0.1:{}\"]\neject = {{ after = 1 }}",
-        servers.0.port(),
-        servers.1.port()
-    );
-    let file = file(&lines)
-        .limit("few", "by = \"ip\"\nrate = \"2/h\"\nrefund = \"5xx\"")
-        .with("[routes.few]\npath = \"/few\"\nupstream = \"main\"\nlimits = [\"few\"]");
-    let gateway = Gateway::start(&file).await;
-    let mut statuses = Vec::new();
-    for _ in 0..3 {
-        let mut client = gateway.connect().await;
-        client
-            .send(request("POST", "/few", &[("Content-Length", "10")]) + "123456789")
-            .await;
-        statuses.push(client.answer().await.status);
-    }
-    assert_eq!(statuses, [502, 502, 429]);
-    let shown = gateway.admin_get("/v1/upstreams").await.json();
-    assert_eq!(shown["upstreams"][0]["available"], 2, "{shown}");
-}
-
-/// Ends each stream 300 ms behind its head.
-async fn reset_late(connection: &mut Connection) -> Result<(), End> {
-    let wire = &mut connection.wire;
-    wire.exactly(24).await?;
-    wire.send(frame(SETTINGS, 0, 0, &[])).await;
-    for stream in (1..).step_by(2) {
-        while read_frame(wire).await?.0 != HEADERS {}
-        sleep(Duration::from_millis(300)).await;
-        wire.send(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])).await;
-    }
-    Ok(())
 }

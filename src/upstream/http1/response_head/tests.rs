@@ -83,7 +83,7 @@ fn what_comes_before_an_answer_is_bounded_however_it_is_cut() {
         ));
         assert!(after(b"\r\n", 1000).unwrap().is_some());
         assert!(after(b"\n", 1000).unwrap().is_some());
-        assert!(after(b"\r\n", MOST_HEAD).is_err());
+        assert!(after(b"\r\n", MOST_ANSWER_HEAD).is_err());
         assert!(after(b"\r", 2).is_err());
         assert!(after(b"\r\r\n", 1).is_err());
     }
@@ -99,7 +99,11 @@ fn shown(head: &[u8]) -> (String, String) {
 
 #[test]
 fn the_line_that_is_to_blame_is_found() {
-    let large = format!("a: {}\r\nb: {}\r\n", "x".repeat(300), "y".repeat(MOST_HEAD));
+    let large = format!(
+        "a: {}\r\nb: {}\r\n",
+        "x".repeat(300),
+        "y".repeat(MOST_ANSWER_HEAD)
+    );
     for (lines, line) in [
         (
             "good: 1\r\nbad name: 2\r\nbad too: 3\r\n\r\n",
