@@ -19,10 +19,9 @@ use crate::client::Client;
 use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
-use crate::upstream::Purpose;
 use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::shared_connection;
+use crate::upstream::{Purpose, UnaskedUpgrade, shared_connection};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -149,8 +148,13 @@ enum Turn {
 fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, ProxyError> {
     let (status, fields) = (answer.response.status(), answer.response.headers());
     match (hop::switch(down.is_some(), status, fields), down) {
-        (Switch::Unasked, _) | (Switch::WebSocket, None) => {
-            Err(UpstreamError::UnaskedUpgrade.into())
+        (Switch::Unasked, down) => {
+            let switch = UnaskedUpgrade::of(down.is_some(), fields);
+            Err(UpstreamError::UnaskedUpgrade(switch).into())
+        }
+        (Switch::WebSocket, None) => {
+            let switch = UnaskedUpgrade::of(false, fields);
+            Err(UpstreamError::UnaskedUpgrade(switch).into())
         }
         (Switch::WebSocket, Some(down)) => Ok(Turn::Tunnel(down)),
         (Switch::None, _) => answer.start().map(Turn::Body),

@@ -41,6 +41,13 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
     outcome
 }
 
+/// Hears what the HTTP/2 library says, for commands that write no log.
+pub fn hear_http2() {
+    let subscriber = tracing_subscriber::registry().with(h2_words::listener());
+    // As above.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
 /// The filter that was asked for. Where it has levels of modules alone, all others keep the level of the file: a misspelt
 /// word, which is read as the name of a module, silences nothing.
 fn in_force(asked: Targets, level: Level) -> Targets {
