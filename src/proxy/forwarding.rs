@@ -87,7 +87,7 @@ impl Worker {
         way_back.iter().for_each(|back| back.restore(&mut answer));
         let turn = match turn(&mut answer, down) {
             Ok(turn) => turn,
-            Err(error) => return Err(came.is_invalid(error, balancer, exchange)),
+            Err(error) => return Err(came.note_invalid(error, balancer, exchange)),
         };
         came.counts(balancer, exchange);
         Ok(self.relay(answer, turn, came.took, peer, exchange))
@@ -243,10 +243,10 @@ impl Came {
         }
     }
 
-    /// The answer is none behind its head, which counts against its server where the client has not broken its own upload.
+    /// Notes that the answer is none behind its head, which counts against its server where the client has not broken its own upload.
     #[cold]
     #[inline(never)]
-    fn is_invalid(
+    fn note_invalid(
         &self,
         error: ProxyError,
         balancer: &Balancer<RequestBody>,

@@ -1,10 +1,9 @@
 //! The failures of upstreams, and their classes in the metrics.
 
-use super::http1::AnswerError;
+use super::http1::{AnswerError, io_error};
 use super::unasked_upgrade::UnaskedUpgrade;
 use super::{ConnectError, dial};
 use crate::telemetry::metrics::Failure;
-use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
@@ -99,16 +98,4 @@ pub fn is_misframed(error: &hyper::Error) -> bool {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
         )
     })
-}
-
-/// The I/O error beneath one of hyper's.
-pub(super) fn io_error(error: &hyper::Error) -> Option<&io::Error> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error);
-        }
-        cause = error.source();
-    }
-    None
 }

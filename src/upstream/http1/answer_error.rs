@@ -3,7 +3,6 @@
 use super::chunk_decoder::ChunkFault;
 use super::response_head::{self, BadHead, HeadFault};
 use crate::interim::{InterimCount, TooMany};
-use crate::upstream::failure;
 use crate::upstream::offending_line::OffendingLine;
 use crate::upstream::other_protocol::OtherProtocol;
 use crate::upstream::stream_fault::StreamFault;
@@ -71,7 +70,7 @@ pub enum AnswerError {
 /// The failure of an answer to a request for a WebSocket, behind its head.
 impl From<hyper::Error> for AnswerError {
     fn from(error: hyper::Error) -> Self {
-        let kind = failure::io_error(&error).map(io::Error::kind);
+        let kind = io_error(&error).map(io::Error::kind);
         if kind == Some(io::ErrorKind::UnexpectedEof) || error.is_incomplete_message() {
             return Self::CutBody(None);
         }
@@ -144,4 +143,16 @@ impl AnswerError {
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
+}
+
+/// The I/O error beneath one of hyper's.
+pub(in crate::upstream) fn io_error(error: &hyper::Error) -> Option<&io::Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error);
+        }
+        cause = error.source();
+    }
+    None
 }
