@@ -2,7 +2,7 @@
 //! subscriber (RFC 6177 section 2), from which the subscriber may take any number of addresses. The client's scheme is
 //! here too.
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The scheme of a request: whether the connection that a client sent it on was encrypted.
@@ -115,6 +115,21 @@ impl Nat64 {
             counted.push(network);
         }
         counted
+    }
+
+    /// The translator's network that `network` holds and more, where its clients are in none of `networks`: as the IPv4
+    /// addresses that they count by, they are in no larger network of IPv6.
+    #[must_use]
+    pub fn lost_by(&self, network: IpNet, networks: &[IpNet]) -> Option<Ipv6Net> {
+        let beginnings = std::iter::once(WELL_KNOWN).chain(self.own.iter().copied());
+        let mut translators = beginnings
+            .map(|beginning| Ipv6Net::new_assert(Ipv6Addr::from_bits(beginning << 32), 96));
+        translators.find(|translator| {
+            let translator = IpNet::from(*translator);
+            let is_larger = network.prefix_len() < 96 && network.contains(&translator);
+            let is_held = |part: &IpNet| networks.iter().any(|one| one.contains(part));
+            is_larger && !self.networks(translator).iter().all(is_held)
+        })
     }
 
     fn inside(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {

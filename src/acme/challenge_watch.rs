@@ -45,8 +45,49 @@ pub(super) struct ChallengeWatch {
     /// Readings of locks, apart from those of open challenges: there are as many locks as strangers ask for identities, and
     /// no authority waits for them.
     lock_readings: Readings,
-    /// The identities that are being ordered, of those that were last asked for; nothing where the store did not answer.
-    ordered: Mutex<Option<HashSet<Arc<str>>>>,
+    locks: LastLocks,
+}
+
+/// What the last reading of an identity's lock has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastLock {
+    /// A gateway orders it.
+    Held,
+    /// Nobody does, or it is an identity of the file no more.
+    Free,
+    /// The store did not answer.
+    Unknown,
+}
+
+/// What the readings of locks have found. One stays until its identity is asked for again: who has waited for a reading
+/// may look at what it found after others have begun.
+#[derive(Debug, Default)]
+struct LastLocks(Mutex<HashMap<Arc<str>, LastLock>>);
+
+impl LastLocks {
+    /// Notes a reading of the locks of `asked`, of which those of `ordered` are held, where the store has answered.
+    fn note(
+        &self,
+        asked: HashSet<Arc<str>>,
+        ordered: Option<&HashSet<Arc<str>>>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) {
+        let mut locks = lock(&self.0);
+        locks.retain(|name, _| is_wanted(name));
+        for name in asked {
+            let found = match ordered.map(|ordered| ordered.contains(&name)) {
+                Some(true) => LastLock::Held,
+                Some(false) => LastLock::Free,
+                None => LastLock::Unknown,
+            };
+            locks.insert(name, found);
+        }
+    }
+
+    fn of(&self, name: &str) -> LastLock {
+        let locks = lock(&self.0);
+        locks.get(name).copied().unwrap_or(LastLock::Free)
+    }
 }
 
 impl ChallengeWatch {
@@ -64,7 +105,7 @@ impl ChallengeWatch {
             folder_readings: Readings::default(),
             store_readings: Readings::default(),
             lock_readings: Readings::default(),
-            ordered: Mutex::default(),
+            locks: LastLocks::default(),
         }
     }
 
@@ -139,7 +180,10 @@ impl ChallengeWatch {
         loop {
             ticks.tick().await;
             let asked = self.lock_readings.begin();
-            *lock(&self.ordered) = self.ordered_of(asked).await.ok();
+            let ordered = self.ordered_of(&asked).await.ok();
+            let wanted = self.wanted.borrow().clone();
+            let is_wanted = |name: &str| wanted.iter().any(|one| *one.name == *name);
+            self.locks.note(asked, ordered.as_ref(), is_wanted);
             self.lock_readings.end();
         }
     }
@@ -165,7 +209,7 @@ impl ChallengeWatch {
     }
 
     /// The identities that any gateway is ordering, of those that were asked for.
-    async fn ordered_of(&self, asked: HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, Failure> {
+    async fn ordered_of(&self, asked: &HashSet<Arc<str>>) -> Result<HashSet<Arc<str>>, Failure> {
         let wanted = self.wanted.borrow().clone();
         let mut ordered = HashSet::new();
         for identity in wanted.iter().filter(|one| asked.contains(&one.name)) {
@@ -249,14 +293,14 @@ impl ChallengeWatch {
             return (Some(answer), Lookup::Found);
         }
         locks_read.await;
-        let ordered: Vec<_> = {
-            let ordered = lock(&self.ordered);
-            let Some(ordered) = &*ordered else {
-                return (None, Lookup::Failed);
-            };
-            let of_host = in_store.into_iter();
-            of_host.filter(|one| ordered.contains(&one.name)).collect()
-        };
+        let mut ordered = Vec::new();
+        for one in in_store {
+            match self.locks.of(&one.name) {
+                LastLock::Held => ordered.push(one),
+                LastLock::Free => {}
+                LastLock::Unknown => return (None, Lookup::Failed),
+            }
+        }
         self.look_by_name(host, entry, &self.stores(ordered)).await
     }
 
@@ -321,4 +365,34 @@ pub(super) fn hosts_elsewhere(
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names<const N: usize>(names: [&str; N]) -> HashSet<Arc<str>> {
+        names.into_iter().map(Arc::from).collect()
+    }
+
+    /// A worker whose store is slow looks at what its reading found after others have begun and ended.
+    #[test]
+    fn what_a_reading_of_locks_has_found_stays_until_it_is_asked_for_again() {
+        let locks = LastLocks::default();
+        let all = |_: &str| true;
+        locks.note(names(["shop", "mail"]), Some(&names(["shop"])), all);
+        for other in [names([]), names(["mail"])] {
+            locks.note(other, Some(&names([])), all);
+            assert_eq!(locks.of("shop"), LastLock::Held);
+            assert_eq!(locks.of("mail"), LastLock::Free);
+        }
+        locks.note(names(["mail"]), None, all);
+        assert_eq!(locks.of("shop"), LastLock::Held);
+        assert_eq!(locks.of("mail"), LastLock::Unknown);
+        locks.note(names(["shop"]), Some(&names([])), all);
+        assert_eq!(locks.of("shop"), LastLock::Free);
+        // An identity that is not wanted any more leaves nothing behind.
+        locks.note(names([]), Some(&names([])), |name| name != "mail");
+        assert_eq!(locks.0.into_inner().unwrap().len(), 1);
+    }
 }

@@ -15,6 +15,7 @@ use super::suggestions::Suggestions;
 use super::vault::{OrderRight, Vault};
 use crate::telemetry::metrics::{Metrics, OrderResult};
 use crate::tls::AuthorityChallenges;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,6 +25,8 @@ use tokio::time::{sleep, timeout};
 const UNKEPT: Duration = Duration::from_secs(60);
 /// The time in which orders under way may come to their end after nothing can be wanted any more, unless another is set.
 const LAST_ORDERS: Duration = Duration::from_secs(2);
+/// The longest time for which the line about a failure waits for the release of the order's right.
+const RELEASE: Duration = Duration::from_secs(1);
 /// Orders that are begun anew when nonces are refused (RFC 8555, section 6.5).
 const TRIES: usize = 5;
 
@@ -192,10 +195,15 @@ impl Orders {
             Ok(vault) => self.order_into(&vault, identity, attempts, &right).await,
             Err(failure) => Some(format!("tls.{}: {failure}", identity.name)),
         };
-        right.release().await;
-        // The line comes last: a signal that answers it has the order made again.
+        let mut releasing = pin!(right.release());
+        // The line comes behind it: a signal that answers it has the order made again. A store that is slow or away does
+        // not hold it up.
+        let released = timeout(RELEASE, releasing.as_mut()).await;
         if let Some(failed) = failed {
             tracing::error!("{failed}");
+        }
+        if released.is_err() {
+            releasing.await;
         }
     }
 

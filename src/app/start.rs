@@ -46,14 +46,14 @@ struct Inheritance {
 }
 
 /// What all parts share.
-struct Ground {
+struct SharedParts {
     shared: GatewayState,
     switch: DrainSwitch,
     log: AccessLog,
 }
 
 /// What is to answer clients: the workers, and the admin listener.
-struct Crew {
+struct Frontend {
     dispatcher: Arc<Dispatcher>,
     workers: Vec<WorkerThread>,
     readiness: Readiness,
@@ -69,8 +69,8 @@ struct Crew {
 struct UnopenedGateway {
     boot: Boot,
     program: Program,
-    ground: Ground,
-    crew: Crew,
+    parts: SharedParts,
+    frontend: Frontend,
     tls: Arc<TlsListeners>,
     orders: Arc<CertificateOrders>,
     signals: SignalDesk,
@@ -144,7 +144,7 @@ impl UnopenedGateway {
         let gateways = inheritance.bequest.gateways;
         let shared = GatewayState::new(&boot, snapshot, metrics, drain, gateways);
         let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
-        let crew = Crew::start(&boot, &shared, &log, inheritance)?;
+        let frontend = Frontend::start(&boot, &shared, &log, inheritance)?;
         tokio::spawn(sweep(shared.clone()));
         let tls = TlsListeners::new(&boot, offers, Arc::clone(&identities), &shared.metrics);
         tokio::spawn(Arc::clone(&tls).watch_ends());
@@ -164,12 +164,12 @@ impl UnopenedGateway {
         Ok(Self {
             boot,
             program,
-            ground: Ground {
+            parts: SharedParts {
                 shared,
                 switch,
                 log,
             },
-            crew,
+            frontend,
             tls,
             orders,
             signals: SignalDesk::new(signals, reload),
@@ -178,7 +178,7 @@ impl UnopenedGateway {
 
     /// Waits for the store, and for the certificates that are kept there or were handed over.
     async fn meet_store(&mut self, certificates: Vec<HandedCertificate>) {
-        let store_ready = self.crew.store_ready.take();
+        let store_ready = self.frontend.store_ready.take();
         let orders = Arc::clone(&self.orders);
         let met = async {
             let gathered = orders.gather(certificates, STORE_WITHIN);
@@ -195,26 +195,31 @@ impl UnopenedGateway {
             mut kept,
             ..
         } = inheritance;
-        let Ground {
+        let SharedParts {
             shared,
             switch,
             log,
-        } = self.ground;
+        } = self.parts;
         let unused = std::mem::take(&mut sockets.unused);
         let open = sockets.open_server(&mut kept)?;
         let predecessor = released(predecessor, &unused, &mut self.signals).await?;
         kept.take_over_files();
-        self.crew.serves.send_replace(true);
+        self.frontend.serves.send_replace(true);
         let accepting = Accepting {
             tls: &self.tls,
-            dispatcher: &self.crew.dispatcher,
+            dispatcher: &self.frontend.dispatcher,
             peers: &peer_lookup(&shared.snapshots),
             drain: &shared.drain,
         };
         let (acceptors, addresses) = accepting.start(&self.boot, open)?;
         let snapshots = &shared.snapshots;
-        banner::print(&self.boot, &snapshots.load(), &addresses, &self.crew.admin);
-        self.crew.readiness.set(Phase::Ready);
+        banner::print(
+            &self.boot,
+            &snapshots.load(),
+            &addresses,
+            &self.frontend.admin,
+        );
+        self.frontend.readiness.set(Phase::Ready);
         announce(predecessor).await;
         self.orders.start().await;
         Ok(Gateway {
@@ -223,12 +228,12 @@ impl UnopenedGateway {
             successor: None,
             program: self.program,
             switch,
-            readiness: self.crew.readiness,
+            readiness: self.frontend.readiness,
             metrics: shared.metrics,
             fleet: shared.fleet,
-            dispatcher: self.crew.dispatcher,
+            dispatcher: self.frontend.dispatcher,
             acceptors,
-            workers: self.crew.workers,
+            workers: self.frontend.workers,
             log,
             signals: self.signals,
             orders: self.orders,
@@ -237,7 +242,7 @@ impl UnopenedGateway {
     }
 }
 
-impl Crew {
+impl Frontend {
     fn start(
         boot: &Boot,
         shared: &GatewayState,

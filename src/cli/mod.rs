@@ -115,7 +115,7 @@ struct CheckArgs {
 /// The variables that a file may name, beside those of the shell.
 #[derive(Debug, Args)]
 struct VariableArgs {
-    /// Take variables from this file, as a unit's `EnvironmentFile=`; any number of times.
+    /// Take variables from this file, as a unit's `EnvironmentFile=` (with `-` in front it may be absent); any number of times.
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     env_file: Vec<PathBuf>,
 }
@@ -128,6 +128,13 @@ impl VariableArgs {
                 let text = format!("cannot read --env-file {}: {error}", file.display());
                 Failure::new(BAD, text)
             })?;
+            let Some(odd) = odd else {
+                warn(&format!(
+                    "--env-file {}: there is no such file, and the `-` allows that: it sets nothing",
+                    file.display()
+                ));
+                continue;
+            };
             for odd in odd {
                 warn(&format!("{}:{}: {}", file.display(), odd.line, odd.why));
             }

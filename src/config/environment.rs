@@ -17,23 +17,23 @@ pub struct EnvironmentFiles(HashMap<String, String>);
 
 impl EnvironmentFiles {
     /// Takes in the variables of the file at `path`. A variable that is there already gets the new value, as with several
-    /// files of a unit. With a `-` in front of the path a file that is missing is none. Returns what is odd in the file,
-    /// which does not end the reading of it.
+    /// files of a unit. Returns what is odd in the file, which does not end the reading of it; nothing where there is no such
+    /// file, and a `-` in front of the path allows that.
     ///
     /// # Errors
     /// When the file cannot be read or is no UTF-8.
-    pub fn read(&mut self, path: &Path) -> io::Result<Vec<OddLine>> {
+    pub fn read(&mut self, path: &Path) -> io::Result<Option<Vec<OddLine>>> {
         let optional = path.to_str().and_then(|path| path.strip_prefix('-'));
         let path = optional.map_or(path, Path::new);
         let text = match text(path) {
             Err(error) if optional.is_some() && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Vec::new());
+                return Ok(None);
             }
             read => read?,
         };
         let read = Assignments::of(&text);
         self.0.extend(read.set);
-        Ok(read.odd)
+        Ok(Some(read.odd))
     }
 
     /// The value of a variable.
@@ -136,17 +136,17 @@ impl Assignments {
         }
         match place {
             ReaderState::Line | ReaderState::Comment => {}
-            ReaderState::Name => read.is_odd(NO_VALUE),
+            ReaderState::Name => read.note_odd(NO_VALUE),
             ReaderState::Value | ReaderState::Bare | ReaderState::Escape => read.end(),
             ReaderState::Single | ReaderState::Double | ReaderState::DoubleEscape => {
-                read.is_odd(OPEN_QUOTE);
+                read.note_odd(OPEN_QUOTE);
                 read.end();
             }
         }
         read
     }
 
-    fn is_odd(&mut self, why: &'static str) {
+    fn note_odd(&mut self, why: &'static str) {
         let line = self.begun;
         self.odd.push(OddLine { line, why });
     }
@@ -159,7 +159,7 @@ impl Assignments {
             ReaderState::Line if is_end || is_blank => ReaderState::Line,
             ReaderState::Line if matches!(c, '#' | ';') => ReaderState::Comment,
             ReaderState::Name if is_end => {
-                self.is_odd(NO_VALUE);
+                self.note_odd(NO_VALUE);
                 self.name.clear();
                 ReaderState::Line
             }
@@ -229,9 +229,9 @@ impl Assignments {
         if is_name {
             self.set.push((name.to_owned(), value));
         } else if name.starts_with("export ") {
-            self.is_odd(EXPORT);
+            self.note_odd(EXPORT);
         } else {
-            self.is_odd(NO_NAME);
+            self.note_odd(NO_NAME);
         }
     }
 }
@@ -305,7 +305,7 @@ LAST=end";
         let missing = folder.path().join("missing");
         assert!(environment.read(&missing).is_err());
         let optional = format!("-{}", missing.display());
-        environment.read(Path::new(&optional)).unwrap();
+        assert_eq!(environment.read(Path::new(&optional)).unwrap(), None);
         environment
             .read(Path::new(&format!("-{}", one.display())))
             .unwrap();

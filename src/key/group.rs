@@ -71,6 +71,17 @@ impl Group {
         }
     }
 
+    /// The networks of its clients, in order; none where it has members of another kind.
+    #[must_use]
+    pub fn networks(&self) -> Vec<IpNet> {
+        let Members::Networks(networks) = &self.members else {
+            return Vec::new();
+        };
+        let mut all: Vec<IpNet> = networks.all.iter().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The digest a member is known by.
     #[must_use]
     pub fn digest(value: &[u8]) -> Digest {

@@ -10,7 +10,7 @@ use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, 
 use crate::client::{Client, spelled};
 use crate::clock;
 use crate::shutdown::Drain;
-use crate::telemetry::log::Throttle;
+use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
@@ -377,28 +377,26 @@ impl Dispatcher {
     }
 
     fn reject(&self, scope: EvictionScope, from: Option<SocketAddr>) {
-        static FULL: Throttle = Throttle::every(LOG_EVERY);
-        static PER_CLIENT: Throttle = Throttle::every(LOG_EVERY);
-        let (reason, throttle) = match scope {
-            EvictionScope::All => (Rejection::Full, &FULL),
-            EvictionScope::Client => (Rejection::PerClient, &PER_CLIENT),
-        };
-        self.metrics.rejected(reason);
-        if let Some(more) = throttle.pass() {
+        static REJECTIONS: Throttles<2> = Throttles::every(LOG_EVERY);
+        self.metrics.rejected(match scope {
+            EvictionScope::All => Rejection::Full,
+            EvictionScope::Client => Rejection::PerClient,
+        });
+        if let Some(more) = REJECTIONS.pass(scope as usize) {
             let bound = self.reached_bound(scope, from);
             tracing::warn!("{bound}, and none waits for its client: a new one was closed{more}");
         }
     }
 
     fn log_eviction(&self, what: Eviction, from: Option<SocketAddr>) {
-        static THROTTLES: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
+        static EVICTIONS: Throttles<4> = Throttles::every(LOG_EVERY);
         let (scope, evicted) = match what {
             Eviction::Idle => (EvictionScope::All, "the connection that was idle longest"),
             Eviction::Silent => (EvictionScope::All, "a connection that had sent nothing"),
             Eviction::HalfHead => (EvictionScope::All, "a connection that had sent half a head"),
             Eviction::Own => (EvictionScope::Client, "an idle connection of that client"),
         };
-        if let Some(more) = THROTTLES[what as usize].pass() {
+        if let Some(more) = EVICTIONS.pass(what as usize) {
             let bound = self.reached_bound(scope, from);
             tracing::info!("{bound}: {evicted} made room for a new one{more}");
         }

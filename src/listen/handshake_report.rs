@@ -4,7 +4,7 @@
 use super::Peer;
 use super::handshake::{FailedHandshake, HandshakeFailure};
 use crate::client::spelled;
-use crate::telemetry::log::Throttle;
+use crate::telemetry::log::{Throttle, Throttles};
 use crate::telemetry::metrics::Handshake;
 use crate::tls::{ServerIdentity, TlsSession, TlsVersion, certificate_fault};
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
@@ -58,25 +58,19 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
 }
 
 fn log(failed: &FailedHandshake, peer: &Peer) {
-    static PLAIN_TEXT: Throttle = Throttle::every(LOG_EVERY);
-    static PROXY_HEADER: Throttle = Throttle::every(LOG_EVERY);
-    static NO_NAME: Throttle = Throttle::every(LOG_EVERY);
-    static NO_CERTIFICATE: Throttle = Throttle::every(LOG_EVERY);
-    static CERTIFICATE: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
-    static PROTOCOL: [Throttle; 4] = [const { Throttle::every(LOG_EVERY) }; 4];
-    static LATE: Throttle = Throttle::every(LOG_EVERY);
-    let throttle = match &failed.cause {
-        HandshakeFailure::PlainText => &PLAIN_TEXT,
-        HandshakeFailure::ProxyHeader => &PROXY_HEADER,
-        HandshakeFailure::NoName(_) => &NO_NAME,
-        HandshakeFailure::Client(Error::NoCertificatesPresented) => &NO_CERTIFICATE,
-        HandshakeFailure::Client(why) => &CERTIFICATE[kind_of(why)],
-        HandshakeFailure::Protocol(why) => &PROTOCOL[kind_of_disagreement(why)],
-        HandshakeFailure::Late => &LATE,
+    static FAILURES: Throttles<13> = Throttles::every(LOG_EVERY);
+    let cause = match &failed.cause {
+        HandshakeFailure::PlainText => 0,
+        HandshakeFailure::ProxyHeader => 1,
+        HandshakeFailure::NoName(_) => 2,
+        HandshakeFailure::Late => 3,
+        HandshakeFailure::Client(Error::NoCertificatesPresented) => 4,
+        HandshakeFailure::Client(why) => 5 + kind_of(why),
+        HandshakeFailure::Protocol(why) => 9 + kind_of_disagreement(why),
         // A client that leaves needs no action.
         HandshakeFailure::Silent | HandshakeFailure::Left => return,
     };
-    if let Some(more) = throttle.pass() {
+    if let Some(more) = FAILURES.pass(cause) {
         let (from, why) = (spelled(peer.ip()), words(failed));
         tracing::info!("no TLS with {from}: {why}{more}");
     }

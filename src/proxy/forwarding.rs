@@ -19,10 +19,9 @@ use crate::client::Client;
 use crate::clock;
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
-use crate::upstream::Purpose;
 use crate::upstream::balance::Balancer;
 use crate::upstream::failure::UpstreamError;
-use crate::upstream::shared_connection;
+use crate::upstream::{Purpose, UnaskedUpgrade, shared_connection};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -88,7 +87,7 @@ impl Worker {
         way_back.iter().for_each(|back| back.restore(&mut answer));
         let turn = match turn(&mut answer, down) {
             Ok(turn) => turn,
-            Err(error) => return Err(came.is_invalid(error, balancer, exchange)),
+            Err(error) => return Err(came.note_invalid(error, balancer, exchange)),
         };
         came.counts(balancer, exchange);
         Ok(self.relay(answer, turn, came.took, peer, exchange))
@@ -149,8 +148,13 @@ enum Turn {
 fn turn(answer: &mut UpstreamAnswer, down: Option<OnUpgrade>) -> Result<Turn, ProxyError> {
     let (status, fields) = (answer.response.status(), answer.response.headers());
     match (hop::switch(down.is_some(), status, fields), down) {
-        (Switch::Unasked, _) | (Switch::WebSocket, None) => {
-            Err(UpstreamError::UnaskedUpgrade.into())
+        (Switch::Unasked, down) => {
+            let switch = UnaskedUpgrade::of(down.is_some(), fields);
+            Err(UpstreamError::UnaskedUpgrade(switch).into())
+        }
+        (Switch::WebSocket, None) => {
+            let switch = UnaskedUpgrade::of(false, fields);
+            Err(UpstreamError::UnaskedUpgrade(switch).into())
         }
         (Switch::WebSocket, Some(down)) => Ok(Turn::Tunnel(down)),
         (Switch::None, _) => answer.start().map(Turn::Body),
@@ -240,6 +244,7 @@ impl Came {
         }
     }
 
+<<<<<<< HEAD
     /// Is the answer the end of the server's patience with a slow client?
     #[cold]
     fn is_end_of_patience(&self, exchange: &Exchange) -> bool {
@@ -247,9 +252,12 @@ impl Came {
     }
 
     /// The answer is none behind its head, which counts against its server where it is not the client's doing.
+=======
+    /// Notes that the answer is none behind its head, which counts against its server where the client has not broken its own upload.
+>>>>>>> mend-words
     #[cold]
     #[inline(never)]
-    fn is_invalid(
+    fn note_invalid(
         &self,
         error: ProxyError,
         balancer: &Balancer<RequestBody>,

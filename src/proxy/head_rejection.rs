@@ -15,7 +15,7 @@ use crate::listen::handler::RejectedHead;
 use crate::snapshot::errors::ErrorFormats;
 use crate::telemetry::access_log::AccessRecord;
 use crate::telemetry::h2_refusals::RefusedStream;
-use crate::telemetry::log::Throttle;
+use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{AnswerSource, RefusedHead};
 use beginning::HeadBeginning;
 use bytes::Bytes;
@@ -192,45 +192,37 @@ fn as_bytes(answer: &Response<Bytes>) -> Vec<u8> {
 #[cold]
 fn warn_of_reset(refused: &RefusedStream, peer: &Peer) {
     const MINUTE: Duration = Duration::from_secs(60);
-    static TUNNEL: Throttle = Throttle::every(MINUTE);
-    static TARGET: Throttle = Throttle::every(MINUTE);
-    static FIELDS: Throttle = Throttle::every(MINUTE);
-    static OTHER: Throttle = Throttle::every(MINUTE);
+    static RESETS: Throttles<{ RefusedHead::COUNT }> = Throttles::every(MINUTE);
+    let Some(more) = RESETS.pass(refused.cause as usize) else {
+        return;
+    };
     let client = spelled(peer.ip());
     match refused.cause {
         RefusedHead::ExtendedConnect => {
-            if let Some(more) = TUNNEL.pass() {
-                tracing::warn!(
-                    "{client} asks for a WebSocket over HTTP/2 (extended CONNECT), which is not announced: its stream was \
-                     reset; WebSockets come over HTTP/1.1{more}"
-                );
-            }
+            tracing::warn!(
+                "{client} asks for a WebSocket over HTTP/2 (extended CONNECT), which is not announced: its stream was \
+                 reset; WebSockets come over HTTP/1.1{more}"
+            );
         }
         RefusedHead::Target => {
-            if let Some(more) = TARGET.pass() {
-                let path = refused.path.as_deref().unwrap_or_default();
-                tracing::warn!(
-                    "{client} sent a :path or :authority over HTTP/2 with a byte that must be percent-encoded there: its \
-                     stream was reset (path {path:?}){more}"
-                );
-            }
+            let path = refused.path.as_deref().unwrap_or_default();
+            tracing::warn!(
+                "{client} sent a :path or :authority over HTTP/2 with a byte that must be percent-encoded there: its \
+                 stream was reset (path {path:?}){more}"
+            );
         }
         RefusedHead::Fields | RefusedHead::PseudoFields | RefusedHead::Length => {
-            if let Some(more) = FIELDS.pass() {
-                tracing::warn!(
-                    "{client} sent a head over HTTP/2 that is malformed ({}): its stream was reset{more}",
-                    refused.cause.as_str()
-                );
-            }
+            tracing::warn!(
+                "{client} sent a head over HTTP/2 that is malformed ({}): its stream was reset{more}",
+                refused.cause.as_str()
+            );
         }
         cause => {
-            if let Some(more) = OTHER.pass() {
-                tracing::warn!(
-                    "{client} sent a head over HTTP/2 that cannot be read ({}): its stream was refused, or its connection \
-                     ended{more}",
-                    cause.as_str()
-                );
-            }
+            tracing::warn!(
+                "{client} sent a head over HTTP/2 that cannot be read ({}): its stream was refused, or its connection \
+                 ended{more}",
+                cause.as_str()
+            );
         }
     }
 }

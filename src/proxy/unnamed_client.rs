@@ -2,7 +2,8 @@
 
 use crate::client::spelled;
 use crate::key::client_ip::{Field, FoundClient, Trust, Unnamed};
-use crate::telemetry::log::Throttle;
+use crate::telemetry::excerpt;
+use crate::telemetry::log::Throttles;
 use crate::telemetry::metrics::{ClientUnnamed, WorkerMetrics};
 use http::HeaderMap;
 use std::net::IpAddr;
@@ -35,16 +36,15 @@ fn report(
     metrics: &WorkerMetrics,
 ) {
     const MINUTE: Duration = Duration::from_secs(60);
-    static MALFORMED: Throttle = Throttle::every(MINUTE);
-    static UNKNOWN: Throttle = Throttle::every(MINUTE);
-    let (label, throttle) = match cause {
-        Unnamed::Malformed => (ClientUnnamed::Malformed, &MALFORMED),
-        Unnamed::Hidden => (ClientUnnamed::Unknown, &UNKNOWN),
+    static TOLD: Throttles<2> = Throttles::every(MINUTE);
+    let label = match cause {
+        Unnamed::Malformed => ClientUnnamed::Malformed,
+        Unnamed::Hidden => ClientUnnamed::Unknown,
         // Probes of a balancer, and peers that are clients themselves, have no client to name.
         Unnamed::Absent => return metrics.client_unnamed(ClientUnnamed::Absent),
     };
     metrics.client_unnamed(label);
-    let (Some(field), Some(more)) = (found.field(), throttle.pass()) else {
+    let (Some(field), Some(more)) = (found.field(), TOLD.pass(cause as usize)) else {
         return;
     };
     let why = match cause {
@@ -65,5 +65,5 @@ fn beginning(fields: &HeaderMap, field: Field) -> String {
     let lines = fields.get_all(field.name()).into_iter();
     let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes()).collect();
     let all = lines.join(&b", "[..]);
-    all[..all.len().min(SHOWN)].escape_ascii().to_string()
+    excerpt(&all, SHOWN)
 }

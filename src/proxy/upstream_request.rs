@@ -9,7 +9,8 @@ use crate::client::spelled;
 use crate::listen::{ForwardedFields, Peer};
 use crate::route::Template;
 use crate::snapshot::HostChange;
-use crate::telemetry::log::Throttle;
+use crate::telemetry::excerpt;
+use crate::telemetry::log::Throttles;
 use crate::upstream::ServerHost;
 use bytes::Bytes;
 use http::request::Parts;
@@ -134,18 +135,19 @@ fn origin<'a>(
 #[cold]
 #[inline(never)]
 fn warn_of_offer(offer: &HeaderValue, exchange: &Exchange) {
-    static H2C: Throttle = Throttle::every(Duration::from_secs(60));
-    static OTHER: Throttle = Throttle::every(Duration::from_secs(60));
+    static OFFERS: Throttles<2> = Throttles::every(Duration::from_secs(60));
     let client = spelled(exchange.client);
     let offer = offer.as_bytes();
-    if offer.eq_ignore_ascii_case(b"h2c") {
-        if let Some(more) = H2C.pass() {
-            tracing::info!(
-                "{client} offers the upgrade `h2c`: the offer was taken away, and the request went on over HTTP/1.1{more}"
-            );
-        }
-    } else if let Some(more) = OTHER.pass() {
-        let offer = offer[..offer.len().min(MOST_TOLD)].escape_ascii();
+    let is_h2c = offer.eq_ignore_ascii_case(b"h2c");
+    let Some(more) = OFFERS.pass(usize::from(is_h2c)) else {
+        return;
+    };
+    if is_h2c {
+        tracing::info!(
+            "{client} offers the upgrade `h2c`: the offer was taken away, and the request went on over HTTP/1.1{more}"
+        );
+    } else {
+        let offer = excerpt(offer, MOST_TOLD);
         tracing::warn!(
             "{client} offers the upgrade `{offer}`: the offer was taken away, and the request went on as an ordinary one; \
              of upgrades, a WebSocket alone passes, by GET over HTTP/1.1{more}"

@@ -65,7 +65,7 @@ where
 fn tells_of_faults(event: &Metadata<'_>) -> bool {
     *event.level() == Level::DEBUG
         && event.is_event()
-        && ["h2::server", "h2::proto::", "h2::codec::"]
+        && ["h2::server", "h2::client", "h2::proto::", "h2::codec::"]
             .iter()
             .any(|module| event.target().starts_with(module))
         && event.fields().iter().all(|field| field.name() == "message")

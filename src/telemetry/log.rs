@@ -41,6 +41,13 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
     outcome
 }
 
+/// Hears what the HTTP/2 library says, for commands that write no log.
+pub fn hear_http2() {
+    let subscriber = tracing_subscriber::registry().with(h2_words::listener());
+    // As above.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
 /// The filter that was asked for. Where it has levels of modules alone, all others keep the level of the file: a misspelt
 /// word, which is read as the name of a module, silences nothing.
 fn in_force(asked: Targets, level: Level) -> Targets {
@@ -177,6 +184,38 @@ impl Throttle {
     }
 }
 
+/// A throttle for each cause of one kind of message:
+///
+/// ```
+/// # use tollgate::telemetry::log::Throttles;
+/// # use std::time::Duration;
+/// static REFUSALS: Throttles<2> = Throttles::every(Duration::from_secs(60));
+/// if let Some(more) = REFUSALS.pass(1) {
+///     tracing::warn!("the second cause{more}");
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Throttles<const CAUSES: usize>([Throttle; CAUSES]);
+
+impl<const CAUSES: usize> Throttles<CAUSES> {
+    /// Throttles that each let one message in `interval` through.
+    #[must_use]
+    pub const fn every(interval: Duration) -> Self {
+        let mut all = [const { Throttle::every(Duration::ZERO) }; CAUSES];
+        let mut at = 0;
+        while at < CAUSES {
+            all[at].interval = interval;
+            at += 1;
+        }
+        Self(all)
+    }
+
+    /// [`Throttle::pass`] of this cause. Those behind the last one share its throttle.
+    pub fn pass(&self, cause: usize) -> Option<More> {
+        self.0.get(cause).or(self.0.last())?.pass()
+    }
+}
+
 /// The number of messages that were left out; shown as ` (3 more like this)`, or as nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct More(pub u64);
@@ -204,6 +243,15 @@ mod tests {
         assert_eq!(more.to_string(), " (2 more like this)");
         assert_eq!(throttle.pass_at(2_000_000), Some(More(0)));
         assert_eq!(More(0).to_string(), "");
+    }
+
+    #[test]
+    fn each_cause_is_told_by_itself() {
+        let throttles: Throttles<2> = Throttles::every(Duration::from_secs(1000));
+        assert_eq!(throttles.pass(0), Some(More(0)));
+        assert_eq!(throttles.pass(1), Some(More(0)));
+        assert_eq!(throttles.pass(0), None);
+        assert_eq!(throttles.pass(9), None);
     }
 
     #[test]

@@ -11,6 +11,24 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
+/// The beginning of what an outsider has sent, in `most` bytes: printable ASCII as it is, everything else as `\xNN`.
+#[must_use]
+pub fn excerpt(sent: &[u8], most: usize) -> String {
+    let mut shown = String::new();
+    for byte in sent {
+        let escaped = match byte {
+            b'"' | b'\\' => format!("\\{}", char::from(*byte)),
+            b' '..=b'~' => char::from(*byte).to_string(),
+            _ => format!("\\x{byte:02x}"),
+        };
+        if shown.len() + escaped.len() > most {
+            break;
+        }
+        shown.push_str(&escaped);
+    }
+    shown
+}
+
 /// JSON `text` with such characters as escapes of JSON, which mean the same characters.
 #[must_use]
 pub fn printable_json(text: &str) -> Cow<'_, str> {
@@ -83,5 +101,15 @@ mod tests {
             printable_json("{\"a\":\"\u{9b}\u{7f}\"}\n"),
             "{\"a\":\"\\u009b\\u007f\"}\n"
         );
+    }
+
+    #[test]
+    fn what_is_shown_is_printable_and_short() {
+        let shown = excerpt("a\"\\\u{e9}\x1b[2J".as_bytes(), 128);
+        assert_eq!(shown, "a\\\"\\\\\\xc3\\xa9\\x1b[2J");
+        for byte in [b'x', 0, b'"'] {
+            let shown = excerpt(&[byte; 500], 128);
+            assert!((125..=128).contains(&shown.len()), "{shown}");
+        }
     }
 }

@@ -171,7 +171,7 @@ fn without_protocol(destination: &Destination, offer: OfferedProtocols) -> Conne
     let server = destination.to_string().into();
     let why = match offer {
         OfferedProtocols::Http1 if destination.protocol != Protocol::Http1 => {
-            let why = "the server does not take HTTP/1.1 in the handshake, and WebSockets need it";
+            let why = "the server does not take HTTP/1.1 in the handshake, and WebSockets go over HTTP/1.1: their route needs an upstream whose servers speak that";
             return ConnectError::Protocol {
                 server,
                 why: why.into(),

@@ -1,9 +1,9 @@
 //! The failures of upstreams, and their classes in the metrics.
 
-use super::http1::AnswerError;
+use super::http1::{AnswerError, io_error};
+use super::unasked_upgrade::UnaskedUpgrade;
 use super::{ConnectError, dial};
 use crate::telemetry::metrics::Failure;
-use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ pub enum UpstreamError {
     #[error("no answer from the upstream within {0:?}")]
     Timeout(Duration),
     /// The server speaks HTTP/1.1, which does not carry gRPC.
-    #[error("the upstream speaks HTTP/1.1, and gRPC needs HTTP/2")]
+    #[error("the upstream speaks HTTP/1.1, and gRPC needs HTTP/2: write `h2c://` or `https://`")]
     NoHttp2,
-    /// The upstream switched protocols without having been asked to.
-    #[error("the upstream switched protocols unasked")]
-    UnaskedUpgrade,
+    /// The upstream switched protocols, and not to the one that it was asked for.
+    #[error("{0}")]
+    UnaskedUpgrade(UnaskedUpgrade),
 }
 
 impl UpstreamError {
@@ -57,7 +57,7 @@ impl UpstreamError {
             Self::Connect(_) => Failure::Connect,
             Self::Answer(error) => error.failure(),
             Self::Timeout(_) => Failure::Timeout,
-            Self::UnaskedUpgrade | Self::NoHttp2 => Failure::Protocol,
+            Self::UnaskedUpgrade(_) | Self::NoHttp2 => Failure::Protocol,
         }
     }
 }
@@ -67,10 +67,12 @@ impl AnswerError {
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self {
-            Self::Head(..) | Self::Chunks(..) | Self::OtherProtocol(_) => Failure::Protocol,
+            Self::Head(..) | Self::Chunks(..) | Self::OtherProtocol(_) | Self::NoWebSocket => {
+                Failure::Protocol
+            }
             Self::Tunnel(error) if error.is_parse() || is_misframed(error) => Failure::Protocol,
             Self::Http2(fault) if fault.is_malformed() => Failure::Protocol,
-            Self::Io(_) if self.refused_certificate().is_some() => Failure::Tls,
+            Self::Io(_) | Self::Tunnel(_) if self.refused_certificate().is_some() => Failure::Tls,
             _ => Failure::Reset,
         }
     }
@@ -81,6 +83,7 @@ impl AnswerError {
     pub fn refused_certificate(&self) -> Option<String> {
         match self {
             Self::Io(error) => dial::refused_certificate(error),
+            Self::Tunnel(error) => dial::refused_certificate(io_error(error)?),
             _ => None,
         }
     }
@@ -89,15 +92,10 @@ impl AnswerError {
 /// Is a body not framed as HTTP frames bodies? hyper shows this by the kind of an I/O error beneath its own.
 #[must_use]
 pub fn is_misframed(error: &hyper::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return matches!(
-                error.kind(),
-                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
-            );
-        }
-        cause = error.source();
-    }
-    false
+    io_error(error).is_some_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
+        )
+    })
 }

@@ -76,7 +76,13 @@ impl UpstreamError {
     pub fn fault(&self) -> UpstreamFault<'_> {
         let cause = match self {
             Self::Answer(error) => return error.fault(),
-            Self::UnaskedUpgrade => Some(FaultCause::UnaskedUpgrade),
+            Self::UnaskedUpgrade(switch) => {
+                return UpstreamFault {
+                    words: switch.to_string(),
+                    cause: Some(FaultCause::UnaskedUpgrade),
+                    line: switch.line(),
+                };
+            }
             Self::NoHttp2 => Some(FaultCause::NoHttp2),
             Self::Connect(_) | Self::Busy | Self::NoneLeft | Self::Timeout(_) => None,
         };
@@ -120,7 +126,7 @@ impl AnswerError {
             Self::Io(_) if self.refused_certificate().is_some() => FaultCause::Certificate,
             Self::Io(_) => FaultCause::Broken,
             Self::Unasked(_) => FaultCause::Unasked,
-            Self::OtherProtocol(_) => FaultCause::OtherProtocol,
+            Self::OtherProtocol(_) | Self::NoWebSocket => FaultCause::OtherProtocol,
             Self::Head(fault, _) => cause_of_head(fault),
             Self::Chunks(ChunkFault::Size | ChunkFault::Extension, _) => FaultCause::ChunkSize,
             Self::Chunks(ChunkFault::End, _) => FaultCause::ChunkEnd,
@@ -150,14 +156,11 @@ fn cause_of_stream(fault: &StreamFault) -> FaultCause {
 
 fn cause_of_head(fault: &HeadFault) -> FaultCause {
     match fault {
-        HeadFault::Syntax(httparse::Error::HeaderName) | HeadFault::Field => FaultCause::FieldName,
-        HeadFault::Syntax(httparse::Error::HeaderValue) => FaultCause::FieldValue,
-        HeadFault::Syntax(httparse::Error::Version | httparse::Error::Status)
-        | HeadFault::Status => FaultCause::FirstLine,
-        HeadFault::Syntax(httparse::Error::TooManyHeaders) | HeadFault::TooLarge => {
-            FaultCause::TooLarge
-        }
-        HeadFault::Syntax(_) => FaultCause::Syntax,
+        HeadFault::FieldName | HeadFault::Field => FaultCause::FieldName,
+        HeadFault::FieldValue => FaultCause::FieldValue,
+        HeadFault::FirstLine | HeadFault::Status | HeadFault::Reason => FaultCause::FirstLine,
+        HeadFault::LineEnd | HeadFault::Character => FaultCause::Syntax,
+        HeadFault::TooLarge => FaultCause::TooLarge,
         HeadFault::Length => FaultCause::Length,
         HeadFault::Coding | HeadFault::UnaskedCoding => FaultCause::Coding,
         HeadFault::CodingTwice => FaultCause::CodingTwice,

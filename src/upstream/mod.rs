@@ -21,6 +21,7 @@ mod http2;
 mod keep_alive;
 pub mod keeper;
 mod least_requests;
+mod library_words;
 mod offending_line;
 mod open_socket;
 pub mod other_protocol;
@@ -47,6 +48,7 @@ mod stream;
 mod stream_fault;
 pub mod survey;
 pub mod tunnel;
+mod unasked_upgrade;
 mod upstream_rules;
 pub mod upstream_state;
 
@@ -57,6 +59,7 @@ pub use server::Server;
 pub use server_host::ServerHost;
 pub use server_tls::{OfferedProtocols, ServerTls};
 pub use server_url::ServerUrl;
+pub use unasked_upgrade::UnaskedUpgrade;
 pub use upstream_rules::UpstreamRules;
 pub use upstream_state::UpstreamState;
 

@@ -1,5 +1,6 @@
 //! The line for which an answer is refused, as the log shows it: escaped, and 128 bytes at most.
 
+use crate::telemetry::excerpt;
 use http::{HeaderName, HeaderValue};
 use std::fmt;
 
@@ -28,19 +29,7 @@ impl OffendingLine {
     /// The line as it is shown.
     #[must_use]
     pub fn of(line: &[u8]) -> Self {
-        let mut shown = String::new();
-        for byte in line {
-            let escaped = match byte {
-                b'"' | b'\\' => format!("\\{}", char::from(*byte)),
-                b' '..=b'~' => char::from(*byte).to_string(),
-                _ => format!("\\x{byte:02x}"),
-            };
-            if shown.len() + escaped.len() > MOST {
-                break;
-            }
-            shown.push_str(&escaped);
-        }
-        Self(shown.into())
+        Self(excerpt(line, MOST).into())
     }
 
     /// The line of a `head` that is to blame.
@@ -96,19 +85,4 @@ fn unreadable(head: &[u8], is_malformed: fn(&[u8]) -> bool) -> &[u8] {
     let good = ends.partition_point(|end| !is_malformed(&head[..*end]));
     let start = good.checked_sub(1).map_or(0, |before| ends[before]);
     lines(&head[start..]).next().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_printable_and_short() {
-        let line = OffendingLine::of("a\"\\\u{e9}\x1b[2J".as_bytes());
-        assert_eq!(line.to_string(), "a\\\"\\\\\\xc3\\xa9\\x1b[2J");
-        for byte in [b'x', 0, b'"'] {
-            let line = OffendingLine::of(&[byte; 500]).to_string();
-            assert!((125..=MOST).contains(&line.len()), "{line}");
-        }
-    }
 }

@@ -360,7 +360,7 @@ impl<B: OutgoingBody> Pool<B> {
             Opened::Http1(connection) => Some(*connection),
             Opened::Http2(connection) => http2
                 .add(connection)
-                .map(|stream| Connection::on_stream(stream, clock::now())),
+                .map(|stream| self.on_stream(stream, clock::now())),
         })
     }
 

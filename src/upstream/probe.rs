@@ -1,7 +1,9 @@
 //! One probe: a question to a server on a connection of its own, within the time that the file gives it.
 
 use super::http1::{AnswerError, answer_head};
+use super::http2::connection::settings;
 use super::http2::hear_interim;
+use super::library_words::HeardWords;
 use super::probe_rule::{ProbeQuestion, ProbeRule};
 use super::stream::ServerStream;
 use super::stream_fault::{AnswerPart, StreamFault};
@@ -85,7 +87,7 @@ struct GoodAnswer<'a> {
 impl GoodAnswer<'_> {
     fn check_status(&self, status: StatusCode) -> Result<(), String> {
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err("status 101: the server switched protocols unasked".to_owned());
+            return Err("status 101: the server switched to another protocol, and the probe had asked for none".to_owned());
         }
         if self
             .status
@@ -141,16 +143,17 @@ async fn get_http2(
     good: &GoodAnswer<'_>,
 ) -> Result<(), String> {
     let request = request(Method::GET, path, host, scheme(&stream))?;
-    over_http2(stream, request, Bytes::new(), async |answer| {
+    let heard = HeardWords::default();
+    over_http2(stream, request, Bytes::new(), &heard, async |answer| {
         good.check_status(answer.status())?;
-        good.check_body(read_body(answer.into_body())).await
+        good.check_body(read_body(answer.into_body(), &heard)).await
     })
     .await
 }
 
 /// Reads the body of an answer over HTTP/2.
-async fn read_body(mut body: h2::RecvStream) -> Result<(), AnswerError> {
-    let in_body = |error| AnswerError::Http2(Box::new(StreamFault::new(error, AnswerPart::Body)));
+async fn read_body(mut body: h2::RecvStream, heard: &HeardWords) -> Result<(), AnswerError> {
+    let in_body = |error| failed(error, AnswerPart::Body, heard);
     let mut read = 0;
     while let Some(piece) = body.data().await {
         let length = piece.map_err(in_body)?.len();
@@ -164,14 +167,18 @@ async fn read_body(mut body: h2::RecvStream) -> Result<(), AnswerError> {
     Ok(())
 }
 
-/// Sends `request` over HTTP/2 and has the answer read.
+/// Sends `request` over HTTP/2 and has the answer read. What the library says meanwhile is kept in `heard`.
 async fn over_http2<T>(
     stream: ServerStream,
     request: Request<()>,
     body: Bytes,
+    heard: &HeardWords,
     read: impl AsyncFnOnce(Response<h2::RecvStream>) -> Result<T, String>,
 ) -> Result<T, String> {
-    let (sender, connection) = h2::client::handshake(stream).await.map_err(broken)?;
+    let broken = |error| broken(error, heard);
+    let begun = settings().handshake::<_, Bytes>(stream).await;
+    let (sender, mut connection) = begun.map_err(broken)?;
+    let driven = poll_fn(|cx| heard.drive(|| Pin::new(&mut connection).poll(cx)));
     let asking = async {
         let mut sender = sender.ready().await.map_err(broken)?;
         let sent = sender.send_request(request, body.is_empty());
@@ -188,7 +195,7 @@ async fn over_http2<T>(
         });
         read(answer.await?).await
     };
-    alongside(async { connection.await.map_err(broken) }, asking).await
+    alongside(async { driven.await.map_err(broken) }, asking).await
 }
 
 /// The scheme of requests over HTTP/2, which name it.
@@ -235,9 +242,11 @@ async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), St
         HeaderValue::from_static("application/grpc"),
     );
     fields.insert(header::TE, HeaderValue::from_static("trailers"));
-    let answer = over_http2(stream, request, question_of(service), async |answer| {
+    let heard = HeardWords::default();
+    let question = question_of(service);
+    let answer = over_http2(stream, request, question, &heard, async |answer| {
         let (head, body) = answer.into_parts();
-        let (message, trailers) = whole(body).await?;
+        let (message, trailers) = whole(body, &heard).await?;
         Ok((head, message, trailers))
     });
     let (head, message, trailers) = answer.await?;
@@ -257,7 +266,11 @@ async fn check(stream: ServerStream, service: &str, host: &str) -> Result<(), St
 }
 
 /// The body of an answer about health, and its trailers.
-async fn whole(mut body: h2::RecvStream) -> Result<(BytesMut, Option<HeaderMap>), String> {
+async fn whole(
+    mut body: h2::RecvStream,
+    heard: &HeardWords,
+) -> Result<(BytesMut, Option<HeaderMap>), String> {
+    let broken = |error| failed(error, AnswerPart::Body, heard).fault().to_string();
     let mut whole = BytesMut::new();
     while let Some(piece) = body.data().await {
         let piece = piece.map_err(broken)?;
@@ -302,9 +315,14 @@ fn serving_status(framed: &[u8]) -> Option<u8> {
 }
 
 /// The failure of a question over HTTP/2, in the words that requests have for it.
-fn broken(error: h2::Error) -> String {
-    let fault = StreamFault::new(error, AnswerPart::Head);
-    AnswerError::Http2(Box::new(fault)).fault().to_string()
+fn broken(error: h2::Error, heard: &HeardWords) -> String {
+    failed(error, AnswerPart::Head, heard).fault().to_string()
+}
+
+/// The failure of a question over HTTP/2, on the only stream of its connection.
+fn failed(error: h2::Error, part: AnswerPart, heard: &HeardWords) -> AnswerError {
+    let fault = StreamFault::new(error, part).told_by(heard, Some(1));
+    AnswerError::Http2(Box::new(fault))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use super::fault::{FaultCause, UpstreamFault};
 use super::{ConnectError, Destination};
 use crate::clock;
-use crate::telemetry::log::Throttle;
+use crate::telemetry::log::Throttles;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,7 +21,7 @@ const FAULTS: Duration = Duration::from_secs(60);
 static SERVERS: Mutex<BTreeMap<String, Weak<Reachability>>> = Mutex::new(BTreeMap::new());
 
 /// The failures of one server. Times are microseconds of this process, 0 is never.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reachability {
     /// The time since which the server takes no connections; 0 while it takes them.
     lost: AtomicU64,
@@ -30,16 +30,17 @@ pub(super) struct Reachability {
     /// The time of the first connection after that failure.
     taken: AtomicU64,
     /// Space the log lines about its faults, one for each cause.
-    faults: FaultThrottles,
+    faults: Throttles<{ FaultCause::COUNT }>,
 }
 
-/// A throttle for each cause of a fault.
-#[derive(Debug)]
-struct FaultThrottles([Throttle; FaultCause::COUNT]);
-
-impl Default for FaultThrottles {
+impl Default for Reachability {
     fn default() -> Self {
-        Self([const { Throttle::every(FAULTS) }; FaultCause::COUNT])
+        Self {
+            lost: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            taken: AtomicU64::default(),
+            faults: Throttles::every(FAULTS),
+        }
     }
 }
 
@@ -68,7 +69,7 @@ impl Reachability {
     #[cold]
     pub(super) fn faulted(&self, server: &Destination, fault: &UpstreamFault<'_>) {
         let Some(cause) = fault.cause else { return };
-        let Some(more) = self.faults.0[cause as usize].pass() else {
+        let Some(more) = self.faults.pass(cause as usize) else {
             return;
         };
         tracing::warn!("no valid answer from {server}: {fault}{more}");

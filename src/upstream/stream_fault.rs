@@ -1,15 +1,11 @@
 //! Why a stream of HTTP/2 has failed, in words: by which frame of its server, with which code, and what the library says of
 //! bytes that it does not take.
 
+use super::library_words::{self, HeardWords};
 use super::offending_line::OffendingLine;
-use crate::telemetry::h2_words;
 use h2::Reason;
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::borrow::Cow;
 use std::fmt;
-
-/// The reports of the library that a connection keeps: streams that it has broken ask for theirs soon.
-const MOST: usize = 16;
 
 /// The part of an answer in which its stream failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +46,8 @@ pub struct StreamFault {
     part: AnswerPart,
     /// The server has not answered a ping.
     is_silent: bool,
-    /// What the library says of it.
-    said: Option<String>,
+    /// What is malformed.
+    said: Option<Cow<'static, str>>,
     /// The end that the server has announced.
     goaway: Option<GoAway>,
 }
@@ -101,9 +97,12 @@ impl StreamFault {
         self
     }
 
-    /// The same, with the library's words.
-    pub(super) fn saying(mut self, said: Option<String>) -> Self {
-        self.said = said.filter(|_| self.is_malformed());
+    /// The same, with what is malformed as `heard` has it of stream `id`.
+    pub(super) fn told_by(mut self, heard: &HeardWords, id: Option<u32>) -> Self {
+        if self.is_malformed() {
+            let by_code = || self.error.reason().and_then(library_words::of_code);
+            self.said = heard.about(id).or_else(|| by_code().map(Cow::Borrowed));
+        }
         self
     }
 
@@ -151,10 +150,12 @@ impl fmt::Display for StreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match (self.end(), self.part) {
             (StreamEnd::Reset, _) => {
-                return write!(f, "the server has ended the stream: {}", self.frame());
+                write!(f, "the server has ended the stream: {}", self.frame())?;
+                return self.write_advice(f);
             }
             (StreamEnd::GoAway, _) => {
-                return write!(f, "the server has ended the connection: {}", self.frame());
+                write!(f, "the server has ended the connection: {}", self.frame())?;
+                return self.write_advice(f);
             }
             (StreamEnd::Silent, _) => {
                 return f
@@ -192,6 +193,18 @@ impl StreamFault {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What to write in the file, where the server's code tells it.
+    fn write_advice(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = match &self.goaway {
+            Some(goaway) => goaway.reason,
+            None => self.error.reason(),
+        };
+        if reason == Some(Reason::HTTP_1_1_REQUIRED) {
+            f.write_str(", write `http = \"1.1\"`, or `http://` in place of `h2c://`")?;
+        }
+        Ok(())
     }
 }
 
@@ -238,46 +251,6 @@ fn debug_data(words: &str) -> Vec<u8> {
     data
 }
 
-/// The library's words about the frames of one connection.
-#[derive(Debug, Default)]
-pub(super) struct HeardWords(RefCell<VecDeque<String>>);
-
-impl HeardWords {
-    /// Drives the connection by one step, and keeps what the library says meanwhile.
-    #[inline]
-    pub(super) fn drive<T>(&self, step: impl FnOnce() -> T) -> T {
-        let done = h2_words::listening(step);
-        let heard = h2_words::heard();
-        if !heard.is_empty() {
-            self.keep(heard);
-        }
-        done
-    }
-
-    #[cold]
-    fn keep(&self, heard: Vec<h2_words::Heard>) {
-        let mut kept = self.0.borrow_mut();
-        for said in heard {
-            if kept.len() == MOST {
-                kept.pop_front();
-            }
-            kept.push_back(said.words);
-        }
-    }
-
-    /// The last that was said of stream `id`, or of all streams, without the code that is known otherwise.
-    pub(super) fn about(&self, id: Option<u32>) -> Option<String> {
-        let kept = self.0.borrow();
-        let own = format!("StreamId({})", id?);
-        let is_about =
-            |words: &&String| words.contains(&own) || words.starts_with("connection error");
-        let words = kept.iter().rev().find(is_about)?;
-        let words = words.split_once("-- ").map_or(&**words, |(_, said)| said);
-        let words = words.replace(&format!("stream={own}"), "");
-        Some(words.trim_end_matches([' ', ';']).to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,26 +271,5 @@ mod tests {
         );
         assert_eq!(debug_data(&words), data);
         assert_eq!(debug_data("stream error received: x"), b"");
-    }
-
-    #[test]
-    fn the_last_words_about_a_stream_are_its_own() {
-        let heard = HeardWords::default();
-        let say = |words: &str| {
-            let said = h2_words::Heard {
-                place: "h2",
-                words: words.to_owned(),
-            };
-            heard.keep(vec![said]);
-        };
-        say("stream error PROTOCOL_ERROR -- malformed header block; stream=StreamId(1);");
-        say("stream error PROTOCOL_ERROR -- other; stream=StreamId(3);");
-        let about = |id: u32| heard.about(Some(id));
-        assert_eq!(about(1).as_deref(), Some("malformed header block"));
-        assert_eq!(about(5), None);
-        say("connection error PROTOCOL_ERROR -- expected CONTINUATION, got Data;");
-        assert_eq!(about(5).as_deref(), Some("expected CONTINUATION, got Data"));
-        (0..MOST + 1).for_each(|_| say("x"));
-        assert_eq!(about(5), None);
     }
 }

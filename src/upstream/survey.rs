@@ -129,6 +129,9 @@ async fn reach(destination: &Destination, within: Duration) -> Result<Reached, C
         (None, FirstAnswer::Ended) if speaks_tls(destination, within).await => {
             return Err(misfit(destination, OtherProtocol::Tls));
         }
+        (None, FirstAnswer::Ended) if opened.is_http2 => {
+            "ends the connection where HTTP/2 begins (it may speak HTTP/1.1, write `http://`)"
+        }
         (None, FirstAnswer::Ended) => "ends the connection without an answer",
         (None, FirstAnswer::Unknown) => "does not tell what it speaks",
     };

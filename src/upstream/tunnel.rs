@@ -16,8 +16,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -27,10 +26,34 @@ struct TunnelStream {
     stream: ServerStream,
     /// Counts the socket as long as it is open.
     socket: OpenSocket,
-    /// A byte has come from the server.
-    is_heard: Arc<AtomicBool>,
+    /// What comes from the server, until its answer is known.
+    beginning: Option<Arc<Beginning>>,
     /// The interim answers before the answer.
     interim: InterimWatch,
+}
+
+/// The bytes with which a server answers, as long as its answer is not known. They tell why it is none.
+#[derive(Debug)]
+struct Beginning(Mutex<Option<Vec<u8>>>);
+
+impl Beginning {
+    fn new() -> Self {
+        Self(Mutex::new(Some(Vec::new())))
+    }
+
+    /// Notes what has come, as far as a head may be long.
+    fn note(&self, bytes: &[u8]) {
+        if let Some(before) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            let room = MOST_HEAD.saturating_sub(before.len()).min(bytes.len());
+            before.extend_from_slice(&bytes[..room]);
+        }
+    }
+
+    /// Takes what has come. Nothing is noted afterwards.
+    fn take(&self) -> Vec<u8> {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.take().unwrap_or_default()
+    }
 }
 
 /// The failure of a tunnel before its answer.
@@ -50,28 +73,44 @@ pub async fn open<B: OutgoingBody>(
     connection: Connection<B>,
     request: Request<B>,
 ) -> Result<Response<Incoming>, UnopenedTunnel> {
-    let is_heard = Arc::<AtomicBool>::default();
-    let opened = send(connection, request, Arc::clone(&is_heard)).await;
-    opened.map_err(|error| UnopenedTunnel {
-        error,
-        is_heard: is_heard.load(Ordering::Relaxed),
+    let beginning = Arc::new(Beginning::new());
+    let opened = send(connection, request, Arc::clone(&beginning)).await;
+    let bytes = beginning.take();
+    opened.map_err(|failed| UnopenedTunnel {
+        error: match failed {
+            SendFailure::Known(error) => error,
+            SendFailure::Hyper(error) => AnswerError::of_tunnel(error, &bytes),
+        },
+        is_heard: !bytes.is_empty(),
     })
+}
+
+/// The failure of a request for a tunnel, as far as it is known without the server's bytes.
+enum SendFailure {
+    Known(AnswerError),
+    Hyper(hyper::Error),
+}
+
+impl From<hyper::Error> for SendFailure {
+    fn from(error: hyper::Error) -> Self {
+        Self::Hyper(error)
+    }
 }
 
 async fn send<B: OutgoingBody>(
     connection: Connection<B>,
     mut request: Request<B>,
-    is_heard: Arc<AtomicBool>,
-) -> Result<Response<Incoming>, AnswerError> {
+    beginning: Arc<Beginning>,
+) -> Result<Response<Incoming>, SendFailure> {
     let Some((stream, socket)) = connection.into_stream() else {
-        return Err(AnswerError::GivenUp);
+        return Err(SendFailure::Known(AnswerError::GivenUp));
     };
     let interim = InterimWatch::default();
     interim.over(&mut request);
     let stream = TunnelStream {
         stream,
         socket,
-        is_heard,
+        beginning: Some(beginning),
         interim: interim.clone(),
     };
     let (mut sender, connection) = http1::Builder::new()
@@ -84,14 +123,9 @@ async fn send<B: OutgoingBody>(
         let _ = connection.with_upgrades().await;
     });
     let answer = sender.send_request(request).await;
-    interim.check().map_err(AnswerError::from)?;
-    answer.map_err(|error| {
-        if error.is_incomplete_message() {
-            AnswerError::Incomplete
-        } else {
-            error.into()
-        }
-    })
+    let checked = interim.check();
+    checked.map_err(|fault| SendFailure::Known(fault.into()))?;
+    Ok(answer?)
 }
 
 /// The server's side of an open tunnel.
@@ -107,9 +141,11 @@ impl ServerSide {
     #[must_use]
     pub fn of(upgraded: Upgraded) -> Option<Self> {
         let parts = upgraded.downcast::<TokioIo<TunnelStream>>().ok()?;
+        let mut stream = parts.io.into_inner();
+        stream.beginning = None;
         Some(Self {
             read_ahead: parts.read_buf,
-            stream: parts.io.into_inner(),
+            stream,
         })
     }
 
@@ -173,8 +209,8 @@ impl AsyncRead for TunnelStream {
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before {
-            self.is_heard.store(true, Ordering::Relaxed);
+        if let Some(beginning) = &self.beginning {
+            beginning.note(&buf.filled()[before..]);
         }
         read
     }

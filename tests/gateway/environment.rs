@@ -447,9 +447,13 @@ async fn variables_may_come_from_the_file_of_a_unit() {
 
     let done = run(folder.path(), &["check"], &[]).await;
     assert_eq!(done.code, Some(1), "without the file: {done:?}");
+    let way = "`check`, `explain` and `simulate` take a unit's variables by `--env-file FILE`";
+    assert!(done.stderr.contains(way), "{done:?}");
     let done = run(folder.path(), &with(&["check"]), &[("CALLS", "9")]).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stdout.contains("at most 2 at once"), "{done:?}");
+    let absent = "--env-file -none.env: there is no such file, and the `-` allows that";
+    assert!(done.stderr.contains(absent), "{done:?}");
     let done = run(folder.path(), &with(&["check", "--print"]), &[]).await;
     assert!(done.stdout.contains("rate = \"2/min\""), "{done:?}");
     let done = run(folder.path(), &with(&["check", "--diff", "old.toml"]), &[]).await;

@@ -171,6 +171,9 @@ async fn who_takes_an_answer_in_sips_is_ended() {
         let line = gateway.line_where("path", "/").await;
         assert_eq!(line["reason"], "client_stalled", "{line}");
         assert_eq!(line["ended_by"], "min_rate", "{line}");
+        let ended = "tollgate_http_streams_ended_total{kind=\"stream\",ended_by=\"min_rate\"} 1";
+        let metrics = gateway.metrics().await;
+        assert!(metrics.lines().any(|line| line == ended), "{metrics}");
     }
 }
 

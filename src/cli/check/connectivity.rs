@@ -92,6 +92,7 @@ pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
+    crate::telemetry::log::hear_http2();
     let probes = runtime.block_on(all(compiled)).into_iter();
     Ok(probes.map(|probe| probe.masked(compiled)).collect())
 }

@@ -1,6 +1,7 @@
 //! The notes of `check`: what the limits mean together, and what they leave open.
 
 mod counting;
+mod translators;
 
 use crate::config::Compiled;
 use crate::config::outline::time_text;
@@ -14,7 +15,8 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
     let known = known.map(str::to_owned);
     let kept = kept_connections(compiled);
-    known.chain(kept).chain(of_limits(compiled)).collect()
+    let known = known.chain(kept).chain(translators::all(compiled));
+    known.chain(of_limits(compiled)).collect()
 }
 
 /// What a balancer in front must do, where there may be one: it sends requests into connections that are just being

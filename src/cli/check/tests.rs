@@ -117,6 +117,17 @@ fn how_limits_count_is_said() {
         assert_eq!(told.contains(in_memory), memory, "{limit} {told}");
         assert_eq!(told.contains(in_redis), shared, "{limit} {told}");
     }
+    let tiers = |limit: &str, tier: &str| {
+        let group = "[groups.free]\nby = \"ip\"\nmembers = \"192.0.2.1\"\n";
+        noted(group, &format!("{limit}\ntiers.free = {{ rate = {tier} }}"))
+    };
+    let told = tiers("rate = \"100/s\"", "\"1000/d\"");
+    let note = "counted in memory over a day and more: l (group free); a restart forgets";
+    assert!(told.contains(note), "{told}");
+    let rates = "algorithm = \"fixed-window\"\nrate = [\"9/min\", \"100/d\"]";
+    let told = tiers(rates, "[\"99/min\", \"9000/d\"]");
+    let note = "counted in memory over a day and more: l, l (group free); a restart forgets";
+    assert!(told.contains(note), "{told}");
     // A note that is meant so is left out.
     let quiet = "queue = 100\nmax_wait = \"2s\"\nignore_warnings = \"queue-never-full\"";
     let told = noted("", &format!("{queue}{quiet}"));
@@ -143,6 +154,42 @@ fn how_limits_count_is_said() {
     ] {
         let note = "limit l lets a few requests a day through and gives nothing back after a 502";
         assert_eq!(noted("", limit).contains(note), told, "{limit}");
+    }
+}
+
+/// Addresses behind a translator count as the IPv4 addresses inside, whatever larger network holds them.
+#[test]
+fn networks_that_lose_a_translators_clients_are_noted() {
+    let noted = |server: &str, lists: &str| {
+        let text = format!(
+            "[server]\nlisten = \":8080\"\n{server}\n[limits.l]\nby = \"ip\"\nrate = \"9/s\"\n{lists}\n[upstreams.u]\n\
+             servers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+        );
+        let told = checked(&text, Format::Human, true);
+        assert_eq!(told.code, 0, "{}", told.err);
+        let lines = told.out.lines().filter(|line| line.contains("NAT64"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let exempt = |networks: &str| format!("exempt = {{ ip = {networks} }}");
+    assert_eq!(
+        noted("", &exempt("[\"64:ff9b::/64\"]")),
+        [
+            "note: clients behind NAT64 count by their IPv4 addresses, which 64:ff9b::/64 (`exempt` of limit l) does not hold: write \
+             64:ff9b::/96 beside it for all of them"
+        ]
+    );
+    assert_eq!(noted("trust = \"::/8\"", "").len(), 1);
+    let own = "nat64 = \"2001:db8:64::/96\"";
+    assert_eq!(noted(own, &exempt("[\"2001:db8::/32\"]")).len(), 1);
+    let members = "tiers.g = { rate = \"99/s\" }\n[groups.g]\nby = \"ip\"\nmembers = [\"::/0\", \"2001:db8::/32\"]";
+    assert_eq!(noted("", members).len(), 1);
+    for held in [
+        "[\"64:ff9b::/96\", \"64:ff9b::/64\"]",
+        "[\"0.0.0.0/0\", \"64:ff9b::/64\"]",
+        "[\"64:ff9b::808:808\"]",
+        "[\"2001:db8::/32\"]",
+    ] {
+        assert_eq!(noted("", &exempt(held)), [""; 0], "{held}");
     }
 }
 

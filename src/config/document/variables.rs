@@ -391,7 +391,8 @@ fn unset(name: &str, why: &str, label: &str) -> Slip {
         message: format!("`{name}` {why}"),
         label: label.to_owned(),
         help: format!(
-            "set it where the gateway is started, or write a default: `${{{name}:-...}}`"
+            "set it where the gateway is started, or write a default: `${{{name}:-...}}`; `check`, `explain` and `simulate` \
+             take a unit's variables by `--env-file FILE`"
         ),
     }
 }

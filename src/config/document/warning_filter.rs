@@ -104,10 +104,10 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Findings) -> Vec<At<Code>> {
 
 /// Is what has this code ignored at `place`? Notes and lines of the log are looked up so.
 pub(in crate::config) fn ignores(all: &[WarningFilter], code: Code, place: &Span) -> bool {
-    let here = |places: &Vec<Span>| places.iter().any(|one| one.contains(&place.start));
+    let told = Spans::new([(place.clone(), 0)]);
     all.iter().any(|filter| {
         let mut codes = filter.codes.iter();
-        codes.any(|at| at.value == code) && filter.places.as_ref().is_none_or(here)
+        codes.any(|at| at.value == code) && !filter.meets(&told).is_empty()
     })
 }
 

@@ -33,7 +33,8 @@ about a text with variables also shows their values, unless they are secret.
 
 `check`, `explain` and `simulate` take variables that only the gateway's unit knows from a file: `tollgate check --env-file
 /etc/tollgate/env` reads it as `EnvironmentFile=` of systemd does, and its variables go before those of the shell. Lines
-that set nothing, as they set nothing under systemd, are told with file, line and cause.
+that set nothing, as they set nothing under systemd, are told with file, line and cause; so is a file that is absent and may be,
+by a `-` in front of its name.
 
 The value of a variable is a secret in three cases. A default is a secret in the same cases, by its own place alone.
 

@@ -148,11 +148,10 @@ fn fault_of_target(target: &[u8]) -> Option<BadRequest> {
     if Uri::try_from(format!("{}{passed}", &text[..path])).is_ok() {
         return None;
     }
-    let is_odd = |byte: &u8| matches!(byte, 0..=b' ' | 0x7f) || b"\"<>\\^`{|}".contains(byte);
+    let is_control = |byte: &u8| matches!(byte, 0..=b' ' | 0x7f);
+    let is_odd = |byte: &u8| is_control(byte) || b"\"<>\\^`{|}".contains(byte);
     let mut authority = text[..path].bytes().filter(is_odd);
-    let mut others = passed
-        .bytes()
-        .filter(|byte| matches!(byte, 0..=b' ' | 0x7f));
+    let mut others = passed.bytes().filter(is_control);
     let byte = authority.next().or_else(|| others.next());
     Some(byte.map_or(BadRequest::NoTarget, BadRequest::TargetByte))
 }

@@ -208,7 +208,7 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         (ProxyError::Upstream(UpstreamError::Connect(_)), _) => {
             "The upstream cannot be reached.".to_owned()
         }
-        (ProxyError::Upstream(UpstreamError::Answer(_) | UpstreamError::UnaskedUpgrade), _) => {
+        (ProxyError::Upstream(UpstreamError::Answer(_) | UpstreamError::UnaskedUpgrade(_)), _) => {
             "The upstream gave no valid answer.".to_owned()
         }
         (ProxyError::Upstream(UpstreamError::NoHttp2), _) => {

@@ -28,6 +28,11 @@ pub(super) fn pairs<A: Label, B: Label>() -> impl Iterator<Item = (A, B)> {
 #[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Labels(pub(super) Vec<(&'static str, Cow<'static, str>)>);
 
+impl RefusedHead {
+    /// How many causes there are.
+    pub const COUNT: usize = <Self as Label>::ALL.len();
+}
+
 impl Labels {
     /// One label, whose value is a name of the configuration.
     pub(super) fn of(label: &'static str, name: &str) -> Self {

@@ -1,11 +1,13 @@
 //! The failures of an exchange on a connection to a server.
 
 use super::chunk_decoder::ChunkFault;
-use super::response_head::{BadHead, HeadFault};
-use crate::interim::TooMany;
+use super::response_head::{self, BadHead, HeadFault};
+use crate::interim::{InterimCount, TooMany};
 use crate::upstream::offending_line::OffendingLine;
 use crate::upstream::other_protocol::OtherProtocol;
 use crate::upstream::stream_fault::StreamFault;
+use bytes::BytesMut;
+use http::HeaderMap;
 use std::error::Error;
 use std::io;
 
@@ -55,9 +57,25 @@ pub enum AnswerError {
     /// The connection was given up, because the request's body could not be written to its end.
     #[error("the connection was given up")]
     GivenUp,
-    /// The connection of a tunnel failed.
-    #[error("the tunnel failed")]
-    Tunnel(#[from] hyper::Error),
+    /// The server speaks HTTP/2 where a WebSocket was asked for.
+    #[error(
+        "the server speaks HTTP/2 alone, and WebSockets go over HTTP/1.1: their route needs an upstream whose servers speak that"
+    )]
+    NoWebSocket,
+    /// The connection of a request for a WebSocket failed.
+    #[error("the connection for a WebSocket failed")]
+    Tunnel(#[source] hyper::Error),
+}
+
+/// The failure of an answer to a request for a WebSocket, behind its head.
+impl From<hyper::Error> for AnswerError {
+    fn from(error: hyper::Error) -> Self {
+        let kind = io_error(&error).map(io::Error::kind);
+        if kind == Some(io::ErrorKind::UnexpectedEof) || error.is_incomplete_message() {
+            return Self::CutBody(None);
+        }
+        Self::Tunnel(error)
+    }
 }
 
 /// No line of interim answers is worse than the others.
@@ -97,6 +115,24 @@ impl AnswerError {
         Self::by_first_bytes(bytes).unwrap_or_else(|| Self::CutHead(OffendingLine::of(bytes)))
     }
 
+    /// The failure of a request for a WebSocket, in answer to which these bytes came: they are read once more for the
+    /// line that is to blame.
+    #[cold]
+    pub(in crate::upstream) fn of_tunnel(error: hyper::Error, bytes: &[u8]) -> Self {
+        if OtherProtocol::of(bytes) == Some(OtherProtocol::Http2) {
+            return Self::NoWebSocket;
+        }
+        if error.is_incomplete_message() {
+            return Self::of_part(bytes);
+        }
+        let mut rest = BytesMut::from(bytes);
+        let (mut fields, mut interim) = (HeaderMap::new(), InterimCount::default());
+        match response_head::take(&mut rest, false, &mut fields, &mut interim) {
+            Err(bad) => Self::of_head(bad, &rest),
+            Ok(_) => Self::Tunnel(error),
+        }
+    }
+
     fn by_first_bytes(bytes: &[u8]) -> Option<Self> {
         let other = OtherProtocol::of(bytes)?;
         (other != OtherProtocol::Http1).then_some(Self::OtherProtocol(other))
@@ -107,4 +143,16 @@ impl AnswerError {
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
+}
+
+/// The I/O error beneath one of hyper's.
+pub(in crate::upstream) fn io_error(error: &hyper::Error) -> Option<&io::Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error);
+        }
+        cause = error.source();
+    }
+    None
 }

@@ -15,6 +15,7 @@ mod tests;
 mod whole_request;
 
 pub use answer_error::AnswerError;
+pub(super) use answer_error::io_error;
 pub use chunk_decoder::ChunkFault;
 pub(super) use probe_answer::answer_head;
 pub use read_buffers::ReadBuffers;

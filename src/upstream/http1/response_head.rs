@@ -138,7 +138,7 @@ impl Outline {
     fn of(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; MOST_USUAL];
         match Self::read(bytes, places, &mut fields) {
-            Err(HeadFault::Syntax(httparse::Error::TooManyHeaders)) => Self::of_many(bytes, places),
+            Err(HeadFault::TooLarge) => Self::of_many(bytes, places),
             read => read,
         }
     }
@@ -148,11 +148,16 @@ impl Outline {
     fn of_many(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let lines = memchr_iter(b'\n', bytes).count();
         // The last line may be the beginning of a field.
+<<<<<<< HEAD
         let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_ANSWER_FIELDS)];
         match Self::read(bytes, places, &mut fields) {
             Err(HeadFault::Syntax(httparse::Error::TooManyHeaders)) => Err(HeadFault::TooLarge),
             read => read,
         }
+=======
+        let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_FIELDS)];
+        Self::read(bytes, places, &mut fields)
+>>>>>>> mend-words
     }
 
     /// Reads a head with at most as many fields as `fields` has room for.
@@ -289,7 +294,7 @@ fn field_name(spelled: &[u8]) -> Option<HeaderName> {
 #[cold]
 fn unusual_reason(reason: &str) -> Result<Option<ReasonPhrase>, HeadFault> {
     let reason = ReasonPhrase::try_from(reason.as_bytes());
-    reason.map(Some).map_err(|_| HeadFault::Status)
+    reason.map(Some).map_err(|_| HeadFault::Reason)
 }
 
 /// Does this line of `Connection` say that the connection ends?

@@ -2,11 +2,12 @@
 
 use super::super::head_bound::MOST_ANSWER_HEAD;
 use super::super::keep_alive;
+use super::super::library_words::HeardWords;
 use super::super::open_socket::OpenSocket;
 use super::super::other_protocol::OtherProtocol;
 use super::super::owed_time::UploadState;
 use super::super::stream::ServerStream;
-use super::super::stream_fault::{AnswerPart, GoAway, HeardWords, StreamFault};
+use super::super::stream_fault::{AnswerPart, GoAway, StreamFault};
 use super::super::{ConnectError, Destination};
 use super::first_bytes::{FirstBytes, NotedStream};
 use super::kept_bytes::KeptBytes;
@@ -125,6 +126,18 @@ pub(in super::super) enum NoHttp2 {
     NoStreams,
 }
 
+/// What every connection says of itself as it begins.
+pub(in super::super) fn settings() -> Builder {
+    let mut settings = Builder::new();
+    settings
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MOST_HEAD as u32)
+        .max_send_buffer_size(MOST_UNSENT);
+    settings
+}
+
 impl Http2Connection {
     /// Begins HTTP/2 on a stream, and waits for the server's settings. `freed` is woken when a stream ends.
     pub(in super::super) async fn open(
@@ -142,6 +155,7 @@ impl Http2Connection {
             kept: Rc::clone(&kept),
             window: Rc::clone(&window),
         };
+<<<<<<< HEAD
         let made = Builder::new()
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
@@ -150,6 +164,9 @@ impl Http2Connection {
             .max_send_buffer_size(MOST_UNSENT)
             .handshake::<_, Bytes>(noted)
             .await;
+=======
+        let made = settings().handshake::<_, Bytes>(noted).await;
+>>>>>>> mend-words
         let (sender, connection) = made.map_err(|_| first.ended())?;
         let state = Rc::new(ConnectionState {
             freed,
@@ -322,7 +339,7 @@ impl OpenStream {
         StreamFault::new(error, part)
             .of_silent(state.is_silent.get())
             .behind(state.goaway.borrow().clone())
-            .saying(state.heard.about(id))
+            .told_by(&state.heard, id)
     }
 
     /// Has the server asked for fewer requests?

@@ -71,6 +71,18 @@ async fn each_cause_is_told_with_the_line_that_is_to_blame() {
             "\"garbage\"",
         ),
         (
+            FIRST.replace("OK", "O\u{1}K") + "\r\n",
+            "upstream_invalid",
+            "the reason phrase",
+            "200 O\\x01K",
+        ),
+        (
+            FIRST.replace("200", "2x0") + "\r\n",
+            "upstream_invalid",
+            "the status is none",
+            "HTTP/1.1 2x0",
+        ),
+        (
             format!("{FIRST}transfer-encoding: chunked\r\n\r\nzz\r\n"),
             "upstream_invalid",
             "chunk size",
@@ -207,7 +219,7 @@ async fn a_call_to_servers_of_http1_ejects_nobody_and_is_told() {
         .said
         .line(0, "the cause", |line| line.contains("no valid answer"))
         .await;
-    assert!(said.contains("gRPC needs HTTP/2"), "{said}");
+    assert!(said.contains("gRPC needs HTTP/2: write `h2c://`"), "{said}");
 }
 
 #[tokio::test]
@@ -310,7 +322,7 @@ async fn a_probe_reads_the_body_too() {
             3,
             "inside the answer's body",
         ),
-        (switching.to_owned(), 3, "switched protocols unasked"),
+        (switching.to_owned(), 3, "switched to another protocol"),
     ] {
         let upstream = saying(&answer).await;
         let folder = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@ mod breaking;
 mod connections;
 mod dead_servers;
 mod explained;
+mod explained_upgrades;
 mod faults;
 mod fields;
 mod framing;

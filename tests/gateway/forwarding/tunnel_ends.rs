@@ -165,6 +165,9 @@ async fn a_silent_websocket_is_ended_by_idle() {
     let line = gateway.line_where("path", "/idle").await;
     assert_eq!(line["reason"], "upgraded", "{line}");
     assert_eq!(line["ended_by"], "idle", "{line}");
+    let ended = "tollgate_http_streams_ended_total{kind=\"tunnel\",ended_by=\"idle\"} 1";
+    let metrics = gateway.metrics().await;
+    assert!(metrics.lines().any(|line| line == ended), "{metrics}");
 }
 
 /// At the end of draining both sides are told, and the tunnel is over when both have answered.

@@ -18,20 +18,24 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     notes
 }
 
-/// The limits of the file and their tiers, as people call them.
-fn named(compiled: &Compiled) -> impl Iterator<Item = (String, &Arc<Limit>)> {
-    compiled.outline.limits.iter().flat_map(|limit| {
-        let tiers = limit.tiers.iter().map(|tier| {
-            let name = format!("{} (group {})", limit.shown(), tier.group.name);
+/// A limit and its tiers, as people call them where the limit has this name.
+fn with_tiers(name: String, limit: &Arc<Limit>) -> impl Iterator<Item = (String, &Arc<Limit>)> {
+    let tiers: Vec<_> = limit
+        .tiers
+        .iter()
+        .map(|tier| {
+            let name = format!("{name} (group {})", tier.group.name);
             (name, &tier.limit)
-        });
-        std::iter::once((limit.shown().to_string(), limit)).chain(tiers)
-    })
+        })
+        .collect();
+    std::iter::once((name, limit)).chain(tiers)
 }
 
 /// Queues with places that no request reaches within `max_wait`.
 fn queues_never_full(compiled: &Compiled) -> Vec<String> {
-    let queues = named(compiled).filter_map(|(name, limit)| {
+    let limits = compiled.outline.limits.iter();
+    let limits = limits.flat_map(|limit| with_tiers(limit.shown().to_string(), limit));
+    let queues = limits.filter_map(|(name, limit)| {
         let Rule::LeakyBucket(rule) = &limit.rule else {
             return None;
         };
@@ -53,12 +57,15 @@ fn forgotten(compiled: &Compiled) -> Vec<String> {
     let asks = compiled.asks_redis();
     let is_shared = |limit: &Limit| asks && limit.scope == Scope::Cluster;
     let long = |shared: bool| {
+        let mut names: Vec<String> = Vec::new();
         let all = compiled.outline.limits.iter();
-        let long = all.filter(|limit| limit.rule.holds().is_none() && limit.refill >= DAY);
-        let long = long.filter(|limit| is_shared(limit) == shared);
-        let mut names: Vec<&str> = long.map(|limit| &*limit.name).collect();
-        // Rates of one limit stand side by side.
-        names.dedup();
+        for (name, limit) in all.flat_map(|limit| with_tiers(limit.name.to_string(), limit)) {
+            let is_long = limit.rule.holds().is_none() && limit.refill >= DAY;
+            // A limit has a name for all its rates.
+            if is_long && is_shared(limit) == shared && !names.contains(&name) {
+                names.push(name);
+            }
+        }
         (!names.is_empty()).then(|| names.join(", "))
     };
     let in_memory = long(false).map(|names| {
@@ -85,13 +92,7 @@ fn few_a_day(compiled: &Compiled) -> Vec<String> {
     let forwarded = services.filter(|service| service.upstream.is_some());
     let mut names: Vec<String> = Vec::new();
     for limit in forwarded.flat_map(|service| &service.limits) {
-        let tiers = limit.tiers.iter();
-        let tiers = tiers.map(|tier| (Some(&*tier.group.name), &tier.limit));
-        for (group, limit) in std::iter::once((None, limit)).chain(tiers) {
-            let name = match group {
-                Some(group) => format!("{} (group {group})", limit.name),
-                None => limit.name.to_string(),
-            };
+        for (name, limit) in with_tiers(limit.name.to_string(), limit) {
             if uses_up_a_day(limit) && !names.contains(&name) {
                 names.push(name);
             }

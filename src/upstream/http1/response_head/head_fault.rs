@@ -6,12 +6,27 @@ use crate::upstream::offending_line::{Blame, OffendingLine};
 /// Causes for which the head of an answer is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadFault {
-    /// The bytes are no head of HTTP/1.
-    #[error("{}", in_words(*.0))]
-    Syntax(httparse::Error),
+    /// The first line is none of HTTP/1.
+    #[error("the first line is none of HTTP/1.1 or HTTP/1.0")]
+    FirstLine,
     /// The status is none.
     #[error("the status is none")]
     Status,
+    /// What stands behind the status has a control character.
+    #[error("the reason phrase behind the status has a control character")]
+    Reason,
+    /// A field's name is none.
+    #[error("a field's name is not valid, or a line is folded")]
+    FieldName,
+    /// A field's value is none.
+    #[error("a field's value has a control character")]
+    FieldValue,
+    /// A line does not end as lines do.
+    #[error("a line does not end as it must")]
+    LineEnd,
+    /// A character stands where none like it may.
+    #[error("a character stands where it may not")]
+    Character,
     /// A field has a name or value that is not valid.
     #[error("a field's name or value is not valid")]
     Field,
@@ -45,10 +60,12 @@ pub(in crate::upstream::http1) struct BadHead {
 impl BadHead {
     #[cold]
     pub(super) fn of(fault: HeadFault, head: &[u8]) -> Self {
-        Self {
-            line: OffendingLine::of_head(&fault.blame(), head),
-            fault,
-        }
+        let line = OffendingLine::of_head(&fault.blame(), head);
+        let fault = match fault {
+            HeadFault::Status if has_status(head) => HeadFault::Reason,
+            other => other,
+        };
+        Self { fault, line }
     }
 }
 
@@ -63,8 +80,12 @@ impl HeadFault {
     /// What tells the line that is to blame.
     fn blame(&self) -> Blame {
         match self {
-            Self::Syntax(_) => Blame::Unreadable(super::is_malformed),
-            Self::Status | Self::Interim(_) => Blame::First,
+            Self::FirstLine
+            | Self::FieldName
+            | Self::FieldValue
+            | Self::LineEnd
+            | Self::Character => Blame::Unreadable(super::is_malformed),
+            Self::Status | Self::Reason | Self::Interim(_) => Blame::First,
             Self::Field => Blame::Field,
             Self::Length => Blame::Named("content-length"),
             Self::Coding | Self::UnaskedCoding | Self::CodingTwice => {
@@ -77,19 +98,23 @@ impl HeadFault {
 
 impl From<httparse::Error> for HeadFault {
     fn from(error: httparse::Error) -> Self {
-        Self::Syntax(error)
+        match error {
+            httparse::Error::Version => Self::FirstLine,
+            httparse::Error::Status => Self::Status,
+            httparse::Error::HeaderName => Self::FieldName,
+            httparse::Error::HeaderValue => Self::FieldValue,
+            httparse::Error::NewLine => Self::LineEnd,
+            httparse::Error::TooManyHeaders => Self::TooLarge,
+            httparse::Error::Token => Self::Character,
+        }
     }
 }
 
-/// The parser's error in words that the authors of servers know.
-fn in_words(error: httparse::Error) -> &'static str {
-    match error {
-        httparse::Error::HeaderName => "a field's name is not valid, or a line is folded",
-        httparse::Error::HeaderValue => "a field's value has a control character",
-        httparse::Error::NewLine => "a line does not end as it must",
-        httparse::Error::Status => "the status is none",
-        httparse::Error::TooManyHeaders => "too many fields",
-        httparse::Error::Version => "the first line is none of HTTP/1.1 or HTTP/1.0",
-        httparse::Error::Token => "a character stands where it may not",
-    }
+/// Does a head begin with a version and a status, whatever is behind them?
+fn has_status(head: &[u8]) -> bool {
+    let status = head.get(b"HTTP/1.1 ".len()..);
+    let status = status.and_then(|rest| rest.split_first_chunk::<3>());
+    status.is_some_and(|(digits, rest)| {
+        digits.iter().all(u8::is_ascii_digit) && !rest.first().is_some_and(u8::is_ascii_digit)
+    })
 }
