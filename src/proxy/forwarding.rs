@@ -244,17 +244,13 @@ impl Came {
         }
     }
 
-<<<<<<< HEAD
     /// Is the answer the end of the server's patience with a slow client?
     #[cold]
     fn is_end_of_patience(&self, exchange: &Exchange) -> bool {
         exchange.is_end_of_patience(StatusCode::from_u16(self.status).ok())
     }
 
-    /// The answer is none behind its head, which counts against its server where it is not the client's doing.
-=======
-    /// Notes that the answer is none behind its head, which counts against its server where the client has not broken its own upload.
->>>>>>> mend-words
+    /// Notes that the answer is none behind its head, which counts against its server where it is not the client's doing.
     #[cold]
     #[inline(never)]
     fn note_invalid(

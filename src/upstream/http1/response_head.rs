@@ -148,16 +148,8 @@ impl Outline {
     fn of_many(bytes: &[u8], places: &mut FieldPlaces) -> Result<Option<Self>, HeadFault> {
         let lines = memchr_iter(b'\n', bytes).count();
         // The last line may be the beginning of a field.
-<<<<<<< HEAD
         let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_ANSWER_FIELDS)];
-        match Self::read(bytes, places, &mut fields) {
-            Err(HeadFault::Syntax(httparse::Error::TooManyHeaders)) => Err(HeadFault::TooLarge),
-            read => read,
-        }
-=======
-        let mut fields = vec![MaybeUninit::uninit(); (lines + 1).min(MOST_FIELDS)];
         Self::read(bytes, places, &mut fields)
->>>>>>> mend-words
     }
 
     /// Reads a head with at most as many fields as `fields` has room for.

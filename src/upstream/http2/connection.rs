@@ -133,7 +133,7 @@ pub(in super::super) fn settings() -> Builder {
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(MOST_HEAD as u32)
+        .max_header_list_size(MOST_ANSWER_HEAD as u32)
         .max_send_buffer_size(MOST_UNSENT);
     settings
 }
@@ -155,18 +155,7 @@ impl Http2Connection {
             kept: Rc::clone(&kept),
             window: Rc::clone(&window),
         };
-<<<<<<< HEAD
-        let made = Builder::new()
-            .enable_push(false)
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(MOST_ANSWER_HEAD as u32)
-            .max_send_buffer_size(MOST_UNSENT)
-            .handshake::<_, Bytes>(noted)
-            .await;
-=======
         let made = settings().handshake::<_, Bytes>(noted).await;
->>>>>>> mend-words
         let (sender, connection) = made.map_err(|_| first.ended())?;
         let state = Rc::new(ConnectionState {
             freed,

@@ -2,9 +2,7 @@
 
 use super::gateway;
 use crate::support::h2_frames::{DATA, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, read_frame};
-use crate::support::{Connection, End, Gateway, Upstream, get, request, tollgate};
-use std::time::Duration;
-use tokio::time::sleep;
+use crate::support::{Connection, End, Upstream, get, tollgate};
 
 const END: u8 = 1;
 const OK_OF_FIVE: &[u8] = b"\x88\x0f\x0d\x015";
