@@ -66,10 +66,10 @@ impl Health {
         self.state.set(Availability::Down);
         let (name, limits) = (&self.outage.name, self.limits);
         let is_first = self.outage.begins();
-        let is_news = self.outage.is_news(why);
+        let is_new = self.outage.note(why);
         if is_first {
             tracing::warn!("{name} is away, {limits} do as their on_down says: {why}");
-        } else if is_news {
+        } else if is_new {
             tracing::warn!("{name} is still away: {why}");
         } else {
             tracing::debug!("{name} is away for one more worker: {why}");
@@ -94,7 +94,7 @@ impl Health {
     /// refuse, for a cause that only its answer names.
     pub(super) fn stays_down(&self, why: &StoreError) {
         let name = &self.outage.name;
-        if self.outage.is_news(why) {
+        if self.outage.note(why) {
             tracing::warn!("{name} is still away: {why}");
         } else {
             tracing::debug!("{name} does not serve yet: {why}");

@@ -59,8 +59,8 @@ impl Outage {
         record.workers == 1
     }
 
-    /// Notes a refusal. Are its words new in this outage, and to be logged?
-    pub(super) fn is_news(&self, why: &StoreError) -> bool {
+    /// Notes a refusal. Returns whether its words are new in this outage, and to be logged.
+    pub(super) fn note(&self, why: &StoreError) -> bool {
         let mut outages = records();
         let Some(OutageRecord {
             refusals, missing, ..
