@@ -44,7 +44,9 @@ impl Beginning {
     /// Notes what has come, as far as a head may be long.
     fn note(&self, bytes: &[u8]) {
         if let Some(before) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            let room = MOST_ANSWER_HEAD.saturating_sub(before.len()).min(bytes.len());
+            let room = MOST_ANSWER_HEAD
+                .saturating_sub(before.len())
+                .min(bytes.len());
             before.extend_from_slice(&bytes[..room]);
         }
     }
