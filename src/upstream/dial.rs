@@ -24,8 +24,10 @@ const SILENT_HANDSHAKE: &str =
     ": the handshake of TLS is not answered, does the server speak TLS on this port?";
 
 /// The bytes of a request that may wait in our system for the server's. It holds megabytes otherwise, and tells seconds
-/// too late, or never, that a server reads slowly.
-const MOST_UNSENT: u32 = 64 * 1024;
+/// too late, or never, that a server reads slowly. There is room again when half of them are gone.
+const MOST_UNSENT: u32 = 16 * 1024;
+/// The same for a socket of the file system, where what is on its way counts.
+const MOST_UNSENT_LOCALLY: usize = 64 * 1024;
 
 /// A stream that has been opened.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     let address = match (&destination.url, destination.address) {
         (ServerUrl::Unix(path), _) => {
             let stream = UnixStream::connect(&**path).await?;
-            note_unbounded(SockRef::from(&stream).set_send_buffer_size(MOST_UNSENT as usize));
+            note_unbounded(SockRef::from(&stream).set_send_buffer_size(MOST_UNSENT_LOCALLY));
             return Ok(ServerStream::Unix(stream));
         }
         (ServerUrl::Demo, _) => demo::address()?,

@@ -193,7 +193,7 @@ async fn read_slowly(
 }
 
 /// An upload that lasts four times the timeout, since its server reads at `pace`.
-async fn is_given_its_time(way: Way, pace: (usize, u64)) {
+async fn is_given_its_time(way: Way, pace: (usize, u64), buffer: u32) {
     const LASTS: u64 = 4_000;
     let (step, pause) = pace;
     let length = step * usize::try_from(LASTS / pause).unwrap();
@@ -201,7 +201,7 @@ async fn is_given_its_time(way: Way, pace: (usize, u64)) {
     let path = folder.path().join("server.sock");
     // What the server's system holds is taken, though the server has not read it: that is to be little.
     let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(64 * 1024).unwrap();
+    socket.set_recv_buffer_size(buffer).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let tcp = socket.listen(16).unwrap();
     let unix = UnixListener::bind(&path).unwrap();
@@ -245,11 +245,13 @@ async fn a_server_that_takes_the_body_slowly_is_given_its_time() {
     let ways = [Way::Tcp, Way::Tls, Way::Unix];
     for way in ways {
         tokio::join!(
-            is_given_its_time(way, (65_000, 200)),
-            is_given_its_time(way, (200_000, 300)),
-            is_given_its_time(way, (400_000, 300)),
+            is_given_its_time(way, (65_000, 200), 64 * 1024),
+            is_given_its_time(way, (200_000, 300), 64 * 1024),
+            is_given_its_time(way, (400_000, 300), 64 * 1024),
         );
     }
+    // Little is taken at a time, and at once.
+    is_given_its_time(Way::Tcp, (8192, 300), 4096).await;
 }
 
 /// The time begins with the last byte, and ends as it always has.
