@@ -13,12 +13,12 @@ use tokio::time::timeout_at;
 #[derive(Debug)]
 pub(super) struct HeldSlots {
     slots: Rc<RefCell<Vec<HeldSlot>>>,
-    /// The task that renews the slots in Redis. In this process no slot lapses, and no renewal is needed.
-    renewal: Option<AbortHandle>,
+    /// The task that renews the slots in Redis, and has them counted elsewhere. Slots of this process alone need neither.
+    task: Option<AbortHandle>,
 }
 
 /// One slot, which counts in one place, or in two from an outage on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HeldSlot {
     in_redis: Option<Reservation>,
     here: Option<Reservation>,
@@ -37,18 +37,18 @@ impl HeldSlots {
             take_up(&mut slots, charge);
         }
         let slots = Rc::new(RefCell::new(slots));
-        let renewal = is_shared.then(|| {
+        let task = is_shared.then(|| {
             let pause = Duration::from_micros(shortest / 3);
             let following = follow(store.clone(), Rc::clone(&slots), pause);
             tokio::task::spawn_local(following).abort_handle()
         });
-        Some(Self { slots, renewal })
+        Some(Self { slots, task })
     }
 
     /// Frees the slots.
     pub(super) fn free(self, store: &Store) {
-        if let Some(renewal) = &self.renewal {
-            renewal.abort();
+        if let Some(task) = &self.task {
+            task.abort();
         }
         for slot in self.slots.take() {
             for charge in slot.in_redis.iter().chain(&slot.here) {
@@ -61,32 +61,37 @@ impl HeldSlots {
 /// Adds a charge to the slot of the same counter, which may have been taken in two places at once.
 fn take_up(slots: &mut Vec<HeldSlot>, charge: Reservation) {
     let is_redis = charge.by == Decider::Redis;
-    let other = |slot: &&mut HeldSlot| {
-        let (place, other) = match is_redis {
-            true => (&slot.in_redis, &slot.here),
-            false => (&slot.here, &slot.in_redis),
+    let is_same =
+        |other: &Reservation| other.limit.id == charge.limit.id && other.key == charge.key;
+    let is_half = |slot: &HeldSlot| {
+        let (own, other) = if is_redis {
+            (&slot.in_redis, &slot.here)
+        } else {
+            (&slot.here, &slot.in_redis)
         };
-        let is_same =
-            |other: &Reservation| other.limit.id == charge.limit.id && other.key == charge.key;
-        place.is_none() && other.as_ref().is_some_and(is_same)
+        own.is_none() && other.as_ref().is_some_and(is_same)
     };
-    match (slots.iter_mut().find(other), is_redis) {
-        (Some(slot), true) => slot.in_redis = Some(charge),
-        (Some(slot), false) => slot.here = Some(charge),
-        (None, true) => slots.push(HeldSlot {
-            in_redis: Some(charge),
-            here: None,
-        }),
-        (None, false) => slots.push(HeldSlot {
-            in_redis: None,
-            here: Some(charge),
-        }),
-    }
+    let place = slots.iter().position(is_half);
+    let place = place.unwrap_or_else(|| {
+        slots.push(HeldSlot::default());
+        slots.len() - 1
+    });
+    let slot = &mut slots[place];
+    let own = if is_redis {
+        &mut slot.in_redis
+    } else {
+        &mut slot.here
+    };
+    *own = Some(charge);
 }
 
 /// Has the slots held for longer each `pause`, and counted where requests are admitted from now on.
 async fn follow(store: Store, slots: Rc<RefCell<Vec<HeldSlot>>>, pause: Duration) {
     let mut due = clock::now() + pause;
+    // The news that Redis has gone away may have come before this task was there.
+    for slot in slots.borrow_mut().iter_mut() {
+        slot.count_here(&store);
+    }
     loop {
         let news = timeout_at(due, store.slot_news()).await.ok();
         if news.is_none() {
@@ -102,22 +107,27 @@ async fn follow(store: Store, slots: Rc<RefCell<Vec<HeldSlot>>>, pause: Duration
 impl HeldSlot {
     /// Takes over the news, or without any is held for longer.
     fn follow(&mut self, store: &Store, news: Option<SlotNews>) {
-        let HeldSlot { in_redis, here } = self;
+        // In a cluster a part may go away while another comes back.
+        self.count_here(store);
         let amendment = match news {
             None => Amendment::Renewal,
+            Some(SlotNews::Away) => return,
             Some(SlotNews::Back) => {
+                let HeldSlot { in_redis, here } = self;
                 let beside = |here: &Reservation| store.count_beside(here, SlotNews::Back);
                 *in_redis = in_redis.take().or_else(|| here.as_ref().and_then(beside));
                 Amendment::Registration
             }
-            Some(SlotNews::Away) => {
-                let beside = |slot: &Reservation| store.count_beside(slot, SlotNews::Away);
-                *here = here.take().or_else(|| in_redis.as_ref().and_then(beside));
-                return;
-            }
         };
-        if let Some(slot) = in_redis {
+        if let Some(slot) = &self.in_redis {
             store.amend(slot, amendment);
         }
+    }
+
+    /// Counts the slot in this process too, where the Redis that gave it is away.
+    fn count_here(&mut self, store: &Store) {
+        let HeldSlot { in_redis, here } = self;
+        let beside = |slot: &Reservation| store.count_beside(slot, SlotNews::Away);
+        *here = here.take().or_else(|| in_redis.as_ref().and_then(beside));
     }
 }

@@ -37,10 +37,10 @@ mod sentinel;
 mod shared_keys;
 mod signals;
 mod slot;
+mod slot_announcements;
 mod slot_calls;
 mod slot_map;
 mod slot_question;
-mod slots_in_flight;
 mod stats;
 mod succession;
 mod suspicion;
@@ -57,7 +57,7 @@ pub use probe::{ProbeOutcome, RedisReport, probe};
 pub(in crate::store) use question::random_slot;
 pub use shared_keys::SharedKeys;
 pub use slot::slot_of;
-pub use slots_in_flight::SlotNews;
+pub use slot_announcements::SlotNews;
 pub use stats::{Counter, Stats};
 
 use super::answers::Answers;
@@ -220,16 +220,24 @@ impl RedisStore {
         self.context.slots.news().await
     }
 
-    /// Is the share of slots kept to, since Redis has just come back?
+    /// Are shares of slots kept to anywhere, since a part of Redis has just come back?
     #[inline]
     pub(super) fn keeps_shares(&self) -> bool {
         self.context.slots.keeps_shares()
     }
 
+    /// Is the share of this counter's slots kept to? Its node is asked again since a moment ago.
+    pub(super) fn keeps_share_of(&self, limit: &Limit, key: &[u8]) -> bool {
+        match self.router.lone() {
+            Some(lone) => lone.node.keeps_shares(),
+            None => self.router.keeps_shares(slot_of(limit, key)),
+        }
+    }
+
     /// Does what is due now and then: answered updates that no other server can lack any more are forgotten, and the
     /// time of the shares ends.
     pub(super) fn tidy(&self) {
-        self.context.slots.look();
+        self.context.slots.end_shares();
         for handle in self.router.all() {
             handle.node.updates.forget_answered();
         }

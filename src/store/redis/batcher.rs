@@ -25,6 +25,9 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+/// So many times as much again have updates that a server has to know before it is asked anything.
+const MORE: u32 = 5;
+
 /// The node and the queues that a lane works for.
 #[derive(Clone)]
 pub(super) struct Lane {
@@ -334,7 +337,8 @@ impl Lane {
     }
 
     /// Sends the pending updates one call behind the other, on one connection. No call begins after `most`, but for those
-    /// with slots of requests in flight: a server that is asked before it knows them admits too many.
+    /// with slots of requests in flight: a server that is asked before it knows them admits too many. They have as much
+    /// time again, a few times.
     ///
     /// # Errors
     /// The error of a Redis that does not answer.
@@ -347,7 +351,14 @@ impl Lane {
         let taken = timeout_at(deadline, node.connections.take()).await;
         let mut connection = taken.map_err(|_| node.late())??;
         let mut timer = CallTimer::default();
-        while clock::now() < deadline || node.updates.has_registrations() {
+        loop {
+            let now = clock::now();
+            if now >= deadline + most * MORE && node.updates.has_registrations() {
+                return Err(node.late());
+            }
+            if now >= deadline && !node.updates.has_registrations() {
+                break;
+            }
             let batch = node.updates.next();
             if batch.is_empty() {
                 break;

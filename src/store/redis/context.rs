@@ -5,7 +5,7 @@ use super::abandonment::Abandonments;
 use super::counter_update::{CounterUpdate, UpdateKind};
 use super::layout;
 use super::question::{self, DecisionRequest, Question};
-use super::slots_in_flight::SlotsInFlight;
+use super::slot_announcements::SlotAnnouncements;
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -19,6 +19,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Longest moment in which the others tell a new master of their requests. It is a quarter of `timeout`, if that is less:
+/// a decision that waits for it has time left for its call.
+const TOGETHER: Duration = Duration::from_millis(100);
+
 /// The common context of one worker's nodes.
 pub(super) struct StoreContext {
     pub(super) target: RedisTarget,
@@ -28,7 +32,7 @@ pub(super) struct StoreContext {
     pub(super) prefix: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) abandonments: Abandonments,
-    pub(super) slots: SlotsInFlight,
+    pub(super) slots: SlotAnnouncements,
     /// Decisions asked for so far.
     decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
@@ -42,10 +46,15 @@ impl StoreContext {
             prefix: settings.prefix.clone(),
             stats: Arc::default(),
             abandonments: Abandonments::default(),
-            slots: SlotsInFlight::default(),
+            slots: SlotAnnouncements::default(),
             decisions: Cell::default(),
             prefixes: RefCell::default(),
         }
+    }
+
+    /// The moment in which other workers and gateways tell a new master of their requests.
+    pub(super) fn together(&self) -> Duration {
+        TOGETHER.min(self.timeout / 4)
     }
 
     /// The number of the next decision.

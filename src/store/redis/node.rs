@@ -14,13 +14,16 @@ use super::rights;
 use super::slot::CallRoute;
 use super::slot_question::SlotQuestion;
 use super::suspicion::Suspicion;
+use crate::clock;
 use crate::store::answers::Answers;
 use crate::store::check::Intent;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// One worker's view of one Redis.
 pub(super) struct Node {
@@ -34,6 +37,8 @@ pub(super) struct Node {
     pub(super) lanes: Rc<Lanes>,
     pub(super) queue: CallQueue,
     pub(super) updates: PendingRefunds,
+    /// Until when the shares of its slots are kept to, since it is back.
+    shares_last: Cell<Option<Instant>>,
     /// Is it away for no other cause than a command that its user may not call?
     pub(super) lacks_rights: Cell<bool>,
     /// Counters that can be neither read nor written, for one of two causes.
@@ -101,6 +106,7 @@ impl Node {
             updates: PendingRefunds::new(context, &health, &lanes, &suspicion),
             health,
             lanes,
+            shares_last: Cell::default(),
             lacks_rights: Cell::new(false),
             suspicion,
         })
@@ -156,7 +162,7 @@ impl Node {
         self.context.stats.falls.add(1);
         self.connections.distrust(why);
         self.health.set_down(&self.connections.explain(why));
-        // Slots in flight count here before the next request does.
+        // Slots in flight count here before a request that comes now does.
         self.context.slots.away();
         self.queue.set_down();
         self.updates.set_down();
@@ -177,11 +183,24 @@ impl Node {
     pub(super) fn come_up(&self, change: u64) {
         self.lacks_rights.set(false);
         self.connections.signals.told(change);
-        if self.health.is_down() {
-            self.context.slots.keep_shares();
+        // A new node of a cluster has taken over what another served.
+        if self.health.is_down() || self.address.is_some() {
+            self.shares_last.set(Some(self.context.slots.keep_shares()));
         }
         self.health.set_up();
         self.lanes.wake();
+    }
+
+    /// Has a former master taken so long to answer that it stood still? What it admitted is not known to the new one, which
+    /// may have been asked meanwhile.
+    pub(super) fn is_too_late(&self, took: Duration) -> bool {
+        self.connections.signals.is_untold() && took > self.context.timeout / 2
+    }
+
+    /// Are the shares of its slots kept to?
+    pub(super) fn keeps_shares(&self) -> bool {
+        let ends = self.shares_last.get();
+        self.health.is_up() && ends.is_some_and(|ends| clock::now() < ends)
     }
 
     /// Notes a call without an answer in time.

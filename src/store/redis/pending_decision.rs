@@ -78,6 +78,11 @@ impl QueuedDecision {
         self.left.get()
     }
 
+    /// Is there an answer?
+    pub(super) fn is_answered(&self) -> bool {
+        self.reply.borrow().is_some()
+    }
+
     /// Keeps the answer for the request.
     pub(super) fn keep(&self, reply: ScriptReply) {
         *self.reply.borrow_mut() = Some(reply);

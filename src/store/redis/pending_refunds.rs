@@ -54,7 +54,7 @@ pub(super) struct PendingRefunds {
     context: Rc<StoreContext>,
     /// Updates in the order in which they go.
     waiting: RefCell<VecDeque<CounterUpdate>>,
-    /// Slots of requests in flight, which go before all else: one for each such request of this worker at most.
+    /// Slots of requests in flight, which go before all else: no more than this worker's requests hold.
     registrations: RefCell<VecDeque<CounterUpdate>>,
     /// Updates that are sent again, and the instant for each.
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
@@ -390,6 +390,8 @@ impl PendingRefunds {
     /// Gives up updates that cannot wait until Redis is back.
     pub(super) fn set_down(&self) {
         self.fell.set(Some(clock::now()));
+        // They are named again when Redis is back.
+        self.registrations.borrow_mut().clear();
         for mut update in self.waiting.take() {
             if update.is_kept() {
                 update.fail(&StoreError::Down);

@@ -58,7 +58,7 @@ impl Manager {
         };
         let mut connection = match &target.place {
             RedisEndpoint::Sentinel { .. } if self.node.is_none() => {
-                self.sentinels.follow(&target).await?
+                self.sentinels.follow(&target, &self.signals).await?
             }
             _ => connect(destination, Peer::Redis, &self.signals).await?,
         };

@@ -56,6 +56,8 @@ struct ChosenSlots {
     first: u64,
     cost: u64,
     ttl: u64,
+    /// Does their limit decide?
+    decides: bool,
 }
 
 /// The limits of one request, as Redis is asked about them.
@@ -176,12 +178,13 @@ impl Question {
             first,
             cost: u64::from(check.cost.units()),
             ttl: rule.ttl,
+            decides: check.limit.mode.decides(),
         });
     }
 
-    /// Does the question ask for slots?
-    pub(super) fn has_slots(&self) -> bool {
-        !self.slots.is_empty()
+    /// Does the question ask for slots of a limit that decides?
+    pub(super) fn asks_for_slots(&self) -> bool {
+        self.slots.iter().any(|slots| slots.decides)
     }
 
     /// The updates that free the slots of this question, each with the life of its slots.

@@ -75,6 +75,14 @@ pub(super) fn read_each(
     }
 }
 
+/// Has every limit admitted the request?
+pub(super) fn admits(reply: &ScriptReply) -> bool {
+    let is_free = |measured: &Measurement| measured.wait == Wait::Micros(0);
+    reply
+        .as_ref()
+        .is_ok_and(|(_, measured)| measured.iter().all(is_free))
+}
+
 /// A lane's reply as the answers to `checks`.
 pub(super) fn answers(
     reply: &ScriptReply,

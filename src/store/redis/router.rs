@@ -225,6 +225,12 @@ impl Router {
         self.map().at(slot).is_some_and(NodeHandle::is_up)
     }
 
+    /// Are the shares of slots at the master of this slot kept to?
+    pub(super) fn keeps_shares(&self, slot: Slot) -> bool {
+        let map = self.map();
+        map.at(slot).is_some_and(|home| home.node.keeps_shares())
+    }
+
     /// Does the master of this slot refuse a command, and is away for that alone?
     pub(super) fn lacks_rights(&self, slot: Slot) -> bool {
         let map = self.map();

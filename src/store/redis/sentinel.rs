@@ -107,7 +107,7 @@ impl MasterWatch {
             if reported.is_some_and(|(master, at)| master == *named && clock::now() - at < AGREE) {
                 continue;
             }
-            let followed = timeout(CONNECT_WITHIN, self.sentinels.follow(&target)).await;
+            let followed = timeout(CONNECT_WITHIN, self.sentinels.follow(&target, signals)).await;
             let master = followed.ok().and_then(Result::ok);
             let master = master.and_then(|connection| connection.master.clone());
             if let Some(master) = master.filter(|master| master == named) {
@@ -168,8 +168,13 @@ impl Sentinels {
         followed.ok().and_then(Result::ok)
     }
 
-    /// A connection to the master that the sentinels of `target` name.
-    pub(super) async fn follow(&self, target: &RedisTarget) -> Result<Connection, StoreError> {
+    /// A connection to the master that the sentinels of `target` name. A master whose place another has just taken by
+    /// these `signals` is followed only where all of them name it.
+    pub(super) async fn follow(
+        &self,
+        target: &RedisTarget,
+        signals: &Signals,
+    ) -> Result<Connection, StoreError> {
         let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
             return Err(NO_SENTINELS);
         };
@@ -185,7 +190,7 @@ impl Sentinels {
             self.preferred
                 .store((nth + 1) % nodes.len(), Ordering::Relaxed);
             let error = match self.master_by(sentinel, target).await {
-                Ok(connection) if !is_behind(&self.signals, target, &connection) => {
+                Ok(connection) if !is_behind(signals, target, &connection) => {
                     self.preferred.store(nth % nodes.len(), Ordering::Relaxed);
                     return Ok(connection);
                 }
@@ -198,8 +203,8 @@ impl Sentinels {
             };
             troubles.push(format!("{sentinel}: {error}"));
         }
-        if let Some(connection) = back.filter(|_| behind > nodes.len() / 2) {
-            // Most of them name it, and none the other: it leads again.
+        if let Some(connection) = back.filter(|_| behind == nodes.len()) {
+            // It leads again.
             return Ok(connection);
         }
         let more = match troubles.len().saturating_sub(MOST_TROUBLES) {

@@ -13,7 +13,6 @@ use super::redirect::{self, Redirection};
 use super::reply::{self, ReplyError, ScriptReply};
 use super::router::Router;
 use super::slot::CallRoute;
-use super::succession;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
@@ -94,11 +93,14 @@ impl QueuedCall for QueuedDecision {
         question::decide(clock, batch.iter().map(|decision| &decision.question))
     }
 
-    fn conclude(node: &Node, mut batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
-        let is_too_late = result.is_outdated && succession::is_too_late(node, result.took);
+    fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
+        let is_too_late = result.is_outdated && node.is_too_late(result.took);
         let limits = batch.iter().map(|decision| decision.question.limits());
         let (mut trouble, mut wrong, mut now) = (Ok(()), 0, None);
         let mut waiting = batch.iter();
+        let is_given_up = |decision: &Self, reply: &ScriptReply| {
+            is_too_late && decision.question.asks_for_slots() && reply::admits(reply)
+        };
         let keep = |reply: ScriptReply| {
             match &reply {
                 Ok((at, _)) => now = Some(*at),
@@ -112,7 +114,7 @@ impl QueuedCall for QueuedDecision {
                 }
             }
             if let Some(decision) = waiting.next()
-                && !(is_too_late && decision.question.has_slots())
+                && !is_given_up(decision, &reply)
             {
                 decision.keep(reply);
             }
@@ -131,12 +133,12 @@ impl QueuedCall for QueuedDecision {
         if let Some(now) = now {
             node.updates.answered.answered_at(now);
         }
-        if is_too_late {
-            give_up_slots(node, &mut batch);
-        }
         let stats = &node.context.stats;
         stats.errors.add(wrong);
         stats.decisions.add(batch.len() as u64 - wrong);
+        if is_too_late {
+            give_up_slots(node, batch);
+        }
         trouble
     }
 }
@@ -173,12 +175,11 @@ impl QueuedCall for CounterUpdate {
     }
 }
 
-/// Gives up what a former master has admitted after another took its place, and frees the slots where the other knows
-/// them.
+/// Gives up what has no answer though a former master has admitted it, and frees the slots where the new one knows them.
 #[cold]
-fn give_up_slots(node: &Node, batch: &mut Vec<QueuedDecision>) {
+fn give_up_slots(node: &Node, batch: Vec<QueuedDecision>) {
     let why = StoreError::Lost("another master has taken its place".into());
-    for decision in batch.extract_if(.., |decision| decision.question.has_slots()) {
+    for decision in batch.into_iter().filter(|decision| !decision.is_answered()) {
         let updates = &node.updates;
         updates.release(&decision.question, decision.route, &why);
         decision.fail(&why);

@@ -11,12 +11,7 @@ use super::node::Node;
 use crate::clock;
 use crate::store::error::StoreError;
 use std::convert::Infallible;
-use std::time::Duration;
 use tokio::time::{sleep_until, timeout_at};
-
-/// Longest moment in which the others tell the new master of their requests. It is a quarter of `timeout`, if that is
-/// less: a decision that waits for it has time left for its call.
-const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Goes over to the new master, in whose stead no lane calls meanwhile. Decisions that use up their time are turned
 /// away.
@@ -47,7 +42,7 @@ pub(super) async fn come_back(lane: &Lane) -> Result<u64, StoreError> {
     node.updates.register().await;
     lane.pay().await?;
     if node.health.is_down() && node.connections.are_by_sentinels() {
-        sleep_until(from + together(node)).await;
+        sleep_until(from + node.context.together()).await;
     }
     Ok(change)
 }
@@ -75,18 +70,8 @@ async fn tell(lane: &Lane) -> Result<(), StoreError> {
     node.updates.register().await;
     // A call that came late would take slots of requests that have ended meanwhile.
     lane.pay_within(CONNECT_WITHIN).await?;
-    sleep_until(from + together(node)).await;
+    sleep_until(from + node.context.together()).await;
     Ok(())
-}
-
-fn together(node: &Node) -> Duration {
-    TOGETHER.min(node.context.timeout / 4)
-}
-
-/// Has a former master answered after so long that it stood still? What it admitted is not known to the new one, which
-/// may have been asked meanwhile.
-pub(super) fn is_too_late(node: &Node, took: Duration) -> bool {
-    node.connections.signals.is_untold() && took > together(node) / 2
 }
 
 /// Turns away decisions that have used up their time, for as long as no lane does so.

@@ -31,7 +31,7 @@ impl SharedStore {
         }
         let counted = checks.iter().copied();
         let counted: Checks<'_> = counted
-            .filter(|check| self.on_down(check) == OnDown::Local)
+            .filter(|check| self.on_down(check.limit) == OnDown::Local)
             .collect();
         let unknown = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
         let mut answers = Box::new(unknown);
@@ -85,10 +85,10 @@ impl SharedStore {
 
     /// Does `on_down` of the check's limit let nothing pass? A limit that does not decide keeps no request out.
     fn shuts(&self, check: &Check<'_>) -> bool {
-        check.limit.mode.decides() && self.on_down(check) == OnDown::Closed
+        check.limit.mode.decides() && self.on_down(check.limit) == OnDown::Closed
     }
 
-    pub(super) fn on_down(&self, check: &Check<'_>) -> OnDown {
-        check.limit.on_down.unwrap_or(self.on_down)
+    pub(super) fn on_down(&self, limit: &Limit) -> OnDown {
+        limit.on_down.unwrap_or(self.on_down)
     }
 }

@@ -1,5 +1,6 @@
 //! Slots that count in two places for a while: in this process, which gives them while Redis is away, and in Redis. So
-//! no more than `max` requests are in flight when Redis goes away and when it is back.
+//! no more than `max` requests are in flight when Redis goes away and when it is back, where no gateway has more than its
+//! share in flight.
 
 use super::charges::Provision;
 use super::{SharedStore, decided};
@@ -22,7 +23,7 @@ impl SharedStore {
     pub(in crate::store) fn slot_here(&self, slot: &Reservation) -> Option<Reservation> {
         let (limit, key) = (&slot.limit, &*slot.key);
         let is_counted = slot.by == Decider::Redis
-            && limit.on_down.unwrap_or(self.on_down) == OnDown::Local
+            && self.on_down(limit) == OnDown::Local
             && !self.redis.serves(limit, key);
         if !is_counted {
             return None;
@@ -57,13 +58,14 @@ impl SharedStore {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
-        let is_shared = |check: &Check<'_>| {
+        let has_share = |check: &Check<'_>| {
             !check.is_own()
                 && check.limit.mode.decides()
                 && check.limit.rule.holds().is_some()
-                && self.on_down(check) == OnDown::Local
+                && self.on_down(check.limit) == OnDown::Local
+                && self.redis.keeps_share_of(check.limit, check.key)
         };
-        let slots: Checks<'_> = checks.iter().copied().filter(is_shared).collect();
+        let slots: Checks<'_> = checks.iter().copied().filter(has_share).collect();
         if slots.is_empty() {
             return self.decide_as_ever(checks).await;
         }

@@ -1,5 +1,5 @@
 //! What the holders of slots are to know of an outage, so that no more than `max` requests are in flight in it and behind
-//! it. Slots that Redis has given count here too when it goes away, and slots that were given here count in Redis too
+//! it, where no gateway has more than its share in flight. Slots that Redis has given count here too when it goes away, and slots that were given here count in Redis too
 //! when it is back.
 //!
 //! Gateways notice the return one after the other, and one that has not yet goes on counting for itself. So each keeps
@@ -16,10 +16,10 @@ const SHARES_LAST: Duration = Duration::from_secs(2);
 
 /// The news for the holders of one worker's slots.
 #[derive(Debug, Default)]
-pub(super) struct SlotsInFlight {
+pub(super) struct SlotAnnouncements {
     away: Notify,
     back: Notify,
-    /// Until when this worker keeps to its share, since Redis is back.
+    /// Until when shares are kept to, since a node is back.
     shares: Cell<Option<Instant>>,
 }
 
@@ -32,7 +32,7 @@ pub enum SlotNews {
     Back,
 }
 
-impl SlotsInFlight {
+impl SlotAnnouncements {
     /// Tells the holders that Redis has gone away.
     pub(super) fn away(&self) {
         self.away.notify_waiters();
@@ -51,19 +51,21 @@ impl SlotsInFlight {
         }
     }
 
-    /// Redis is back from an outage: shares are kept to for a moment.
-    pub(super) fn keep_shares(&self) {
-        self.shares.set(Some(clock::now() + SHARES_LAST));
+    /// A node is back from an outage: shares are kept to for a moment. Returns its end.
+    pub(super) fn keep_shares(&self) -> Instant {
+        let ends = clock::now() + SHARES_LAST;
+        self.shares.set(Some(ends));
+        ends
     }
 
-    /// Is the share kept to?
+    /// Are shares of any node kept to?
     #[inline]
     pub(super) fn keeps_shares(&self) -> bool {
         self.shares.get().is_some()
     }
 
     /// Ends the time of the shares, if it is over.
-    pub(super) fn look(&self) {
+    pub(super) fn end_shares(&self) {
         if self.shares.get().is_some_and(|until| until <= clock::now()) {
             self.shares.set(None);
         }
