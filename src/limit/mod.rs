@@ -110,6 +110,7 @@ struct Variants {
     revocable: OnceLock<Option<Arc<Limit>>>,
     overdraft: OnceLock<Option<Arc<Limit>>>,
     lease: OnceLock<Option<LeaseTerms>>,
+    of_any_number: OnceLock<Option<Arc<Limit>>>,
 }
 
 impl Deref for Limit {

@@ -71,15 +71,15 @@ impl Limit {
 
     /// The limit on what is in flight without its bound, for slots of requests that are in flight in any case.
     #[must_use]
-    pub fn of_any_number(&self) -> Option<Arc<Self>> {
-        let Rule::Concurrency(rule) = &self.rule else {
-            return None;
+    pub fn of_any_number(&self) -> Option<&Arc<Self>> {
+        let variant = || {
+            let rule = Rule::Concurrency(Concurrency {
+                max: NonZeroU32::MAX,
+                ..*self.rule.holds()?
+            });
+            Some(self.variant(ChargeKind::Request, rule))
         };
-        let rule = Rule::Concurrency(Concurrency {
-            max: NonZeroU32::MAX,
-            ..*rule
-        });
-        Some(self.variant(ChargeKind::Request, rule))
+        self.variants.of_any_number.get_or_init(variant).as_ref()
     }
 }
 

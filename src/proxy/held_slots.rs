@@ -2,26 +2,42 @@
 //! lives, counted wherever requests are admitted meanwhile, and free again when it ends.
 
 use crate::clock;
-use crate::store::{Amendment, Decider, Reservation, SlotNews, Store};
+use crate::store::{Amendment, Decider, Reservation, Store};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::timeout_at;
 
 /// The slots of one request.
 #[derive(Debug)]
 pub(super) struct HeldSlots {
     slots: Rc<RefCell<Vec<HeldSlot>>>,
-    /// The task that renews the slots in Redis, and has them counted elsewhere. Slots of this process alone need neither.
+    /// The task that renews the slots in Redis. Those of this process alone do not lapse, and need none.
     task: Option<AbortHandle>,
 }
 
-/// One slot, which counts in one place, or in two from an outage on.
+/// One slot, which may count in both places.
 #[derive(Debug, Default)]
 struct HeldSlot {
     in_redis: Option<Reservation>,
     here: Option<Reservation>,
+}
+
+impl HeldSlot {
+    /// Has a slot that Redis gave count here too, and one that was given here since a call to Redis had no answer count
+    /// in Redis.
+    fn count_beside(&mut self, store: &Store) {
+        match (&self.in_redis, &self.here) {
+            (Some(slot), None) => self.here = store.slot_here(slot),
+            (None, Some(slot)) if store.asks_redis_about(slot) => {
+                self.in_redis = Store::slot_in_redis(slot);
+                if let Some(slot) = &self.in_redis {
+                    store.amend(slot, Amendment::Renewal);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 impl HeldSlots {
@@ -35,6 +51,9 @@ impl HeldSlots {
         let mut slots: Vec<HeldSlot> = Vec::with_capacity(charges.len());
         for charge in charges {
             take_up(&mut slots, charge);
+        }
+        for slot in &mut slots {
+            slot.count_beside(store);
         }
         let slots = Rc::new(RefCell::new(slots));
         let task = is_shared.then(|| {
@@ -85,49 +104,22 @@ fn take_up(slots: &mut Vec<HeldSlot>, charge: Reservation) {
     *own = Some(charge);
 }
 
-/// Has the slots held for longer each `pause`, and counted where requests are admitted from now on.
+/// Has the slots held for longer each `pause`, and tells a server of them that may not know them.
 async fn follow(store: Store, slots: Rc<RefCell<Vec<HeldSlot>>>, pause: Duration) {
     let mut due = clock::now() + pause;
-    // The news that Redis has gone away may have come before this task was there.
-    for slot in slots.borrow_mut().iter_mut() {
-        slot.count_here(&store);
-    }
     loop {
-        let news = timeout_at(due, store.slot_news()).await.ok();
-        if news.is_none() {
+        let amendment = store.wants_slots(due).await;
+        if amendment == Amendment::Renewal {
             // From now on: a process that stood still has no missed renewals to make up for.
             due = clock::now() + pause;
         }
-        for slot in slots.borrow_mut().iter_mut() {
-            slot.follow(&store, news);
-        }
-    }
-}
-
-impl HeldSlot {
-    /// Takes over the news, or without any is held for longer.
-    fn follow(&mut self, store: &Store, news: Option<SlotNews>) {
-        // In a cluster a part may go away while another comes back.
-        self.count_here(store);
-        let amendment = match news {
-            None => Amendment::Renewal,
-            Some(SlotNews::Away) => return,
-            Some(SlotNews::Back) => {
-                let HeldSlot { in_redis, here } = self;
-                let beside = |here: &Reservation| store.count_beside(here, SlotNews::Back);
-                *in_redis = in_redis.take().or_else(|| here.as_ref().and_then(beside));
-                Amendment::Registration
+        for HeldSlot { in_redis, here } in slots.borrow_mut().iter_mut() {
+            if amendment == Amendment::Registration && in_redis.is_none() {
+                *in_redis = here.as_ref().and_then(Store::slot_in_redis);
             }
-        };
-        if let Some(slot) = &self.in_redis {
-            store.amend(slot, amendment);
+            if let Some(slot) = in_redis {
+                store.amend(slot, amendment);
+            }
         }
-    }
-
-    /// Counts the slot in this process too, where the Redis that gave it is away.
-    fn count_here(&mut self, store: &Store) {
-        let HeldSlot { in_redis, here } = self;
-        let beside = |slot: &Reservation| store.count_beside(slot, SlotNews::Away);
-        *here = here.take().or_else(|| in_redis.as_ref().and_then(beside));
     }
 }

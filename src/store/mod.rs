@@ -31,7 +31,6 @@ pub use fleet::Fleet;
 pub use invalidation::Invalidation;
 pub use lease::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
-pub use redis::SlotNews;
 pub use reservation::{Amendment, Correction, PendingRefund, RefundOutcome, Reservation};
 pub use secret::Secret;
 pub use settings::{Backend, RedisTarget, StoreSettings};
@@ -44,6 +43,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, Scope};
 use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -147,25 +147,43 @@ impl Store {
         }
     }
 
-    /// Waits for news that concern the slots of requests in flight. In memory there are none.
-    pub async fn slot_news(&self) -> SlotNews {
-        match self {
-            Self::Memory(_) => std::future::pending().await,
-            Self::Shared(shared) => shared.redis.slot_news().await,
+    /// Waits until slots of a request in flight are to be held for longer, at the latest from `until` on. The store may
+    /// want to hear of them before: another server has taken the place of the one that gave them, or Redis is back.
+    pub async fn wants_slots(&self, until: Instant) -> Amendment {
+        let registers = async {
+            match self {
+                Self::Memory(_) => std::future::pending().await,
+                Self::Shared(shared) => shared.redis.registers().await,
+            }
+        };
+        match timeout_at(until, registers).await {
+            Ok(()) => Amendment::Registration,
+            Err(_) => Amendment::Renewal,
         }
     }
 
-    /// The same slot as the other store counts it from now on, if it does: in this process since Redis has gone away, or
-    /// in Redis since it is back.
+    /// The same slot as this process counts it, if it is to: it may have to decide for Redis, which has given the slot.
     #[must_use]
-    pub fn count_beside(&self, slot: &Reservation, news: SlotNews) -> Option<Reservation> {
-        let Self::Shared(shared) = self else {
-            return None;
-        };
-        match news {
-            SlotNews::Away => shared.slot_here(slot),
-            SlotNews::Back => SharedStore::slot_in_redis(slot),
+    pub fn slot_here(&self, slot: &Reservation) -> Option<Reservation> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Shared(shared) => shared.slot_here(slot),
         }
+    }
+
+    /// Is Redis asked about the counter of this slot at present?
+    #[must_use]
+    pub fn asks_redis_about(&self, slot: &Reservation) -> bool {
+        match self {
+            Self::Memory(_) => false,
+            Self::Shared(shared) => shared.redis.serves(&slot.limit, &slot.key),
+        }
+    }
+
+    /// The same slot for Redis, where this process has given it in place of Redis.
+    #[must_use]
+    pub fn slot_in_redis(slot: &Reservation) -> Option<Reservation> {
+        SharedStore::slot_in_redis(slot)
     }
 
     /// Hands to `heir` the places in queues of requests that leave before their decision. In memory no request can

@@ -35,9 +35,9 @@ mod router;
 mod script;
 mod sentinel;
 mod shared_keys;
+mod shares;
 mod signals;
 mod slot;
-mod slot_announcements;
 mod slot_calls;
 mod slot_map;
 mod slot_question;
@@ -57,7 +57,6 @@ pub use probe::{ProbeOutcome, RedisReport, probe};
 pub(in crate::store) use question::random_slot;
 pub use shared_keys::SharedKeys;
 pub use slot::slot_of;
-pub use slot_announcements::SlotNews;
 pub use stats::{Counter, Stats};
 
 use super::answers::Answers;
@@ -215,15 +214,15 @@ impl RedisStore {
         outcome
     }
 
-    /// Waits for news that concern the slots of requests in flight.
-    pub(super) async fn slot_news(&self) -> SlotNews {
-        self.context.slots.news().await
+    /// Waits until a server needs the slots of requests in flight once more.
+    pub(super) async fn registers(&self) {
+        self.context.registration.notified().await;
     }
 
     /// Are shares of slots kept to anywhere, since a part of Redis has just come back?
     #[inline]
     pub(super) fn keeps_shares(&self) -> bool {
-        self.context.slots.keeps_shares()
+        self.context.shares.are_kept()
     }
 
     /// Is the share of this counter's slots kept to? Its node is asked again since a moment ago.
@@ -237,7 +236,7 @@ impl RedisStore {
     /// Does what is due now and then: answered updates that no other server can lack any more are forgotten, and the
     /// time of the shares ends.
     pub(super) fn tidy(&self) {
-        self.context.slots.end_shares();
+        self.context.shares.sweep();
         for handle in self.router.all() {
             handle.node.updates.forget_answered();
         }

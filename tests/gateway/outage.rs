@@ -397,6 +397,63 @@ async fn slots_count_where_requests_are_admitted_when_redis_goes_and_when_it_is_
     eventually(SOON, "all are free", async || taken(&redis).await == 0).await;
 }
 
+/// Requests that wait for Redis as it goes away are decided by a gateway that knows what it has in flight.
+#[tokio::test]
+async fn no_more_than_max_are_in_flight_where_redis_stands_still() {
+    let (upstream, redis) = (Upstream::silent().await, Redis::start().await);
+    let file = File::to(&upstream, &["slots"])
+        .server("workers = 2")
+        .redis(&redis, "timeout = \"100ms\"")
+        .limit(
+            "slots",
+            "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 20\nslot_ttl = \"1min\"",
+        );
+    let gateway = Gateway::start(&file).await;
+    hear_of(&[&gateway], 1).await;
+    let mut held = Vec::new();
+    for nth in 0..20 {
+        held.push(hold(&gateway).await);
+        upstream.sees(nth + 1).await;
+    }
+    redis.freeze();
+    let mut refused = Vec::new();
+    for _ in 0..20 {
+        refused.push(hold(&gateway).await);
+    }
+    for task in refused {
+        task.await.expect("it is refused");
+    }
+    assert_eq!(upstream.seen(), 20);
+    redis.thaw();
+    for task in held {
+        task.abort();
+    }
+    eventually(SOON, "all are free", async || taken(&redis).await == 0).await;
+}
+
+/// Redis that goes away again while shares are still kept to takes one slot for a request, not two.
+#[tokio::test]
+async fn a_limit_of_one_admits_one_through_an_outage_that_comes_again() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let file = File::to(&upstream, &["slots"])
+        .redis(&redis, "timeout = \"1s\"")
+        .limit(
+            "slots",
+            "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 1",
+        );
+    let gateway = Gateway::start(&file).await;
+    hear_of(&[&gateway], 1).await;
+    for _ in 0..2 {
+        lose(&mut redis, &[&gateway]).await;
+        for _ in 0..5 {
+            gateway.get("/").await.expect(200);
+        }
+        redis.come().await;
+        hear_of(&[&gateway], 1).await;
+        gateway.get("/").await.expect(200);
+    }
+}
+
 #[tokio::test]
 async fn the_log_has_the_reason_however_early_the_first_request_comes() {
     let upstream = Upstream::echo().await;

@@ -43,7 +43,7 @@ impl MemoryStore {
     ) -> Option<Reservation> {
         let any = limit.of_any_number()?;
         let check = Check {
-            limit: &any,
+            limit: any,
             key,
             cost,
             id: None,

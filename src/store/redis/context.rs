@@ -5,7 +5,7 @@ use super::abandonment::Abandonments;
 use super::counter_update::{CounterUpdate, UpdateKind};
 use super::layout;
 use super::question::{self, DecisionRequest, Question};
-use super::slot_announcements::SlotAnnouncements;
+use super::shares::Shares;
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Longest moment in which the others tell a new master of their requests. It is a quarter of `timeout`, if that is less:
 /// a decision that waits for it has time left for its call.
@@ -32,7 +33,9 @@ pub(super) struct StoreContext {
     pub(super) prefix: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) abandonments: Abandonments,
-    pub(super) slots: SlotAnnouncements,
+    /// Notified when a server needs the slots of requests in flight once more.
+    pub(super) registration: Notify,
+    pub(super) shares: Shares,
     /// Decisions asked for so far.
     decisions: Cell<u64>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
@@ -46,7 +49,8 @@ impl StoreContext {
             prefix: settings.prefix.clone(),
             stats: Arc::default(),
             abandonments: Abandonments::default(),
-            slots: SlotAnnouncements::default(),
+            registration: Notify::new(),
+            shares: Shares::default(),
             decisions: Cell::default(),
             prefixes: RefCell::default(),
         }

@@ -162,8 +162,6 @@ impl Node {
         self.context.stats.falls.add(1);
         self.connections.distrust(why);
         self.health.set_down(&self.connections.explain(why));
-        // Slots in flight count here before a request that comes now does.
-        self.context.slots.away();
         self.queue.set_down();
         self.updates.set_down();
         self.health.fallen.notify_one();
@@ -185,7 +183,7 @@ impl Node {
         self.connections.signals.told(change);
         // A new node of a cluster has taken over what another served.
         if self.health.is_down() || self.address.is_some() {
-            self.shares_last.set(Some(self.context.slots.keep_shares()));
+            self.shares_last.set(Some(self.context.shares.keep()));
         }
         self.health.set_up();
         self.lanes.wake();

@@ -308,7 +308,7 @@ impl PendingRefunds {
         // Those of the last time were not sent, and are named again.
         self.registrations.borrow_mut().clear();
         self.registers.set(true);
-        self.context.slots.back();
+        self.context.registration.notify_waiters();
         yield_now().await;
         self.registers.set(false);
     }

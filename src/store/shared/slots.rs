@@ -1,6 +1,6 @@
-//! Slots that count in two places for a while: in this process, which gives them while Redis is away, and in Redis. So
-//! no more than `max` requests are in flight when Redis goes away and when it is back, where no gateway has more than its
-//! share in flight.
+//! Slots that count in two places: in Redis, and in this process, which gives them while Redis is away. So no more than
+//! `max` requests are in flight when Redis goes away and when it is back, where no gateway has more than its share in
+//! flight.
 
 use super::charges::Provision;
 use super::{SharedStore, decided};
@@ -18,14 +18,12 @@ use crate::store::reservation::Reservation;
 use crate::telemetry::metrics;
 
 impl SharedStore {
-    /// The same slot as this process counts it from now on: Redis has given it, and has gone away. Nothing where another
-    /// part of Redis is away, or where nothing is counted here.
+    /// The same slot as this process counts it beside Redis, which has given it: whenever this process has to decide for
+    /// Redis, it knows what it has in flight. Nothing where it never has to.
     pub(in crate::store) fn slot_here(&self, slot: &Reservation) -> Option<Reservation> {
         let (limit, key) = (&slot.limit, &*slot.key);
-        let is_counted = slot.by == Decider::Redis
-            && self.on_down(limit) == OnDown::Local
-            && !self.redis.serves(limit, key);
-        if !is_counted {
+        let decides = limit.mode.decides() && self.on_down(limit) == OnDown::Local;
+        if slot.by != Decider::Redis || !decides {
             return None;
         }
         let by = Decider::Local {
@@ -34,7 +32,7 @@ impl SharedStore {
         self.local.hold(limit, key, slot.ticket.cost, by)
     }
 
-    /// The same slot for Redis: this process has given it while Redis was away.
+    /// The same slot for Redis, in whose place this process has given it.
     pub(in crate::store) fn slot_in_redis(slot: &Reservation) -> Option<Reservation> {
         let Decider::Local { gateways } = slot.by else {
             return None;

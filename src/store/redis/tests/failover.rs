@@ -9,6 +9,8 @@ use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::invalidation::Invalidation;
 use crate::store::redis::RedisStore;
+use crate::store::redis::sentinel::Sentinels;
+use crate::store::redis::signals::Signals;
 use crate::store::redis::tests::support::look;
 use crate::store::worker_cache::WorkerCache;
 use crate::store::{
@@ -76,6 +78,31 @@ fn info(server: &Server) -> Option<String> {
     let mut connection = client.get_connection().ok()?;
     let mut info = redis::cmd("INFO");
     info.arg("commandstats").query(&mut connection).ok()
+}
+
+/// Of several sentinels one hears of a new master before the others.
+#[tokio::test(flavor = "local")]
+async fn sentinels_that_lag_lead_nowhere_until_all_of_them_name_the_former_master_again() {
+    let (old, new) = (Server::start(), Server::start());
+    let sentinels = [&old, &old, &new].map(|server| Sentinel::start(server.port, ""));
+    let nodes = [&sentinels[0], &sentinels[1], &sentinels[2]].map(Sentinel::address);
+    let target = by(&nodes, "cache", None);
+    let signals = Arc::<Signals>::default();
+    let address = |server: &Server| Address::new("127.0.0.1", server.port);
+    for server in [&old, &new] {
+        signals.leads(Some(&address(server)));
+    }
+    let asks = Sentinels::default();
+    for _ in 0..3 {
+        let followed = asks.follow(&target, &signals).await.expect("one leads");
+        assert_eq!(followed.master, Some(address(&new)));
+    }
+    sentinels[2].name_another(old.port);
+    let followed = asks
+        .follow(&target, &signals)
+        .await
+        .expect("it leads again");
+    assert_eq!(followed.master, Some(address(&old)));
 }
 
 #[tokio::test(flavor = "local")]

@@ -109,7 +109,7 @@ async fn a_new_master_is_told_of_requests_in_flight_before_it_is_asked() {
         let (store, slot) = (store.clone(), take(&store, &slots).await);
         tasks.push(tokio::task::spawn_local(async move {
             loop {
-                store.slot_news().await;
+                store.registers().await;
                 store.amend(&slot, Amendment::Registration);
             }
         }));
