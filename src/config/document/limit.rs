@@ -155,9 +155,9 @@ table! {
     cost: CostSource = cost_form(), Value("1"), "5", Limit(|limit| show(describe::cost(limit.first())));
 
     /// The causes for which a charge goes back. `5xx` is an answer of the upstream from 500 on, or 502 and 504 for want
-    /// of an answer. Nothing goes back to a client that had held its body back for 200 ms or longer when the server
-    /// ended the request or answered 504, and nothing for what the client ended: by leaving, by an upload that breaks
-    /// off, or by the time that its call of gRPC may take. `cancel` is a request that is given up before anything of it
+    /// of an answer. Nothing goes back to a client that has held its body back for 200 ms or longer when the server
+    /// ends the request or answers with an error, and nothing for what the client ended: by leaving, by an upload that
+    /// breaks off, or by the time that its call of gRPC may take. `cancel` is a request that is given up before anything of it
     /// was forwarded. A place in a queue goes back in any case when its request leaves the queue.
     refund: Items<RefundCause> = texts_as(ValueShape::Choices(RefundCause::WORDS), refund_cause), Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().refund_on)));
