@@ -29,6 +29,7 @@ mod pool;
 mod probe;
 mod question;
 mod redirect;
+mod replication;
 mod reply;
 mod rights;
 mod router;
@@ -289,6 +290,15 @@ impl RedisStore {
         let in_time = timeout(self.context.timeout, &mut settled).await;
         if in_time.is_err() && !self.is_paid() {
             let _ = timeout(GRACE, settled).await;
+        }
+    }
+
+    /// Waits until a server has the last updates that outlives a master that is being replaced: for a moment, and where none
+    /// has for three seconds at most.
+    pub(super) async fn outlive_master(&self) {
+        if let Some(lone) = self.router.lone() {
+            // A new master may be slow to take what it lacks.
+            let _ = timeout(GRACE * 2, replication::outlive_master(&lone.node)).await;
         }
     }
 

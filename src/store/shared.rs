@@ -238,10 +238,11 @@ impl SharedStore {
     }
 
     /// Waits until refunds have been sent and the other gateways know that this one goes. Each of the two takes the
-    /// store's timeout at most.
+    /// store's timeout at most; a master that is being replaced takes a few seconds.
     pub(super) async fn settle(&self) {
         self.end_leases();
         self.redis.settle().await;
+        self.redis.outlive_master().await;
         self.fleet.leave(&self.redis).await;
     }
 

@@ -100,6 +100,11 @@ impl AnsweredCalls {
         self.again.borrow().calls.is_empty()
     }
 
+    /// Has the master answered any in the last seconds?
+    pub(super) fn has_any(&self) -> bool {
+        !self.lately.borrow().calls.is_empty()
+    }
+
     /// Notes the instant of an answer by the master's clock.
     pub(super) fn answered_at(&self, now: Timestamp) {
         self.now.set(now);

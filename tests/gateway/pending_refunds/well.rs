@@ -165,6 +165,32 @@ async fn serve(mut connection: Connection, (at_once, most): (Arc<AtomicUsize>, A
     }
 }
 
+#[tokio::test]
+async fn a_gateway_that_stops_in_a_planned_failover_locks_no_slot() {
+    let mut full = Full::start("local").await;
+    full.is_well().await;
+    let gateways: Vec<&Gateway> = full.gateways.iter().collect();
+    let load = Load::on(&gateways, 16, Duration::ZERO).await;
+    load.run(Duration::from_millis(500)).await;
+    let (_, other) = full.master().await;
+    let named = other.port();
+    full.sentinel.fail_over().await;
+    load.run(Duration::from_millis(450)).await;
+    gateways[1].signal("TERM");
+    load.run(Duration::from_millis(300)).await;
+    load.stop().await;
+    eventually(PATIENCE, "another leads", async || {
+        full.sentinel.names().await == named
+    })
+    .await;
+    let mut last = full.gateways.pop().expect("there are two");
+    last.exit(PATIENCE).await;
+    eventually(Duration::from_secs(4), "all slots are free", async || {
+        full.taken().await == 0
+    })
+    .await;
+}
+
 fn rounds() -> usize {
     let asked = std::env::var("FAILOVERS").ok();
     asked.map_or(2, |text| text.parse().expect("FAILOVERS is a number"))
