@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What `deploy/redis/users.acl` lets its user call.
 const RIGHTS: &str = "evalsha eval script|load time get set del pexpire lindex llen lrem lset ltrim rpush zadd zcount \
-     zrange zrangebyscore zrem zremrangebyscore zscore select info role";
+     zrange zrangebyscore zrem zremrangebyscore zscore select info role wait";
 const LOG: &str = "by = \"everyone\"\nrate = \"5/h\"\nalgorithm = \"sliding-log\"";
 const SLOTS: &str = "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 5\nslot_ttl = \"1min\"";
 const BUCKET: &str = "by = \"everyone\"\nrate = \"5/h\"";
