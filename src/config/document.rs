@@ -28,6 +28,7 @@ mod upstream;
 mod variables;
 mod warning_filter;
 mod words;
+mod written_value;
 
 pub(super) use acme::{AcmeTable, IN_STORE};
 pub(super) use group::{GROUPS, GroupTable, are_keys};

@@ -162,6 +162,15 @@ async fn nothing_goes_back_however_a_server_shows_its_impatience() {
     }
 }
 
+/// A gateway before two servers of HTTP/2 that answer with these frames when their patience is at its end.
+async fn before_two(frames: Vec<(u8, u8, Vec<u8>)>) -> (Gateway, [Upstream; 2]) {
+    let servers = [http2(frames.clone(), LATE).await, http2(frames, LATE).await];
+    let urls = servers
+        .each_ref()
+        .map(|server| format!("h2c://127.0.0.1:{}", server.port()));
+    (gateway(urls, "").await, servers)
+}
+
 #[tokio::test]
 async fn nor_does_it_over_http2() {
     for (frames, code) in [
@@ -171,10 +180,7 @@ async fn nor_does_it_over_http2() {
         (whole(b"\x08\x03504"), 504),
     ] {
         let frames = vec![frames];
-        let servers = (http2(frames.clone(), LATE).await, http2(frames, LATE).await);
-        let urls = [servers.0.port(), servers.1.port()];
-        let urls = urls.map(|port| format!("h2c://127.0.0.1:{port}"));
-        let gateway = gateway(urls, "").await;
+        let (gateway, _servers) = before_two(frames).await;
         let mut statuses = Vec::new();
         for _ in 0..3 {
             statuses.push(post(&gateway, FOR_LONG).await);
@@ -197,10 +203,7 @@ async fn nor_does_a_call() {
         (vec![head(), cancel()], "14"),
     ] {
         let what = format!("{frames:?}");
-        let servers = (http2(frames.clone(), LATE).await, http2(frames, LATE).await);
-        let urls = [servers.0.port(), servers.1.port()];
-        let urls = urls.map(|port| format!("h2c://127.0.0.1:{port}"));
-        let gateway = gateway(urls, "").await;
+        let (gateway, _servers) = before_two(frames).await;
         let mut statuses = Vec::new();
         for _ in 0..3 {
             statuses.push(grpc(&gateway, "Orders", FOR_LONG).await);

@@ -112,6 +112,20 @@ impl Upstream {
         .await
     }
 
+    /// An upstream that answers each connection's first request with these bytes, and ends the connection.
+    pub(crate) async fn saying(bytes: &str) -> Self {
+        let bytes = bytes.to_owned();
+        Self::playing(move |mut connection: Connection| {
+            let bytes = bytes.clone();
+            async move {
+                if connection.request().await.is_ok() {
+                    let _ = connection.wire.try_send(bytes).await;
+                }
+            }
+        })
+        .await
+    }
+
     /// The upstream's URL in the file.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)

@@ -3,9 +3,9 @@
 use super::super::source::At;
 use super::super::value::{ValueError, byte_rate};
 use super::super::vocabulary::{Emptiness, Table, ValueShape};
-use super::fields::{self, Fields, Zero};
+use super::fields::{Fields, Zero};
 use super::words::Words;
-use super::{Items, Setting};
+use super::{Items, Setting, written_value};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -162,7 +162,7 @@ pub(super) fn bytes_in_a_second() -> impl Form<u64> {
     custom(ValueShape::ByteRate, |key, fields| {
         let text = fields.typed(key, |value| match value {
             DeValue::String(text) => Some(text.clone()),
-            DeValue::Integer(_) => Some(fields::number(value).into()),
+            DeValue::Integer(_) => Some(written_value::number(value).into()),
             _ => None,
         });
         text.and_then(|text, span| fields.take(byte_rate(&text), span))

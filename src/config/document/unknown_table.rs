@@ -5,7 +5,7 @@ use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{is_name, quoted};
 use super::super::vocabulary::{Default, Table};
-use super::{INCLUDE, TABLES, fields, table_named};
+use super::{INCLUDE, TABLES, table_named, written_value};
 use toml::de::{DeTable, DeValue};
 
 /// The table that an unknown name stands for: the nearest by name, or else the table whose required keys it has.
@@ -77,7 +77,7 @@ pub(super) fn note_other_type(
     found: &mut Findings,
 ) {
     let (name, title) = (quoted(name), vocabulary.title("NAME"));
-    let message = format!("{name} is a table, not {}", fields::describe(value));
+    let message = format!("{name} is a table, not {}", written_value::describe(value));
     found
         .error(Code::WrongType, message)
         .at(span, "")

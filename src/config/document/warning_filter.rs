@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Details as _, Diagnostic, Findings, Severit
 use super::super::source::{At, Span};
 use super::super::span::Spans;
 use super::super::value::quoted;
-use super::fields::{one_or_all, type_error};
+use super::written_value::{one_or_all, type_error};
 use super::{IGNORE_WARNINGS, TABLES};
 use std::collections::HashMap;
 use toml::Spanned;

@@ -5,20 +5,6 @@ use crate::support::{Connection, Feed, File, Gateway, Upstream, get, grpc, tollg
 
 const FIRST: &str = "HTTP/1.1 200 OK\r\n";
 
-/// Answers each request with these bytes, and ends the connection.
-async fn saying(bytes: &str) -> Upstream {
-    let bytes = bytes.to_owned();
-    Upstream::playing(move |mut connection: Connection| {
-        let bytes = bytes.clone();
-        async move {
-            if connection.request().await.is_ok() {
-                let _ = connection.wire.try_send(bytes).await;
-            }
-        }
-    })
-    .await
-}
-
 /// A head with this line between others.
 fn with(line: &str) -> String {
     format!("{FIRST}server: a\r\n{line}\r\ncontent-length: 0\r\n\r\n")
@@ -107,7 +93,7 @@ async fn each_cause_is_told_with_the_line_that_is_to_blame() {
             "bad name: \\x01\\x01",
         ),
     ] {
-        let upstream = saying(&answer).await;
+        let upstream = Upstream::saying(&answer).await;
         let gateway = Gateway::start(&File::to(&upstream, &[])).await;
         for _ in 0..3 {
             let answered = gateway.get("/").await.expect(502);
@@ -175,7 +161,7 @@ async fn a_server_that_answers_garbage_is_ejected() {
         format!("{FIRST}transfer-encoding: chunked\r\n\r\nzz\r\n"),
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n".to_owned(),
     ] {
-        let (good, bad) = (Upstream::echo().await, saying(&answer).await);
+        let (good, bad) = (Upstream::echo().await, Upstream::saying(&answer).await);
         let file = File::default()
             .server("workers = 1")
             .upstream("main", &[&good, &bad])
@@ -224,7 +210,7 @@ async fn a_call_to_servers_of_http1_ejects_nobody_and_is_told() {
 
 #[tokio::test]
 async fn check_connect_tells_it_where_health_asks() {
-    let bad = saying(&with("bad name: 1")).await;
+    let bad = Upstream::saying(&with("bad name: 1")).await;
     let folder = tempfile::tempdir().unwrap();
     let text = |health: &str| {
         format!(
@@ -241,7 +227,7 @@ async fn check_connect_tells_it_where_health_asks() {
         assert_eq!(told.code, Some(code), "{}{}", told.stdout, told.stderr);
         assert!(told.stdout.contains(words), "{}", told.stdout);
     }
-    let twice = saying(&with("transfer-encoding: chunked, chunked")).await;
+    let twice = Upstream::saying(&with("transfer-encoding: chunked, chunked")).await;
     let asked = text("health = \"/healthz\"").replace(&bad.url(), &twice.url());
     std::fs::write(folder.path().join("gateway.toml"), asked).unwrap();
     let told = tollgate(folder.path(), &["check", "--connect", "gateway.toml"]).await;
@@ -283,7 +269,7 @@ async fn an_answer_that_breaks_is_told() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_told() {
     for framing in ["content-length: 50", "transfer-encoding: chunked"] {
-        let upstream = saying(&format!("{FIRST}{framing}\r\n\r\n5\r\nhello\r\n")).await;
+        let upstream = Upstream::saying(&format!("{FIRST}{framing}\r\n\r\n5\r\nhello\r\n")).await;
         let gateway = Gateway::start(&File::to(&upstream, &[])).await;
         let mut client = gateway.connect().await;
         client.send(get("/cut")).await;
@@ -324,7 +310,7 @@ async fn a_probe_reads_the_body_too() {
         ),
         (switching.to_owned(), 3, "switched to another protocol"),
     ] {
-        let upstream = saying(&answer).await;
+        let upstream = Upstream::saying(&answer).await;
         let folder = tempfile::tempdir().unwrap();
         let file = format!(
             "[upstreams.main]\nservers = \"{}\"\nhealth = {{ path = \"/\", status = [\"100-399\"] }}\n\

@@ -1,7 +1,7 @@
 //! Why a WebSocket does not come to be is told like the fault of any other answer: in words, with the line that is to blame,
 //! and with what to write where that is known.
 
-use crate::support::{Connection, File, Gateway, Manner, ModernServer, Upstream, get, request};
+use crate::support::{File, Gateway, Manner, ModernServer, Upstream, get, request};
 
 const UPGRADE: [(&str, &str); 4] = [
     ("Connection", "Upgrade"),
@@ -10,20 +10,6 @@ const UPGRADE: [(&str, &str); 4] = [
     ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\n";
-
-/// Answers each request with these bytes, and ends the connection.
-async fn saying(bytes: &str) -> Upstream {
-    let bytes = bytes.to_owned();
-    Upstream::playing(move |mut connection: Connection| {
-        let bytes = bytes.clone();
-        async move {
-            if connection.request().await.is_ok() {
-                let _ = connection.wire.try_send(bytes).await;
-            }
-        }
-    })
-    .await
-}
 
 /// Asks, and expects a 502 of which the request's line and the log tell `cause`, the latter with `line`.
 async fn tells(gateway: &Gateway, asked: String, cause: &str, line: &str) {
@@ -71,7 +57,7 @@ async fn a_switch_to_another_protocol_is_told_with_its_name() {
             "\"upgrade: websocket\"",
         ),
     ] {
-        let upstream = saying(&format!("{SWITCHING}{fields}\r\n")).await;
+        let upstream = Upstream::saying(&format!("{SWITCHING}{fields}\r\n")).await;
         let gateway = Gateway::start(&File::to(&upstream, &[])).await;
         tells(&gateway, asked.clone(), cause, line).await;
     }
@@ -108,7 +94,7 @@ async fn an_answer_to_a_websockets_request_is_told_with_its_line() {
             "",
         ),
     ] {
-        let upstream = saying(&answer).await;
+        let upstream = Upstream::saying(&answer).await;
         let gateway = Gateway::start(&File::to(&upstream, &[])).await;
         tells(&gateway, request("GET", "/", &UPGRADE), cause, line).await;
     }

@@ -5,10 +5,10 @@ use super::super::super::files::fence::AllowedPaths;
 use super::super::super::grant::Grant;
 use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
-use super::super::fields::{self, Fields};
+use super::super::fields::Fields;
 use super::super::form::{any, empty_list, filled_texts, texts};
 use super::super::table::{Section as _, table};
-use super::super::{INCLUDE, Items, Variables};
+use super::super::{INCLUDE, Items, Variables, written_value};
 use crate::route::{HostPattern, PathPattern};
 use std::sync::Arc;
 use toml::Spanned;
@@ -60,12 +60,15 @@ pub(super) fn all(
         DeValue::String(text) => Some(plain(source, At::new(text.to_string(), item.span()))),
         DeValue::Table(table) => Some(with_grant(source, table, item.span(), variables, found)),
         other => {
-            let wrong = fields::type_error(&INCLUDE, "", other);
+            let wrong = written_value::type_error(&INCLUDE, "", other);
             found.push(wrong.at(&item.span(), ""));
             None
         }
     };
-    fields::one_or_all(value).iter().filter_map(one).collect()
+    written_value::one_or_all(value)
+        .iter()
+        .filter_map(one)
+        .collect()
 }
 
 /// A text grants nothing.
@@ -132,7 +135,7 @@ fn written(source: &Source, table: &DeTable<'_>) -> Vec<(&'static str, Vec<Strin
     let present = known.filter_map(|key| Some((key.name, table.get(key.name)?)));
     present
         .map(|(name, value)| {
-            let items = fields::one_or_all(value).iter();
+            let items = written_value::one_or_all(value).iter();
             let items = items.map(|item| source.written(&item.span()).to_owned());
             (name, items.collect())
         })

@@ -1,8 +1,9 @@
 //! `tiers` of a limit: its other numbers for groups.
 
-use super::super::fields::{Fields, Zero, describe};
+use super::super::fields::{Fields, Zero};
 use super::super::form::{count, time, whole};
 use super::super::table::{Section as _, table};
+use super::super::written_value::describe;
 use super::super::{Items, List};
 use super::cost::{CostSource, cost_form};
 use super::rate::{RateEntry, rate_form};
