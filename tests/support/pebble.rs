@@ -105,11 +105,15 @@ impl Pebble {
         self.wait();
     }
 
+    /// Waits until the authority listens, and what it asks for the addresses of names. An order that comes earlier fails,
+    /// and is tried again after a minute.
     fn wait(&self) {
         let until = Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(Instant::now() < until, "no authority: {}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
+        for port in [self.dns, self.port] {
+            while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+                assert!(Instant::now() < until, "no authority: {}", self.log());
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     }
 }

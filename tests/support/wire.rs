@@ -157,6 +157,16 @@ impl Wire {
         self.send(bytes).await;
     }
 
+    /// Ends the connection in order: the other side reads all that was sent, and then the end. A close alone, beside bytes
+    /// that were not read here, is a reset, and a reset takes along what the other side has not read yet.
+    pub(crate) async fn leave(&mut self) {
+        let _ = match &mut self.stream {
+            Carrier::Tcp(tcp) => tcp.shutdown().await,
+            Carrier::Tls(tls) => tls.shutdown().await,
+        };
+        self.ended(self.patience).await;
+    }
+
     /// Ends the connection with a reset in place of an orderly close.
     pub(crate) fn reset(self) {
         self.stream

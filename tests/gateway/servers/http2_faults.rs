@@ -13,6 +13,7 @@ async fn sending(bytes: Vec<u8>) -> Upstream {
         let bytes = bytes.clone();
         async move {
             let _ = play(&mut connection, &bytes).await;
+            connection.wire.leave().await;
         }
     })
     .await
