@@ -4,6 +4,7 @@
 
 mod answer;
 mod key;
+mod running;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

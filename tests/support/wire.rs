@@ -159,12 +159,12 @@ impl Wire {
 
     /// Ends the connection in order: the other side reads all that was sent, and then the end. A close alone, beside bytes
     /// that were not read here, is a reset, and a reset takes along what the other side has not read yet.
-    pub(crate) async fn leave(&mut self) {
+    pub(crate) async fn leave(&mut self) -> End {
         let _ = match &mut self.stream {
             Carrier::Tcp(tcp) => tcp.shutdown().await,
             Carrier::Tls(tls) => tls.shutdown().await,
         };
-        self.ended(self.patience).await;
+        self.ended(self.patience).await
     }
 
     /// Ends the connection with a reset in place of an orderly close.

@@ -1,0 +1,271 @@
+//! Any bytes on the sockets of a running gateway: each connection comes to an end, others are served all the while, nothing
+//! panics, and memory does not grow with what came.
+
+use super::{PROXY_HEADERS, drive};
+use crate::support::h2_frames::{
+    CONTINUATION, DATA, HEAD, HEADERS, PING, RST_STREAM, SETTINGS, frame,
+};
+use crate::support::process::resident;
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request, tls};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use serde_json::json;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SECRET: &[u8] = b"only for tests: 32 bytes or more of it";
+/// The most by which the gateway's memory may grow beyond what it was after the first of this many connections. The
+/// allocator keeps what is free for each worker, and the counters of a thousand clients stay for their time.
+const GROWTH: u64 = 48 << 20;
+const WARM: u64 = 100;
+
+const HEADS: [&[u8]; 7] = [
+    b"GET /a?b=c HTTP/1.1\r\nHost: api.example.com\r\nCookie: a=b; c=d\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
+    b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: x\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n",
+    b"GET http://u:p@h:1/%2e%2e/a;b?c HTTP/1.1\r\nHost: other\r\nConnection: x-a, close\r\nx-a: 1\r\n\r\n",
+    b"GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: https://b\r\nAccess-Control-Request-Method: PUT\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nConnection: Upgrade, HTTP2-Settings\r\n\r\n",
+];
+
+/// A gateway under attack, and the runtime that attacks.
+struct Attacked {
+    runtime: Runtime,
+    gateway: Gateway,
+    /// The listener that is attacked.
+    address: SocketAddr,
+    upstream: Upstream,
+    connections: Cell<u64>,
+    /// Its memory once it was warm.
+    resident: Cell<u64>,
+}
+
+impl Attacked {
+    fn with(file: impl FnOnce(&Upstream) -> File, is_over_tls: bool) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let (upstream, gateway, address) = runtime.block_on(async {
+            let upstream = Upstream::echo().await;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("gateway.toml");
+            // A line for each request would fill the memory of the test.
+            let text = file(&upstream).text();
+            let quiet = text.replace("access = \"json\"", "access = \"off\"");
+            std::fs::write(&path, quiet).unwrap();
+            let gateway = Gateway::run(folder, &path).await;
+            let address = match is_over_tls {
+                true => gateway.tls().await,
+                false => gateway.address(),
+            };
+            (upstream, gateway, address)
+        });
+        Self {
+            runtime,
+            gateway,
+            address,
+            upstream,
+            connections: Cell::default(),
+            resident: Cell::default(),
+        }
+    }
+
+    /// Sends these bytes on a connection of their own and ends its sending side. Whatever they are, the gateway ends it too.
+    fn send(&self, bytes: &[u8]) {
+        self.runtime.block_on(async {
+            let mut wire = Wire::to(self.address).await;
+            let _ = wire.try_send(bytes).await;
+            assert_ne!(wire.leave().await, End::Open, "a hang");
+        });
+        self.connections.set(self.connections.get() + 1);
+        if self.connections.get() == WARM {
+            self.resident.set(resident(self.gateway.pid()));
+        }
+        if self.connections.get().is_multiple_of(50) {
+            self.is_well();
+        }
+    }
+
+    fn is_well(&self) {
+        self.runtime.block_on(async {
+            self.gateway.admin_get("/healthz").await.expect(200);
+        });
+        assert!(!self.gateway.said.text().contains("panicked"));
+    }
+
+    /// Nothing of the attack is left.
+    fn is_unharmed(self) {
+        self.is_well();
+        let grown = resident(self.gateway.pid()).saturating_sub(self.resident.get());
+        assert!(grown < GROWTH, "grown by {grown} bytes");
+        self.runtime.block_on(async {
+            eventually(PATIENCE, "all connections have ended", async || {
+                let metrics = self.gateway.metrics().await;
+                metrics.lines().any(|line| line == "tollgate_connections 0")
+            })
+            .await;
+        });
+        drop(self.upstream);
+    }
+}
+
+#[test]
+fn any_bytes_are_a_head() {
+    let attacked = Attacked::with(|upstream| File::to(upstream, &[]), false);
+    drive(&HEADS.map(<[u8]>::to_vec), |bytes| attacked.send(bytes));
+    attacked.is_unharmed();
+}
+
+/// Connections of HTTP/2 as clients of many kinds have them.
+fn frames() -> Vec<Vec<u8>> {
+    let settings = frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100, 0, 4, 0, 1, 0, 0]);
+    let window = frame(8, 0, 0, &[0, 1, 0, 0]);
+    let get = frame(HEADERS, 5, 1, &HEAD);
+    let post = [
+        frame(HEADERS, 4, 3, &[0x83, 0x86, 0x84, 0x41, 1, b'a']),
+        frame(DATA, 8, 3, b"\x02hello\0\0"),
+        frame(DATA, 1, 3, b"more"),
+    ];
+    let parts = [
+        frame(HEADERS, 1, 5, &HEAD[..3]),
+        frame(CONTINUATION, 4, 5, &HEAD[3..]),
+    ];
+    let connect = frame(HEADERS, 5, 7, b"\x02\x07CONNECT\x41\x01a");
+    let trailers = [
+        frame(HEADERS, 4, 9, &[0x83, 0x86, 0x84, 0x41, 1, b'a']),
+        frame(HEADERS, 5, 9, b"\x00\x03x-y\x01z"),
+    ];
+    let ends = [
+        frame(PING, 0, 0, &[1; 8]),
+        frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]),
+        frame(2, 0, 5, &[0, 0, 0, 1, 16]),
+        frame(7, 0, 0, &[0; 8]),
+    ];
+    let begin = [PREFACE, &settings].concat();
+    [
+        [&begin[..], &window, &get].concat(),
+        [&begin[..], &post.concat(), &parts.concat()].concat(),
+        [&begin[..], &connect, &trailers.concat()].concat(),
+        [&begin[..], &get, &ends.concat()].concat(),
+    ]
+    .to_vec()
+}
+
+#[test]
+fn any_bytes_are_frames() {
+    let attacked = Attacked::with(|upstream| File::to(upstream, &[]), false);
+    let seeds = frames();
+    // The preface stays whole for the most part: without it there is no HTTP/2.
+    drive(&seeds, |bytes| {
+        attacked.send(bytes);
+        if !bytes.starts_with(PREFACE) {
+            attacked.send(&[PREFACE, bytes].concat());
+        }
+    });
+    attacked.is_unharmed();
+}
+
+#[test]
+fn any_bytes_are_a_header_of_the_proxy_protocol_on_a_socket() {
+    let listen = "listen = { address = \"127.0.0.1:0\", proxy_protocol = [\"127.0.0.1\"] }";
+    let file = |upstream: &Upstream| File::to(upstream, &[]).server(listen);
+    let attacked = Attacked::with(file, false);
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let seeds = PROXY_HEADERS.map(|header| [header, request].concat());
+    drive(&seeds, |bytes| attacked.send(bytes));
+    attacked.is_unharmed();
+}
+
+/// The first flight of clients with these versions and protocols.
+fn hellos(authority: &tls::Authority) -> Vec<Vec<u8>> {
+    let versions = [
+        rustls::ALL_VERSIONS,
+        &[&rustls::version::TLS12],
+        &[&rustls::version::TLS13],
+    ];
+    let protocols: [&[&str]; 3] = [&[], &["h2", "http/1.1"], &["acme-tls/1"]];
+    let mut hellos = Vec::new();
+    for versions in versions {
+        for alpn in protocols {
+            let client = authority.client_of(versions, None).speaking(alpn);
+            let name = ServerName::try_from("api.example.com").unwrap();
+            let mut connection = ClientConnection::new(Arc::new(client.0), name).unwrap();
+            let mut hello = Vec::new();
+            connection.write_tls(&mut hello).unwrap();
+            hellos.push(hello);
+        }
+    }
+    hellos
+}
+
+#[test]
+fn any_bytes_are_a_hello() {
+    let authority = tls::Authority::new();
+    let identity = authority.identity("main", &["api.example.com"]);
+    let listen = "listen = { address = \"127.0.0.1:0\", tls = true }";
+    let file = |upstream: &Upstream| File::to(upstream, &[]).server(listen).with(&identity);
+    let attacked = Attacked::with(file, true);
+    drive(&hellos(&authority), |bytes| attacked.send(bytes));
+    attacked.runtime.block_on(async {
+        let client = authority.trusting();
+        let mut wire = client.wire(attacked.address, "api.example.com").await;
+        wire.ask(get("/")).await.expect(200);
+    });
+    attacked.is_unharmed();
+}
+
+#[test]
+fn any_text_is_a_token_and_only_a_signed_one_is_believed() {
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/hs.secret");
+    let file = |upstream: &Upstream| {
+        File::to(upstream, &["user"])
+            .with(&format!(
+                "[jwt]\nkeys = {keys:?}\nalgorithms = \"HS256\"\nrequire_exp = false"
+            ))
+            .limit(
+                "user",
+                "by = \"jwt:sub\"\nmissing = \"refuse\"\nrate = \"1000000/s\"",
+            )
+    };
+    let attacked = Attacked::with(file, false);
+    let key = EncodingKey::from_secret(SECRET);
+    let token = |claims| encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap();
+    let good = [
+        token(json!({ "sub": "ann" })),
+        token(json!({ "sub": "bob", "aud": ["a", "b"], "roles": { "admin": true } })),
+    ];
+    let none = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4ifQ.";
+    let seeds: Vec<Vec<u8>> = good
+        .iter()
+        .map(String::as_str)
+        .chain([none])
+        .map(|token| format!("Bearer {token}").into_bytes())
+        .collect();
+    let asked = |text: &str| {
+        attacked.runtime.block_on(async {
+            let fields = [("Host", "a"), ("Authorization", text)];
+            let mut wire = Wire::to(attacked.address).await;
+            wire.ask(request("GET", "/", &fields)).await.status
+        })
+    };
+    for token in &good {
+        assert_eq!(asked(&format!("Bearer {token}")), 200);
+    }
+    drive(&seeds, |bytes| {
+        let text: String = bytes
+            .iter()
+            .filter(|byte| byte.is_ascii_graphic() || **byte == b' ')
+            .map(|byte| char::from(*byte))
+            .collect();
+        let status = asked(&text);
+        let is_good = good.iter().any(|token| text.trim().ends_with(token));
+        assert!(matches!(status, 200 | 401 | 400 | 431), "{status}: {text}");
+        assert!(status != 200 || is_good, "believed: {text}");
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {text}\r\n\r\n");
+        attacked.send(head.as_bytes());
+    });
+    attacked.is_unharmed();
+}
