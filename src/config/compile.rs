@@ -3,6 +3,7 @@
 use super::document::{self, CounterStore, Document, List, ServerTable};
 use super::groups::Groups;
 use super::identities::ReadIdentities;
+use super::identity_writers::IdentityWriters;
 use super::jwt::TokenRules;
 use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
@@ -11,7 +12,7 @@ use super::value::literal_path;
 use super::{Compiled, Report};
 use crate::client::Nat64;
 use crate::key::client_ip::Trust;
-use crate::key::{Group, IdentityFields, KeyTemplate, MissingKey, Sameness};
+use crate::key::{FieldsOfOthers, Group, IdentityFields, KeyTemplate, MissingKey, Sameness};
 use crate::limit::Limit;
 use crate::route::{PathBack, PathPattern, Rule, Segment};
 use crate::snapshot::errors::ErrorFormats;
@@ -43,7 +44,9 @@ impl Compilation<'_> {
         let (document, shared, checked) = (self.document, self.may_ask_redis(), self.checked);
         let by_name = by_name(&checked.limits);
         let (upstreams, groups) = (&self.upstreams, &self.groups.all);
-        let mut services = services(document, &checked.rules, &by_name, upstreams, groups);
+        let writers = IdentityWriters::of(document, &self.report.source);
+        let told = Told { writers, groups };
+        let mut services = services(document, &checked.rules, &by_name, upstreams, &told);
         let outline = Outline {
             boot: self.boot.clone(),
             routes: routes(document, checked.rules, &services),
@@ -140,8 +143,9 @@ fn services(
     rules: &[Rule],
     limits: &ByName<'_>,
     all_upstreams: &[Arc<upstream::Upstream>],
-    groups: &[Arc<Group>],
+    told: &Told<'_>,
 ) -> Vec<Service> {
+    let of_others = told.writers.shared();
     let upstreams = document.upstreams.iter();
     let positions: HashMap<&str, usize> = upstreams
         .map(|upstream| upstream.name.value.as_str())
@@ -164,7 +168,7 @@ fn services(
                 rewrite: template(route).ok().flatten(),
                 prefix: stripped_prefix(route),
                 request_fields: route.request_headers.get().cloned(),
-                identity: identity(route, groups),
+                identity: identity(route, told, &of_others),
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
@@ -194,12 +198,34 @@ fn host_change(
     })
 }
 
-/// The fields by which the servers of a route know its clients, with the groups whose members prove that they are.
-fn identity(route: &document::Route, groups: &[Arc<Group>]) -> Option<Arc<IdentityFields>> {
-    let fields = route.forward_identity.get()?.iter();
-    let proven = groups.iter().filter(|group| group.by.is_proof());
+/// What servers are told of clients.
+struct Told<'a> {
+    writers: IdentityWriters<'a>,
+    groups: &'a [Arc<Group>],
+}
+
+/// The fields by which the servers of a route know its clients, with the groups whose members prove that they are. Where
+/// the route of an included file leads to an upstream of another file, no client writes there what other files' routes
+/// tell their servers.
+fn identity(
+    route: &document::Route,
+    told: &Told<'_>,
+    of_others: &Arc<HashMap<String, Option<usize>>>,
+) -> Option<Arc<IdentityFields>> {
+    let own = told.writers.bounded_file(route);
+    let of_others = own
+        .filter(|_| !of_others.is_empty())
+        .map(|own| FieldsOfOthers {
+            writers: Arc::clone(of_others),
+            own,
+        });
+    if route.forward_identity.is_absent() && of_others.is_none() {
+        return None;
+    }
+    let proven = told.groups.iter().filter(|group| group.by.is_proof());
     Some(Arc::new(IdentityFields {
-        fields: fields.map(|at| at.value.clone()).collect(),
+        fields: route.forward_identity.values(),
+        of_others,
         groups: proven.map(Arc::clone).collect(),
     }))
 }

@@ -305,8 +305,12 @@ impl Document {
 
     /// The upstream that a route leads to.
     pub(super) fn upstream_of(&self, route: &Route) -> Option<&Upstream> {
-        let at = self.positions.get(route.upstream.get()?)?;
-        self.upstreams.get(*at)
+        self.upstream_named(route.upstream.get()?)
+    }
+
+    /// The upstream of this name.
+    pub(super) fn upstream_named(&self, name: &str) -> Option<&Upstream> {
+        self.upstreams.get(*self.positions.get(name)?)
     }
 
     /// Is this mistake only the echo of an unreadable stretch that has been reported?

@@ -25,6 +25,10 @@ pub(super) struct Grant {
     pub(super) variables: Vec<String>,
     /// Patterns of the `[defaults]` limits that the routes of the files may drop.
     pub(super) drops: Vec<At<String>>,
+    /// Patterns of the upstreams of other files that the routes of the files may lead to.
+    pub(super) upstreams: Vec<At<String>>,
+    /// Sockets outside their own folders that the files' servers may listen on.
+    pub(super) sockets: Vec<AllowedPaths>,
 }
 
 impl Grant {
@@ -40,6 +44,12 @@ impl Grant {
         patterns.any(|pattern| glob::matches(&pattern.value, name))
     }
 
+    /// May the routes of the files lead to the upstream of this name, which stands in another file?
+    pub(super) fn leads_to(&self, name: &str) -> bool {
+        let mut patterns = self.upstreams.iter();
+        patterns.any(|pattern| glob::matches(&pattern.value, name))
+    }
+
     /// Does the entry only name files?
     pub(super) fn is_plain(&self) -> bool {
         self.written.iter().all(|(key, _)| *key == "files")
@@ -47,11 +57,21 @@ impl Grant {
 
     /// The entry as it would have to be written for `value` to be granted under `key`.
     pub(super) fn with(&self, key: &'static str, value: &str) -> String {
-        let value = format!("{:?}", value.replace('$', "$$"));
+        self.with_all(key, [value])
+    }
+
+    /// The entry as it would have to be written for all `values` to be granted under `key`.
+    pub(super) fn with_all<'v>(
+        &self,
+        key: &'static str,
+        values: impl IntoIterator<Item = &'v str>,
+    ) -> String {
+        let values = values.into_iter();
+        let values = values.map(|value| format!("{:?}", value.replace('$', "$$")));
         let mut keys = self.written.clone();
         match keys.iter_mut().find(|(own, _)| *own == key) {
-            Some((_, values)) => values.push(value),
-            None => keys.push((key, vec![value])),
+            Some((_, there)) => there.extend(values),
+            None => keys.push((key, values.collect())),
         }
         entry(&keys)
     }

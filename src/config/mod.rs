@@ -24,6 +24,7 @@ pub mod fuzz;
 mod grant;
 mod groups;
 mod identities;
+mod identity_writers;
 pub mod jwt;
 pub mod leases;
 mod limits;

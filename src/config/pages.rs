@@ -86,6 +86,9 @@ mod tests {
     use std::fmt::Write;
     use std::fs;
 
+    /// The entry of the included file in an example.
+    const INCLUDE: &str = "include = { files = \"routes.d/*.toml\", upstreams = [\"api\"] }";
+
     /// The example with the route and the upstream it leaves out.
     fn whole(code: Code, example: &str) -> String {
         let mut text = format!("{example}\n");
@@ -159,7 +162,7 @@ mod tests {
                     let upstream = text.find("[upstreams.").unwrap();
                     let rest = text.split_off(upstream);
                     fs::write(&included, text).unwrap();
-                    text = format!("include = \"routes.d/*.toml\"\n{rest}");
+                    text = format!("{INCLUDE}\n{rest}");
                 } else {
                     fs::write(&included, "").unwrap();
                 }

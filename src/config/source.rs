@@ -2,7 +2,7 @@
 
 use super::environment::EnvironmentFiles;
 use super::files::Files;
-use super::files::fence::{Fence, real};
+use super::files::fence::{AllowedPaths, Fence, real};
 use super::grant::Grant;
 use super::set::Set;
 use crate::telemetry::printable_in_place;
@@ -217,8 +217,20 @@ impl Source {
 
     /// The fence of the file that a byte stands in; none where the file may read all files.
     pub(super) fn fence(&self, offset: usize) -> Option<Fence> {
+        let grant = self.grant(offset)?;
+        self.fence_with(offset, &grant.secrets)
+    }
+
+    /// The fence of the sockets that servers in the file of a byte may listen on; none where they may be anywhere.
+    pub(super) fn socket_fence(&self, offset: usize) -> Option<Fence> {
+        let grant = self.grant(offset)?;
+        self.fence_with(offset, &grant.sockets)
+    }
+
+    /// The fence of an included file, which is granted `allowed`.
+    fn fence_with(&self, offset: usize, allowed: &[AllowedPaths]) -> Option<Fence> {
         let part = self.part(offset);
-        let grant = part.grant.as_ref()?;
+        part.grant.as_ref()?;
         let taken = self.folders.get_or_init(|| {
             let folders: BTreeSet<&Path> =
                 self.parts.iter().map(|part| self.folder(part)).collect();
@@ -228,7 +240,7 @@ impl Source {
             real(self.folder(part)),
             &real(self.folder(&self.parts[0])),
             Arc::clone(taken),
-            grant.secrets.clone(),
+            allowed.to_vec(),
         ))
     }
 
@@ -236,6 +248,11 @@ impl Source {
     #[must_use]
     pub fn is_one_place(&self, one: usize, other: usize) -> bool {
         self.part(one).span == self.part(other).span
+    }
+
+    /// The beginning of the file or option that a byte stands in, by which files are told apart.
+    pub(super) fn start(&self, offset: usize) -> usize {
+        self.part(offset).span.start
     }
 
     /// The end of the file or option that a byte stands in.

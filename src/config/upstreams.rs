@@ -1,15 +1,19 @@
 //! `[upstreams.NAME]` as written → upstreams: the files of their certificates are read.
 
 use super::diagnostic::{Code, Details as _};
-use super::document::{Document, Upstream, UpstreamTls};
+use super::document::{Document, ServerEntry, Upstream, UpstreamTls};
+use super::files::fence::Fence;
+use super::grant::refusal::unreached;
 use super::outline::{ShownValue, show};
 use super::side_files::{Reference, SideFiles};
-use super::source::{At, Span};
+use super::source::{At, Source, Span};
 use super::value::quoted;
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::retry_rule::RetryRule;
-use crate::upstream::{self, ServerTls, UpstreamRules, UpstreamState};
+use crate::upstream::{self, ServerTls, ServerUrl, SocketFence, UpstreamRules, UpstreamState};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// The largest file of certificates.
@@ -20,14 +24,23 @@ pub(super) fn read(
     document: &Document,
     beside: &mut SideFiles<'_>,
 ) -> Vec<Arc<upstream::Upstream>> {
+    let mut fences = HashMap::new();
     let all = document.upstreams.iter();
-    all.map(|written| Arc::new(upstream(written, beside)))
+    all.map(|written| Arc::new(upstream(written, &mut fences, beside)))
         .collect()
 }
 
-fn upstream(written: &Upstream, beside: &mut SideFiles<'_>) -> upstream::Upstream {
+/// The bounds on the sockets of each included file, by the beginning of the file.
+type SocketFences = HashMap<usize, (Fence, SocketFence)>;
+
+fn upstream(
+    written: &Upstream,
+    fences: &mut SocketFences,
+    beside: &mut SideFiles<'_>,
+) -> upstream::Upstream {
     let entries = written.servers.entries().iter();
-    let servers: Vec<_> = entries.filter_map(|entry| entry.value.compiled()).collect();
+    let servers = entries.filter_map(|entry| server(&entry.value, fences, beside));
+    let servers: Vec<_> = servers.collect();
     upstream::Upstream {
         name: written.name.value.as_str().into(),
         state: Arc::new(UpstreamState::new(&servers)),
@@ -40,6 +53,41 @@ fn upstream(written: &Upstream, beside: &mut SideFiles<'_>) -> upstream::Upstrea
         max_age: written.max_age.get().copied(),
         rules: rules(written),
         forward_client_cert: written.forward_client_cert(),
+    }
+}
+
+/// A server, with the bound on its socket. A socket that lies beyond it is noted.
+fn server(
+    written: &ServerEntry,
+    fences: &mut SocketFences,
+    beside: &mut SideFiles<'_>,
+) -> Option<upstream::Server> {
+    let mut server = written.compiled()?;
+    let At { value: url, span } = written.url.at()?;
+    if let ServerUrl::Unix(path) = url
+        && let Some((fence, bound)) = socket_fence(span, fences, beside.source)
+    {
+        let refusal = unreached(beside.source, span, path, fence);
+        beside.found.extend(refusal);
+        server.socket_fence = Some(bound.clone());
+    }
+    Some(server)
+}
+
+/// The bound on the sockets that the file of a place may have, where it is an included one.
+fn socket_fence<'f>(
+    span: &Span,
+    fences: &'f mut SocketFences,
+    source: &Source,
+) -> Option<&'f (Fence, SocketFence)> {
+    match fences.entry(source.start(span.start)) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(place) => {
+            let fence = source.socket_fence(span.start)?;
+            let (told, of_servers) = (format!("{fence:?}"), fence.clone());
+            let bound = SocketFence::new(told, move |place| of_servers.holds_place(place));
+            Some(place.insert((fence, bound)))
+        }
     }
 }
 

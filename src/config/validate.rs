@@ -3,6 +3,7 @@
 mod authorities;
 mod case_bypass;
 mod forwarded_identity;
+mod granted_upstreams;
 mod grants;
 mod groups;
 mod grpc;
@@ -78,6 +79,7 @@ pub(super) fn check(
     identities::check(file, found);
     authorities::check(file, found);
     grants::check(document, source, found);
+    granted_upstreams::check(file, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);

@@ -3,6 +3,7 @@
 
 use super::{Caller, Group, KeyPart, Memberships};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -11,8 +12,34 @@ use std::sync::Arc;
 pub struct IdentityFields {
     /// The fields, in the file's order.
     pub fields: Vec<IdentityField>,
+    /// Fields of other files' routes, which clients do not write here either.
+    pub of_others: Option<FieldsOfOthers>,
     /// The groups that count as verified, in the file's order.
     pub groups: Vec<Arc<Group>>,
+}
+
+/// The fields by which routes tell servers who their clients are, as a route of one file sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldsOfOthers {
+    /// Each field in the one spelling of [`same_field`], with the file whose routes alone write it, if there is only one.
+    pub writers: Arc<HashMap<String, Option<usize>>>,
+    /// The route's own file.
+    pub own: usize,
+}
+
+impl FieldsOfOthers {
+    /// Does a route of another file write the field?
+    fn has(&self, name: &HeaderName) -> bool {
+        let writer = self.writers.get(&same_field(name));
+        writer.is_some_and(|only| *only != Some(self.own))
+    }
+}
+
+/// One spelling of all names that servers may take for the same field (RFC 3875, section 4.1.18).
+#[must_use]
+pub fn same_field(name: &HeaderName) -> String {
+    let name = name.as_str();
+    name.replace(|one: char| !one.is_ascii_alphanumeric(), "-")
 }
 
 /// One field, with the template of its value.
@@ -64,9 +91,9 @@ impl IdentityFields {
     /// are neither letters nor digits (RFC 3875, section 4.1.18).
     #[must_use]
     pub fn claims(&self, name: &HeaderName) -> bool {
-        self.fields
-            .iter()
-            .any(|field| is_read_as(name.as_str(), field.name.as_str()))
+        let mut own = self.fields.iter();
+        own.any(|field| is_read_as(name.as_str(), field.name.as_str()))
+            || self.of_others.as_ref().is_some_and(|all| all.has(name))
     }
 
     /// Removes what a client has sent in these fields, or in such as servers could take for them.

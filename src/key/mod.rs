@@ -30,7 +30,9 @@ pub use caller::{
 pub use digest::{Digest, DigestText};
 pub use exemption::Exemption;
 pub use group::{Group, Memberships};
-pub use identity_field::{IdentityField, IdentityFields, IdentityPiece};
+pub use identity_field::{
+    FieldsOfOthers, IdentityField, IdentityFields, IdentityPiece, same_field,
+};
 pub use meter::{Meter, MeterPlace, OnLeave};
 pub use preflight::OTHER_METHODS;
 pub use price::{Price, PriceError};

@@ -21,7 +21,8 @@ pub(super) fn write(
     parts: &mut Parts,
     exchange: &Exchange,
 ) -> Result<(), RefusalCause> {
-    let Some(identity) = &service.identity else {
+    let identity = service.identity.as_ref();
+    let Some(identity) = identity.filter(|identity| !identity.fields.is_empty()) else {
         return Ok(());
     };
     let tiers: Vec<_> = exchange

@@ -135,7 +135,8 @@ impl Worker {
 #[cold]
 fn is_read_again(exchange: &Exchange, service: &Service) -> bool {
     let keys = &exchange.local.snapshot.hash_keys;
-    service.identity.is_some()
+    let identity = service.identity.as_ref();
+    identity.is_some_and(|identity| !identity.fields.is_empty())
         || service
             .upstream
             .is_some_and(|server| keys[server].is_some())

@@ -2,7 +2,7 @@
 
 use super::server_tls::ServerTls;
 use super::upstream_state::Member;
-use super::{ServerUrl, Upstream};
+use super::{ServerUrl, SocketFence, Upstream};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub enum Protocol {
 pub struct Destination {
     /// The server.
     pub url: ServerUrl,
+    /// The bound on the place of its socket, where there is one.
+    pub socket_fence: Option<SocketFence>,
     /// Its address, where it is reached by TCP.
     pub address: Option<SocketAddr>,
     /// The encryption, where there is any.
@@ -49,6 +51,7 @@ impl Destination {
         Self {
             tls: upstream.tls.clone().filter(|_| url.is_encrypted()),
             url,
+            socket_fence: member.server.socket_fence.clone(),
             address: member.address,
             protocol,
             max_age: upstream.max_age,

@@ -6,6 +6,7 @@ use super::{ConnectError, Destination, Protocol, ServerTls, ServerUrl, demo};
 use crate::tls::{self, Advice};
 use socket2::SockRef;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
@@ -90,7 +91,10 @@ pub(super) async fn open(
 async fn reach(destination: &Destination) -> io::Result<ServerStream> {
     let address = match (&destination.url, destination.address) {
         (ServerUrl::Unix(path), _) => {
-            let stream = UnixStream::connect(&**path).await?;
+            let stream = match &destination.socket_fence {
+                Some(fence) => fence.connect(Path::new(&**path)).await?,
+                None => UnixStream::connect(&**path).await?,
+            };
             note_unbounded(SockRef::from(&stream).set_send_buffer_size(MOST_UNSENT_LOCALLY));
             return Ok(ServerStream::Unix(stream));
         }

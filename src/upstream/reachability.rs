@@ -152,6 +152,7 @@ mod tests {
     fn pools_of_one_server_share_its_reachability_and_forget_it_together() {
         let server = Destination {
             url: crate::upstream::ServerUrl::Unix("/run/gone.sock".into()),
+            socket_fence: None,
             address: None,
             tls: None,
             protocol: crate::upstream::Protocol::Http1,

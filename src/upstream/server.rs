@@ -1,6 +1,6 @@
 //! A server of an upstream, as the file writes it.
 
-use super::ServerUrl;
+use super::{ServerUrl, SocketFence};
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -15,6 +15,8 @@ pub struct Server {
     pub max_requests: Option<NonZeroU32>,
     /// The most connections to it, of all workers of this gateway.
     pub max_connections: Option<NonZeroU32>,
+    /// The bound on the place of its socket, where the file may not have every socket.
+    pub socket_fence: Option<SocketFence>,
 }
 
 impl Server {
@@ -26,6 +28,7 @@ impl Server {
             weight: 1,
             max_requests: None,
             max_connections: None,
+            socket_fence: None,
         }
     }
 }

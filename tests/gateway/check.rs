@@ -23,7 +23,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-const MAIN: &str = "include = [\"routes.d/*.toml\"]\n[store]\npassword = { file = \"secret\" }\nurl = \"redis://cache\"\n\
+const MAIN: &str = "include = [{ files = \"routes.d/*.toml\", upstreams = [\"api\"] }]\n[store]\npassword = { file = \"secret\" }\nurl = \"redis://cache\"\n\
     [limits.per-client]\nby = \"ip\"\nrate = \"10/s\"\n[upstreams.api]\nservers = \"127.0.0.1:3000\"\n";
 const ORDERS: &str =
     "[routes.orders]\npath = \"/orders\"\nupstream = \"api\"\nlimits = \"per-client\"\n";

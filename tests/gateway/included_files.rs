@@ -67,7 +67,7 @@ async fn a_team_is_refused_until_the_main_file_says_what_the_error_says() {
     assert_eq!(
         include,
         "{ files = \"team-a/*.toml\", secrets = [\"secrets.d/team-a-key\"], \
-         drops = [\"per-ip\"], variables = [\"TOLLGATE_TEST_TEAM_A_TOKEN\"] }"
+         drops = [\"per-ip\"], upstreams = [\"a\"], variables = [\"TOLLGATE_TEST_TEAM_A_TOKEN\"] }"
     );
     let path = folder.path().join("gateway.toml");
     let path = path.to_str().unwrap().to_owned();
@@ -95,7 +95,7 @@ async fn a_team_is_refused_until_the_main_file_says_what_the_error_says() {
 #[tokio::test]
 async fn a_reload_brings_no_secret_of_the_operators_to_a_team() {
     let upstream = Upstream::echo().await;
-    let granted = "{ files = \"team-a/*.toml\", drops = [\"per-ip\"], hosts = [\"a.example.com\"], \
+    let granted = "{ files = \"team-a/*.toml\", drops = [\"per-ip\"], upstreams = [\"a\"], hosts = [\"a.example.com\"], \
         paths = [\"/a/{*rest}\"], secrets = [\"secrets.d/team-a-*\"], variables = [\"TOLLGATE_TEST_TEAM_A_*\"] }";
     let (folder, _) = house(&upstream, granted);
     let file = folder.path().join("team-a/a.toml");

@@ -64,4 +64,5 @@ mod targets;
 mod tls;
 mod unnamed_clients;
 mod untrusted_clients;
+mod upstreams_of_others;
 mod wait_queue;

@@ -185,6 +185,7 @@ impl ServerEntry {
                 .get()
                 .copied()
                 .and_then(NonZeroU32::new),
+            socket_fence: None,
         })
     }
 }

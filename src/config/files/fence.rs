@@ -64,19 +64,27 @@ impl Fence {
         }
     }
 
+    /// Is `place`, a path without links, within reach? No link counts by its own name.
+    #[must_use]
+    pub fn holds_place(&self, place: &Path) -> bool {
+        self.is_own(place) || self.allowed.iter().any(|one| one.describes(place))
+    }
+
     /// The end of `path` behind all links, if the fence holds it.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         let place = real(path);
-        let nearest = place
-            .ancestors()
-            .skip(1)
-            .find(|at| self.taken.contains(*at));
-        let is_own = self.own.is_some() && nearest == self.own.as_deref();
         let is_allowed = || {
             let mut allowed = self.allowed.iter();
             allowed.any(|one| one.leads_to(path, &place))
         };
-        (is_own || is_allowed()).then_some(place)
+        (self.is_own(&place) || is_allowed()).then_some(place)
+    }
+
+    /// Does `place` lie in the file's own folder?
+    fn is_own(&self, place: &Path) -> bool {
+        let mut above = place.ancestors().skip(1);
+        let nearest = above.find(|at| self.taken.contains(*at));
+        self.own.is_some() && nearest == self.own.as_deref()
     }
 }
 

@@ -81,22 +81,26 @@ only by patterns that begin with a dot.
 ";
 
 const GRANTED: &str = "
-An included file is a team's, not the operator's. Three things need a grant of the file's entry; the error shows the
+An included file is a team's, not the operator's. Four things need a grant of the file's entry; the error shows the
 entry to write:
 
 - reading a variable, as `${NAME}` or `{ env = .. }` (`variables`);
 - reading a file outside the included file's own folder (`secrets`);
-- a route that drops a limit of `[defaults]` (`drops`).
+- a route that drops a limit of `[defaults]` (`drops`);
+- an upstream of another file, and a server on a Unix socket outside the included file's own folder (`upstreams`).
 
 A file's own folder is the folder of the file with all below it, without folders in which other files of the
 configuration stand. The folder of the main file, and each folder above it, is no file's own. Included files in one
 folder share the files in it: a team with secrets needs a folder to itself. The place to which a path leads through all
 links counts. A file that two entries take in, of which one is a table, is an error.
 
+Through an upstream of another file, a route sets no `host` but one that a route of its own file has, and no field that
+`forward_identity` of another file's route writes. What clients send in such a field is removed there.
+
 ```toml
 include = [
     \"routes.d/*.toml\",
-    { files = \"team-a/*.toml\", hosts = [\"a.example.com\"], paths = [\"/a/{*rest}\"], secrets = [\"secrets.d/team-a-*\"], variables = [\"TEAM_A_*\"], drops = [\"per-ip\"] },
+    { files = \"team-a/*.toml\", hosts = [\"a.example.com\"], paths = [\"/a/{*rest}\"], secrets = [\"secrets.d/team-a-*\"], variables = [\"TEAM_A_*\"], drops = [\"per-ip\"], upstreams = [\"orders\"] },
 ]
 ```
 

@@ -1,7 +1,7 @@
 //! Refusals of included files, with the entry of `include` that would grant the refused access.
 
 use super::super::diagnostic::{Code, Details as _, Diagnostic};
-use super::super::files::fence;
+use super::super::files::fence::{self, Fence};
 use super::super::source::{Source, Span};
 use super::super::value::quoted;
 use super::Grant;
@@ -45,6 +45,27 @@ pub(in crate::config) fn unread(source: &Source, span: &Span, path: &str) -> Opt
     let instead = grant.with("secrets", &to_write(source, &whole));
     let refusal = grant.refusal(source, span, &what, &instead);
     Some(refusal.at(span, "outside its own folder").note(OWN_FOLDER))
+}
+
+/// The error of an included file that names at `span` a socket outside its reach.
+pub(in crate::config) fn unreached(
+    source: &Source,
+    span: &Span,
+    path: &str,
+    fence: &Fence,
+) -> Option<Diagnostic> {
+    let grant = source.grant(span.start)?;
+    let place = fence::real(Path::new(path));
+    if fence.holds_place(&place) {
+        return None;
+    }
+    let url = format!("unix:{}", place.display());
+    let what = format!("have the socket {} for a server", quoted(path));
+    let refusal = grant.refusal(source, span, &what, &grant.with("upstreams", &url));
+    let is_link = place != Path::new(path);
+    let leads = is_link.then(|| format!("it leads to {}", quoted(&place.display().to_string())));
+    let refusal = refusal.at(span, leads.as_deref().unwrap_or("outside its own folder"));
+    Some(refusal.note(OWN_FOLDER))
 }
 
 /// The path as the main file would write it.

@@ -85,7 +85,7 @@ fn everything_is_in_it_and_no_secret() {
     fs::write(at("routes.d/key"), "s3cret").unwrap();
     fs::write(
         at("gateway.toml"),
-        "include = { files = \"routes.d/*.toml\", variables = \"CARGO_*\" }\n[store]\nurl = \"redis+sentinel://user:hunter2@a,b:7/cache\"\n\
+        "include = { files = \"routes.d/*.toml\", variables = \"CARGO_*\", upstreams = \"u\" }\n[store]\nurl = \"redis+sentinel://user:hunter2@a,b:7/cache\"\n\
          sentinel = { username = \"watcher\", password = \"hunter3\" }\n\
          [limits.per-client]\nby = \"ip\"\nrate = \"${RATE_NOT_SET:-7/s}\"\n\
          [upstreams.u]\nservers = \"a:1\"\n",

@@ -40,6 +40,11 @@ table! {
 
     /// Names of the limits of `[defaults]` that the files' routes may drop with `"!NAME"`, with patterns.
     drops: Items<String> = texts(any), Words("none"), "[\"per-ip\"]";
+
+    /// Names of the upstreams of other files that the files' routes may lead to, with patterns, and sockets (`unix:/path`)
+    /// outside their own folders that the files' upstreams may have, also with patterns. The place to which a path of a
+    /// socket leads through all links counts.
+    upstreams: Items<String> = texts(any), Words("none"), "[\"orders\", \"unix:/run/team-a/*.sock\"]";
 }
 
 /// Files to take in, and their grant.
@@ -98,18 +103,26 @@ fn with_grant(
         hosts,
         paths,
         secrets,
-        variables: names,
+        variables: variable_names,
         drops,
+        upstreams,
     } = IncludeTable::read(&mut fields);
-    let mut allowed = Vec::new();
-    for pattern in secrets.entries() {
-        match AllowedPaths::read(&source.beside(pattern.span.start, &pattern.value)) {
-            Ok(one) => allowed.push(one),
-            Err(why) => {
-                fields
-                    .error(Code::BadPattern, "this is no pattern of files")
-                    .at(&pattern.span, why);
-            }
+    let mut allowed = |at: &At<String>, path: &str| {
+        let read = AllowedPaths::read(&source.beside(at.span.start, path));
+        read.map_err(|why| {
+            fields
+                .error(Code::BadPattern, "this is no pattern of files")
+                .at(&at.span, why);
+        })
+        .ok()
+    };
+    let secrets = secrets.entries().iter();
+    let secrets = secrets.filter_map(|at| allowed(at, &at.value)).collect();
+    let (mut names, mut sockets) = (Vec::new(), Vec::new());
+    for at in upstreams.entries() {
+        match socket_path(&at.value) {
+            Some(path) => sockets.extend(allowed(at, path)),
+            None => names.push(at.clone()),
         }
     }
     let grant = Grant {
@@ -117,9 +130,11 @@ fn with_grant(
         written: written(source, table),
         hosts: (!hosts.is_absent()).then(|| hosts.values()),
         paths: (!paths.is_absent()).then(|| paths.values()),
-        secrets: allowed,
-        variables: names.values(),
+        secrets,
+        variables: variable_names.values(),
         drops: drops.entries().to_vec(),
+        upstreams: names,
+        sockets,
     };
     let files = files.entries().iter();
     let files = files.filter(|file| !variables.has_failed(&file.span));
@@ -127,6 +142,12 @@ fn with_grant(
         files: files.cloned().collect(),
         grant: Arc::new(grant),
     }
+}
+
+/// The path of a socket, where an entry is one.
+fn socket_path(text: &str) -> Option<&str> {
+    let path = text.strip_prefix("unix:")?;
+    Some(path.strip_prefix("//").unwrap_or(path))
 }
 
 /// The keys of an entry with their values as they stand in the file.

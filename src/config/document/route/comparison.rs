@@ -38,8 +38,8 @@ pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option
 /// The fields by which servers know clients, with their templates.
 pub(super) fn identity_fields(identity: Option<&IdentityFields>) -> Option<ShownValue> {
     match identity {
-        Some(identity) => show(list(&identity.fields)),
-        None => show("none"),
+        Some(identity) if !identity.fields.is_empty() => show(list(&identity.fields)),
+        _ => show("none"),
     }
 }
 

@@ -1,0 +1,107 @@
+//! The fields of `forward_identity` in all files, and the routes that must leave those of other files alone: routes of
+//! included files that lead to upstreams of other files.
+
+use super::document::{Document, Route};
+use super::source::{At, Source};
+use crate::key::{IdentityField, IdentityPiece, same_field};
+use http::HeaderName;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Who writes which field.
+pub(super) struct IdentityWriters<'a> {
+    document: &'a Document,
+    source: &'a Source,
+    /// The writers of each field, in the one spelling that servers may take it for.
+    fields: HashMap<String, FirstWriters<'a>>,
+    /// The writers of each field with its template.
+    templates: HashMap<String, FirstWriters<'a>>,
+}
+
+/// A field, and the route that writes it.
+pub(super) type Writer<'a> = (&'a Route, &'a At<IdentityField>);
+
+/// The first writer, and the first one in another file than that.
+struct FirstWriters<'a> {
+    first: (usize, Writer<'a>),
+    other: Option<Writer<'a>>,
+}
+
+impl<'a> FirstWriters<'a> {
+    /// A writer outside the file.
+    fn outside(&self, file: usize) -> Option<Writer<'a>> {
+        let (home, first) = self.first;
+        if home == file {
+            self.other
+        } else {
+            Some(first)
+        }
+    }
+}
+
+impl<'a> IdentityWriters<'a> {
+    pub(super) fn of(document: &'a Document, source: &'a Source) -> Self {
+        let (mut fields, mut templates) = (HashMap::new(), HashMap::new());
+        for route in &document.routes {
+            for at in route.forward_identity.entries() {
+                let file = source.start(at.span.start);
+                note(same_field(&at.value.name), file, (route, at), &mut fields);
+                note(at.value.to_string(), file, (route, at), &mut templates);
+            }
+        }
+        Self {
+            document,
+            source,
+            fields,
+            templates,
+        }
+    }
+
+    /// The file of a route that must leave the fields of other files' routes alone.
+    pub(super) fn bounded_file(&self, route: &Route) -> Option<usize> {
+        let at = route.name.span.start;
+        let upstream = self.document.upstream_of(route)?;
+        self.source.grant(at)?;
+        let is_own = self.source.is_one_place(at, upstream.name.span.start);
+        (!is_own).then(|| self.source.start(at))
+    }
+
+    /// The route outside `file` that writes what servers may take for `name`.
+    pub(super) fn outside(&self, name: &HeaderName, file: usize) -> Option<Writer<'a>> {
+        self.fields.get(&same_field(name))?.outside(file)
+    }
+
+    /// Does a route outside `file` write the same field with the same words, which no name of a group decides?
+    pub(super) fn say_the_same(&self, field: &IdentityField, file: usize) -> bool {
+        let named =
+            |piece: &IdentityPiece| matches!(piece, IdentityPiece::Tier | IdentityPiece::Group);
+        let same = self.templates.get(&field.to_string());
+        !field.pieces.iter().any(named) && same.is_some_and(|same| same.outside(file).is_some())
+    }
+
+    /// Each field with the only file that writes it, where there is only one.
+    pub(super) fn shared(&self) -> Arc<HashMap<String, Option<usize>>> {
+        let fields = self.fields.iter();
+        let only = |one: &FirstWriters<'_>| one.other.is_none().then_some(one.first.0);
+        Arc::new(
+            fields
+                .map(|(name, one)| (name.clone(), only(one)))
+                .collect(),
+        )
+    }
+}
+
+fn note<'a>(
+    name: String,
+    file: usize,
+    writer: Writer<'a>,
+    all: &mut HashMap<String, FirstWriters<'a>>,
+) {
+    let first = (file, writer);
+    let known = all
+        .entry(name)
+        .or_insert(FirstWriters { first, other: None });
+    if known.first.0 != file && known.other.is_none() {
+        known.other = Some(writer);
+    }
+}

@@ -1,0 +1,161 @@
+//! The bound on the places where sockets of an included file's servers may stand. A path is judged by the place to which
+//! all links lead, at each connection: a link may be swapped while the gateway runs.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::UnixStream;
+
+/// Which places of sockets are within reach. Two bounds are equal when their texts are.
+#[derive(Clone)]
+pub struct SocketFence {
+    /// The bound in full, as a text.
+    told: Arc<str>,
+    holds: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+}
+
+impl SocketFence {
+    /// The bound that `told` describes in full: `holds` says whether a path without links is within reach.
+    pub fn new(
+        told: impl Into<Arc<str>>,
+        holds: impl Fn(&Path) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            told: told.into(),
+            holds: Arc::new(holds),
+        }
+    }
+
+    /// Connects to the socket at `path`, if the place to which it leads is within reach.
+    pub(super) async fn connect(&self, path: &Path) -> io::Result<UnixStream> {
+        let socket = reached::Socket::open(path)?;
+        if !(self.holds)(socket.place()) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the socket leads out of the folder of the file that names it",
+            ));
+        }
+        UnixStream::connect(socket.path()).await
+    }
+}
+
+impl PartialEq for SocketFence {
+    fn eq(&self, other: &Self) -> bool {
+        self.told == other.told
+    }
+}
+
+impl Eq for SocketFence {}
+
+impl Hash for SocketFence {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.told.hash(state);
+    }
+}
+
+impl fmt::Debug for SocketFence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told)
+    }
+}
+
+/// A socket that is held open by its place, so that what is judged is what is connected to.
+#[cfg(target_os = "linux")]
+mod reached {
+    use rustix::fs::OFlags;
+    use std::fs::{self, File, OpenOptions};
+    use std::io;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::path::{Path, PathBuf};
+
+    pub(super) struct Socket {
+        /// Keeps `path` alive.
+        _held: File,
+        path: PathBuf,
+        place: PathBuf,
+    }
+
+    impl Socket {
+        pub(super) fn open(path: &Path) -> io::Result<Self> {
+            let flags = i32::try_from(OFlags::PATH.bits()).map_err(io::Error::other)?;
+            let held = OpenOptions::new()
+                .read(true)
+                .custom_flags(flags)
+                .open(path)?;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+            let place = fs::read_link(&path)?;
+            Ok(Self {
+                _held: held,
+                path,
+                place,
+            })
+        }
+
+        pub(super) fn place(&self) -> &Path {
+            &self.place
+        }
+
+        pub(super) fn path(&self) -> &Path {
+            &self.path
+        }
+    }
+}
+
+/// Where a socket cannot be held by its place, the place is judged and then connected to by its path without links.
+#[cfg(not(target_os = "linux"))]
+mod reached {
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    pub(super) struct Socket(PathBuf);
+
+    impl Socket {
+        pub(super) fn open(path: &Path) -> io::Result<Self> {
+            path.canonicalize().map(Self)
+        }
+
+        pub(super) fn place(&self) -> &Path {
+            &self.0
+        }
+
+        pub(super) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    #[tokio::test]
+    async fn the_place_behind_all_links_counts_at_each_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["team", "team/run", "run"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        let _theirs = UnixListener::bind(root.join("team/run/app.sock")).unwrap();
+        let _operators = UnixListener::bind(root.join("run/app.sock")).unwrap();
+        let own = root.join("team");
+        let fence = SocketFence::new("team", move |place| place.starts_with(&own));
+        let path = root.join("team/run/app.sock");
+        fence.connect(&path).await.unwrap();
+        let outside = fence.connect(&root.join("run/app.sock")).await;
+        assert_eq!(outside.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+
+        // The folder is swapped for a link.
+        std::fs::rename(root.join("team/run"), root.join("team/before")).unwrap();
+        symlink("../run", root.join("team/run")).unwrap();
+        let swapped = fence.connect(&path).await;
+        assert_eq!(swapped.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        std::fs::remove_file(root.join("team/run")).unwrap();
+        symlink("before", root.join("team/run")).unwrap();
+        fence.connect(&path).await.unwrap();
+    }
+}

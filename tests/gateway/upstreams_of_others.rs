@@ -1,0 +1,151 @@
+//! A team's file and the operator's upstreams: they are reached only by grant, and then without the words by which the
+//! operator's routes tell who a client is.
+
+use crate::support::{Gateway, PATIENCE, Upstream, eventually, tollgate};
+use std::path::Path;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixListener;
+
+/// An operator's folder with a route that tells its servers of clients, and a team's folder below.
+fn house(upstream: &Upstream, include: &str, team: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("team")).unwrap();
+    std::fs::write(at("gold-keys"), "secret-key\n").unwrap();
+    let main = format!(
+        "include = [{include}]\n[server]\nlisten = \"127.0.0.1:0\"\n\
+         [groups.gold]\nby = \"header:x-api-key\"\nfile = \"gold-keys\"\n\
+         [limits.per-key]\nby = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"3/h\"\n\
+         [upstreams.orders]\nservers = \"{}\"\n\
+         [routes.orders]\nhost = \"api.example\"\npath = \"/v1/{{*rest}}\"\nupstream = \"orders\"\nlimits = [\"per-key\"]\n\
+         forward_identity = {{ x-consumer = \"{{group}}\" }}\n",
+        upstream.url()
+    );
+    std::fs::write(at("gateway.toml"), main).unwrap();
+    std::fs::write(at("team/t.toml"), team).unwrap();
+    folder
+}
+
+fn team(more: &str) -> String {
+    format!(
+        "[routes.t]\nhost = \"team.example\"\npath = \"/team/{{*rest}}\"\nupstream = \"orders\"\nrewrite = \"/v1/{{*rest}}\"\n{more}"
+    )
+}
+
+const BOUNDS: &str =
+    "files = \"team/*.toml\", hosts = [\"team.example\"], paths = [\"/team/{*rest}\"]";
+const FORGED: &str = "request_headers = { set = { x-internal = \"yes\", x-consumer = \"gold\", host = \"api.example\" } }\n";
+
+async fn checked(folder: &TempDir) -> (Option<i32>, String) {
+    let done = tollgate(folder.path(), &["check"]).await;
+    (done.code, done.stderr)
+}
+
+/// A server on a Unix socket, one answer for each connection.
+fn answer_on(path: &Path) {
+    let listener = UnixListener::bind(path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = [0; 4096];
+            if stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                let _ = stream.write_all(answer).await;
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_team_reaches_the_operators_servers_by_grant_and_as_nobody_else() {
+    let upstream = Upstream::echo().await;
+    let folder = house(&upstream, &format!("{{ {BOUNDS} }}"), &team(FORGED));
+    let (code, told) = checked(&folder).await;
+    assert_eq!(code, Some(1), "{told}");
+    let entry = format!("`{{ {BOUNDS}, upstreams = [\"orders\"] }}`");
+    assert!(told.contains(&entry), "{told}");
+
+    // Granted, it still speaks for nobody else.
+    let granted = format!("{{ {BOUNDS}, upstreams = [\"orders\"] }}");
+    let folder = house(&upstream, &granted, &team(FORGED));
+    let (code, told) = checked(&folder).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert_eq!(told.matches("[not-granted]").count(), 2, "{told}");
+    assert!(told.contains("writes `x-consumer`") && told.contains("for the host `api.example`"));
+
+    let own = "request_headers = { set = { x-internal = \"yes\" } }\n";
+    let folder = house(&upstream, &granted, &team(own));
+    let path = folder.path().join("gateway.toml");
+    let gateway = Gateway::run(folder, &path).await;
+    let asked = [
+        ("host", "team.example"),
+        ("x-consumer", "gold"),
+        ("x_consumer", "gold"),
+        ("x-other", "1"),
+    ];
+    let answer = gateway.get_with("/team/orders/1", &asked).await;
+    assert_eq!(answer.status, 200);
+    let seen = answer.echoed().fields;
+    // What a client says of itself is gone there as it is on the operator's route.
+    assert_eq!(seen.get("x-consumer"), None);
+    assert_eq!(seen.get("x_consumer"), None);
+    assert_eq!(seen.get("x-other"), Some("1"));
+    assert_eq!(seen.get("x-internal"), Some("yes"));
+    assert_eq!(seen.get("host"), Some("team.example"));
+}
+
+/// Files of the operator that a team's server could be, by a link or by a folder that is swapped while the gateway runs.
+#[tokio::test]
+async fn a_team_reaches_no_socket_outside_its_folder_whatever_links_lead_there() {
+    let upstream = Upstream::echo().await;
+    let folder = house(&upstream, &format!("{{ {BOUNDS} }}"), "");
+    let at = |name: &str| folder.path().join(name);
+    for name in ["run", "team/run"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    for name in ["run/app.sock", "team/run/app.sock"] {
+        answer_on(&at(name));
+    }
+    std::os::unix::fs::symlink("../run/app.sock", at("team/link.sock")).unwrap();
+    let file = |socket: &Path| {
+        let url = format!("unix:{}", socket.display());
+        format!(
+            "[upstreams.t]\nservers = \"{url}\"\neject = false\n{}",
+            team("").replace("\"orders\"", "\"t\"")
+        )
+    };
+    for name in ["run/app.sock", "team/link.sock", "team/../run/app.sock"] {
+        std::fs::write(at("team/t.toml"), file(&at(name))).unwrap();
+        let (code, told) = checked(&folder).await;
+        assert_eq!(code, Some(1), "{name}");
+        let place = at("run/app.sock").canonicalize().unwrap();
+        let entry = format!("upstreams = [\"unix:{}\"]", place.display());
+        assert!(
+            told.contains("[not-granted]") && told.contains(&entry),
+            "{told}"
+        );
+    }
+
+    std::fs::write(at("team/t.toml"), file(&at("team/run/app.sock"))).unwrap();
+    let (before, after) = (at("team/before"), at("team/run"));
+    let path = at("gateway.toml");
+    let gateway = Gateway::run(folder, &path).await;
+    let asked = async || {
+        gateway
+            .get_with("/team/x", &[("host", "team.example")])
+            .await
+    };
+    assert_eq!(asked().await.status, 200);
+    std::fs::rename(&after, &before).unwrap();
+    std::os::unix::fs::symlink("../run", &after).unwrap();
+    // Connections of before may be kept for a moment.
+    eventually(PATIENCE, "the swapped folder leads nowhere", async || {
+        asked().await.status == 502
+    })
+    .await;
+    assert!(
+        gateway.said.text().contains("leads out of the folder"),
+        "{}",
+        gateway.said.text()
+    );
+}
