@@ -1,9 +1,12 @@
 //! Takes over changes of the file while the gateway runs: the whole new file, or the whole old one stays in force.
 //!
 //! Events only tell when to read; the content of every file that the configuration names decides. A change is taken
-//! once two readings a moment apart agree, because a half-written file can be valid without its limits.
+//! once two readings a moment apart agree, because a half-written file can be valid without its limits. One that takes away
+//! what restricts waits for a third reading, unless a signal asks for it.
 
 mod folders;
+#[cfg(test)]
+mod settling;
 #[cfg(test)]
 mod tests;
 
@@ -13,15 +16,20 @@ use crate::config::{self, Compiled, Files, Identities, Report};
 use folders::Folders;
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
 /// Two readings this far apart must agree.
 const SETTLE: Duration = Duration::from_millis(50);
+/// A reading that takes away what restricts clients must be the same this much later: a file that is written in two steps
+/// may be good without its limits in between.
+const SETTLE_LESS: Duration = Duration::from_millis(500);
+/// The time after which the log says that such a reading is still not taken over.
+const NOT_SETTLED: Duration = Duration::from_secs(10);
 /// The time after which a file that never stops changing is taken as it is.
 const AT_THE_LATEST: Duration = Duration::from_secs(1);
 /// Every file is read this often beside the events: some file systems send none.
@@ -44,6 +52,10 @@ impl Trigger {
 pub trait ReloadTarget {
     /// Takes a valid file into force.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
+    /// The first thing that a valid file takes away from what is in force and that restricts clients, in words.
+    fn takes_away(&self, _: &Compiled) -> Option<String> {
+        None
+    }
     /// Notes an invalid file, which has been reported.
     fn refused(&mut self);
     /// Notes that a signal has asked for the reading, once its outcome is in force or refused.
@@ -103,7 +115,7 @@ impl Watcher {
         // The cause is a change before the watch began.
         let mut cause = ReadCause::Event;
         loop {
-            self.look(cause, &mut apply).await;
+            cause = self.look(cause, &mut apply).await;
             if cause == ReadCause::Signal {
                 apply.signalled();
             }
@@ -151,26 +163,56 @@ impl Watcher {
         }
     }
 
-    /// Reads until two readings agree, and takes them if they are new.
-    async fn look(&mut self, cause: ReadCause, apply: &mut impl ReloadTarget) {
+    /// Reads until two readings agree, or a third one where that is due, and takes them if they are new. Returns the cause
+    /// by which they are taken: a signal may have come meanwhile.
+    async fn look(&mut self, mut cause: ReadCause, apply: &mut impl ReloadTarget) -> ReadCause {
         if again(&self.last).await == self.last {
-            return self.unchanged(cause);
+            self.unchanged(cause);
+            return cause;
         }
-        let deadline = clock::now() + AT_THE_LATEST;
+        let mut less = LessRestricted::default();
         let outcome = loop {
+            let outcome = self.settled().await;
+            if *read_for(&outcome) == self.last {
+                self.unchanged(cause);
+                return cause;
+            }
+            let taken_away = match &outcome {
+                Ok(compiled) if cause == ReadCause::Event => apply.takes_away(compiled),
+                _ => None,
+            };
+            let Some(what) = taken_away else {
+                break outcome;
+            };
+            less.note(&what, &self.file);
+            tokio::select! {
+                () = sleep(SETTLE_LESS) => {}
+                () = self.trigger.0.notified() => {
+                    cause = ReadCause::Signal;
+                    continue;
+                }
+            }
+            let files = read_for(&outcome);
+            if again(files).await == *files {
+                break outcome;
+            }
+        };
+        self.last = read_for(&outcome).clone();
+        self.take(outcome, apply).await;
+        cause
+    }
+
+    /// Reads until two readings agree, for a second at the most.
+    async fn settled(&self) -> LoadResult {
+        let deadline = clock::now() + AT_THE_LATEST;
+        loop {
             let outcome = self.load().await;
             sleep(SETTLE).await;
             let files = read_for(&outcome);
             if again(files).await == *files || clock::now() >= deadline {
-                break outcome;
+                return outcome;
             }
-        };
-        let files = read_for(&outcome);
-        if *files == self.last {
-            return self.unchanged(cause);
         }
-        self.last = files.clone();
-        self.take(outcome, apply).await;
     }
 
     /// Compiles the file on a thread of its own: a large one would keep the control thread from its other work.
@@ -229,6 +271,34 @@ impl Watcher {
                 self.taken = false;
                 apply.refused();
             }
+        }
+    }
+}
+
+/// What the log hears of a file that takes away what restricts, and is therefore looked at once more.
+#[derive(Default)]
+struct LessRestricted {
+    since: Option<Instant>,
+    is_overdue: bool,
+}
+
+impl LessRestricted {
+    fn note(&mut self, what: &str, file: &Path) {
+        let file = file.display();
+        let Some(since) = self.since else {
+            self.since = Some(clock::now());
+            tracing::info!(
+                "{file} takes away {what}: it is read once more before it is taken over"
+            );
+            return;
+        };
+        if !self.is_overdue && clock::now() >= since + NOT_SETTLED {
+            self.is_overdue = true;
+            tracing::warn!(
+                "{file} or a file that it names changes all the time, and takes away {what}: it is not taken over until it \
+                 stays the same for {} ms; SIGHUP takes it over now",
+                SETTLE_LESS.as_millis()
+            );
         }
     }
 }

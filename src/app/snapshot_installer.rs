@@ -4,7 +4,7 @@ use super::GatewayState;
 use super::certificates::CertificateOrders;
 use super::key_sets::KeyFollower;
 use super::tls_listeners::TlsListeners;
-use crate::config::diff::{Outline, diff};
+use crate::config::diff::{Outline, diff, taken_away};
 use crate::config::{Boot, Compiled, Files, Identities};
 use crate::reload::{self, Watcher};
 use crate::snapshot::Snapshot;
@@ -85,6 +85,10 @@ impl reload::ReloadTarget for SnapshotInstaller {
             tracing::info!("  {change}");
         }
         self.orders.want(orders).await;
+    }
+
+    fn takes_away(&self, compiled: &Compiled) -> Option<String> {
+        taken_away(&self.outline, &compiled.outline)
     }
 
     fn refused(&mut self) {

@@ -4,11 +4,13 @@ mod groups;
 mod identities;
 mod limits;
 mod store;
+mod taken_away;
 
 #[cfg(test)]
 mod tests;
 
 pub use super::outline::Outline;
+pub use taken_away::taken_away;
 
 use super::document::{JWT, ROUTES, TABLES, UPSTREAMS};
 use super::masking::{Numbering, Secrets};

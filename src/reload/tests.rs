@@ -1,6 +1,7 @@
 //! Real files in a real folder, changed in every way that editors and orchestrators know.
 
 use super::*;
+use crate::config::diff::{Outline, taken_away};
 use std::fs;
 use std::path::Path;
 use tokio::sync::mpsc;
@@ -9,33 +10,57 @@ use tokio::time::timeout;
 /// The outcome of a change: the rate now in force, or nothing taken.
 type Taken = Option<String>;
 
-struct Record(mpsc::Sender<Taken>);
+struct Record {
+    outcomes: mpsc::Sender<Taken>,
+    in_force: Option<Arc<Outline>>,
+}
+
+impl Record {
+    fn telling(outcomes: mpsc::Sender<Taken>) -> Self {
+        Self {
+            outcomes,
+            in_force: None,
+        }
+    }
+}
 
 impl ReloadTarget for Record {
     async fn apply(&mut self, compiled: Compiled) {
         let rate = config::describe::rate(&compiled.outline.limits[0]);
-        self.0.send(Some(rate)).await.unwrap();
+        self.in_force = Some(compiled.outline);
+        self.outcomes.send(Some(rate)).await.unwrap();
+    }
+
+    fn takes_away(&self, compiled: &Compiled) -> Option<String> {
+        taken_away(self.in_force.as_ref()?, &compiled.outline)
     }
 
     fn refused(&mut self) {
-        self.0.try_send(None).unwrap();
+        self.outcomes.try_send(None).unwrap();
     }
 }
 
-struct Watched {
+pub(super) struct Watched {
     outcomes: mpsc::Receiver<Taken>,
-    trigger: Trigger,
+    pub(super) trigger: Trigger,
 }
 
 impl Watched {
-    fn start(file: &Path) -> Self {
+    pub(super) fn start(file: &Path) -> Self {
         let trigger = Trigger::default();
         let (sender, outcomes) = mpsc::channel(64);
         let Compiled {
-            files, identities, ..
+            files,
+            identities,
+            outline,
+            ..
         } = config::load(file).unwrap();
         let watcher = Watcher::new(file.to_owned(), files, identities, trigger.clone());
-        tokio::spawn(watcher.run(Record(sender)));
+        let record = Record {
+            in_force: Some(outline),
+            ..Record::telling(sender)
+        };
+        tokio::spawn(watcher.run(record));
         Self { outcomes, trigger }
     }
 
@@ -47,22 +72,22 @@ impl Watched {
             .unwrap()
     }
 
-    async fn becomes(&mut self, rate: &str) {
+    pub(super) async fn becomes(&mut self, rate: &str) {
         assert_eq!(self.next().await.as_deref(), Some(rate));
     }
 
-    fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         self.outcomes.try_recv().is_err()
     }
 }
 
-fn text(rate: &str) -> String {
+pub(super) fn text(rate: &str) -> String {
     format!(
         "[limits.l]\nby = \"ip\"\nrate = \"{rate}\"\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
     )
 }
 
-fn folder() -> (tempfile::TempDir, PathBuf) {
+pub(super) fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
     fs::write(&file, text("1/s")).unwrap();
@@ -70,7 +95,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Replaces a file as editors save it: written beside, then renamed over.
-fn replace(file: &Path, content: &str) {
+pub(super) fn replace(file: &Path, content: &str) {
     let beside = file.with_extension("swp");
     fs::write(&beside, content).unwrap();
     fs::rename(&beside, file).unwrap();
@@ -260,7 +285,7 @@ async fn a_change_before_the_watch_began_is_seen() {
     let (sender, mut outcomes) = mpsc::channel(4);
     let before = Files::with_content(&file, text("7/s").as_bytes());
     let watcher = Watcher::new(file, before, Arc::default(), Trigger::default());
-    tokio::spawn(watcher.run(Record(sender)));
+    tokio::spawn(watcher.run(Record::telling(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())
         .await
         .unwrap();
@@ -300,7 +325,7 @@ async fn a_file_that_is_named_by_a_change_is_watched_from_then_on() {
 /// A file that includes all files in `routes.d`, and the text of one of them.
 fn spread(folder: &Path) -> (PathBuf, impl Fn(&str) -> String) {
     let file = folder.join("gateway.toml");
-    let main = "include = [\"routes.d/*.toml\"]\n[upstreams.u]\nservers = \"a:1\"\n";
+    let main = "include = [{ files = \"routes.d/*.toml\", upstreams = [\"u\"] }]\n[upstreams.u]\nservers = \"a:1\"\n";
     fs::write(&file, main).unwrap();
     let part = |rate: &str| {
         format!(
@@ -389,7 +414,7 @@ async fn without_events_everything_is_read_from_time_to_time() {
         interval: Duration::from_millis(20),
         ..Watcher::new(file.clone(), files, Arc::default(), trigger.clone())
     };
-    tokio::spawn(watcher.run(Record(sender)));
+    tokio::spawn(watcher.run(Record::telling(sender)));
     let mut watched = Watched { outcomes, trigger };
     replace(&file, &format!("{store}{}", text("2/s")));
     watched.becomes("2/s").await;

@@ -4,6 +4,7 @@
 mod counters;
 mod members;
 mod secrets;
+mod two_steps;
 
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, get, long};
 use counters::counted;

@@ -1,0 +1,63 @@
+//! A file that is written in two steps, the limit of every request in the second: no client gets past the limit between
+//! them.
+
+use crate::support::{File, Gateway, PATIENCE, Upstream, eventually};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const SECOND: &str = "[defaults]\nlimits = [\"per-ip\"]\n";
+
+fn first(upstream: &Upstream, paths: &[&str]) -> File {
+    let mut file = File::default()
+        .upstream("main", &[upstream])
+        .limit("per-ip", "by = \"ip\"\nrate = \"3/h\"");
+    for path in paths {
+        file = file.route(&path[1..], path, "main", &[]);
+    }
+    file
+}
+
+#[tokio::test]
+async fn a_used_up_limit_of_the_second_half_holds_between_the_halves() {
+    let upstream = Upstream::echo().await;
+    let file = first(&upstream, &["/a"]).with(SECOND);
+    let gateway = Gateway::start(&file).await;
+    for _ in 0..3 {
+        gateway.get("/a").await.expect(200);
+    }
+    gateway.get("/a").await.expect(429);
+
+    gateway.write_in_place(&first(&upstream, &["/a", "/b"]).text());
+    // The writer takes its time, and the client asks.
+    for _ in 0..8 {
+        sleep(Duration::from_millis(50)).await;
+        gateway.get("/a").await.expect(429);
+    }
+    gateway.write_in_place(&first(&upstream, &["/a", "/b"]).with(SECOND).text());
+    eventually(PATIENCE, "the whole file is in force", async || {
+        gateway.get("/a").await.expect(429);
+        gateway.said.text().contains("is in force")
+    })
+    .await;
+    gateway.get("/b").await.expect(429);
+}
+
+#[tokio::test]
+async fn a_limit_that_is_taken_away_for_good_is_gone_soon_and_at_once_by_a_signal() {
+    let upstream = Upstream::echo().await;
+    let file = first(&upstream, &["/a"]).with(SECOND);
+    for signal in [None, Some("HUP")] {
+        let gateway = Gateway::start(&file).await;
+        gateway.rename_over(&first(&upstream, &["/a"]).text());
+        if let Some(signal) = signal {
+            gateway.signal(signal);
+        }
+        eventually(PATIENCE, "the limit is gone", async || {
+            gateway.said.text().contains("is in force")
+        })
+        .await;
+        for _ in 0..4 {
+            gateway.get("/a").await.expect(200);
+        }
+    }
+}
