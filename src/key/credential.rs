@@ -115,12 +115,50 @@ fn begins_with_token(text: &[u8]) -> bool {
     token.filter(|byte| **byte == b'.').count() >= 2
 }
 
+/// Is there a token of three parts in `value`, under whatever scheme, or under none? Verifiers believe it that take the last
+/// word of a credential, or leave out as many bytes as `Bearer` has, with a blank or without. The head of a token is JSON,
+/// whose beginning is `eyJ` in Base64. Lenient decoders know both alphabets of Base64, and its padding.
+#[must_use]
+pub fn holds_token(value: &[u8]) -> bool {
+    let value = trim(value);
+    let mut before = 0;
+    value.split(|byte| !is_of_base64(*byte)).any(|word| {
+        let at = before;
+        before += word.len() + 1;
+        let may_begin = |nth: usize| {
+            let behind = nth.checked_sub(1).map(|nth| word[nth]);
+            behind.is_none_or(|byte| !is_of_base64url(byte)) || is_behind_bearer(at + nth)
+        };
+        let mut starts = (0..word.len()).filter(|nth| word[*nth..].starts_with(JSON));
+        let start = starts.find(|nth| may_begin(*nth));
+        let dots = |start: usize| word[start..].iter().filter(|byte| **byte == b'.');
+        start.is_some_and(|start| dots(start).take(2).count() == 2)
+    })
+}
+
+/// Would a reader begin here that takes the first letters for those of `Bearer`?
+fn is_behind_bearer(at: usize) -> bool {
+    at == BEARER.len() || at == BEARER.len() + 1
+}
+
+fn is_of_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+/// Is it a byte of a token, in either alphabet of Base64?
+fn is_of_base64(byte: u8) -> bool {
+    is_of_base64url(byte) || matches!(byte, b'.' | b'+' | b'/' | b'=')
+}
+
 /// May a token begin behind this byte? Beyond ASCII there are other blanks.
 fn ends_a_scheme(byte: u8) -> bool {
     is_blank(&byte) || matches!(byte, b'=' | b':' | b'"' | b'\'') || !byte.is_ascii()
 }
 
 const BEARER: &[u8] = b"bearer";
+
+/// The beginning of a JSON object with a name, in Base64.
+const JSON: &[u8] = b"eyJ";
 
 /// Does this byte belong to a word? Behind such a byte, `bearer` is a piece of another word: of a name with hyphens, or
 /// of Base64.
@@ -227,6 +265,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_token_is_seen_under_every_scheme_and_none() {
+        for value in [
+            "eyJh.eyJz.c2ln",
+            "JWT eyJh.eyJz.c2ln",
+            "Token\teyJh.eyJz.c2ln",
+            "token=eyJh.eyJz.c2ln",
+            "Token token=\"eyJh.eyJz.c2ln\", x=y",
+            "DPoP eyJh.eyJz.c2ln",
+            "JWT:eyJh.eyJz.c2ln",
+            "xxxxxxeyJh.eyJz.c2ln",
+            "xxxxxxxeyJh.eyJz.c2ln",
+            "x.eyJh.eyJz.c2ln",
+            "Basic x, JWT eyJh.eyJz.c2ln",
+            "\u{a0}eyJh.eyJz.c2ln",
+            // An unsigned token, one whose claims stand elsewhere, and an encrypted one of five parts.
+            "OAuth eyJh.eyJz.",
+            "OAuth eyJh..c2ln",
+            "OAuth eyJh.a.b.c.d",
+            "OAuth eyJ+/a==.eyJz=.c2ln==",
+        ] {
+            assert!(holds_token(value.as_bytes()), "{value}");
+        }
+        for value in [
+            "",
+            "eyJh",
+            "Basic eyJhOmI=",
+            "Token eyJh.eyJz",
+            "Token eyJh eyJz.c2ln",
+            "Token a.b.eyJz",
+            "Api xeyJh.eyJz.c2ln",
+            "Token EYJH.EYJZ.c2ln",
+            "AWS4-HMAC-SHA256 Credential=a.b.c, SignedHeaders=host, Signature=eyJ",
+            "ApiKey v1.2.3",
+        ] {
+            assert!(!holds_token(value.as_bytes()), "{value}");
+        }
+    }
+
     /// The value may be as long as a whole head.
     #[test]
     fn a_long_value_is_read_once() {
@@ -234,6 +311,9 @@ mod tests {
             let long = format!("x {}", piece.repeat(300_000));
             // If the value were read again for each of these, the reading would not end.
             assert!(!may_be_bearer(long.as_bytes()), "{piece}");
+        }
+        for piece in ["eyJ", "eyJ ", ".", "eyJ=", "xeyJ"] {
+            assert!(!holds_token(piece.repeat(300_000).as_bytes()), "{piece}");
         }
     }
 }

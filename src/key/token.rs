@@ -105,8 +105,9 @@ impl Verifier {
         Err(doubt)
     }
 
-    /// The token itself: behind `Bearer` in `Authorization`, with or without `Bearer` in other fields. Where two tokens
-    /// differ, the one that counts is not known.
+    /// The token itself: behind `Bearer` in `Authorization`, with or without `Bearer` in other fields. A token under
+    /// another scheme is not read, and not absent: servers may read it. Where two tokens differ, the one that counts is
+    /// not known.
     fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], TokenDoubt> {
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
@@ -119,7 +120,9 @@ impl Verifier {
         let token = match credential::bearer(value) {
             Some(token) => token,
             None if self.header != header::AUTHORIZATION => credential::trim(value),
-            None if credential::may_be_bearer(value) => return Err(TokenDoubt::Misspelt),
+            None if credential::may_be_bearer(value) || credential::holds_token(value) => {
+                return Err(TokenDoubt::Misspelt);
+            }
             None => return Err(TokenDoubt::Absent),
         };
         match token.len() {

@@ -78,7 +78,7 @@ fn only_what_is_signed_as_it_must_be_claims_anything() {
     let mut basic = HeaderMap::new();
     let value = HeaderValue::from_str(&format!("Basic {good}")).unwrap();
     basic.insert(header::AUTHORIZATION, value);
-    assert_eq!(verifier.claims(&basic), Err(TokenDoubt::Absent));
+    assert_eq!(verifier.claims(&basic), Err(TokenDoubt::Misspelt));
 }
 
 /// Another reader may read a spelling that this gateway does not.
@@ -107,6 +107,10 @@ fn a_token_that_is_spelled_otherwise_is_not_believed_and_not_absent() {
         format!("Bearer:{good}"),
         format!("Bearer{good}"),
         format!("Bearer {good} {good}"),
+        format!("JWT {good}"),
+        format!("Basic {good}"),
+        format!("token={good}"),
+        good.clone(),
     ] {
         assert_eq!(
             claims(&misspelt),
@@ -114,7 +118,7 @@ fn a_token_that_is_spelled_otherwise_is_not_believed_and_not_absent() {
             "{misspelt:.20}"
         );
     }
-    for absent in ["", "Basic x", "Bearer", "Bearer ", &good] {
+    for absent in ["", "Basic x", "Bearer", "Bearer ", "JWT eyJh.eyJz"] {
         assert_eq!(claims(absent), Err(TokenDoubt::Absent), "{absent:.20}");
     }
 }

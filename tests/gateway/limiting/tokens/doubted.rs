@@ -34,6 +34,18 @@ async fn a_token_that_is_there_is_never_missing() {
             format!("Bearer Bearer {token}"),
             format!("Digest realm=\"x, Bearer {token}\""),
             "Bearer opaque".to_owned(),
+            // Under other schemes, or none: verifiers that take the last word believe the token.
+            token.to_owned(),
+            format!("JWT {token}"),
+            format!("Token {token}"),
+            format!("Token token=\"{token}\""),
+            format!("OAuth {token}"),
+            format!("DPoP {token}"),
+            format!("token={token}"),
+            format!("JWT:{token}"),
+            format!("xxxxxxx{token}"),
+            format!("Basic {token}"),
+            format!("Basic x, JWT {token}"),
         ] {
             let answer = asked(&gateway, &spelling).await;
             assert_eq!(answer.status, 401, "{missing} {spelling:.40}");
@@ -55,6 +67,8 @@ async fn a_token_that_is_there_is_never_missing() {
             "OAuth oauth_token=\"bearer\"",
             "ApiKey bearer-key",
             "Hawk id=\"bearer-1\"",
+            "Token eyJhbGciOiJIUzI1NiJ9",
+            "ApiKey v1.2.3",
             "Basic Bearer+x",
             "AWS4-HMAC-SHA256 Credential=x, SignedHeaders=bearer;host, Signature=y",
         ] {
