@@ -48,7 +48,8 @@ pub struct IdentityField {
     /// Its name.
     pub name: HeaderName,
     /// The pieces of its value, at least one.
-    pub pieces: Vec<IdentityPiece>,
+    pieces: Vec<IdentityPiece>,
+    escaped: EscapedBytes,
 }
 
 /// A piece of such a value.
@@ -68,20 +69,84 @@ pub enum IdentityPiece {
     Group,
 }
 
+/// Bytes of ASCII that are escaped in the values of one template: what stands in the template's own text, or ends one value
+/// of a list, is never a part of a value. The letters and digits of the text are not among them, and tell nothing apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EscapedBytes(u128);
+
+impl IdentityField {
+    /// The field of this name, with the template of its value.
+    #[must_use]
+    pub fn new(name: HeaderName, pieces: Vec<IdentityPiece>) -> Self {
+        Self {
+            name,
+            escaped: EscapedBytes::of(&pieces),
+            pieces,
+        }
+    }
+
+    /// The pieces of its value, at least one.
+    #[must_use]
+    pub fn pieces(&self) -> &[IdentityPiece] {
+        &self.pieces
+    }
+}
+
+impl EscapedBytes {
+    fn of(pieces: &[IdentityPiece]) -> Self {
+        let mut all = Self(1 << b'%' | 1 << b',');
+        for piece in pieces {
+            if let IdentityPiece::Text(text) = piece {
+                text.bytes().for_each(|byte| all.add(byte));
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, byte: u8) {
+        if byte.is_ascii() && !byte.is_ascii_alphanumeric() {
+            self.0 |= 1 << byte;
+        }
+        // Inside of quotes it would take its meaning from the quote behind it.
+        if byte == b'"' {
+            self.0 |= 1 << b'\\';
+        }
+    }
+
+    fn has(self, byte: u8) -> bool {
+        byte.is_ascii() && self.0 >> byte & 1 == 1
+    }
+}
+
+impl IdentityPiece {
+    /// Could a reader find the end of a value before this piece? Letters and digits may stand in the value itself, and `%`
+    /// begins an escaped byte there.
+    #[must_use]
+    pub fn ends_a_value(&self) -> bool {
+        let ends = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'%';
+        matches!(self, Self::Text(text) if text.bytes().any(ends))
+    }
+}
+
+/// As the file writes it: `{jwt:sub}`.
+impl fmt::Display for IdentityPiece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Claim(claim) => write!(f, "{{jwt:{claim}}}"),
+            Self::Subject => f.write_str("{tls:subject}"),
+            Self::Fingerprint => f.write_str("{tls:fingerprint}"),
+            Self::Tier => f.write_str("{tier}"),
+            Self::Group => f.write_str("{group}"),
+        }
+    }
+}
+
 /// As the file writes it: `x-consumer = "{jwt:sub}"`.
 impl fmt::Display for IdentityField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = \"", self.name)?;
-        for piece in &self.pieces {
-            match piece {
-                IdentityPiece::Text(text) => f.write_str(text)?,
-                IdentityPiece::Claim(claim) => write!(f, "{{jwt:{claim}}}")?,
-                IdentityPiece::Subject => f.write_str("{tls:subject}")?,
-                IdentityPiece::Fingerprint => f.write_str("{tls:fingerprint}")?,
-                IdentityPiece::Tier => f.write_str("{tier}")?,
-                IdentityPiece::Group => f.write_str("{group}")?,
-            }
-        }
+        self.pieces.iter().try_for_each(|piece| piece.fmt(f))?;
         f.write_str("\"")
     }
 }
@@ -108,7 +173,9 @@ impl IdentityFields {
     }
 
     /// The value of `field` for `caller`, whose numbers are those of the groups in `tiers`; nothing where a piece of the
-    /// value is not known. Bytes that are not visible ASCII, and `%`, are written `%XX`.
+    /// value is not known. In what is put into the template `%XX` stands for bytes that are not visible ASCII, for `%` and
+    /// `,`, and for all but letters and digits that the template's own text has, so that nobody's value is read as another
+    /// text around it.
     pub fn value<'t>(
         &self,
         field: &IdentityField,
@@ -116,6 +183,7 @@ impl IdentityFields {
         tiers: impl Iterator<Item = &'t Arc<str>> + Clone,
     ) -> Option<HeaderValue> {
         let mut text = String::new();
+        let escaped = field.escaped;
         for piece in &field.pieces {
             match piece {
                 IdentityPiece::Text(fixed) => text.push_str(fixed),
@@ -123,14 +191,14 @@ impl IdentityFields {
                     if caller.identity.is_ambiguous() {
                         return None;
                     }
-                    encode(&caller.identity.claim(claim)?, &mut text);
+                    encode(&caller.identity.claim(claim)?, escaped, &mut text);
                 }
                 IdentityPiece::Subject => {
                     let subject = caller.certificate?.subject;
                     if subject.is_empty() {
                         return None;
                     }
-                    encode(subject, &mut text);
+                    encode(subject, escaped, &mut text);
                 }
                 IdentityPiece::Fingerprint => {
                     for byte in caller.certificate?.fingerprint {
@@ -143,9 +211,11 @@ impl IdentityFields {
                         let mut groups = self.groups.iter();
                         groups.any(|group| group.name == **name)
                     };
-                    encode(tiers.clone().find(is_verified)?, &mut text);
+                    encode(tiers.clone().find(is_verified)?, escaped, &mut text);
                 }
-                IdentityPiece::Group => encode(&self.group(caller)?.name, &mut text),
+                IdentityPiece::Group => {
+                    encode(&self.group(caller)?.name, escaped, &mut text);
+                }
             }
         }
         let value = HeaderValue::try_from(text).ok();
@@ -182,9 +252,9 @@ fn is_read_as(name: &str, field: &str) -> bool {
     name.len() == field.len() && name.bytes().zip(field.bytes()).all(is_same)
 }
 
-fn encode(text: &str, out: &mut String) {
+fn encode(text: &str, escaped: EscapedBytes, out: &mut String) {
     for byte in text.bytes() {
-        if byte.is_ascii_graphic() && byte != b'%' {
+        if byte.is_ascii_graphic() && !escaped.has(byte) {
             out.push(char::from(byte));
         } else {
             // Writing into a text cannot fail.
@@ -197,11 +267,53 @@ fn encode(text: &str, out: &mut String) {
 mod tests {
     use super::*;
 
+    fn template(text: &str) -> EscapedBytes {
+        EscapedBytes::of(&[IdentityPiece::Text(text.into()), IdentityPiece::Tier])
+    }
+
+    fn encoded(value: &str, escaped: EscapedBytes) -> String {
+        let mut out = String::new();
+        encode(value, escaped, &mut out);
+        out
+    }
+
     #[test]
     fn what_no_field_could_have_is_escaped() {
-        let mut out = String::new();
-        encode("a b%é\r\n{\"~", &mut out);
-        assert_eq!(out, "a%20b%25%C3%A9%0D%0A{\"~");
+        for (text, value, told) in [
+            ("", "a b%é\r\n{\"~,:", "a%20b%25%C3%A9%0D%0A{\"~%2C:"),
+            ("role=user,sub=", "bob,role=admin", "bob%2Crole%3Dadmin"),
+            ("user/", "a/b:user", "a%2Fb:user"),
+            ("sub=\"", "a\\\"", "a%5C%22"),
+            ("(", "a\\)", "a\\)"),
+        ] {
+            assert_eq!(encoded(value, template(text)), told, "{text}");
+        }
+    }
+
+    /// No two pairs of values yield one text, whatever stands between them.
+    #[test]
+    fn values_are_told_apart() {
+        let letters = ["a", "2", "0", "C", "%", ",", ":", "-", "\"", "\\", "=", " "];
+        let pairs = letters
+            .iter()
+            .flat_map(|one| letters.map(|two| format!("{one}{two}")));
+        let values: Vec<String> = pairs.chain(letters.map(str::to_owned)).collect();
+        for between in [":", ",", "a:", ":a", "::", "-", "%:2", ", sub=\"", " "] {
+            assert!(IdentityPiece::Text(between.into()).ends_a_value());
+            let escaped = template(between);
+            let mut seen = std::collections::HashSet::new();
+            for (one, other) in values
+                .iter()
+                .flat_map(|one| values.iter().map(move |other| (one, other)))
+            {
+                let (one, other) = (encoded(one, escaped), encoded(other, escaped));
+                let told = format!("{one}{between}{other}");
+                assert!(seen.insert(told), "{one}{between}{other}");
+            }
+        }
+        for between in ["", "a", "2", "%", "%20", "a%"] {
+            assert!(!IdentityPiece::Text(between.into()).ends_a_value());
+        }
     }
 
     #[test]

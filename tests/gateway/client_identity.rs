@@ -168,6 +168,64 @@ async fn a_forged_token_tells_nothing_where_no_limit_asks() {
     assert!(!answer.echoed().trailers.has("x-consumer"), "{answer:?}");
 }
 
+/// Whoever chooses the text of a claim would else be another's namesake, or tell more of itself than one claim.
+#[tokio::test]
+async fn no_claim_is_read_as_the_text_around_it() {
+    let upstream = Upstream::echo().await;
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .route("all", "/{*rest}", "main", &[])
+        .with(
+            "[routes.all.forward_identity]\nx-tenant-user = \"{jwt:tenant}:{jwt:sub}\"\n\
+            x-list = \"role=user,sub={jwt:sub}\"\nx-sub = \"{jwt:sub}\"\n\
+            x-quoted = 'sub=\"{jwt:sub}\";role=\"user\"'\n",
+        )
+        .with(&jwt());
+    let gateway = Gateway::start(&file).await;
+    let mut told = Vec::new();
+    for (tenant, sub) in [
+        ("a:b", "c"),
+        ("a", "b:c"),
+        ("a", "bob,role=admin"),
+        ("a", "x\\\";role=\"admin"),
+        ("a", "b%3Ac"),
+    ] {
+        let token = token(json!({ "tenant": tenant, "sub": sub }));
+        let asked = [("Authorization", &*token)];
+        let answer = gateway.get_with("/", &asked).await.expect(200);
+        let names = ["x-tenant-user", "x-list", "x-sub", "x-quoted"];
+        told.push(names.map(|name| seen(&answer, name).concat()));
+    }
+    let tellings = [
+        ["a%3Ab:c", "role=user,sub=c", "c", "sub=\"c\";role=\"user\""],
+        [
+            "a:b%3Ac",
+            "role=user,sub=b:c",
+            "b:c",
+            "sub=\"b:c\";role=\"user\"",
+        ],
+        [
+            "a:bob%2Crole=admin",
+            "role=user,sub=bob%2Crole%3Dadmin",
+            "bob%2Crole=admin",
+            "sub=\"bob%2Crole%3Dadmin\";role=\"user\"",
+        ],
+        [
+            "a:x\\\";role=\"admin",
+            "role=user,sub=x\\\";role%3D\"admin",
+            "x\\\";role=\"admin",
+            "sub=\"x%5C%22%3Brole%3D%22admin\";role=\"user\"",
+        ],
+        [
+            "a:b%253Ac",
+            "role=user,sub=b%253Ac",
+            "b%253Ac",
+            "sub=\"b%253Ac\";role=\"user\"",
+        ],
+    ];
+    assert_eq!(told, tellings);
+}
+
 #[tokio::test]
 async fn a_certificate_is_told() {
     let upstream = Upstream::echo().await;

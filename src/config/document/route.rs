@@ -99,8 +99,9 @@ table! {
     /// believed, `{tls:subject}` and `{tls:fingerprint}` of the client's certificate, `{tier}`, the group whose tier
     /// holds for the request, and `{group}`, the first group of this file that the client is in. Groups count here that
     /// go by a token, a certificate, a cookie, or a secret field or parameter. What clients send in such fields is
-    /// removed. A field whose value is not known is not sent. Bytes that are not visible ASCII, and `%`, are written
-    /// `%XX`.
+    /// removed. A field whose value is not known is not sent. In a value, bytes that are not visible ASCII are written
+    /// `%XX`, and so are `%`, `,`, and all but letters and digits that the template's own text has. Between two values
+    /// stands something else than letters and digits.
     forward_identity: Items<IdentityField> = custom(ValueShape::Lines, identity), Words("none"), "{ x-consumer = \"{jwt:sub}\", x-plan = \"{tier}\" }",
         Route(|route| identity_fields(route.identity.as_deref()));
 
@@ -218,7 +219,7 @@ fn identity(key: &'static str, fields: &mut Fields<'_>) -> List<IdentityField> {
             return None;
         };
         let pieces = fields.take(identity_value(text), &value.span())?;
-        Some(At::new(IdentityField { name, pieces }, span))
+        Some(At::new(IdentityField::new(name, pieces), span))
     });
     fields.filled(key, entries, &NO_IDENTITY)
 }

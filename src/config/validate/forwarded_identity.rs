@@ -20,7 +20,7 @@ pub(super) fn check(document: &Document, found: &mut Findings) {
 
 /// What a field tells has a source in the file.
 fn sources(document: &Document, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
-    let has = |piece: fn(&IdentityPiece) -> bool| at.value.pieces.iter().any(piece);
+    let has = |piece: fn(&IdentityPiece) -> bool| at.value.pieces().iter().any(piece);
     let name = &at.value.name;
     if has(|piece| matches!(piece, IdentityPiece::Claim(_))) && document.jwt.is_none() {
         found
@@ -54,7 +54,7 @@ fn sources(document: &Document, route: &Route, at: &At<IdentityField>, found: &m
 
 /// The groups that a field tells of have members that prove it.
 fn groups(document: &Document, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
-    let has = |piece: &IdentityPiece| at.value.pieces.contains(piece);
+    let has = |piece: &IdentityPiece| at.value.pieces().contains(piece);
     let name = &at.value.name;
     let is_proven = |group: &str| {
         let mut groups = document.groups.iter().filter(|one| one.name.value == group);

@@ -37,7 +37,7 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
         .routes
         .iter()
         .flat_map(|route| route.forward_identity.entries());
-    let tells_groups = told.any(|at| at.value.pieces.contains(&IdentityPiece::Group));
+    let tells_groups = told.any(|at| at.value.pieces().contains(&IdentityPiece::Group));
     if unread {
         return;
     }

@@ -67,7 +67,38 @@ pub(in crate::config) fn identity_value(text: &str) -> Result<Vec<IdentityPiece>
             "the same for all clients: `request_headers` sets such fields",
         ));
     }
-    Ok(pieces)
+    match told_apart(&pieces) {
+        None => Ok(pieces),
+        Some(clear) => Err(ValueError::of(
+            Code::BadField,
+            text,
+            "tells several clients by one text",
+            "nothing shows where a value ends and the next one begins",
+        )
+        .help(format!(
+            "put a sign between values, as `:`, which is escaped inside of them then: `{clear}`"
+        ))),
+    }
+}
+
+/// The template with `:` wherever nothing that is never a part of a value stands between two values; nothing where the
+/// template itself tells them apart.
+fn told_apart(pieces: &[IdentityPiece]) -> Option<String> {
+    let (mut clear, mut is_open, mut is_unclear) = (String::new(), false, false);
+    for piece in pieces {
+        match piece {
+            IdentityPiece::Text(_) => is_open &= !piece.ends_a_value(),
+            _ => {
+                if is_open {
+                    clear.push(':');
+                    is_unclear = true;
+                }
+                is_open = true;
+            }
+        }
+        clear.push_str(&piece.to_string());
+    }
+    is_unclear.then_some(clear)
 }
 
 fn piece(inside: &str, wrong: impl Fn(&str) -> ValueError) -> Result<IdentityPiece, ValueError> {
@@ -113,6 +144,16 @@ mod tests {
                 ],
             ),
             ("{tls:subject}", vec![IdentityPiece::Subject]),
+            (
+                "a{tier}%-{group}b",
+                vec![
+                    text("a"),
+                    IdentityPiece::Tier,
+                    text("%-"),
+                    IdentityPiece::Group,
+                    text("b"),
+                ],
+            ),
         ] {
             assert_eq!(identity_value(written).unwrap(), pieces);
         }
@@ -132,6 +173,18 @@ mod tests {
             "{}",
         ] {
             assert!(identity_value(written).is_err(), "{written}");
+        }
+        for (written, clear) in [
+            ("{jwt:a}{jwt:b}", "`{jwt:a}:{jwt:b}`"),
+            ("{jwt:a}x7{tier}", "`{jwt:a}x7:{tier}`"),
+            ("{jwt:a}%20{jwt:b}", "`{jwt:a}%20:{jwt:b}`"),
+            (
+                "{tier}-{jwt:a}{jwt:b}c{group}",
+                "`{tier}-{jwt:a}:{jwt:b}c:{group}`",
+            ),
+        ] {
+            let error = identity_value(written).unwrap_err();
+            assert!(format!("{error:?}").contains(clear), "{error:?}");
         }
     }
 
