@@ -1,6 +1,7 @@
 //! The snapshot: the compiled whole that a request lives and dies under.
 
 pub mod changes;
+mod early_limits;
 pub mod errors;
 
 use crate::key::client_ip::Trust;
@@ -82,6 +83,9 @@ pub struct Service {
     pub response_fields: Option<Changes>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
+    /// Positions of the limits that may refuse before a token is verified and the route is certain. Empty where no route
+    /// asks for a group that goes by a token.
+    pub early_limits: Box<[usize]>,
     /// Does one of its limits tell repeats by the beginning of their bodies?
     pub compares_bodies: bool,
     /// The longest time that a server may owe the head of the response, or its part in the request's body; beyond it 504.

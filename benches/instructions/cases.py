@@ -6,6 +6,9 @@ from pathlib import Path
 HUGE = "10000000/s"  # never refuses what is sent here
 TINY = "1/h"  # refuses all but the first
 CERTIFICATE, KEY = "cert.pem", "key.pem"  # beside the file, where a case has TLS
+# Nobody has signed it.
+FORGED = f"Authorization: Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.{'A' * 342}\r\n"
+ISSUER = Path(__file__).resolve().parents[2] / "tests/config/jwt/rsa.pem"
 KEYS = (("key", '"header:x-api-key"\nmissing = "skip"'), ("ip", '"ip"'), ("route", '"route"'))
 
 
@@ -23,6 +26,8 @@ class Case:
     http2_servers: bool = False
     balanced: bool = False
     tls: bool = False
+    by_token: bool = False  # a route asks for members of a group by their tokens
+    fields: str = ""  # more of them, over HTTP/1.1
     path: str = "/"
 
     @property
@@ -39,6 +44,8 @@ CASES = (
     Case("memory limit", limits=1),
     Case("three memory limits", limits=3),
     Case("refusal", limits=1, rate=TINY),
+    Case("refusal before tokens", limits=1, rate=TINY, by_token=True),
+    Case("refusal, forged token", limits=1, rate=TINY, by_token=True, fields=FORGED),
     Case("redis limit", limits=1, redis=True),
     Case("three redis limits", limits=3, redis=True),
     Case("access log", log=True),
@@ -91,6 +98,18 @@ def tollgate(case, port, upstreams, redis):
     servers = ", ".join(f'"{scheme}://127.0.0.1:{upstream}"' for upstream in upstreams)
     # Ejection and retries are on without a word.
     rules = 'balance = "least-requests"\nhealth = "/healthz"' if case.balanced else ""
+    members = f"""[jwt]
+keys = "{ISSUER}"
+algorithms = "RS256"
+[groups.gold]
+by = "jwt:plan"
+members = "gold"
+[routes.members]
+path = "/{{*rest}}"
+groups = "gold"
+upstream = "up"
+limits = [{names}]
+""" if case.by_token else ""
     identity = f'[tls.own]\ncert = "{CERTIFICATE}"\nkey = "{KEY}"\n' if case.tls else ""
     return f"""[server]
 listen = [{listener}]
@@ -105,7 +124,7 @@ servers = [{servers}]
 path = "/{{*rest}}"
 upstream = "up"
 limits = [{names}]
-"""
+{members}"""
 
 
 def nginx(case, port, upstreams, redis):

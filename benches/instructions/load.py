@@ -125,9 +125,9 @@ class Http1:
     requests = 1
     protocol = "http/1.1"
 
-    def __init__(self, port, path, tls=False):
+    def __init__(self, port, path, tls=False, fields=""):
         self.socket = connected(port, self.protocol if tls else None)
-        self.request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: k1\r\n\r\n".encode()
+        self.request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: k1\r\n{fields}\r\n".encode()
 
     def send(self):
         self.socket.sendall(self.request)
@@ -202,7 +202,8 @@ class Load:
     def __init__(self, case, port):
         of = Http2 if case.http2 else Http1
         self.status = case.status
-        self.connections = [of(port, case.path, case.tls) for _ in range(CONNECTIONS // of.requests)]
+        more = {"fields": case.fields} if case.fields else {}
+        self.connections = [of(port, case.path, case.tls, **more) for _ in range(CONNECTIONS // of.requests)]
         if case.status != 200:
             self.connections[0].send()
             list(self.connections[0].statuses())

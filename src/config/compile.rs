@@ -69,6 +69,10 @@ impl Compilation<'_> {
         let routed = services.len();
         let (tokens, key_sets) = self.jwt.map(TokenRules::split).unzip();
         services.extend(unrouted(document, &by_name));
+        let route_groups = route_groups(document, &outline.groups);
+        if route_groups.iter().any(|group| group.goes_by_token()) {
+            services.iter_mut().for_each(Service::find_early_limits);
+        }
         Compiled {
             boot: self.boot,
             snapshot: Snapshot {
@@ -78,7 +82,7 @@ impl Compilation<'_> {
                 unrouted: (services.len() > routed).then_some(routed),
                 services,
                 hash_keys: document.upstreams.iter().map(hash_key).collect(),
-                route_groups: route_groups(document, &outline.groups),
+                route_groups,
                 upstreams: self.upstreams,
                 trust: trust(&outline),
                 tokens,
@@ -172,6 +176,7 @@ fn services(
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
+                early_limits: Box::default(),
                 timeout: route.answer_timeout(),
                 idle: route.idle.get().copied(),
             }

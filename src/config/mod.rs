@@ -32,6 +32,7 @@ pub mod masking;
 pub mod outline;
 pub mod pages;
 mod print;
+pub mod probe_request;
 mod quick_start;
 mod redaction;
 pub mod render;

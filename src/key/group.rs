@@ -82,6 +82,12 @@ impl Group {
         all
     }
 
+    /// Is it a token that shows who is a member?
+    #[must_use]
+    pub fn goes_by_token(&self) -> bool {
+        matches!(self.by, KeyPart::Jwt { .. })
+    }
+
     /// The digest a member is known by.
     #[must_use]
     pub fn digest(value: &[u8]) -> Digest {

@@ -231,6 +231,12 @@ impl<'a> Token<'a> {
         }
     }
 
+    /// No token, in the same fields.
+    #[must_use]
+    pub fn unread(&self) -> Self {
+        Self::new(None, self.fields)
+    }
+
     /// The same token, where it has been verified before.
     #[must_use]
     pub fn knowing(self, reading: Option<TokenReading>) -> Self {

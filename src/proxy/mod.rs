@@ -45,6 +45,7 @@ pub mod soft_timeout;
 pub mod static_reply;
 pub mod trailers;
 mod unnamed_client;
+mod unverified_refusal;
 pub mod upgrade;
 pub mod upstream_answer;
 pub mod upstream_call;
@@ -374,7 +375,19 @@ impl Worker {
             trust: &exchange.local.snapshot.trust,
             members: members.as_deref(),
         };
-        let found = table.find(&host, path.to_match(), &parts.method, &coming);
+        let found = match &members {
+            Some(members) if members.have_token() => {
+                self.find_by_token(&host, path.to_match(), &coming, members, exchange)
+            }
+            _ => Ok(table.find(&host, path.to_match(), &parts.method, &coming)),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(refusal) => {
+                drop(members);
+                return Err(refusal.note(exchange));
+            }
+        };
         if let Some(members) = &members {
             members.are_known()?;
         }

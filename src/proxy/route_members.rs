@@ -53,6 +53,26 @@ impl<'a> RouteMembers<'a> {
         })
     }
 
+    /// Is there a token that would be verified if a route asked for a group that goes by it?
+    #[must_use]
+    pub fn have_token(&self) -> bool {
+        self.groups.iter().any(|group| group.goes_by_token()) && self.token.is_there()
+    }
+
+    /// The same client without its token.
+    pub(super) fn without_token(&self) -> Self {
+        Self {
+            token: self.token.unread(),
+            ..*self
+        }
+    }
+
+    /// Does one of the groups of these names go by a token?
+    pub(super) fn go_by_token(&self, names: &[Arc<str>]) -> bool {
+        let mut groups = self.groups.iter();
+        groups.any(|group| group.goes_by_token() && names.contains(&group.name))
+    }
+
     /// What the verification of the client's token has yielded, if a group has asked for it.
     pub(super) fn reading(&self) -> Option<TokenReading> {
         self.token.reading()

@@ -5,7 +5,7 @@ use super::request::Target;
 use super::route_members::RouteMembers;
 use crate::client::Scheme;
 use crate::key::client_ip::Trust;
-use crate::route;
+use crate::route::{self, OpenSearch, RoutePositions, Table};
 use http::HeaderMap;
 use http::request::Parts;
 use std::sync::Arc;
@@ -23,6 +23,29 @@ pub struct RouteRequest<'a> {
     pub trust: &'a Trust,
     /// What is known of the client, where routes ask for members of groups.
     pub members: Option<&'a RouteMembers<'a>>,
+}
+
+impl RouteRequest<'_> {
+    /// The route in `table` that takes the request if its client is a member of nothing by its token, and the routes that
+    /// would come before that one by the token. `host` and `path` are those that routes are matched by.
+    #[must_use]
+    pub fn routes_before_token(
+        &self,
+        members: &RouteMembers<'_>,
+        table: &Table,
+        host: &str,
+        path: &str,
+    ) -> (Option<usize>, RoutePositions) {
+        let without = members.without_token();
+        let known = RouteRequest {
+            members: Some(&without),
+            ..*self
+        };
+        let may_be_member = |groups: &[Arc<str>]| members.go_by_token(groups);
+        let search = OpenSearch::new(&known, &may_be_member);
+        let last = table.find(host, path, &self.parts.method, &search);
+        (last, search.possible())
+    }
 }
 
 impl route::RequestView for RouteRequest<'_> {

@@ -33,6 +33,11 @@ pub trait RequestView {
     fn is_member(&self, _groups: &[Arc<str>]) -> bool {
         false
     }
+    /// Does a search end with this route, whose conditions the request meets?
+    #[inline]
+    fn ends_with(&self, _route: usize, _conditions: &[Condition]) -> bool {
+        true
+    }
 }
 
 impl Condition {

@@ -3,6 +3,7 @@
 mod condition;
 mod containment;
 mod host;
+mod open_search;
 pub mod path;
 mod path_back;
 mod table;
@@ -11,6 +12,7 @@ mod trie;
 
 pub use condition::{Condition, RequestView};
 pub use host::host_key;
+pub use open_search::{OpenSearch, RoutePositions};
 pub use path_back::PathBack;
 pub use table::{Overlap, Table};
 pub use template::Template;

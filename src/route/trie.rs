@@ -41,7 +41,9 @@ struct RouteEnd {
 impl RouteEnd {
     /// Does the request meet the route's conditions? Most routes have none.
     fn takes(&self, asked: &impl RequestView) -> bool {
-        self.conditions.is_empty() || self.conditions.iter().all(|one| one.holds(asked))
+        self.conditions.is_empty()
+            || self.conditions.iter().all(|one| one.holds(asked))
+                && asked.ends_with(self.route, &self.conditions)
     }
 }
 

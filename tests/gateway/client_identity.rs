@@ -329,6 +329,23 @@ async fn routes_ask_for_members_of_groups() {
 }
 
 #[tokio::test]
+async fn explain_says_which_limits_come_before_the_token() {
+    let (inner, outer) = (Upstream::echo().await, Upstream::echo().await);
+    let file = by_group(&inner, &outer)
+        .limit("per-ip", "by = \"ip\"\nrate = \"100/h\"")
+        .with("[defaults]\nlimits = \"per-ip\"");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+    let bad = forged(&token(json!({ "sub": "ann", "plan": "gold" })));
+    let bearer = format!("authorization: {bad}");
+    let told = "token   looked at behind per-ip, which every route has";
+    for (field, is_told) in [(&*bearer, true), ("x-api-key: k1", false)] {
+        let said = tollgate(folder.path(), &["explain", "GET", "/a", "-H", field]).await;
+        assert_eq!(said.stdout.contains(told), is_told, "{said:?}");
+    }
+}
+
+#[tokio::test]
 async fn explain_says_who_is_no_member_and_what_is_told() {
     let upstream = Upstream::echo().await;
     let file = telling(&upstream)

@@ -1,6 +1,7 @@
 //! The notes of `check`: what the limits mean together, and what they leave open.
 
 mod counting;
+mod forged_tokens;
 mod translators;
 
 use crate::config::Compiled;
@@ -37,6 +38,7 @@ fn kept_connections(compiled: &Compiled) -> Option<String> {
 pub(super) fn of_limits(compiled: &Compiled) -> Vec<String> {
     let known = [bytes(compiled), digests(compiled)].into_iter().flatten();
     let notes = known.chain(certificates(compiled)).chain(guesses(compiled));
+    let notes = notes.chain(forged_tokens::all(compiled));
     let notes = notes.chain(counting::all(compiled));
     notes.map(|note| compiled.hide(&note)).collect()
 }

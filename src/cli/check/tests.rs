@@ -49,6 +49,61 @@ fn a_good_file_is_said_in_numbers() {
 }
 
 #[test]
+fn forged_tokens_that_are_verified_whatever_limits_say_are_named() {
+    let told = |members: &str, others: &str, defaults: &str| {
+        let key = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/jwt/rsa.pem");
+        let text = format!(
+            "{defaults}[jwt]\nkeys = {key:?}\nalgorithms = \"RS256\"\n\
+            [groups.gold]\nby = \"jwt:plan\"\nmembers = \"gold\"\n\
+            [limits.per-ip]\nby = \"ip\"\nrate = \"1/s\"\n\
+            [limits.per-route]\nby = [\"ip\", \"route\"]\nrate = \"1/s\"\n\
+            [upstreams.u]\nservers = \"a:1\"\n\
+            [routes.members]\nhost = \"*.a.test\"\npath = \"/x/{{id}}\"\ngroups = \"gold\"\nupstream = \"u\"\nlimits = [{members}]\n\
+            {others}"
+        );
+        let answer = checked(&text, Format::Human, false);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let notes = answer
+            .out
+            .lines()
+            .filter(|line| line.contains("forged tokens"));
+        notes.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let others = |limits: &str| format!("[routes.others]\nupstream = \"u\"\nlimits = [{limits}]\n");
+    let by_post = "methods = \"POST\"\n";
+    let defaults = "[defaults]\nlimits = \"per-ip\"\n";
+    let is_other = "note: forged tokens are verified for members, also of clients that limits refuse: others, which takes who is in none of their groups, shares no limit";
+    let is_nobody = "note: forged tokens are verified for members, also of clients that limits refuse: what is answered 404 without one of their groups shares no limit";
+    let beside = others("").replace("others", "beside");
+    for (members, others, defaults, note) in [
+        ("\"per-ip\"", others("\"per-ip\""), "", None),
+        ("\"per-ip\"", others(""), "", Some(is_other)),
+        ("", others("\"per-ip\""), "", Some(is_other)),
+        ("", others(""), defaults, None),
+        ("\"!per-ip\"", others(""), defaults, Some(is_other)),
+        ("\"per-route\"", others("\"per-route\""), "", Some(is_other)),
+        ("\"per-ip\"", String::new(), "", Some(is_nobody)),
+        ("", String::new(), defaults, None),
+        ("", others(""), "", None),
+        (
+            "\"per-ip\"",
+            others("\"per-ip\"") + &beside + by_post,
+            "",
+            Some("beside, which takes who is in none of their groups"),
+        ),
+    ] {
+        let found = told(members, &others, defaults);
+        match note {
+            None => assert_eq!(found, [""; 0], "{members} {others} {defaults}"),
+            Some(note) => assert!(
+                found.len() == 1 && found[0].contains(note),
+                "{found:?} {members} {others} {defaults}"
+            ),
+        }
+    }
+}
+
+#[test]
 fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
     let manual = concat!(
         include_str!("../../../docs/repeats-and-scope.md"),

@@ -3,6 +3,7 @@
 use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
 use crate::key::is_secret;
+use crate::proxy::route_members::RouteMembers;
 use crate::proxy::route_request::RouteRequest;
 use crate::route::{Condition, HostPattern, Rule, Segment, Table};
 use http::Method;
@@ -69,6 +70,35 @@ pub(super) fn all(
         })
     });
     near.collect()
+}
+
+/// The names of the limits that are looked at before the request's token is verified, where it decides which route takes
+/// the request.
+pub(super) fn limits_before_token(
+    compiled: &Compiled,
+    query: &RouteQuery<'_>,
+    members: Option<&RouteMembers<'_>>,
+) -> Vec<Arc<str>> {
+    let Some(members) = members.filter(|members| members.have_token()) else {
+        return Vec::new();
+    };
+    let snapshot = &compiled.snapshot;
+    let RouteQuery {
+        host,
+        path,
+        request,
+        ..
+    } = query;
+    let (last, possible) = request.routes_before_token(members, &snapshot.table, host, path);
+    let last = last.or(snapshot.unrouted).filter(|_| !possible.is_empty());
+    let Some(last) = last else {
+        return Vec::new();
+    };
+    let shared = snapshot.shared_early_limits(last, &possible).into_iter();
+    let mut names: Vec<Arc<str>> = shared.map(|limit| Arc::clone(&limit.name)).collect();
+    // Several rates of one limit.
+    names.dedup();
+    names
 }
 
 /// The one thing that keeps `rule` from taking the request; none where there are several.

@@ -48,6 +48,8 @@ pub(super) struct Routing {
     pub(super) server: Option<ServerChoice>,
     /// The fields by which the servers know the client; none where the value is not known.
     pub(super) identity: Vec<(HeaderName, Option<String>)>,
+    /// The limits that are looked at before the token is verified, where it decides which route takes the request.
+    pub(super) before_token: Vec<Arc<str>>,
     /// The reason that the token claims nothing, where a limit asks for a claim.
     pub(super) token: Option<TokenDoubt>,
 }

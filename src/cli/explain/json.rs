@@ -37,6 +37,10 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             let all = routing.identity.iter();
             all.map(|(name, value)| json!({ "field": name.as_str(), "value": value })).collect::<Vec<_>>()
         }),
+        "limits_before_token": routing.map(|routing| {
+            let all = routing.before_token.iter();
+            all.map(|name| &**name).collect::<Vec<&str>>()
+        }),
         "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
         "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": match &explanation.handshake {

@@ -195,6 +195,7 @@ impl Head {
         let query = self.query(compiled, request, members.as_deref());
         let found = query.find(&snapshot.table);
         let mut routing = Routing {
+            before_token: candidates::limits_before_token(compiled, &query, members.as_deref()),
             candidates: candidates::all(compiled, found, &query),
             route: found.map(|found| chosen(compiled, found)),
             stripped: self.stripped,

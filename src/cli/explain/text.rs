@@ -126,6 +126,14 @@ fn request(routing: &Routing, out: &mut String) {
         };
         line(out, title, &text);
     }
+    if !routing.before_token.is_empty() {
+        let names = routing.before_token.join(", ");
+        let text = format!(
+            "looked at behind {names}, which every route has that may take the request: no signature is verified where \
+             they are known to refuse"
+        );
+        line(out, "token", &text);
+    }
     if let Some(why) = routing.token {
         let why = format!("claims nothing: it is {}", why.as_str());
         line(out, "token", &why);

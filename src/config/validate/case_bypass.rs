@@ -3,12 +3,11 @@
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Route};
+use super::super::probe_request::ProbeRequest;
 use super::super::value::quoted;
 use super::routes::place;
-use crate::route::{Condition, HostPattern, RequestView, Rule, Segment, Table};
-use http::{HeaderMap, HeaderValue, Method};
+use crate::route::{Rule, Segment, Table};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 /// A route that is bypassed, the path in another case, and the limits that do not hold there.
 struct CaseBypass<'a> {
@@ -98,69 +97,6 @@ fn warn(taken: &Route, first: &CaseBypass<'_>, others: &[CaseBypass<'_>], found:
             .collect();
         let names = names.join(", ");
         warning.note(format!("it takes the other spellings of {names} too"));
-    }
-}
-
-/// A request that meets every condition of `rule`.
-struct ProbeRequest {
-    host: String,
-    method: Method,
-    fields: HeaderMap,
-    query: String,
-    https: bool,
-    groups: Vec<Arc<str>>,
-}
-
-impl ProbeRequest {
-    fn of(rule: &Rule) -> Self {
-        let host = match rule.hosts.first() {
-            None => String::new(),
-            Some(HostPattern::Exact(host)) => host.to_string(),
-            Some(HostPattern::Suffix(suffix)) => format!("x{suffix}"),
-        };
-        let mut request = Self {
-            host,
-            method: rule.methods.first().cloned().unwrap_or(Method::GET),
-            fields: HeaderMap::new(),
-            query: String::new(),
-            https: false,
-            groups: Vec::new(),
-        };
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for condition in &rule.conditions {
-            match condition {
-                Condition::Field(name, value) => {
-                    let any = || HeaderValue::from_static("x");
-                    let value = value.clone().unwrap_or_else(any);
-                    request.fields.insert(name.clone(), value);
-                }
-                Condition::Query(name, value) => {
-                    query.append_pair(name, value.as_deref().unwrap_or("x"));
-                }
-                Condition::Https(https) => request.https = *https,
-                Condition::Groups(groups) => request.groups.extend(groups.first().cloned()),
-            }
-        }
-        request.query = query.finish();
-        request
-    }
-}
-
-impl RequestView for ProbeRequest {
-    fn fields(&self) -> &HeaderMap {
-        &self.fields
-    }
-
-    fn query(&self) -> Option<&str> {
-        Some(&self.query)
-    }
-
-    fn is_https(&self) -> bool {
-        self.https
-    }
-
-    fn is_member(&self, groups: &[Arc<str>]) -> bool {
-        self.groups.iter().any(|group| groups.contains(group))
     }
 }
 

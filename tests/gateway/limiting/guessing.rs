@@ -4,6 +4,8 @@ use crate::gateway::store_kind::{Place, on_both_stores};
 use crate::support::{
     Answer, File, Gateway, PATIENCE, Upstream, eventually, get, request, tollgate,
 };
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
+use serde_json::json;
 
 on_both_stores! {
     guesses_at_a_key_are_limited_by_address
@@ -11,6 +13,7 @@ on_both_stores! {
     a_401_frees_its_slot_and_waits_its_turn
     nothing_of_a_401_is_given_back
     a_token_is_not_verified_for_who_is_refused_anyway
+    nor_is_it_where_routes_ask_for_groups_that_go_by_it
 }
 
 const KNOWN: &str = "[groups.known]\nby = \"header:x-api-key\"\nmembers = [\"right\"]";
@@ -196,6 +199,97 @@ async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
         false => [true, true, false, false],
     };
     assert_eq!(shadows, by_whom);
+}
+
+/// The keys were never read, so that a token is answered 503 as soon as it is looked at.
+async fn nor_is_it_where_routes_ask_for_groups_that_go_by_it(place: Place) {
+    let upstream = Upstream::echo().await;
+    let once = "by = [\"ip\", \"route\"]\nrate = \"1/h\"\nlease = \"off\"";
+    let file = File::default()
+        .server("workers = 1")
+        .upstream("main", &[&upstream])
+        .with("[jwt]\njwks = \"http://127.0.0.1:1/keys\"\nalgorithms = \"RS256\"")
+        .with("[groups.gold]\nby = \"jwt:plan\"\nmembers = \"gold\"")
+        .with("[groups.partner]\nby = \"header:x-api-key\"\nmembers = \"k1\"")
+        .limit("per-ip", "by = \"ip\"\nrate = \"2/h\"\nlease = \"off\"")
+        .limit("per-route", once)
+        .route("members", "/{*rest}", "main", &["per-ip"])
+        .with("groups = [\"gold\", \"partner\"]")
+        .route("others", "/{*rest}", "main", &["per-ip"])
+        .route("free-members", "/free", "main", &[])
+        .with("groups = \"gold\"")
+        .route("not-free", "/free", "main", &["per-ip"])
+        .route("apart-members", "/apart", "main", &["per-route"])
+        .with("groups = \"gold\"")
+        .route("apart", "/apart", "main", &["per-route"])
+        .route("alone", "/alone", "main", &["per-ip"])
+        .with("groups = \"gold\"");
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    let token = "Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJzdWIiOiJhIn0.AAAA";
+    let forged = |target: &'static str| request("GET", target, &[("Authorization", token)]);
+    client.ask(forged("/")).await.expect(503);
+    for status in [200, 200, 429] {
+        client.ask(get("/")).await.expect(status);
+    }
+    for target in ["/", "/a", "/alone"] {
+        let refused = client.ask(forged(target)).await.expect(429);
+        assert!(refused.number("retry-after") > 0);
+        let line = gateway.line_of(&refused).await;
+        let told = ["reason", "limit", "route"].map(|name| line[name].clone());
+        assert_eq!(told, ["limit_refused", "per-ip", "others"]);
+        assert_eq!(line["keys"]["per-ip"], "127.0.0.1");
+    }
+    // Who shows a key is a member, whatever the token says.
+    let both = [("Authorization", token), ("X-Api-Key", "k1")];
+    let refused = client.ask(request("GET", "/", &both)).await.expect(429);
+    assert_eq!(gateway.line_of(&refused).await["route"], "members");
+    // Nobody is refused by a limit that his own route lacks, or that counts for itself there.
+    client.ask(forged("/free")).await.expect(503);
+    for status in [200, 429] {
+        client.ask(get("/apart")).await.expect(status);
+    }
+    client.ask(forged("/apart")).await.expect(503);
+    assert_eq!(upstream.seen(), 3);
+    // Each refusal is one decision.
+    let metrics = gateway.metrics().await;
+    let refusals = metrics.lines().filter_map(|line| {
+        let of_others =
+            "tollgate_limit_decisions_total{limit=\"per-ip\",route=\"others\",decision=\"refuse\"";
+        let line = line.strip_prefix(of_others)?;
+        line.rsplit_once(' ')?.1.parse::<u32>().ok()
+    });
+    assert_eq!(refusals.sum::<u32>(), 4, "{metrics}");
+}
+
+/// A member's own limits hold, and not those of the route that others have.
+#[tokio::test]
+async fn a_member_is_not_refused_by_the_limits_of_others() {
+    let upstream = Upstream::echo().await;
+    let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
+    let claims = json!({ "sub": "ann", "plan": "gold", "exp": get_current_timestamp() + 600 });
+    let key = EncodingKey::from_secret(b"only for tests: 32 bytes or more of it");
+    let header = Header::new(Algorithm::HS256);
+    let gold = format!("Bearer {}", encode(&header, &claims, &key).unwrap());
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .with(&format!("[jwt]\nkeys = {secret:?}\nalgorithms = \"HS256\""))
+        .with("[groups.gold]\nby = \"jwt:plan\"\nmembers = \"gold\"")
+        .limit("all", "by = \"ip\"\nrate = \"4/h\"")
+        .limit("few", "by = \"ip\"\nrate = \"1/h\"")
+        .route("members", "/{*rest}", "main", &["all"])
+        .with("groups = \"gold\"")
+        .route("others", "/{*rest}", "main", &["all", "few"]);
+    let gateway = Gateway::start(&file).await;
+    let asked = async |token: &str| gateway.get_with("/", &[("Authorization", token)]).await;
+    for status in [200, 429] {
+        gateway.get("/").await.expect(status);
+    }
+    for left in [2, 1, 0] {
+        assert_eq!(asked(&gold).await.expect(200).remaining("all"), left);
+    }
+    let refused = asked(&gold).await.expect(429);
+    assert_eq!(gateway.line_of(&refused).await["limit"], "all");
 }
 
 /// The answer of a limit that this gateway counts alone is known before Redis is asked; the answers of shared limits

@@ -1,0 +1,79 @@
+//! Routes for which a forged token is verified even where limits refuse its client, since the routes that may take the
+//! request share no limit.
+
+use crate::config::Compiled;
+use crate::config::probe_request::{ProbeRequest, example_path};
+use crate::route::{Condition, OpenSearch, Rule};
+use crate::snapshot::{Service, Snapshot};
+use http::Method;
+use std::sync::Arc;
+
+/// A note for each such route.
+pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+    let snapshot = &compiled.snapshot;
+    let routes = compiled.outline.routes.iter();
+    let by_token = routes.filter(|route| asks_for_token(&route.rule, snapshot));
+    by_token
+        .filter_map(|route| {
+            let mut methods = methods(&route.rule).into_iter();
+            methods.find_map(|method| note(&route.rule, method, snapshot))
+        })
+        .collect()
+}
+
+fn asks_for_token(rule: &Rule, snapshot: &Snapshot) -> bool {
+    rule.conditions.iter().any(|one| match one {
+        Condition::Groups(groups) => goes_by_token(groups, snapshot),
+        _ => false,
+    })
+}
+
+fn goes_by_token(names: &[Arc<str>], snapshot: &Snapshot) -> bool {
+    let mut groups = snapshot.route_groups.iter();
+    groups.any(|group| group.goes_by_token() && names.contains(&group.name))
+}
+
+/// The methods of a route; of one that takes any, those that other routes may name.
+fn methods(rule: &Rule) -> Vec<Method> {
+    if rule.methods.is_empty() {
+        let usual = [Method::GET, Method::POST, Method::PUT, Method::PATCH];
+        usual.into_iter().chain([Method::DELETE]).collect()
+    } else {
+        rule.methods.clone()
+    }
+}
+
+/// The note on requests of this method to the route of `rule`, if their tokens are verified whatever limits say.
+fn note(rule: &Rule, method: Method, snapshot: &Snapshot) -> Option<String> {
+    let probe = ProbeRequest::of_nobody(rule, method);
+    let may_be_member = |groups: &[Arc<str>]| goes_by_token(groups, snapshot);
+    let search = OpenSearch::new(&probe, &may_be_member);
+    let path = example_path(rule);
+    let found = snapshot
+        .table
+        .find(&probe.host, &path, &probe.method, &search);
+    let possible = search.possible();
+    let last = found.or(snapshot.unrouted);
+    let shared = last.map(|last| snapshot.shared_early_limits(last, &possible));
+    let mut all = possible.iter().chain(&last);
+    let is_limited = all.any(|at| may_refuse(&snapshot.services[*at]));
+    if possible.is_empty() || !is_limited || shared.is_some_and(|shared| !shared.is_empty()) {
+        return None;
+    }
+    let names = possible.iter().map(|at| snapshot.services[*at].route());
+    let names: Vec<&str> = names.flatten().collect();
+    let other = match found.and_then(|found| snapshot.services[found].route()) {
+        Some(other) => format!("{other}, which takes who is in none of their groups, shares"),
+        None => "what is answered 404 without one of their groups shares".to_owned(),
+    };
+    Some(format!(
+        "forged tokens are verified for {}, also of clients that limits refuse: {other} no limit with them that needs nothing of a token and counts alike there; a limit by ip in [defaults] is such a one",
+        names.join(" and ")
+    ))
+}
+
+/// Has the service a limit that could refuse before a token is verified?
+fn may_refuse(service: &Service) -> bool {
+    let mut limits = service.limits.iter();
+    limits.any(|limit| limit.mode.decides() && !limit.asks_token())
+}

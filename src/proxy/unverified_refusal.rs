@@ -1,0 +1,120 @@
+//! Refusals before a token is verified, where the token decides which route takes the request.
+//!
+//! A forged token would else cost a signature, whoever sends it and however often limits have refused its client. So the
+//! limits are looked at that hold on every route that may take the request. Where one of them is known to refuse, the
+//! request is refused, and nobody by a limit that his own route lacks. Nothing is charged, and no store is called.
+
+use super::Worker;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::handshake_facts;
+use super::route_members::RouteMembers;
+use super::route_request::RouteRequest;
+use crate::admission::destination::Destination;
+use crate::admission::{Admission, Plan, RefusalCause};
+use crate::clock;
+use crate::key::cookie::Cookies;
+use crate::key::{Caller, NoIdentity};
+use crate::limit::Limit;
+use std::ptr;
+use std::sync::Arc;
+
+/// The refusal of a request whose token is not verified.
+#[derive(Debug)]
+pub(super) struct UnverifiedRefusal {
+    /// The service that the request has if its client is in no group by its token: one of those that may be its own.
+    service: usize,
+    plan: Plan,
+    admission: Admission,
+    cause: RefusalCause,
+}
+
+impl Worker {
+    /// The route of a request with a token that is not verified yet, where routes ask for groups that go by it.
+    ///
+    /// # Errors
+    /// The refusal, where it is known whichever route takes the request.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_by_token(
+        &self,
+        host: &str,
+        path: &str,
+        coming: &RouteRequest<'_>,
+        members: &RouteMembers<'_>,
+        exchange: &Exchange,
+    ) -> Result<Option<usize>, Box<UnverifiedRefusal>> {
+        let snapshot = &exchange.local.snapshot;
+        let table = &snapshot.table;
+        let (last, possible) = coming.routes_before_token(members, table, host, path);
+        if possible.is_empty() {
+            return Ok(last);
+        }
+        let refusal = last.or(snapshot.unrouted).and_then(|service| {
+            let limits = snapshot.shared_early_limits(service, &possible);
+            self.refusal_by(&limits, service, coming, exchange)
+        });
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(table.find(host, path, &coming.parts.method, coming)),
+        }
+    }
+
+    /// The refusal by one of these limits of the service, where it is known.
+    fn refusal_by(
+        &self,
+        limits: &[&Arc<Limit>],
+        position: usize,
+        coming: &RouteRequest<'_>,
+        exchange: &Exchange,
+    ) -> Option<Box<UnverifiedRefusal>> {
+        if limits.is_empty() {
+            return None;
+        }
+        let service = exchange.local.service(position);
+        let parts = coming.parts;
+        let caller = Caller {
+            address: exchange.client,
+            route: &service.name,
+            method: &parts.method,
+            fields: &parts.headers,
+            location: &Destination {
+                authority: coming.target.host(),
+                path: parts.uri.path(),
+                query: parts.uri.query(),
+                pattern: &service.path,
+            },
+            cookies: &Cookies::of(&parts.headers),
+            identity: &NoIdentity,
+            content: exchange.content,
+            certificate: exchange.tls.as_deref().and_then(handshake_facts::shown),
+        };
+        let mut plan = Plan::default();
+        plan.make_room(service);
+        let is_one = |limit: &Limit| limits.iter().any(|one| ptr::eq(Arc::as_ptr(one), limit));
+        plan.fill(service, &caller, is_one);
+        let (decided, by) = self.store.refusal(&plan.checks(service))?;
+        let admission = Admission {
+            decided: Some(Box::new(decided)),
+            by,
+        };
+        let cause = admission.delay(&plan, service).err()?;
+        Some(Box::new(UnverifiedRefusal {
+            service: position,
+            plan,
+            admission,
+            cause,
+        }))
+    }
+}
+
+impl UnverifiedRefusal {
+    /// Notes the refusal as the request's one decision.
+    pub(super) fn note(self: Box<Self>, exchange: &mut Exchange) -> ProxyError {
+        exchange.matched(self.service, None);
+        exchange.seen = clock::now();
+        exchange.plan = self.plan;
+        exchange.decided(self.admission, None);
+        self.cause.into()
+    }
+}

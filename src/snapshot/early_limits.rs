@@ -1,0 +1,91 @@
+//! Limits that may refuse a request before its token is verified, where the token decides which route takes it.
+//!
+//! Such a limit asks nothing of the token, and counts alike on every route that has it. Requests that it refuses on all
+//! routes that may take them are refused whatever their token says.
+
+use super::{Service, Snapshot};
+use crate::key::{KeyPart, Sameness, UnknownKey};
+use crate::limit::Limit;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Snapshot {
+    /// The early limits of the service `last`, as far as all services of `others` have them too.
+    #[must_use]
+    pub fn shared_early_limits(&self, last: usize, others: &[usize]) -> SmallVec<[&Arc<Limit>; 4]> {
+        let is_shared = |limit: &&Arc<Limit>| {
+            let mut others = others.iter().map(|other| &self.services[*other]);
+            others.all(|other| other.early().any(|one| Arc::ptr_eq(one, limit)))
+        };
+        self.services[last].early().filter(is_shared).collect()
+    }
+}
+
+impl Service {
+    fn early(&self) -> impl Iterator<Item = &Arc<Limit>> {
+        self.early_limits.iter().map(|at| &self.limits[*at])
+    }
+
+    /// Finds its early limits.
+    pub fn find_early_limits(&mut self) {
+        let all = self.limits.iter().zip(0..);
+        let early = all.filter(|(limit, _)| self.is_early(limit));
+        self.early_limits = early.map(|(_, position)| position).collect();
+    }
+
+    fn is_early(&self, limit: &Limit) -> bool {
+        let needs_body = |of: Sameness| of == Sameness::Request;
+        limit.mode.decides()
+            && !limit.asks_token()
+            && !parts(limit).any(|part| self.decides_over(part))
+            && !self.is_field_of_identity(limit)
+            && !limit.dedupe.iter().any(|dedupe| needs_body(dedupe.of))
+            && !self.may_leave_out(limit)
+    }
+
+    /// Does the value of this part depend on the route, whose servers are told of clients in fields that the request loses?
+    fn decides_over(&self, part: &KeyPart) -> bool {
+        match part {
+            KeyPart::Route | KeyPart::Path(_) => true,
+            KeyPart::Header { name, .. } => {
+                let identity = self.identity.as_ref();
+                identity.is_some_and(|identity| identity.claims(name))
+            }
+            _ => false,
+        }
+    }
+
+    /// Does the limit read its cost or an id in such a field?
+    fn is_field_of_identity(&self, limit: &Limit) -> bool {
+        let Some(identity) = &self.identity else {
+            return false;
+        };
+        let price = limit.price.iter().map(|price| &price.header);
+        let ids = limit.dedupe.iter().map(|dedupe| &dedupe.field.0);
+        price.chain(ids).any(|name| identity.claims(name))
+    }
+
+    /// Does another limit of the service refuse values that no group knows, of a part that this one counts by? Such values
+    /// have no counter.
+    fn may_leave_out(&self, limit: &Limit) -> bool {
+        let refuses = |other: &Limit| {
+            let unknown = other.by.unknown.as_ref();
+            unknown.is_some_and(|known| known.otherwise == UnknownKey::Refuse)
+        };
+        let shares = |other: &Limit| {
+            let mut parts = other.by.parts.iter();
+            parts.any(|part| limit.by.parts.contains(part))
+        };
+        let mut others = self.limits.iter();
+        limit.by.unknown.is_none()
+            && others.any(|other| other.mode.decides() && refuses(other) && shares(other))
+    }
+}
+
+/// The parts that a limit, its tiers and its exemption go by.
+fn parts(limit: &Limit) -> impl Iterator<Item = &KeyPart> {
+    let tiers = limit.tiers.iter().map(|tier| &tier.group.by);
+    let exempt = limit.exempt.iter().flat_map(|exempt| &exempt.groups);
+    let groups = tiers.chain(exempt.map(|group| &group.by));
+    limit.by.parts.iter().chain(groups)
+}
