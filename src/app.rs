@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::config::{Boot, Compiled};
 use crate::listen::handed_sockets::HandedSockets;
 use crate::listen::listener::ListenAddress;
+use crate::listen::refused_chains::RefusedChains;
 use crate::proxy::Holds;
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
@@ -84,6 +85,7 @@ struct GatewayState {
     news: Invalidation,
     holds: Arc<Holds>,
     challenges: AuthorityChallenges,
+    refused_chains: Arc<RefusedChains>,
     metrics: Arc<Metrics>,
     drain: Drain,
 }
@@ -112,6 +114,7 @@ impl GatewayState {
             news: Invalidation::default(),
             holds: Arc::default(),
             challenges: AuthorityChallenges::default(),
+            refused_chains: Arc::default(),
             metrics,
             drain,
         }

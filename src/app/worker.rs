@@ -132,6 +132,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
             within: listen.handshake,
             metrics: shared.metrics,
             challenges: shared.challenges,
+            refused_chains: shared.refused_chains,
         },
         listen,
         descriptors,
@@ -188,6 +189,7 @@ impl ConnectionService {
             open,
             registration: self.arrivals.enter(new.from),
             facts: new.facts,
+            is_trusted: new.is_trusted,
         };
         let connected = self.metrics.connected();
         if new.is_proxied || connection.facts.offer.is_some() {
@@ -199,9 +201,11 @@ impl ConnectionService {
                     Some(connection)
                 };
                 let Some(connection) = named else { return };
+                let is_trusted = connection.is_trusted;
                 let (mut stream, peer) = connection.into_peer(connected);
+                let arrivals = &service.arrivals;
                 // The future is boxed, so that the connection needs no room for it afterwards.
-                let encrypting = service.arrivals.encrypted(&mut stream, &peer, new.since);
+                let encrypting = arrivals.encrypted(&mut stream, &peer, is_trusted, new.since);
                 if Box::pin(encrypting).await {
                     service.serve(stream, peer).await;
                 }

@@ -11,6 +11,7 @@ use super::dispatch::{Dispatcher, OpenGuard};
 use super::handshake::{self, FailedHandshake, HandshakeFailure, HandshakeSources, Shaken};
 use super::handshake_report;
 use super::proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
+use super::refused_chains::RefusedChains;
 use super::socket::Stream;
 use super::{ConnectionFacts, Peer};
 use crate::client::{Client, spelled};
@@ -46,6 +47,8 @@ pub struct Arrivals {
     pub metrics: Arc<Metrics>,
     /// What certification authorities find when they look whether a host is ours.
     pub challenges: AuthorityChallenges,
+    /// Clients whose certificates are refused, as all workers know them.
+    pub refused_chains: Arc<RefusedChains>,
 }
 
 /// A connection that arrives.
@@ -61,6 +64,8 @@ pub struct ArrivingConnection {
     pub registration: Registration,
     /// What the connection has from its listener.
     pub facts: ConnectionFacts,
+    /// Its client, as [`NewConnection::is_trusted`](super::dispatch::NewConnection::is_trusted).
+    pub is_trusted: bool,
 }
 
 impl ArrivingConnection {
@@ -73,6 +78,7 @@ impl ArrivingConnection {
             open,
             registration,
             facts,
+            is_trusted: _,
         } = self;
         let peer = Peer::new(from, &stream, registration, open, connected, facts);
         (stream, Rc::new(peer))
@@ -141,6 +147,7 @@ impl Arrivals {
                 }
                 arriving.registration = self.enter(Some(client));
                 arriving.from = Some(client);
+                arriving.is_trusted = trusted;
                 Some(arriving)
             }
             Err(fault) => {
@@ -171,9 +178,16 @@ impl Arrivals {
         }
     }
 
-    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. False where the
-    /// connection must be closed.
-    pub async fn encrypted(&self, stream: &mut Stream, peer: &Peer, since: Instant) -> bool {
+    /// Shakes hands on a connection whose listener offers identities, and counts the handshake. Where `is_trusted`, the
+    /// peer stands for many clients: what one of them shows is not held against the others. False where the connection must
+    /// be closed.
+    pub async fn encrypted(
+        &self,
+        stream: &mut Stream,
+        peer: &Peer,
+        is_trusted: bool,
+        since: Instant,
+    ) -> bool {
         let Some(offer) = &peer.offer else {
             return true;
         };
@@ -181,6 +195,7 @@ impl Arrivals {
             offer,
             challenges: &self.challenges,
             client: Client::of(peer.ip()),
+            refused: (!is_trusted).then_some(&*self.refused_chains),
         };
         let registration = &peer.registration;
         let deadline = since + self.within;

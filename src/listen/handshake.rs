@@ -3,8 +3,10 @@
 
 use super::encrypted_layer::EncryptedLayer;
 use super::proxy_protocol;
+use super::refused_chains::RefusedChains;
 use super::socket::Stream;
 use crate::client::Client;
+use crate::clock;
 use crate::tls::{
     AuthorityChallenges, CHALLENGE_PROTOCOL, OfferInForce, ServerIdentity, TlsSession, TlsVersion,
     named_host,
@@ -29,6 +31,8 @@ const UNRECOGNIZED_NAME: [u8; 7] = fatal(112);
 const PROTOCOL_VERSION: [u8; 7] = fatal(70);
 /// The alert that refuses bytes that are no hello (RFC 8446 section 6.2).
 const DECODE_ERROR: [u8; 7] = fatal(50);
+/// The alert that refuses a client whose certificates were refused too often (RFC 8446 section 6.2).
+const ACCESS_DENIED: [u8; 7] = fatal(49);
 /// Where a client's hello says the second half of its version, which is 3.N: behind the heads of the record and of the
 /// message (RFC 5246 section 7.4.1.2).
 const HELLO_MINOR_VERSION: usize = 10;
@@ -58,6 +62,8 @@ pub(super) struct HandshakeSources<'a> {
     pub(super) challenges: &'a AuthorityChallenges,
     /// The client, on whose account a look at other gateways is.
     pub(super) client: Client,
+    /// Clients whose certificates are refused. Those of peers that stand for many clients are not counted.
+    pub(super) refused: Option<&'a RefusedChains>,
 }
 
 /// A handshake that succeeded.
@@ -90,6 +96,8 @@ pub(super) enum HandshakeFailure {
     NoName(Option<Box<str>>),
     /// The client's certificate is missing or was refused.
     Client(rustls::Error),
+    /// So many certificates of the client were refused lately that it is not heard.
+    ClientThrottled,
     /// The two sides do not agree, or the client breaks the protocol.
     Protocol(rustls::Error),
     /// The client did not go on in time.
@@ -122,6 +130,7 @@ pub(super) async fn shake_hands(
         let last_words = match &failed.cause {
             HandshakeFailure::PlainText | HandshakeFailure::ProxyHeader => PLAIN_TEXT_ANSWER,
             HandshakeFailure::NoName(_) => &UNRECOGNIZED_NAME,
+            HandshakeFailure::ClientThrottled => &ACCESS_DENIED,
             HandshakeFailure::Client(_) | HandshakeFailure::Protocol(_) => &[],
             HandshakeFailure::Late | HandshakeFailure::Silent | HandshakeFailure::Left => {
                 return shaken;
@@ -180,6 +189,13 @@ async fn try_to_shake_hands(
         let chosen = sources.offer.load().choose(host).cloned();
         chosen.ok_or_else(|| HandshakeFailure::NoName(host.map(Into::into)))?
     };
+    if identity.client().is_some() && sources.hears_nothing() {
+        return Err(FailedHandshake {
+            cause: HandshakeFailure::ClientThrottled,
+            identity: Some(identity),
+            version: None,
+        });
+    }
     let config = Arc::clone(identity.config());
     let finishing = finish(stream, accepted, &rest, config);
     match in_time(deadline, finishing).await {
@@ -189,13 +205,34 @@ async fn try_to_shake_hands(
             let session = session.ok_or(HandshakeFailure::Left)?;
             Ok(Shaken::Session(session))
         }
-        Err(cause) => Err(FailedHandshake {
-            cause: cause.of_client_of(&identity),
-            identity: Some(identity),
-            version: stream
-                .of_layer(|layer| TlsVersion::of(layer.connection()))
-                .flatten(),
-        }),
+        Err(cause) => {
+            let cause = cause.of_client_of(&identity);
+            sources.note(&cause);
+            Err(FailedHandshake {
+                cause,
+                identity: Some(identity),
+                version: stream
+                    .of_layer(|layer| TlsVersion::of(layer.connection()))
+                    .flatten(),
+            })
+        }
+    }
+}
+
+impl HandshakeSources<'_> {
+    /// Were too many of the client's certificates refused lately?
+    fn hears_nothing(&self) -> bool {
+        let refused = self.refused;
+        refused.is_some_and(|refused| refused.are_too_many(self.client, clock::now()))
+    }
+
+    /// Counts a certificate that was refused. A missing one costs no more than any handshake, and is no guess.
+    fn note(&self, cause: &HandshakeFailure) {
+        if let (Some(refused), HandshakeFailure::Client(why)) = (self.refused, cause)
+            && *why != Error::NoCertificatesPresented
+        {
+            refused.count(self.client, clock::now());
+        }
     }
 }
 

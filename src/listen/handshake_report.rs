@@ -45,6 +45,7 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
         HandshakeFailure::Silent => return,
         HandshakeFailure::NoName(_) => Handshake::NoName,
         HandshakeFailure::Client(_) => Handshake::ClientRefused,
+        HandshakeFailure::ClientThrottled => Handshake::ClientThrottled,
         HandshakeFailure::Late => Handshake::Timeout,
         HandshakeFailure::PlainText
         | HandshakeFailure::ProxyHeader
@@ -58,7 +59,7 @@ pub(super) fn failed(failed: &FailedHandshake, peer: &Peer) {
 }
 
 fn log(failed: &FailedHandshake, peer: &Peer) {
-    static FAILURES: Throttles<13> = Throttles::every(LOG_EVERY);
+    static FAILURES: Throttles<14> = Throttles::every(LOG_EVERY);
     let cause = match &failed.cause {
         HandshakeFailure::PlainText => 0,
         HandshakeFailure::ProxyHeader => 1,
@@ -66,7 +67,8 @@ fn log(failed: &FailedHandshake, peer: &Peer) {
         HandshakeFailure::Late => 3,
         HandshakeFailure::Client(Error::NoCertificatesPresented) => 4,
         HandshakeFailure::Client(why) => 5 + kind_of(why),
-        HandshakeFailure::Protocol(why) => 9 + kind_of_disagreement(why),
+        HandshakeFailure::ClientThrottled => 9,
+        HandshakeFailure::Protocol(why) => 10 + kind_of_disagreement(why),
         // A client that leaves needs no action.
         HandshakeFailure::Silent | HandshakeFailure::Left => return,
     };
@@ -153,6 +155,9 @@ fn words(failed: &FailedHandshake) -> String {
         HandshakeFailure::Client(Error::InvalidCertificate(why)) => {
             let why = certificate_fault(why);
             format!("its certificate is refused: {why}{}", of_identity())
+        }
+        HandshakeFailure::ClientThrottled => {
+            format!("20 of its certificates were refused within 10 s; until these are over none is looked at{}", of_identity())
         }
         HandshakeFailure::Protocol(_) if lacks_certificate(failed) => {
             format!("its certificate is ordered and has not come yet{}", of_identity())

@@ -25,6 +25,7 @@ pub mod listener;
 pub mod minimum_rate;
 pub mod proxy_protocol;
 mod raw_target;
+pub mod refused_chains;
 mod requests;
 pub mod socket;
 pub mod socket_file;

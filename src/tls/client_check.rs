@@ -1,8 +1,9 @@
 //! What an identity asks of clients: a certificate of one of its authorities, valid and not revoked.
 
-use super::named_certificate::NamedClients;
+use super::client_verifier::ClientVerifier;
+use super::named_certificate::NamedCertificates;
 use super::revocation_list::{RevocationList, is_missigned, subject};
-use super::same_name_lists::{EachInTurn, ReadList, turns};
+use super::same_name_lists::{ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -63,7 +64,7 @@ pub struct ClientCheck {
     unlisted: Vec<String>,
     /// Lists that another key than their authority's has signed.
     missigned: Vec<RevocationList>,
-    verifier: Arc<dyn ClientCertVerifier>,
+    verifier: Arc<ClientVerifier>,
 }
 
 impl ClientCheck {
@@ -91,16 +92,13 @@ impl ClientCheck {
         let facts = in_force(&lists);
         // Of an authority's lists the verifier looks at the first alone.
         lists.sort_by_cached_key(|(_, facts)| facts.as_ref().map(RevocationList::newest_first));
-        let verifier = verifier_of(&roots, parts.verify, &lists)
-            .map_err(|error| vec![IdentityMistake::Client(error.to_string())])?;
-        let verifier: Arc<dyn ClientCertVerifier> = if parts.crl_pem.is_empty() {
-            Arc::new(NamedClients {
-                named: authorities.clone(),
-                chains: verifier,
-            })
+        let named = if parts.crl_pem.is_empty() {
+            authorities.clone()
         } else {
-            verifier
+            NamedCertificates::new()
         };
+        let verifier = verifier_of(&roots, parts.verify, &lists, named)
+            .map_err(|error| vec![IdentityMistake::Client(error.to_string())])?;
         let mut digest = Sha256::new();
         for authority in &authorities {
             digest.update(authority);
@@ -183,7 +181,7 @@ impl ClientCheck {
     }
 
     pub(super) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(&self.verifier)
+        Arc::<ClientVerifier>::clone(&self.verifier)
     }
 }
 
@@ -261,7 +259,8 @@ fn verifier_of(
     roots: &Arc<RootCertStore>,
     verify: ClientVerify,
     lists: &[ReadList],
-) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
+    named: NamedCertificates,
+) -> Result<Arc<ClientVerifier>, VerifierBuilderError> {
     let build = |lists| {
         let builder = verifier(roots, lists);
         match verify {
@@ -271,11 +270,12 @@ fn verifier_of(
     };
     let mut turns = turns(lists).into_iter();
     let first = build(turns.next().unwrap_or_default())?;
-    let others: Vec<_> = turns.map(build).collect::<Result<_, _>>()?;
-    if others.is_empty() {
-        return Ok(first);
-    }
-    Ok(Arc::new(EachInTurn { first, others }))
+    let others = turns.map(build).collect::<Result<_, _>>()?;
+    Ok(Arc::new(ClientVerifier {
+        named,
+        first,
+        others,
+    }))
 }
 
 fn verifier(

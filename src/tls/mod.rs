@@ -11,6 +11,7 @@ mod chain_order;
 mod challenge_answer;
 mod challenge_lookup;
 mod client_check;
+mod client_verifier;
 mod distinguished_name;
 mod failure;
 mod identity;

@@ -9,11 +9,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use x509_parser::certificate::X509Certificate;
@@ -27,18 +24,20 @@ pub(super) type NamedCertificates = BTreeSet<[u8; 32]>;
 ///
 /// # Errors
 /// It is one of them, and not valid now or not for the purpose.
-fn is_named(
+pub(super) fn is_named(
     named: &NamedCertificates,
     certificate: &CertificateDer<'_>,
     now: UnixTime,
     serves: fn(&ExtendedKeyUsage<'_>) -> bool,
 ) -> Result<bool, Error> {
+    let fingerprint: [u8; 32] = Sha256::digest(certificate).into();
+    if !named.contains(&fingerprint) {
+        return Ok(false);
+    }
+    // A stranger's certificate is not read here: it may be long.
     let Some(facts) = CertificateFacts::read(certificate) else {
         return Ok(false);
     };
-    if !named.contains(&facts.fingerprint) {
-        return Ok(false);
-    }
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     if now < facts.not_before {
         return Err(CertificateError::NotValidYet.into());
@@ -80,63 +79,6 @@ impl ServerCertVerifier for NamedServers {
         }
         let chains = &self.chains;
         chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chains.supported_verify_schemes()
-    }
-}
-
-/// Believes clients whose certificate is named, and others as webpki does. Where there are revocation lists it is not
-/// used: a named certificate would be believed whatever they say.
-#[derive(Debug)]
-pub(super) struct NamedClients {
-    pub(super) named: NamedCertificates,
-    pub(super) chains: Arc<dyn ClientCertVerifier>,
-}
-
-impl ClientCertVerifier for NamedClients {
-    fn offer_client_auth(&self) -> bool {
-        self.chains.offer_client_auth()
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        self.chains.client_auth_mandatory()
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chains.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        if is_named(&self.named, end_entity, now, |usage| usage.client_auth)? {
-            return Ok(ClientCertVerified::assertion());
-        }
-        let chains = &self.chains;
-        chains.verify_client_cert(end_entity, intermediates, now)
     }
 
     fn verify_tls12_signature(

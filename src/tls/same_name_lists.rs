@@ -3,13 +3,7 @@
 //! have a turn as the first. A list counts in no turn but for certificates of the key that has signed it.
 
 use super::revocation_list::RevocationList;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertRevocationListError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
-};
-use std::sync::Arc;
+use rustls::pki_types::CertificateRevocationListDer;
 
 /// A list as the verifier takes it, with what stands in it.
 pub(super) type ReadList = (
@@ -44,68 +38,4 @@ fn rank(list: &Option<RevocationList>, lists: &[ReadList]) -> usize {
         }
     }
     keys.iter().position(|key| *key == list.key()).unwrap_or(0)
-}
-
-/// Asks one verifier after the other, as long as the list that it looks at is another key's.
-#[derive(Debug)]
-pub(super) struct EachInTurn {
-    pub(super) first: Arc<dyn ClientCertVerifier>,
-    pub(super) others: Vec<Arc<dyn ClientCertVerifier>>,
-}
-
-impl ClientCertVerifier for EachInTurn {
-    fn offer_client_auth(&self) -> bool {
-        self.first.offer_client_auth()
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        self.first.client_auth_mandatory()
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.first.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let by_another_key =
-            Error::InvalidCertRevocationList(CertRevocationListError::BadSignature);
-        let ask = |one: &Arc<dyn ClientCertVerifier>| {
-            one.verify_client_cert(end_entity, intermediates, now)
-        };
-        let mut judged = ask(&self.first);
-        for next in &self.others {
-            match &judged {
-                Err(error) if *error == by_another_key => judged = ask(next),
-                _ => break,
-            }
-        }
-        judged
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.first.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.first.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.first.supported_verify_schemes()
-    }
 }

@@ -5,6 +5,7 @@ mod certificates_count;
 mod client_certificates;
 mod ends;
 mod misdirected;
+mod refused_chains;
 mod rude_clients;
 
 use crate::support::tls::{Authority, TlsClient};

@@ -4,6 +4,7 @@ use super::PATIENCE;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -78,6 +79,16 @@ pub(crate) fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
     state.is_some_and(|rest| !matches!(rest.first(), Some(b'Z' | b'X')))
+}
+
+/// The time for which the processors have worked for a process.
+pub(crate) fn worked(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+    let ticks = rest.split(' ').skip(11).take(2);
+    let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    // Linux tells times in hundredths of a second.
+    Duration::from_millis(10 * ticks)
 }
 
 /// Kills a gateway that is no child of the test, if it runs.

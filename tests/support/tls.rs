@@ -14,19 +14,20 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// An authority. Its certificates are files of a folder that goes with it.
 pub(crate) struct Authority {
+    name: String,
     pem: String,
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,
@@ -48,15 +49,21 @@ impl Authority {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::CommonName, &name);
         let pem = params.self_signed(&key).unwrap().pem();
         let authority = Self {
+            name,
             pem,
             issuer: Issuer::new(params, key),
             folder: tempfile::tempdir().unwrap(),
         };
         std::fs::write(authority.path("ca.pem"), &authority.pem).unwrap();
         authority
+    }
+
+    /// Its common name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The path of one of its files.
@@ -89,12 +96,16 @@ impl Authority {
         name: &str,
         change: impl FnOnce(&mut CertificateParams),
     ) -> Pair {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
+        let mut params = named(name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         change(&mut params);
         self.sign(params)
+    }
+
+    /// A certificate of a client, and behind it others of these names, of which each has signed the one before it and the
+    /// authority the last.
+    pub(crate) fn chain(&self, names: &[&str]) -> Pair {
+        chain(names, &self.issuer)
     }
 
     /// Writes a list, in force until a year begins, of revoked certificates with these numbers.
@@ -168,13 +179,49 @@ impl Authority {
         let config = match shown {
             None => builder.with_no_client_auth(),
             Some(pair) => {
-                let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+                let chain = CertificateDer::pem_slice_iter(pair.cert.as_bytes());
+                let chain = chain.collect::<Result<_, _>>().unwrap();
                 let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![cert], key).unwrap()
+                builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
         TlsClient(config)
     }
+}
+
+/// A chain as [`Authority::chain`] makes it, which somebody has made up: the last certificate has the name of `authority`
+/// as its issuer's, but another key has signed it.
+pub(crate) fn made_up_chain(names: &[&str], authority: &str) -> Pair {
+    let key = KeyPair::generate().unwrap();
+    chain(names, &Issuer::new(named(authority), key))
+}
+
+fn chain(names: &[&str], authority: &Issuer<'static, KeyPair>) -> Pair {
+    let mut pem = Vec::new();
+    let mut issuer: Option<Issuer<'static, KeyPair>> = None;
+    for name in names.iter().rev() {
+        let key = KeyPair::generate().unwrap();
+        let mut params = named(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let signed = params.signed_by(&key, issuer.as_ref().unwrap_or(authority));
+        pem.push(signed.unwrap().pem());
+        issuer = Some(Issuer::new(params, key));
+    }
+    let key = KeyPair::generate().unwrap();
+    let own = named("anna").signed_by(&key, issuer.as_ref().unwrap_or(authority));
+    pem.push(own.unwrap().pem());
+    pem.reverse();
+    Pair {
+        cert: pem.concat(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn named(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
 }
 
 fn replace(path: &Path, text: &str) {
@@ -232,6 +279,23 @@ impl TlsClient {
         self.over(TcpStream::connect(address).await?, name).await
     }
 
+    /// As [`Self::refused`], of a client at `from`.
+    pub(crate) async fn refused_from(
+        &self,
+        from: Ipv4Addr,
+        address: SocketAddr,
+        name: &str,
+    ) -> rustls::Error {
+        let tcp = connect_from(from, address).await;
+        refusal(self.over(tcp, name).await).await
+    }
+
+    /// A connection of HTTP/1.1 of a client at `from`.
+    pub(crate) async fn wire_from(&self, from: Ipv4Addr, address: SocketAddr, name: &str) -> Wire {
+        let tcp = connect_from(from, address).await;
+        Wire::over_tls(self.over(tcp, name).await.unwrap())
+    }
+
     /// Shakes hands with the server `name` on an open connection.
     pub(crate) async fn over(
         &self,
@@ -268,19 +332,30 @@ impl TlsClient {
 
     /// The alert, or other error, by which a handshake or the first read after it fails.
     pub(crate) async fn refused(&self, address: SocketAddr, name: &str) -> rustls::Error {
-        use tokio::io::AsyncReadExt as _;
-        let error = match self.connect(address, name).await {
-            Err(error) => error,
-            Ok(mut stream) => timeout(PATIENCE, stream.read_u8())
-                .await
-                .unwrap()
-                .unwrap_err(),
-        };
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-        inner
-            .cloned()
-            .unwrap_or_else(|| panic!("no error of TLS: {error}"))
+        refusal(self.connect(address, name).await).await
     }
+}
+
+async fn connect_from(from: Ipv4Addr, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// The error by which a handshake or the first read after it fails.
+async fn refusal(connected: io::Result<TlsStream<TcpStream>>) -> rustls::Error {
+    use tokio::io::AsyncReadExt as _;
+    let error = match connected {
+        Err(error) => error,
+        Ok(mut stream) => timeout(PATIENCE, stream.read_u8())
+            .await
+            .unwrap()
+            .unwrap_err(),
+    };
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner
+        .cloned()
+        .unwrap_or_else(|| panic!("no error of TLS: {error}"))
 }
 
 /// Takes every certificate.

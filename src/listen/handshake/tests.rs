@@ -95,6 +95,7 @@ impl Scene {
             offer: &self.offer,
             challenges: &self.challenges,
             client: Client::of(None),
+            refused: None,
         };
         shake_hands(stream, first, sources, deadline).await
     }

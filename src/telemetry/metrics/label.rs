@@ -300,6 +300,8 @@ labels! {
         NoName = "no_name",
         /// The client's certificate was missing or refused.
         ClientRefused = "client_refused",
+        /// Too many of the client's certificates were refused lately, so that no further one was looked at.
+        ClientThrottled = "client_throttled",
         /// The two sides did not agree, the client broke the protocol or left, or it does not speak TLS.
         Protocol = "protocol",
         /// A certification authority looked whether a host is ours.

@@ -1,0 +1,151 @@
+//! The verifier of clients' certificates. What a client sends is bounded before webpki looks at it: a client can make up
+//! any chain, and webpki tries each certificate that has the name of an issuer, in every order, before it gives up.
+
+use super::named_certificate::{NamedCertificates, is_named};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error,
+    OtherError, SignatureScheme,
+};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+/// Most certificates of a chain, the client's own included.
+const MOST: usize = 8;
+
+/// Judges the certificates of clients.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    /// Certificates that are believed without a chain. There are none where there are revocation lists: a named
+    /// certificate would be believed whatever they say.
+    pub(super) named: NamedCertificates,
+    /// The verifiers of chains: one, or one for each turn of the lists of authorities that share a name. The first has the
+    /// first turn.
+    pub(super) first: Arc<dyn ClientCertVerifier>,
+    pub(super) others: Vec<Arc<dyn ClientCertVerifier>>,
+}
+
+/// What is wrong with a chain before anything in it is verified. The words stand behind "its certificate is refused:"; what
+/// a client has written is not among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChainFault {
+    TooLong(usize),
+    SameName,
+}
+
+impl fmt::Display for ChainFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong(count) => write!(
+                f,
+                "its chain has {count} certificates, and a client's may have {MOST}"
+            ),
+            Self::SameName => f.write_str(
+                "two of the certificates behind it have one name: of a cross-signed pair a client sends one",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ChainFault {}
+
+impl From<ChainFault> for CertificateError {
+    fn from(fault: ChainFault) -> Self {
+        Self::Other(OtherError(Arc::new(fault)))
+    }
+}
+
+/// Is the chain within the bounds? With one certificate for each name there is one way to go from issuer to issuer, which
+/// is as long as the chain at most.
+fn bound(intermediates: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
+    if intermediates.len() >= MOST {
+        return Err(ChainFault::TooLong(intermediates.len() + 1).into());
+    }
+    let mut names = BTreeSet::new();
+    for certificate in intermediates {
+        let read = X509Certificate::from_der(certificate);
+        let (_, read) = read.map_err(|_| CertificateError::BadEncoding)?;
+        if !names.insert(read.subject().as_raw().to_vec()) {
+            return Err(ChainFault::SameName.into());
+        }
+    }
+    Ok(())
+}
+
+impl ClientVerifier {
+    /// Asks one verifier after the other, as long as the list that it looks at is another key's.
+    fn verify_chain(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let by_another_key =
+            Error::InvalidCertRevocationList(CertRevocationListError::BadSignature);
+        let ask = |one: &Arc<dyn ClientCertVerifier>| {
+            one.verify_client_cert(end_entity, intermediates, now)
+        };
+        let mut judged = ask(&self.first);
+        for next in &self.others {
+            match &judged {
+                Err(error) if *error == by_another_key => judged = ask(next),
+                _ => break,
+            }
+        }
+        judged
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.first.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.first.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.first.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        bound(intermediates)?;
+        if is_named(&self.named, end_entity, now, |usage| usage.client_auth)? {
+            return Ok(ClientCertVerified::assertion());
+        }
+        self.verify_chain(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.first.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.first.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.first.supported_verify_schemes()
+    }
+}

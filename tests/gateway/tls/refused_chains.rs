@@ -1,0 +1,148 @@
+//! Chains of certificates that a client makes up, so that the gateway verifies signatures: each costs as much as any other
+//! certificate that is refused, and a client that shows one after the other is closed before cryptography.
+
+use super::client_certificates::asking;
+use super::{asked, counts, gateway, gateway_with};
+use crate::support::tls::{Authority, made_up_chain};
+use crate::support::{Upstream, process};
+use rustls::{AlertDescription, Error};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Refused chains of one client within the bound.
+const WITHIN_BOUND: u8 = 19;
+
+fn refused(alert: AlertDescription) -> Error {
+    Error::AlertReceived(alert)
+}
+
+fn client(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, number)
+}
+
+#[tokio::test]
+async fn no_chain_costs_more_than_another_that_is_refused() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identity = ca.identity("inner", &["inner.test"]) + &asking(&ca, "required");
+    let gateway = gateway(&upstream, &[identity]).await;
+    let tls = gateway.tls().await;
+    let cost = async |from: u8, names: &[&str], alert| {
+        let stranger = ca.showing(&made_up_chain(names, ca.name()));
+        let before = process::worked(gateway.pid());
+        for _ in 0..WITHIN_BOUND {
+            let error = stranger.refused_from(client(from), tls, "inner.test").await;
+            assert_eq!(error, refused(alert), "{names:?}");
+        }
+        process::worked(gateway.pid()) - before
+    };
+    let one = cost(10, &[], AlertDescription::DecryptError).await;
+    // 19 of these chains took 0.4 s to 1.6 s.
+    let most = one + Duration::from_millis(10 * u64::from(WITHIN_BOUND));
+    let own = ca.name();
+    let turns = [own, "I", own, "I", own, "I", own];
+    let different = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let bad = AlertDescription::CertificateUnknown;
+    for (from, names) in [
+        &["I"; 30][..],
+        &["I"; 120],
+        &[own; 30],
+        &["I"; 7],
+        &[own; 7],
+        &turns,
+        &different,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let from = 20 + u8::try_from(from).unwrap();
+        let cost = cost(from, names, bad).await;
+        assert!(cost < most, "{}: {cost:?}, {most:?}", names.len());
+    }
+    let said = "two of the certificates behind it have one name";
+    let told = gateway
+        .said
+        .line(0, said, |line| line.contains("its certificate is refused"));
+    told.await;
+}
+
+#[tokio::test]
+async fn a_chain_within_the_bounds_is_taken() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identity = ca.identity("inner", &["inner.test"]) + &asking(&ca, "required");
+    let gateway = gateway(&upstream, &[identity]).await;
+    let tls = gateway.tls().await;
+    // webpki goes through six others at most.
+    let chain = ca.chain(&["a", "b", "c", "d", "e", "f"]);
+    let mut wire = ca.showing(&chain).wire(tls, "inner.test").await;
+    wire.ask(asked("inner.test")).await.expect(200);
+    let long = ca.chain(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let long = ca.showing(&long).refused(tls, "inner.test").await;
+    assert_eq!(long, refused(AlertDescription::CertificateUnknown));
+    let line = gateway.said.line(0, "its length", |line| {
+        line.contains("its chain has 9 certificates, and a client's may have 8")
+    });
+    line.await;
+}
+
+#[tokio::test]
+async fn a_client_whose_chains_are_refused_is_closed_before_cryptography() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identities = [
+        ca.identity("open", &["open.test"]),
+        ca.identity("inner", &["inner.test"]) + &asking(&ca, "required"),
+        ca.identity("free", &["free.test"]) + &asking(&ca, "optional"),
+    ];
+    let gateway = gateway(&upstream, &identities).await;
+    let tls = gateway.tls().await;
+    let (anna, stranger) = (ca.client("anna"), made_up_chain(&["I"], "J"));
+    let (anna, stranger) = (ca.showing(&anna), ca.showing(&stranger));
+    // Neither a missing certificate nor a name that is not known counts.
+    for _ in 0..25 {
+        let none = ca.trusting();
+        let missing = none.refused_from(client(2), tls, "inner.test").await;
+        assert_eq!(missing, refused(AlertDescription::CertificateRequired));
+        let unknown = none.refused_from(client(2), tls, "else.test").await;
+        assert_eq!(unknown, refused(AlertDescription::UnrecognisedName));
+    }
+    for host in ["inner.test", "free.test"].repeat(10) {
+        let error = stranger.refused_from(client(2), tls, host).await;
+        assert_eq!(error, refused(AlertDescription::UnknownCA));
+    }
+    for host in ["inner.test", "free.test"] {
+        for one in [&anna, &stranger] {
+            let error = one.refused_from(client(2), tls, host).await;
+            assert_eq!(error, refused(AlertDescription::AccessDenied));
+        }
+    }
+    let labels = "identity=\"inner\",version=\"none\",result=\"client_throttled\"";
+    counts(&gateway, labels, 2).await;
+    let line = gateway.said.line(0, "the cause", |line| {
+        line.contains("no TLS with 127.0.0.2: 20 of its certificates were refused within 10 s")
+    });
+    line.await;
+    // Other clients, and identities that ask nobody, are served.
+    let mut wire = anna.wire_from(client(3), tls, "inner.test").await;
+    wire.ask(asked("inner.test")).await.expect(200);
+    let mut wire = anna.wire_from(client(2), tls, "open.test").await;
+    wire.ask(asked("open.test")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_stranger_behind_a_balancer_does_not_lock_others_out() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let identity = ca.identity("inner", &["inner.test"]) + &asking(&ca, "required");
+    let gateway = gateway_with(&upstream, "trust = [\"127.0.0.9\"]\n", &[identity]).await;
+    let tls = gateway.tls().await;
+    let stranger = ca.showing(&made_up_chain(&["I"], "J"));
+    for _ in 0..25 {
+        let error = stranger.refused_from(client(9), tls, "inner.test").await;
+        assert_eq!(error, refused(AlertDescription::UnknownCA));
+    }
+    let anna = ca.showing(&ca.client("anna"));
+    let mut wire = anna.wire_from(client(9), tls, "inner.test").await;
+    wire.ask(asked("inner.test")).await.expect(200);
+}
