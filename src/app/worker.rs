@@ -186,6 +186,7 @@ impl ConnectionService {
             stream,
             from: new.from,
             open,
+            is_stranger: false,
             registration: self.arrivals.enter(new.from),
             facts: new.facts,
         };
