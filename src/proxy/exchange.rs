@@ -133,9 +133,12 @@ impl Exchange {
         request: &Request<B>,
         peer: &Peer,
     ) -> Box<Self> {
-        let address = peer.ip();
-        let trusted = local.snapshot.trust.believes(address);
-        if !trusted {
+        let far = ConnectionPeer::of(peer);
+        let address = far.address;
+        let trusted = far.is_believed(&local.snapshot.trust);
+        if far.is_stranger {
+            unnamed_client::by_proxy_header(address, &worker.metrics);
+        } else if !trusted {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
         let client = if trusted {
@@ -177,10 +180,7 @@ impl Exchange {
                 },
                 id: request_id::of(request.headers(), trusted, began),
                 host: None,
-                peer: ConnectionPeer {
-                    address,
-                    scheme: peer.scheme,
-                },
+                peer: far,
                 tls: peer.tls().cloned(),
                 client,
                 local,
@@ -223,6 +223,20 @@ impl Exchange {
     pub fn matched(&mut self, route: usize, token: Option<TokenReading>) {
         self.route = Some(route);
         self.token = token;
+    }
+
+    /// Does its route ask for a client's certificate that the handshake has not shown?
+    #[inline]
+    pub(super) fn lacks_certificate(&self) -> bool {
+        self.service()
+            .is_some_and(|service| service.asks_certificate)
+            && !self.has_certificate()
+    }
+
+    #[cold]
+    fn has_certificate(&self) -> bool {
+        let session = self.tls.as_ref();
+        session.is_some_and(|session| session.client.is_some())
     }
 
     /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for

@@ -278,6 +278,9 @@ impl Worker {
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
         }
+        if exchange.lacks_certificate() {
+            return Err(ProxyError::CertificateRequired);
+        }
         if let Some(identity) = exchange.identity() {
             identity.strip(&mut parts.headers);
         }
@@ -341,7 +344,8 @@ impl Worker {
             &parts.headers,
         )?;
         exchange.read_deadline(&parts.headers)?;
-        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
+        let (snapshot, far) = (&exchange.local.snapshot, exchange.peer);
+        let believed = FieldTrust::of(snapshot, || far.is_believed(&snapshot.trust));
         if let Some(names) = stripped_fields::tidy(&mut parts.headers, &believed) {
             self.metrics.dropped_fields(names.len() as u64);
             dropped_names::warn(&names, exchange.client, exchange.seen);

@@ -175,6 +175,7 @@ impl Head {
                 peer: ConnectionPeer {
                     address: request.peer,
                     scheme: request.scheme(),
+                    is_stranger: false,
                 },
                 trust: &compiled.snapshot.trust,
                 members,
@@ -209,6 +210,10 @@ impl Head {
             return (routing, ExpectedAnswer::refused(&ProxyError::NoRoute));
         };
         let service = &snapshot.services[service];
+        if service.asks_certificate && certificate.is_none() {
+            let answer = ExpectedAnswer::refused(&ProxyError::CertificateRequired);
+            return (routing, answer);
+        }
         routing.forwarded = forwarded_path(service, &self.onward);
         routing.asked_host = asked_host(service);
         let fields = as_counted(service, &request.parts.headers, &mut routing.stripped);
