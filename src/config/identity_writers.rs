@@ -76,7 +76,7 @@ impl<'a> IdentityWriters<'a> {
         let named =
             |piece: &IdentityPiece| matches!(piece, IdentityPiece::Tier | IdentityPiece::Group);
         let same = self.templates.get(&field.to_string());
-        !field.pieces.iter().any(named) && same.is_some_and(|same| same.outside(file).is_some())
+        !field.pieces().iter().any(named) && same.is_some_and(|same| same.outside(file).is_some())
     }
 
     /// Each field with the only file that writes it, where there is only one.
