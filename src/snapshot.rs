@@ -65,6 +65,8 @@ pub struct Service {
     pub name: Arc<str>,
     /// The paths of the route.
     pub path: PathPattern,
+    /// Must the handshake of each request have shown a client's certificate that is believed?
+    pub asks_certificate: bool,
     /// Position in [`Snapshot::upstreams`]; none for requests that no route matches.
     pub upstream: Option<usize>,
     /// The route's own answer, where it has no upstream.

@@ -1,6 +1,6 @@
 //! A document without errors → Boot and Snapshot. Every possible error has been found before.
 
-use super::document::{self, CounterStore, Document, List, ServerTable};
+use super::document::{self, ClientCert, CounterStore, Document, List, ServerTable, Words as _};
 use super::groups::Groups;
 use super::identities::ReadIdentities;
 use super::identity_writers::IdentityWriters;
@@ -166,6 +166,7 @@ fn services(
             Service {
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
+                asks_certificate: route.client_cert.get() == Some(&ClientCert::Required),
                 upstream,
                 host_change: host_change(route, upstream.map(|at| &*all_upstreams[at])),
                 own: own(route),
@@ -390,6 +391,7 @@ fn routes(document: &Document, rules: Vec<Rule>, services: &[Service]) -> Vec<Ro
             identity: service.identity.clone(),
             response_headers: service.response_fields.clone(),
             limits: names(document.limits_of(route)),
+            client_cert: route.client_cert.get().map(|word| word.word()),
             timeout: service.timeout,
             idle: service.idle,
         }

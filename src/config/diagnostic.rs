@@ -74,7 +74,7 @@ codes! {
     CertificateEndsSoon "certificate-ends-soon" "A certificate has less than a third of its life left, or none.";
     CertificateKeyMismatch "certificate-key-mismatch" "A key belongs to another certificate than the one beside it.";
     CertificateLacksHost "certificate-lacks-host" "No certificate has the name of a host that clients ask for by TLS.";
-    CertificateNotDemanded "certificate-not-demanded" "A listener with TLS serves the hosts of an identity that demands certificates, and does without them.";
+    CertificateNotDemanded "certificate-not-demanded" "What an identity demands certificates for is reached by another one, which does without them.";
     CertificateNotYetValid "certificate-not-yet-valid" "The time from which a certificate is valid is still to come.";
     CertificateOutOfPlace "certificate-out-of-place" "A certificate behind an identity's own has not signed the one before it.";
     CertificateUnreadable "certificate-unreadable" "A file of an identity cannot be read, or has nothing usable in it.";

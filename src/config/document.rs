@@ -38,7 +38,7 @@ pub(super) use limit::{
     Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, RefundCause, Tier,
 };
 pub(super) use listen::{ListenEntry, ListenerTls, OwnIdentity, ProxyProtocol};
-pub(super) use route::{ROUTES, Route};
+pub(super) use route::{ClientCert, ROUTES, Route};
 pub(super) use server::{Admin, Defaults, Log, ResponseTable, ServerTable};
 pub(super) use store::{SecretSource, Store, StoreTls};
 pub(super) use tls::{ClientTable, TLS, TlsTable};

@@ -117,7 +117,7 @@ fn every_example_of_tls_is_good() {
     let manual = include_str!("../../docs/tls.md");
     let examples = manual.split("```toml\n").skip(1);
     let examples = examples.filter_map(|rest| rest.split("```").next());
-    let end = "\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\n";
+    let end = "\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nclient_cert = \"none\"\nupstream = \"u\"\n";
     // An example is an excerpt, or a whole file.
     let whole = |one: &str| format!("{one}{}", if one.contains("routes") { "" } else { end });
     let mut all: Vec<String> = examples.map(whole).collect();

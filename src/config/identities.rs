@@ -8,6 +8,7 @@
 mod certificate_life;
 mod chain;
 mod coverage;
+mod demand;
 mod listeners;
 mod loaded;
 mod pem_files;
@@ -130,6 +131,7 @@ pub(super) fn read(
     }
     let offers = listeners::offers(document, &both, beside.found);
     coverage::of_routes(document, &offers, beside.found);
+    demand::of_routes(document, &both, &offers, beside.found);
     ReadIdentities {
         orders: both
             .iter()

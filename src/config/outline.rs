@@ -138,6 +138,8 @@ pub struct UpstreamOutline {
 pub struct RouteOutline {
     /// The rule by which the route recognises requests.
     pub rule: RouteRule,
+    /// Whether its clients must show a certificate, in the word of the file.
+    pub client_cert: Option<&'static str>,
     /// The name of its upstream.
     pub upstream: Option<Arc<str>>,
     /// The prefix of its paths that the upstream does not see.

@@ -105,6 +105,18 @@ impl ListenAddress {
         }
     }
 
+    /// Can other machines reach it?
+    #[must_use]
+    pub fn is_for_others(&self) -> bool {
+        match self {
+            Self::Tcp(address) => !address.ip().is_loopback(),
+            Self::EveryAddress(_) => true,
+            Self::Unix(_) => false,
+            // The unit of the socket says which; most are for other machines.
+            Self::Systemd(_) => true,
+        }
+    }
+
     /// The address with those of IPv4 alone in place of every address.
     #[must_use]
     pub fn in_ipv4(self) -> Self {

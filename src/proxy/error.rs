@@ -27,6 +27,9 @@ pub enum ProxyError {
     /// The request's host belongs on another connection (RFC 9110 section 15.5.20).
     #[error("the host belongs on a connection of its own")]
     Misdirected,
+    /// The route asks for a client's certificate, and the handshake showed none that is believed.
+    #[error("the route asks for a client certificate")]
+    CertificateRequired,
     /// No route recognises the request.
     #[error("no route matches")]
     NoRoute,
@@ -73,6 +76,7 @@ impl ProxyError {
             Self::BadRequest(bad) => bad.status(),
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::CertificateRequired => StatusCode::FORBIDDEN,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Refused(cause) => refusal_status(cause),
             Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -116,6 +120,7 @@ impl ProxyError {
             // No client receives it.
             Self::ClientGone => 1,
             Self::DeadlineExceeded | Self::Upstream(UpstreamError::Timeout(_)) => 4,
+            Self::CertificateRequired => 7,
             Self::Refused(RefusalCause::Limited { .. }) => 8,
             Self::NoRoute => 12,
             Self::BadRequest(_)
@@ -162,6 +167,7 @@ impl ProxyError {
             Self::BadRequest(BadRequest::HeadTooLarge) => Reason::TooLarge,
             Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
             Self::Misdirected => Reason::Misdirected,
+            Self::CertificateRequired => Reason::CertificateRequired,
             Self::NoRoute => Reason::NoRoute,
             Self::Refused(cause) => match cause {
                 RefusalCause::AmbiguousKey { .. } => Reason::BadRequest,

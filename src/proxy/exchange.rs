@@ -225,6 +225,20 @@ impl Exchange {
         self.token = token;
     }
 
+    /// Does its route ask for a client's certificate that the handshake has not shown?
+    #[inline]
+    pub(super) fn lacks_certificate(&self) -> bool {
+        self.service()
+            .is_some_and(|service| service.asks_certificate)
+            && !self.has_certificate()
+    }
+
+    #[cold]
+    fn has_certificate(&self) -> bool {
+        let session = self.tls.as_ref();
+        session.is_some_and(|session| session.client.is_some())
+    }
+
     /// No limit is asked, since none that decides applies. Limits in shadow may apply, and would refuse the request for
     /// want of their key.
     pub(super) fn unasked(&mut self) {

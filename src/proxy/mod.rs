@@ -278,6 +278,9 @@ impl Worker {
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
         }
+        if exchange.lacks_certificate() {
+            return Err(ProxyError::CertificateRequired);
+        }
         if let Some(identity) = exchange.identity() {
             identity.strip(&mut parts.headers);
         }

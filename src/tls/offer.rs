@@ -1,7 +1,7 @@
 //! The identities that one listener offers, and which of them a client gets.
 
 use super::ServerIdentity;
-use super::served_name::wildcard_rest;
+use super::served_name::{rests_below, wildcard_rest};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,6 +15,10 @@ pub struct Offer {
     exact: Names,
     /// Positions of identities by what stands behind the `*` of their wildcards.
     wildcards: Names,
+    /// Those of the wildcards whose identities demand certificates: their demand covers hosts at any depth.
+    demanding: Names,
+    /// The length of the longest of these. No more of a host is looked up among them, however many dots a client sends.
+    longest_demanding: usize,
     default: Option<usize>,
     /// An identity asks for clients' certificates.
     asks_clients: bool,
@@ -39,6 +43,8 @@ impl Offer {
         let mut offer = Self {
             exact: Names::default(),
             wildcards: Names::default(),
+            demanding: Names::default(),
+            longest_demanding: 0,
             default: (identities.len() == 1).then_some(0),
             asks_clients: identities.iter().any(|one| one.client().is_some()),
             identities,
@@ -72,6 +78,10 @@ impl Offer {
                 Some(first) if *first != at => claimed(Some(host.to_string()), *first),
                 _ => drop(names.insert(key.into(), at)),
             }
+            if let Some(rest) = host.rest().filter(|_| own.demands_certificates()) {
+                self.longest_demanding = self.longest_demanding.max(rest.len());
+                self.demanding.insert(rest.into(), at);
+            }
         }
         if own.is_default() {
             match self.default {
@@ -87,22 +97,47 @@ impl Offer {
         &self.identities
     }
 
+    /// Does an identity ask for clients' certificates?
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        self.asks_clients
+    }
+
     /// The identity of clients that name no host, or one that no other identity answers for.
     #[must_use]
     pub fn default_identity(&self) -> Option<&Arc<ServerIdentity>> {
         Some(&self.identities[self.default?])
     }
 
-    /// The identity for a host: by its exact name, then by a wildcard, then the default. `host` is in lower case,
-    /// without port and trailing dot; nothing where the client named none.
+    /// The identity for a host: by its exact name, then by a wildcard for its first label, then by the nearest wildcard
+    /// above it whose identity demands certificates, then the default. `host` is in lower case, without port and trailing
+    /// dot; nothing where the client named none.
+    ///
+    /// Routes take all hosts below a wildcard of theirs. So a demand covers them all as well, though the certificate that
+    /// is shown is for one label.
     #[must_use]
     pub fn choose(&self, host: Option<&str>) -> Option<&Arc<ServerIdentity>> {
         let by_name = host.and_then(|host| {
             let by_rest = || self.wildcards.get(wildcard_rest(host)?);
-            self.exact.get(host).or_else(by_rest)
+            let named = self.exact.get(host).or_else(by_rest);
+            named.or_else(|| self.demanding_above(host))
         });
         let at = by_name.copied().or(self.default)?;
         Some(&self.identities[at])
+    }
+
+    fn demanding_above(&self, host: &str) -> Option<&usize> {
+        rests_below(host, self.longest_demanding).find_map(|rest| self.demanding.get(rest))
+    }
+
+    /// The identities of hosts below `suffix` (with its dot in front) that no longer name is for: of those with one label
+    /// in front of it, and of those with more.
+    #[must_use]
+    pub fn below(&self, suffix: &str) -> [Option<&Arc<ServerIdentity>>; 2] {
+        let own = self.demanding.get(suffix);
+        let more = own.or_else(|| self.demanding_above(suffix)).copied();
+        let one = self.wildcards.get(suffix).copied().or(more);
+        [one, more].map(|at| Some(&self.identities[at.or(self.default)?]))
     }
 
     /// May a request for `host` be served on a connection whose handshake was by `identity`? Else it belongs on another
@@ -150,6 +185,8 @@ impl Offer {
             identities: self.identities.iter().map(of).collect(),
             exact: self.exact.clone(),
             wildcards: self.wildcards.clone(),
+            demanding: self.demanding.clone(),
+            longest_demanding: self.longest_demanding,
             default: self.default,
             asks_clients: self.asks_clients,
         }

@@ -48,8 +48,16 @@ impl ServedName {
         self == other || (!other.is_wildcard() && self.covers(&other.0))
     }
 
+    /// Is it a wildcard, and `host` below it, however deep?
+    #[must_use]
+    pub fn is_above(&self, host: &str) -> bool {
+        let below = self.rest().and_then(|rest| host.strip_suffix(rest));
+        below.is_some_and(|labels| !labels.is_empty())
+    }
+
     /// What stands behind the wildcard, with the dot in front; nothing for an exact name.
-    pub(super) fn rest(&self) -> Option<&str> {
+    #[must_use]
+    pub fn rest(&self) -> Option<&str> {
         self.0.strip_prefix('*')
     }
 }
@@ -58,6 +66,15 @@ impl ServedName {
 pub(super) fn wildcard_rest(host: &str) -> Option<&str> {
     let dot = host.find('.').filter(|dot| *dot > 0)?;
     Some(&host[dot..])
+}
+
+/// The ends of a host that begin with a dot, the longest first: those of at most `longest` bytes.
+pub(super) fn rests_below(host: &str, longest: usize) -> impl Iterator<Item = &str> {
+    // At least one byte of a label stands in front.
+    let from = host.len().saturating_sub(longest).max(1);
+    let candidates = host.as_bytes().get(from..).unwrap_or_default();
+    let dots = (from..).zip(candidates).filter(|(_, byte)| **byte == b'.');
+    dots.filter_map(|(at, _)| host.get(at..))
 }
 
 fn is_label(label: &str) -> bool {

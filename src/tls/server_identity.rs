@@ -2,7 +2,7 @@
 //! made at load; a handshake only reads it.
 
 use super::chain_order::{OutOfPlace, first_out_of_place};
-use super::client_check::{ClientCheck, ClientParts};
+use super::client_check::{ClientCheck, ClientParts, ClientVerify};
 use super::{
     CertificateFacts, IdentityMistake, PROVIDER, ServedName, certificates, failure, identity,
     pem_fault,
@@ -184,6 +184,13 @@ impl ServerIdentity {
     #[must_use]
     pub fn client(&self) -> Option<&ClientCheck> {
         self.client.as_ref()
+    }
+
+    /// Does it end the handshakes of clients that show no certificate?
+    #[must_use]
+    pub fn demands_certificates(&self) -> bool {
+        let client = self.client.as_ref();
+        client.is_some_and(|client| client.verify() == ClientVerify::Required)
     }
 
     /// Does its certificate have this name, itself or by a wildcard?

@@ -37,7 +37,7 @@ const WAYS: [Way; 15] = [
 ];
 
 /// Other reasons, which take the same way out.
-const BESIDE: [(&str, &str); 19] = [
+const BESIDE: [(&str, &str); 20] = [
     ("repeat", "a server's answer"),
     ("limit_delayed", "a server's answer"),
     ("upgraded", "a tunnel"),
@@ -52,6 +52,7 @@ const BESIDE: [(&str, &str); 19] = [
     ("draining", "the connection ends anyway"),
     ("drain_cut", "no answer"),
     ("misdirected", "listeners with TLS"),
+    ("certificate_required", "as no_route"),
     ("busy", "as server_busy"),
     ("no_server", "as server_busy"),
     ("deadline_exceeded", "HTTP/2"),

@@ -3,6 +3,7 @@
 mod certificates_change;
 mod certificates_count;
 mod client_certificates;
+mod demand;
 mod ends;
 mod misdirected;
 mod refused_chains;

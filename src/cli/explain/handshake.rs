@@ -8,7 +8,7 @@ use crate::config::describe::show_instant;
 use crate::key::ShownCertificate;
 use crate::listen::listener::Listener;
 use crate::route::host_key;
-use crate::tls::{CertificateFacts, ClientVerify, Offer, ServerIdentity};
+use crate::tls::{CertificateFacts, ClientVerify, Offer, ServedName, ServerIdentity};
 use http::header;
 use http::request::Parts;
 use serde_json::{Value, json};
@@ -172,7 +172,10 @@ fn order(compiled: &Compiled, identity: &ServerIdentity) -> Option<String> {
 
 fn is_for(identity: &ServerIdentity, sni: Option<&str>) -> bool {
     let hosts = identity.hosts();
-    sni.is_some_and(|sni| hosts.iter().any(|host| host.covers(sni)))
+    let is_there = |host: &ServedName, sni: &str| {
+        host.covers(sni) || (identity.demands_certificates() && host.is_above(sni))
+    };
+    sni.is_some_and(|sni| hosts.iter().any(|host| is_there(host, sni)))
 }
 
 fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
@@ -180,8 +183,15 @@ fn why(identity: Option<&Arc<ServerIdentity>>, sni: Option<&str>) -> String {
         let mut hosts = identity.hosts().iter();
         hosts.find(|host| host.covers(sni))
     });
+    let by_demand = identity.zip(sni).and_then(|(identity, sni)| {
+        let mut hosts = identity.hosts().iter();
+        hosts.find(|host| identity.demands_certificates() && host.is_above(sni))
+    });
     match (identity, by_name, sni) {
         (_, Some(host), _) => format!("it is for {host}"),
+        (Some(_), None, Some(_)) if let Some(host) = by_demand => {
+            format!("it demands certificates for every host below {host}")
+        }
         (Some(_), None, Some(sni)) => format!("it is the default, and none is for {sni}"),
         (Some(_), None, None) => "it is the default, and the client names no host".to_owned(),
         (None, None, Some(sni)) => {

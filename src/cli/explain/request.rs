@@ -209,6 +209,10 @@ impl Head {
             return (routing, ExpectedAnswer::refused(&ProxyError::NoRoute));
         };
         let service = &snapshot.services[service];
+        if service.asks_certificate && certificate.is_none() {
+            let answer = ExpectedAnswer::refused(&ProxyError::CertificateRequired);
+            return (routing, answer);
+        }
         routing.forwarded = forwarded_path(service, &self.onward);
         routing.asked_host = asked_host(service);
         let fields = as_counted(service, &request.parts.headers, &mut routing.stripped);

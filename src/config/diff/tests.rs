@@ -92,6 +92,15 @@ fn what_routes_ask_for_is_told() {
 }
 
 #[test]
+fn the_demand_of_a_route_is_told() {
+    for word in ["required", "none"] {
+        let new = format!("{OLD}client_cert = \"{word}\"\n");
+        let change = format!("routes.r: client_cert what the identity asks to {word}");
+        assert_eq!(changes(&new), [change]);
+    }
+}
+
+#[test]
 fn the_silence_of_a_route_is_told() {
     let new = format!("{OLD}idle = \"10m\"\n");
     assert_eq!(changes(&new), ["routes.r: idle the server's to 10min"]);

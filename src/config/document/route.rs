@@ -79,6 +79,13 @@ table! {
     groups: Items<String> = filled_texts(any, empty_list("leave it out for any client")), Words("any client"), "[\"gold\", \"staff\"]",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Groups(_))));
 
+    /// Whether clients must show a certificate. `required`: a request is answered 403 unless its handshake showed a
+    /// certificate that is believed, whatever its host is and whichever identity was met; identities with
+    /// `client = { .., verify = "optional" }` do. `none`: clients without one are meant, and `check` is silent where the
+    /// route is reached past an identity that demands certificates.
+    client_cert: ClientCert = word(), Words("what the identity of the request's host asks"), "\"required\"",
+        Route(|route| show(route.client_cert.unwrap_or("what the identity asks")));
+
     /// The beginning of the route's paths that the upstream does not see: `/api/orders` is forwarded as `/orders`. The
     /// query stays. Limits and the log see the path as it came.
     strip_prefix: PathPattern = text(prefix), Words("nothing"), "\"/api\"",
@@ -161,6 +168,14 @@ pub(in crate::config) enum Scheme {
     Https,
 }
 
+/// Must clients of a route show a certificate?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum ClientCert {
+    Required,
+    None,
+}
+
+words! { ClientCert: Required "required", None "none" }
 words! { PathCase: Sensitive "sensitive", Insensitive "insensitive" }
 words! { Scheme: Http "http", Https "https" }
 

@@ -1,6 +1,7 @@
 //! Identities at the start and over reloads: pairs that are half-written, broken and mended, checks that never get weaker.
 
 use super::Identities;
+use crate::config::diagnostic::Severity;
 use crate::config::render::Colour;
 use crate::config::{Code, Compiled, EnvironmentFiles, Report, load, reload};
 use crate::tls::ServerIdentity;
@@ -74,6 +75,114 @@ impl Folder {
         let taken = self.reload(before);
         taken.unwrap_or_else(|report| panic!("{}", report.human(Colour::Off)))
     }
+}
+
+/// What is said of a route beside an identity that demands certificates, and of which kind it is.
+fn past_a_demand(listen: &str, partners: &str, routes: &str) -> Vec<(Severity, String)> {
+    let folder = Folder::new("");
+    folder.write(
+        "gateway.toml",
+        &format!(
+            "server.listen = {listen}\n\
+             [tls.open]\ncert = \"api.pem\"\nkey = \"api.key\"\nhosts = [\"api.test\"]\ndefault = true\n\
+             [tls.partners]\ncert = \"api.pem\"\nkey = \"api.key\"\nclient = \"ca.pem\"\nhosts = [{partners}]\n\
+             [groups.known]\nby = \"tls:subject\"\nmembers = [\"CN=anna\"]\n\
+             [upstreams.u]\nservers = \"a:1\"\n{routes}"
+        ),
+    );
+    let said = match load(&folder.file()) {
+        Ok(compiled) => compiled.warnings,
+        Err(report) => report.diagnostics,
+    };
+    let said = said.into_iter();
+    said.filter(|one| one.code == Code::CertificateNotDemanded)
+        .map(|one| (one.severity, one.message))
+        .collect()
+}
+
+#[test]
+fn a_route_past_a_demand_is_an_error_where_it_has_hosts() {
+    use Severity::{Error, Warning};
+    let own = "{ address = \"127.0.0.1:0\", tls = true }";
+    let exact = "\"par.test\"";
+    for (partners, routes, said) in [
+        // All hosts below the wildcard are the identity's.
+        ("\"*.par.test\"", "r.host = \"*.par.test\"", None),
+        ("\"*.par.test\"", "r.host = \"*.a.par.test\"", None),
+        ("\"*.par.test\"", "r.host = \"a.b.par.test\"", None),
+        (exact, "r.host = \"par.test\"", None),
+        (exact, "r.host = \"api.test\"", None),
+        (exact, "r.host = \"*.par.test\"", None),
+        // They are a part of the route's hosts.
+        ("\"a.par.test\"", "r.host = \"*.par.test\"", Some(Error)),
+        ("\"*.a.par.test\"", "r.host = \"*.par.test\"", Some(Error)),
+        (exact, "r.host = [\"par.test\", \"api.test\"]", Some(Error)),
+        (
+            exact,
+            "r.host = [\"par.test\", \"other.test\"]",
+            Some(Error),
+        ),
+        ("\"*.test\"", "r.host = \"*.test\"", Some(Error)),
+        (exact, "r.path = \"/admin/{*rest}\"", Some(Warning)),
+        // The route says what it means.
+        (exact, "r.host = \"*.test\"\nr.client_cert = \"none\"", None),
+        (
+            exact,
+            "r.host = \"*.test\"\nr.client_cert = \"required\"",
+            None,
+        ),
+        (exact, "r.client_cert = \"none\"", None),
+        (exact, "r.groups = \"known\"", None),
+        (exact, "r.scheme = \"http\"", None),
+        // Another route takes the identity's hosts whole.
+        (exact, "r.host = \"*.test\"\np.host = \"par.test\"", None),
+        (exact, "r.path = \"/{*rest}\"\np.host = \"par.test\"", None),
+        (
+            "\"*.par.test\"",
+            "r.host = \"*.test\"\np.host = \"*.par.test\"",
+            None,
+        ),
+        (
+            "\"a.par.test\"",
+            "r.host = \"*.test\"\np.host = \"*.par.test\"\np.client_cert = \"none\"",
+            None,
+        ),
+        (
+            exact,
+            "r.host = \"*.test\"\np.host = \"par.test\"\np.path = \"/p\"",
+            Some(Error),
+        ),
+        (
+            exact,
+            "r.host = \"*.test\"\np.host = \"par.test\"\np.methods = \"GET\"",
+            Some(Error),
+        ),
+    ] {
+        let mut names: Vec<&str> = routes.lines().map(|line| &line[..1]).collect();
+        names.dedup();
+        let tos = names
+            .iter()
+            .map(|name| format!("{name}.upstream = \"u\"\n"));
+        let routes = format!("[routes]\n{routes}\n{}", tos.collect::<String>());
+        let found = past_a_demand(own, partners, &routes);
+        let kinds: Vec<Severity> = found.iter().map(|(severity, _)| *severity).collect();
+        assert_eq!(kinds, Vec::from_iter(said), "{partners} {routes} {found:?}");
+    }
+}
+
+#[test]
+fn a_demand_of_one_listener_is_held_against_another() {
+    let routes = "[routes.r]\nhost = \"par.test\"\nupstream = \"u\"\n";
+    let both = |first: &str| {
+        format!(
+            "[{{ address = \"{first}\", tls = \"open\" }}, {{ address = \"127.0.0.1:0\", tls = \"partners\" }}]"
+        )
+    };
+    let said = past_a_demand(&both("0.0.0.0:1"), "\"par.test\"", routes);
+    let errors = said.iter().filter(|(kind, _)| *kind == Severity::Error);
+    assert_eq!(errors.count(), 1, "{said:?}");
+    // Nobody else comes in over a loopback address.
+    assert!(past_a_demand(&both("127.0.0.1:1"), "\"par.test\"", routes).is_empty());
 }
 
 fn api(compiled: &Compiled) -> &Arc<ServerIdentity> {

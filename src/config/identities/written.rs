@@ -28,6 +28,8 @@ pub(super) struct WrittenIdentity<'a> {
     pub(super) least_version: TlsVersion,
     pub(super) alpn: Vec<Alpn>,
     pub(super) client: Option<&'a ClientTable>,
+    /// The place of `client`.
+    pub(super) client_place: Option<&'a Span>,
 }
 
 /// Where a certificate comes from.
@@ -109,6 +111,7 @@ fn of_table<'a>(table: &'a TlsTable, authorities: &Authorities) -> Option<Writte
         least_version: table.min(),
         alpn: table.alpn().into_iter().map(|at| at.value).collect(),
         client,
+        client_place: table.client.span(),
     })
 }
 
@@ -131,6 +134,7 @@ fn of_listener<'a>(
         least_version: TlsVersion::Tls12,
         alpn: vec![Alpn::H2, Alpn::Http11],
         client: None,
+        client_place: None,
     })
 }
 

@@ -6,7 +6,6 @@ use super::super::source::At;
 use super::super::value::quoted;
 use super::names::{NameIndex, WholeFile};
 use super::{pairs, repeated};
-use crate::listen::listener::ListenAddress;
 use crate::tls::ClientVerify;
 
 /// Holds identities and listeners against each other.
@@ -125,7 +124,7 @@ fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
     let entries = document.server.listen.entries();
     let mut plain = entries.iter().filter(|entry| {
         let address = entry.value.listens_on();
-        let is_open = address.is_some_and(|at| is_open(&at.value));
+        let is_open = address.is_some_and(|at| at.value.is_for_others());
         is_open && entry.value.tls.is_absent() && entry.value.redirect.is_absent()
     });
     let Some(open) = plain.next() else { return };
@@ -148,7 +147,7 @@ fn not_demanded(document: &Document, table: &TlsTable, found: &mut Findings) {
     let Some(client) = demand(table) else { return };
     for entry in document.server.listen.entries() {
         let address = entry.value.listens_on();
-        let is_open = address.is_some_and(|at| is_open(&at.value));
+        let is_open = address.is_some_and(|at| at.value.is_for_others());
         let Some(tls) = entry.value.tls.at().filter(|_| is_open) else {
             continue;
         };
@@ -196,17 +195,6 @@ fn serves_undemanded(document: &Document, table: &TlsTable, tls: &ListenerTls) -
 fn demand(table: &TlsTable) -> Option<&At<ClientTable>> {
     let client = table.client.at();
     client.filter(|client| client.value.verify() == ClientVerify::Required)
-}
-
-/// Can other machines reach the address?
-fn is_open(address: &ListenAddress) -> bool {
-    match address {
-        ListenAddress::Tcp(address) => !address.ip().is_loopback(),
-        ListenAddress::EveryAddress(_) => true,
-        ListenAddress::Unix(_) => false,
-        // The unit of the socket says which; most are for other machines.
-        ListenAddress::Systemd(_) => true,
-    }
 }
 
 fn shown(entry: &ListenEntry) -> String {

@@ -192,6 +192,9 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         (ProxyError::Misdirected, _) => {
             "This connection was made for another host. Open a new one for this host.".to_owned()
         }
+        (ProxyError::CertificateRequired, _) => {
+            "This needs a client certificate, and the connection was made without one.".to_owned()
+        }
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
         (ProxyError::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })), _) => {
             "The upstream has no server at the moment. Try again shortly.".to_owned()

@@ -148,6 +148,8 @@ labels! {
         KeysUnread = "keys_unread",
         /// The request's host belongs on another connection.
         Misdirected = "misdirected",
+        /// The route asks for a client's certificate, and the handshake showed none that is believed.
+        CertificateRequired = "certificate_required",
         /// No route matches.
         NoRoute = "no_route",
         /// The upstream has no server to ask.
@@ -221,6 +223,7 @@ impl Reason {
             Self::BadToken => "the token is not believed",
             Self::KeysUnread => "the keys of tokens have not been read yet",
             Self::Misdirected => "the host belongs on another connection",
+            Self::CertificateRequired => "no client certificate",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ServerBusy => "all servers are busy",

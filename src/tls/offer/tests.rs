@@ -112,6 +112,53 @@ fn a_host_of_an_identity_that_asks_clients_is_served_on_its_own_connections() {
 }
 
 #[test]
+fn a_demand_covers_every_host_below_its_wildcard_unless_a_nearer_name_has_it() {
+    let ca = Authority::new();
+    let open = identity("open", &["open.test"], |parts| parts.is_default = true);
+    let far = asking("far", &["*.test"], &ca, ClientVerify::Required);
+    let near = asking("near", &["*.a.par.test"], &ca, ClientVerify::Required);
+    let asks = asking("asks", &["*.par.test"], &ca, ClientVerify::Optional);
+    let exact = plain("exact", &["x.y.test", "*.z.test"]);
+    let all = [&open, &far, &near, &asks, &exact].map(Arc::clone).to_vec();
+    let offer = Offer::new(all).unwrap();
+    for (host, name) in [
+        ("open.test", "open"),
+        ("b.test", "far"),
+        ("c.b.test", "far"),
+        ("d.c.b.test", "far"),
+        ("..b.test", "far"),
+        ("x.y.test", "exact"),
+        ("w.x.y.test", "far"),
+        ("a.z.test", "exact"),
+        ("b.a.z.test", "far"),
+        ("b.par.test", "asks"),
+        ("c.b.par.test", "far"),
+        ("b.a.par.test", "near"),
+        ("c.b.a.par.test", "near"),
+        ("test", "open"),
+        (".test", "open"),
+        ("atest", "open"),
+        ("b.test.other", "open"),
+        ("", "open"),
+    ] {
+        assert_eq!(chosen(&offer, Some(host)), Some(name), "{host}");
+        let is_open = matches!(name, "open" | "exact");
+        assert_eq!(offer.may_serve(&open, Some(host)), is_open, "{host}");
+    }
+    let long = "x.".repeat(1000) + "test";
+    assert_eq!(chosen(&offer, Some(&long)), Some("far"));
+    let below = |suffix| {
+        offer
+            .below(suffix)
+            .map(|one| one.map_or("", |one| one.name()))
+    };
+    assert_eq!(below(".par.test"), ["asks", "far"]);
+    assert_eq!(below(".a.par.test"), ["near", "near"]);
+    assert_eq!(below(".z.test"), ["exact", "far"]);
+    assert_eq!(below(".other"), ["open", "open"]);
+}
+
+#[test]
 fn a_reload_that_asks_more_of_clients_ends_the_use_of_earlier_connections() {
     let (first, second) = (Authority::new(), Authority::new());
     let with = |cas: &[&Authority], verify| {
