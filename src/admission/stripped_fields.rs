@@ -21,10 +21,10 @@ pub struct FieldTrust<P> {
 }
 
 impl FieldTrust<()> {
-    /// The trust in a request from `peer` under this snapshot.
-    pub fn of(snapshot: &Snapshot, peer: Option<IpAddr>) -> FieldTrust<impl Fn() -> bool> {
+    /// The trust in a request under this snapshot, from a peer that may be trusted.
+    pub fn of<P: Fn() -> bool>(snapshot: &Snapshot, peer: P) -> FieldTrust<P> {
         FieldTrust {
-            peer: move || snapshot.trust.believes(peer),
+            peer,
             other_methods: snapshot.other_methods,
         }
     }

@@ -187,6 +187,7 @@ impl ConnectionService {
             stream,
             from: new.from,
             open,
+            is_stranger: false,
             registration: self.arrivals.enter(new.from),
             facts: new.facts,
             is_trusted: new.is_trusted,

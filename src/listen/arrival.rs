@@ -60,6 +60,8 @@ pub struct ArrivingConnection {
     pub from: Option<SocketAddr>,
     /// Counts the connection as its client's.
     pub open: OpenGuard,
+    /// Its proxy names no client: the connection is a stranger's, whatever its address.
+    pub is_stranger: bool,
     /// The connection in the worker's register, as its client's.
     pub registration: Registration,
     /// What the connection has from its listener.
@@ -76,11 +78,13 @@ impl ArrivingConnection {
             stream,
             from,
             open,
+            is_stranger,
             registration,
             facts,
             is_trusted: _,
         } = self;
-        let peer = Peer::new(from, &stream, registration, open, connected, facts);
+        let mut peer = Peer::new(from, &stream, registration, open, connected, facts);
+        peer.is_stranger = is_stranger;
         (stream, Rc::new(peer))
     }
 }
@@ -137,24 +141,45 @@ impl Arrivals {
         let named = self.until_named(&mut arriving, since).await;
         match named {
             Ok(NamedClient::Peer) => Some(arriving),
+            Ok(NamedClient::Nobody) => {
+                arriving.is_stranger = true;
+                arriving.is_trusted = false;
+                match proxy {
+                    Some(proxy) => self.counted(arriving, proxy, false, since).await,
+                    None => Some(arriving),
+                }
+            }
             Ok(NamedClient::At(client)) => {
                 let peer = known(client);
                 let client = peer.from.unwrap_or(client);
-                let (open, trusted) = (&mut arriving.open, peer.is_trusted);
-                let naming = self.dispatcher.name(open, client, trusted, &self.register);
-                if !timeout_at(since + self.within, naming).await.ok()? {
-                    return None;
-                }
-                arriving.registration = self.enter(Some(client));
-                arriving.from = Some(client);
-                arriving.is_trusted = trusted;
-                Some(arriving)
+                self.counted(arriving, client, peer.is_trusted, since).await
             }
             Err(fault) => {
                 self.report(&fault, proxy);
                 None
             }
         }
+    }
+
+    /// The connection as one of `client`. Nothing where it has as many as it may.
+    async fn counted(
+        &self,
+        mut arriving: ArrivingConnection,
+        client: SocketAddr,
+        is_trusted: bool,
+        since: Instant,
+    ) -> Option<ArrivingConnection> {
+        let open = &mut arriving.open;
+        let naming = self
+            .dispatcher
+            .name(open, client, is_trusted, &self.register);
+        if !timeout_at(since + self.within, naming).await.ok()? {
+            return None;
+        }
+        arriving.registration = self.enter(Some(client));
+        arriving.from = Some(client);
+        arriving.is_trusted = is_trusted;
+        Some(arriving)
     }
 
     /// The client that the header names, before the deadline and while the connection may stay.

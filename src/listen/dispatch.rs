@@ -302,8 +302,9 @@ impl Dispatcher {
         None
     }
 
-    /// Counts the connection of `open` at the worker of `register` as one of the client at `named`, whom a proxy has
-    /// named. False where the client has as many as it may and none of them is idle: the connection must be closed.
+    /// Counts the connection of `open` at the worker of `register` as one of the client at `named`: whom a proxy has
+    /// named, or the proxy itself where it has named none. False where the client has as many as it may and none of them
+    /// is idle: the connection must be closed.
     pub(super) async fn name(
         &self,
         open: &mut OpenGuard,
@@ -314,7 +315,8 @@ impl Dispatcher {
         let client = Client::of(named.ip());
         let all = self.open();
         let count = self.count_of(client, all);
-        let held = count.load(Ordering::Relaxed);
+        let is_counted = usize::from(Arc::ptr_eq(&open.of_client, &count));
+        let held = count.load(Ordering::Relaxed) - is_counted;
         open.give_to(count);
         if is_trusted || held < self.bounds.of_client(all) {
             return true;

@@ -66,6 +66,8 @@ pub struct ConnectionFacts {
 pub struct Peer {
     /// The client's address, which the peer of a Unix socket has not; an IPv4 address is never mapped to IPv6.
     pub address: Option<SocketAddr>,
+    /// Its proxy names no client: nothing is believed that comes on the connection, whatever its address.
+    pub is_stranger: bool,
     /// The scheme of the requests on the peer's connection.
     pub scheme: Scheme,
     /// Notices that the peer leaves.
@@ -105,6 +107,7 @@ impl Peer {
         let ConnectionFacts { offer, redirects } = facts;
         Self {
             address: address.map(canonical),
+            is_stranger: false,
             scheme: match offer {
                 Some(_) => Scheme::Https,
                 None => Scheme::Http,

@@ -30,9 +30,11 @@ pub fn is_header(bytes: &[u8]) -> bool {
 /// The client of a connection, as its header names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedClient {
-    /// None: the proxy connects for itself, or for a client whose address it does not know or cannot say. The client is
-    /// the connection's own peer.
+    /// The connection's own peer: the proxy connects for itself (`LOCAL`).
     Peer,
+    /// None: the proxy connects for a client whose address it does not know or cannot say. The bytes behind the header are
+    /// a client's all the same.
+    Nobody,
     /// The client at this address; an IPv4 address is never mapped to IPv6.
     At(SocketAddr),
 }
@@ -160,8 +162,10 @@ fn payload_length(head: &[u8]) -> usize {
 /// The meaning of the fixed part of a header of version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Declared {
-    /// The header names no address, or the proxy connects for itself: what it holds is skipped (section 2.2).
-    Nothing,
+    /// The proxy connects for itself: what the header holds is skipped (section 2.2).
+    Local,
+    /// The header names no address: what it holds is skipped.
+    Unspecified,
     /// TLVs behind addresses of so many bytes that name no client of a stream over IP.
     Skipped(usize),
     Inet,
@@ -183,7 +187,8 @@ impl Declared {
         let length = payload_length(head);
         let declared = match (head[12] & 0xf, head[13]) {
             // The family of a connection that the proxy opens for itself is not looked at.
-            (0, _) | (1, 0x00) => Self::Nothing,
+            (0, _) => Self::Local,
+            (1, 0x00) => Self::Unspecified,
             (1, 0x11) => Self::Inet,
             (1, 0x21) => Self::Inet6,
             // Combinations that a receiver need not know are as if unspecified; this one serves streams over IP.
@@ -202,7 +207,7 @@ impl Declared {
     /// Bytes of the addresses.
     fn addresses(self) -> usize {
         match self {
-            Self::Nothing => 0,
+            Self::Local | Self::Unspecified => 0,
             Self::Skipped(bytes) => bytes,
             Self::Inet => INET,
             Self::Inet6 => INET6,
@@ -211,8 +216,10 @@ impl Declared {
 
     /// The client that the whole header names.
     fn client(self, head: &[u8]) -> Result<NamedClient, HeaderFault> {
-        if self == Self::Nothing {
-            return Ok(NamedClient::Peer);
+        match self {
+            Self::Local => return Ok(NamedClient::Peer),
+            Self::Unspecified => return Ok(NamedClient::Nobody),
+            Self::Skipped(_) | Self::Inet | Self::Inet6 => {}
         }
         tlv::check(head, FIXED + self.addresses())?;
         let addresses = &head[FIXED..];
@@ -225,7 +232,7 @@ impl Declared {
                 Ipv6Addr::from(array::<16>(addresses, 0)),
                 array(addresses, 32),
             ),
-            Self::Nothing | Self::Skipped(_) => NamedClient::Peer,
+            Self::Local | Self::Unspecified | Self::Skipped(_) => NamedClient::Nobody,
         })
     }
 }

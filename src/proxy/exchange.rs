@@ -133,9 +133,12 @@ impl Exchange {
         request: &Request<B>,
         peer: &Peer,
     ) -> Box<Self> {
-        let address = peer.ip();
-        let trusted = local.snapshot.trust.believes(address);
-        if !trusted {
+        let far = ConnectionPeer::of(peer);
+        let address = far.address;
+        let trusted = far.is_believed(&local.snapshot.trust);
+        if far.is_stranger {
+            unnamed_client::by_proxy_header(address, &worker.metrics);
+        } else if !trusted {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
         let client = if trusted {
@@ -177,10 +180,7 @@ impl Exchange {
                 },
                 id: request_id::of(request.headers(), trusted, began),
                 host: None,
-                peer: ConnectionPeer {
-                    address,
-                    scheme: peer.scheme,
-                },
+                peer: far,
                 tls: peer.tls().cloned(),
                 client,
                 local,

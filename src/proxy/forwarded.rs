@@ -13,7 +13,7 @@ use crate::key::address::AddressText;
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
 use crate::key::node::{Node, read_node};
-use crate::listen::ForwardedFields;
+use crate::listen::{ForwardedFields, Peer};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -192,6 +192,26 @@ pub struct ConnectionPeer {
     pub address: Option<IpAddr>,
     /// The connection's scheme.
     pub scheme: Scheme,
+    /// Is it a client that its proxy does not name? The address is the proxy's then, and no more.
+    pub is_stranger: bool,
+}
+
+impl ConnectionPeer {
+    /// The far end of a connection.
+    #[must_use]
+    pub fn of(peer: &Peer) -> Self {
+        Self {
+            address: peer.ip(),
+            scheme: peer.scheme,
+            is_stranger: peer.is_stranger,
+        }
+    }
+
+    /// Is the peer believed about its client?
+    #[must_use]
+    pub fn is_believed(&self, trust: &Trust) -> bool {
+        !self.is_stranger && trust.believes(self.address)
+    }
 }
 
 /// The scheme by which a client has sent the request. It is the connection's, unless the peer is trusted. A trusted
@@ -204,7 +224,7 @@ pub fn client_scheme(
     fields: &HeaderMap,
     target: &Target,
 ) -> Scheme {
-    if !trust.believes(peer.address) {
+    if !peer.is_believed(trust) {
         return peer.scheme;
     }
     let speaks = trust.speaks(peer.address, fields);

@@ -344,7 +344,8 @@ impl Worker {
             &parts.headers,
         )?;
         exchange.read_deadline(&parts.headers)?;
-        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer.address);
+        let (snapshot, far) = (&exchange.local.snapshot, exchange.peer);
+        let believed = FieldTrust::of(snapshot, || far.is_believed(&snapshot.trust));
         if let Some(names) = stripped_fields::tidy(&mut parts.headers, &believed) {
             self.metrics.dropped_fields(names.len() as u64);
             dropped_names::warn(&names, exchange.client, exchange.seen);

@@ -3,7 +3,7 @@
 use crate::client::spelled;
 use crate::key::client_ip::{Field, FoundClient, Trust, Unnamed};
 use crate::telemetry::excerpt;
-use crate::telemetry::log::Throttles;
+use crate::telemetry::log::{Throttle, Throttles};
 use crate::telemetry::metrics::{ClientUnnamed, WorkerMetrics};
 use http::HeaderMap;
 use std::net::IpAddr;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The bytes of a field that a warning shows.
 const SHOWN: usize = 64;
+/// The least time between two lines about one cause.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The client of a request that a trusted `peer` has sent; nothing where a Unix socket's peer names none.
 pub(super) fn named_by(
@@ -26,6 +28,21 @@ pub(super) fn named_by(
     found.address
 }
 
+/// Notes a request on a connection whose proxy names no client in its header.
+#[cold]
+#[inline(never)]
+pub(super) fn by_proxy_header(proxy: Option<IpAddr>, metrics: &WorkerMetrics) {
+    static TOLD: Throttle = Throttle::every(MINUTE);
+    metrics.client_unnamed(ClientUnnamed::Unknown);
+    if let Some(more) = TOLD.pass() {
+        let proxy = spelled(proxy);
+        tracing::warn!(
+            "a PROXY protocol header of {proxy} names no client: such connections count as those of {proxy}, and nothing that \
+             their requests say of their client is believed{more}"
+        );
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn report(
@@ -35,7 +52,6 @@ fn report(
     fields: &HeaderMap,
     metrics: &WorkerMetrics,
 ) {
-    const MINUTE: Duration = Duration::from_secs(60);
     static TOLD: Throttles<2> = Throttles::every(MINUTE);
     let label = match cause {
         Unnamed::Malformed => ClientUnnamed::Malformed,

@@ -56,7 +56,7 @@ pub fn head(
 ) -> Result<OnwardHead, ProxyError> {
     let service = exchange.service();
     let host = service.and_then(|service| service.host_change.as_ref());
-    let origin = origin(target, parts, host.is_some(), peer, exchange);
+    let origin = origin(target, parts, host.is_some(), exchange);
     let fields = &mut parts.headers;
     let has_ours = lines::has_ours(fields, &origin);
     if has_ours && hops::is_loop(fields) {
@@ -107,23 +107,21 @@ pub fn head(
 
 /// The origin of a request, whose host is `changed` for the server.
 #[inline]
-fn origin<'a>(
-    target: &'a Target,
-    parts: &Parts,
-    changed: bool,
-    peer: &Peer,
-    exchange: &Exchange,
-) -> Origin<'a> {
-    let address = peer.ip();
+fn origin<'a>(target: &'a Target, parts: &Parts, changed: bool, exchange: &Exchange) -> Origin<'a> {
+    let far = exchange.peer;
     let trust = &exchange.local.snapshot.trust;
-    let believed = BelievedFields::of(trust, address, &parts.headers);
+    let believed = if far.is_stranger {
+        None
+    } else {
+        BelievedFields::of(trust, far.address, &parts.headers)
+    };
     let named_scheme = target.scheme().filter(|_| believed.is_some());
     Origin {
-        peer: address,
+        peer: far.address,
         client: exchange.client,
         believed,
         host: target.authority(),
-        scheme: named_scheme.unwrap_or(peer.scheme),
+        scheme: named_scheme.unwrap_or(far.scheme),
         version: parts.version,
         // Another host is written in any case.
         is_host_own: !changed && target.own_authority().is_some(),

@@ -99,6 +99,126 @@ async fn limits_count_the_named_client() {
     }
 }
 
+/// What comes behind a header for a client that it does not name are a client's bytes.
+#[tokio::test]
+async fn behind_a_header_that_names_nobody_a_client_is_not_believed() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["own"])
+        .limit("own", "by = \"ip\"\nrate = \"5/h\"")
+        .server(PROXIED)
+        .server("trust = [\"127.0.0.0/8\"]");
+    let gateway = Gateway::start(&file).await;
+    let forged = |n: usize| {
+        let address = format!("203.0.113.{n}");
+        request(
+            "GET",
+            "/",
+            &[
+                ("Host", "a"),
+                ("X-Forwarded-For", &address),
+                ("Forwarded", &format!("for={address};proto=https")),
+                ("X-Forwarded-Proto", "https"),
+                ("X-Forwarded-Host", "evil.test"),
+                ("X-Real-IP", &address),
+                ("True-Client-IP", &address),
+                ("Client-Cert", ":MA==:"),
+                ("X-Request-Id", "chosen-by-the-client"),
+            ],
+        )
+    };
+    let nobody = [
+        b"PROXY UNKNOWN\r\n".to_vec(),
+        b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n".to_vec(),
+        binary(1, 0, &[]),
+        binary(1, 0x31, &[0; 216]),
+        binary(1, 0x12, &[9; 12]),
+    ];
+    for (n, header) in nobody.iter().enumerate() {
+        let mut wire = gateway.connect().await;
+        wire.send(header).await;
+        let answer = wire.ask(forged(n)).await.expect(200);
+        let fields = answer.echoed().fields;
+        assert_eq!(fields.all("x-forwarded-for"), ["127.0.0.1"]);
+        assert_eq!(fields.all("x-real-ip"), ["127.0.0.1"]);
+        assert_eq!(fields.all("x-forwarded-proto"), ["http"]);
+        assert_eq!(fields.all("x-forwarded-host"), ["a"]);
+        assert!(!fields.has("true-client-ip") && !fields.has("client-cert"));
+        assert_ne!(fields.get("x-request-id"), Some("chosen-by-the-client"));
+        assert_eq!(gateway.line_of(&answer).await["client"], "127.0.0.1");
+    }
+    // They are one client, however they call themselves.
+    let mut wire = gateway.connect().await;
+    wire.send(&nobody[0]).await;
+    wire.ask(forged(99)).await.expect(429);
+    counted(
+        &gateway,
+        "tollgate_client_unnamed_total{cause=\"unknown\"} 6",
+    )
+    .await;
+    let says = |line: &str| line.contains("PROXY protocol header of 127.0.0.1 names no client");
+    gateway.said.line(0, "the warning", says).await;
+    // The proxy itself is believed.
+    let mut wire = gateway.connect().await;
+    wire.send(binary(0, 0, &[])).await;
+    let answer = wire.ask(forged(7)).await.expect(200);
+    assert_eq!(gateway.line_of(&answer).await["client"], "203.0.113.7");
+}
+
+#[tokio::test]
+async fn connections_of_nobody_are_bounded_as_one_client() {
+    let (_upstream, gateway) = start(&format!(
+        "{PROXIED}\ntrust = [\"127.0.0.0/8\"]\nmax_connections_per_client = 2"
+    ))
+    .await;
+    let mut kept = Vec::new();
+    for _ in 0..4 {
+        let mut wire = gateway.connect().await;
+        wire.send("PROXY UNKNOWN\r\n").await;
+        wire.ask(get("/")).await.expect(200);
+        kept.push(wire);
+    }
+    // The first two were idle, and gave way.
+    for (n, wire) in kept.iter_mut().enumerate() {
+        if n < 2 {
+            assert_eq!(wire.ended(PATIENCE).await, End::Closed, "{n}");
+        } else {
+            wire.ask(get("/")).await.expect(200);
+        }
+    }
+}
+
+/// The peer of a Unix socket is believed, and not what it passes on for nobody.
+#[tokio::test]
+async fn nobody_behind_a_unix_socket_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("http.sock");
+    let listen = format!(
+        "listen = [\"127.0.0.1:0\", {{ address = \"unix:{}\", proxy_protocol = true }}]",
+        path.display()
+    );
+    let (_upstream, gateway) = start(&listen).await;
+    for (header, client) in [
+        ("PROXY UNKNOWN\r\n", "unix"),
+        (&*text("203.0.113.5"), "203.0.113.5"),
+    ] {
+        let stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        let mut wire = Wire::over_unix(stream);
+        wire.send(header).await;
+        let asked = request(
+            "GET",
+            "/",
+            &[("Host", "a"), ("X-Forwarded-For", "203.0.113.66")],
+        );
+        let answer = wire.ask(asked).await.expect(200);
+        assert_eq!(gateway.line_of(&answer).await["client"], client);
+        let seen = answer.echoed().fields;
+        assert!(
+            !seen.all("x-forwarded-for").contains(&"203.0.113.66"),
+            "{client}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn headers_without_a_client_keep_the_peer() {
     let (_upstream, gateway) = start(PROXIED).await;

@@ -175,6 +175,7 @@ impl Head {
                 peer: ConnectionPeer {
                     address: request.peer,
                     scheme: request.scheme(),
+                    is_stranger: false,
                 },
                 trust: &compiled.snapshot.trust,
                 members,

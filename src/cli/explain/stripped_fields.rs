@@ -23,7 +23,7 @@ pub(super) fn strip(
     snapshot: &Snapshot,
     peer: Option<IpAddr>,
 ) -> Result<Vec<StrippedField>, BadRequest> {
-    let believed = FieldTrust::of(snapshot, peer);
+    let believed = FieldTrust::of(snapshot, || snapshot.trust.believes(peer));
     let all = fields.keys().cloned();
     let mut stripped: Vec<StrippedField> = all
         .filter_map(|name| {

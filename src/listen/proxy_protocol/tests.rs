@@ -84,10 +84,10 @@ fn a_line_names_its_client_and_leaves_what_follows() {
         named("PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n"),
         client("192.0.2.1:1")
     );
-    assert_eq!(named("PROXY UNKNOWN\r\n"), NamedClient::Peer);
+    assert_eq!(named("PROXY UNKNOWN\r\n"), NamedClient::Nobody);
     let longest = format!("PROXY UNKNOWN {}\r\n", "f".repeat(107 - 16));
     assert_eq!(longest.len(), LONGEST_TEXT);
-    assert_eq!(named(&longest), NamedClient::Peer);
+    assert_eq!(named(&longest), NamedClient::Nobody);
 }
 
 #[test]
@@ -202,7 +202,11 @@ fn a_binary_header_names_its_client_and_leaves_what_follows() {
         (0x21, 0x12, &four),
         (0x21, 0x22, &[7; 36]),
     ] {
-        assert_eq!(named(binary(command, family, payload)), NamedClient::Peer);
+        let client = match command {
+            0x20 => NamedClient::Peer,
+            _ => NamedClient::Nobody,
+        };
+        assert_eq!(named(binary(command, family, payload)), client);
     }
 }
 

@@ -26,7 +26,7 @@ fn read(line: &[u8]) -> Option<NamedClient> {
     }
     // Whatever follows the word is not looked at (section 2.1).
     if let Some(rest) = line.strip_prefix(b"UNKNOWN") {
-        return matches!(rest.first(), None | Some(b' ')).then_some(NamedClient::Peer);
+        return matches!(rest.first(), None | Some(b' ')).then_some(NamedClient::Nobody);
     }
     let mut words = str::from_utf8(line).ok()?.split(' ');
     let is_v6 = match words.next()? {
