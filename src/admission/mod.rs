@@ -4,6 +4,7 @@
 //! The room knows no answers of HTTP: a refusal is a [`RefusalCause`]. `proxy` uses it to admit requests, `replay` to
 //! admit logged ones, and `explain` to report the admission that a request would get.
 
+pub mod claimed_fields;
 pub mod destination;
 pub mod dropped_names;
 mod held_requests;

@@ -1,6 +1,7 @@
 //! The fields that are dropped from a request before anything reads it, so that all readers see the same request:
 //! routes, limits, and the upstream.
 
+use super::claimed_fields::{Claim, claim};
 use crate::key::OTHER_METHODS;
 use crate::snapshot::Snapshot;
 use crate::telemetry::log::Throttle;
@@ -45,10 +46,8 @@ impl FieldTrust<()> {
 /// - Fields with `_` in their names are dropped: CGI-like backends cannot tell them from the same name with `-`
 ///   (RFC 9110 section 17.10), so `X_Forwarded_For` would count as `X-Forwarded-For`. Names with `"` are dropped too:
 ///   HTTP/2 lets them in, and HTTP/1.1 does not know them (RFC 9110 section 5.6.2).
-/// - Fields in which content delivery networks and proxies name the client's address are dropped, unless a trusted peer
-///   sent them: many a framework believes them, without regard to their writer. `Proxy` is dropped with them, which CGI
-///   takes for a setting (CVE-2016-5385).
-/// - Fields in which proxies tell of a client's certificate are dropped too, unless a trusted peer sent them.
+/// - Fields in which gateways tell of a client, its certificate and what it asked for are dropped, unless a trusted peer
+///   sent them ([`claim`]).
 /// - Fields that ask an upstream for another method are dropped where a route or a limit depends on the method.
 /// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
@@ -119,6 +118,8 @@ pub enum StripCause {
     Address,
     /// The field tells of a client's certificate, and its sender is not trusted.
     Certificate,
+    /// The field says for which host, scheme, method or path a request was, and its sender is not trusted.
+    Origin,
     /// The field asks for another method, where a route or a limit depends on the method.
     Method,
     /// Upstreams read the field's name differently.
@@ -127,6 +128,16 @@ pub enum StripCause {
     Named,
     /// The route's servers read there who the client is.
     Identity,
+}
+
+impl From<Claim> for StripCause {
+    fn from(claim: Claim) -> Self {
+        match claim {
+            Claim::Address => Self::Address,
+            Claim::Certificate => Self::Certificate,
+            Claim::Origin => Self::Origin,
+        }
+    }
 }
 
 /// The cause within a sentence: "the field is dropped, since ...".
@@ -138,6 +149,9 @@ impl fmt::Display for StripCause {
             }
             Self::Certificate => {
                 "anybody could claim any certificate there, and `[server] trust` does not name who sends it"
+            }
+            Self::Origin => {
+                "anybody could name any host, scheme, method or path there, and `[server] trust` does not name who sends it"
             }
             Self::Method => {
                 "it asks for another method than the one that a route or a limit of the file looks at"
@@ -154,11 +168,10 @@ impl fmt::Display for StripCause {
 /// The cause for which a field of this name is dropped, if it is dropped.
 #[must_use]
 pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
-    if tells_address(name) && !(believed.peer)() {
-        return Some(StripCause::Address);
-    }
-    if tells_certificate(name) && !(believed.peer)() {
-        return Some(StripCause::Certificate);
+    if let Some(claims) = claim(name)
+        && !(believed.peer)()
+    {
+        return Some(claims.into());
     }
     if !believed.other_methods && asks_for_method(name) {
         return Some(StripCause::Method);
@@ -170,31 +183,6 @@ pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<Strip
 fn is_misread(name: &str) -> bool {
     // Names are short: looking at each byte costs less than a search that is made for long texts.
     name.bytes().any(|byte| matches!(byte, b'_' | b'"'))
-}
-
-/// Does a field of this name carry the client's address, beside the fields that `trust` reads? Or is it `Proxy`, which
-/// no client has any business to send?
-#[must_use]
-pub fn tells_address(name: &str) -> bool {
-    matches!(
-        name,
-        "true-client-ip"
-            | "cf-connecting-ip"
-            | "x-client-ip"
-            | "x-cluster-client-ip"
-            | "x-real-ip"
-            | "forwarded-for"
-            | "proxy"
-    )
-}
-
-/// Does a field of this name tell of a client's certificate (RFC 9440, and what Envoy writes)?
-#[must_use]
-pub fn tells_certificate(name: &str) -> bool {
-    matches!(
-        name,
-        "client-cert" | "client-cert-chain" | "x-forwarded-client-cert"
-    )
 }
 
 /// Does a field of this name ask the upstream for another method than the request's?
@@ -301,8 +289,9 @@ mod tests {
 
     #[test]
     fn who_is_not_trusted_tells_no_address() {
-        const SENT: [(&str, &str); 8] = [
+        const SENT: [(&str, &str); 9] = [
             ("true-client-ip", "1.1.1.1"),
+            ("x-forwarded", "1.1.1.1"),
             ("cf-connecting-ip", "1.1.1.1"),
             ("x-client-ip", "1.1.1.1"),
             ("x-cluster-client-ip", "1.1.1.1"),
@@ -321,6 +310,18 @@ mod tests {
             ("client-cert", ":MA==:"),
             ("client-cert-chain", ":MA==:"),
             ("x-forwarded-client-cert", "Hash=1"),
+            ("x-other", "kept"),
+        ];
+        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+    }
+
+    #[test]
+    fn who_is_not_trusted_tells_no_host_and_no_scheme() {
+        const SENT: [(&str, &str); 4] = [
+            ("x-original-host", "evil.example.com"),
+            ("front-end-https", "on"),
+            ("x-original-method", "DELETE"),
             ("x-other", "kept"),
         ];
         assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);

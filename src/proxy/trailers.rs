@@ -5,6 +5,7 @@
 //! and the like pass.
 
 use super::{forwarded, hop};
+use crate::admission::claimed_fields::claim;
 use crate::admission::stripped_fields;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -43,10 +44,7 @@ pub fn may_relay(name: &HeaderName) -> bool {
         return false;
     }
     let name = name.as_str();
-    if stripped_fields::tells_address(name)
-        || stripped_fields::tells_certificate(name)
-        || stripped_fields::asks_for_method(name)
-    {
+    if claim(name).is_some() || stripped_fields::asks_for_method(name) {
         return false;
     }
     let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));

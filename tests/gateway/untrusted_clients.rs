@@ -3,6 +3,7 @@
 
 use crate::support::{File, Gateway, Upstream, Wire, request};
 use tokio::task::JoinSet;
+use tollgate::admission::claimed_fields::{CLAIMED, USERS};
 
 /// Fields that frameworks take for the client's address, or for a setting.
 const ADDRESSES: [&str; 7] = [
@@ -51,6 +52,37 @@ async fn a_stranger_tells_no_address_and_a_trusted_peer_does() {
             .get_with("/", &[("CF-Connecting-IP", "192.0.2.99")])
             .await;
         assert_eq!(last.status, if passes { 200 } else { 429 }, "{trust}");
+    }
+}
+
+/// The list of all of them, in several requests: a head has 100 fields at most.
+#[tokio::test]
+async fn a_stranger_writes_no_field_of_another_gateway() {
+    let upstream = Upstream::echo().await;
+    for (trust, passes) in [("", false), ("trust = [\"127.0.0.1\"]", true)] {
+        let gateway = Gateway::start(&File::to(&upstream, &[]).server(trust)).await;
+        for some in CLAIMED.chunks(50) {
+            let names: Vec<String> = some.iter().map(|one| one.name.replace('*', "dn")).collect();
+            let capitals: Vec<String> = names.iter().map(|name| name.to_uppercase()).collect();
+            let fields: Vec<_> = capitals
+                .iter()
+                .map(|name| (name.as_str(), "203.0.113.66"))
+                .collect();
+            let seen = gateway.get_with("/", &fields).await.expect(200).echoed();
+            for name in names {
+                let expected = match name.as_str() {
+                    "x-real-ip" => Some("127.0.0.1"),
+                    _ => passes.then_some("203.0.113.66"),
+                };
+                assert_eq!(seen.fields.get(&name), expected, "{name} {trust}");
+            }
+        }
+        // Fields that name users are the application's.
+        let fields: Vec<_> = USERS.iter().map(|one| (one.name, "anna")).collect();
+        let seen = gateway.get_with("/", &fields).await.expect(200).echoed();
+        for one in USERS {
+            assert_eq!(seen.fields.get(one.name), Some("anna"), "{}", one.name);
+        }
     }
 }
 

@@ -177,6 +177,10 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
                 "dropped: no proxy is trusted to send it, and any client could write any address there",
             )
             .help("name the networks of the proxies that write it: `[server]` `trust = [\"10.0.0.0/8\"]`"),
+            StripCause::Origin => warning(
+                "dropped: no proxy is trusted to send it, and any client could name any host, scheme, method or path there",
+            )
+            .help("look at the request itself (`host`, `scheme`, `path` of a route), or name the networks of the proxies that write the field: `[server]` `trust = [\"10.0.0.0/8\"]`"),
             StripCause::Method => {
                 let warning = warning("dropped, since it asks for another method than the one that the file looks at")
                     .help("look at another field, or at the method itself");
