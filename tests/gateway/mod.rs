@@ -29,6 +29,7 @@ mod hurried_orders;
 mod identities;
 mod included_files;
 mod keep_alive;
+mod kept_certificates;
 mod lease;
 mod limiting;
 mod listen_addresses;
