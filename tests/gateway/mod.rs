@@ -58,6 +58,7 @@ mod servers;
 mod shared_certificates;
 mod shared_limits;
 mod shipped_files;
+mod shown_secrets;
 mod slow_peers;
 mod sockets;
 mod store_kind;

@@ -82,12 +82,12 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
         let mut wire = Wire::from(client, gateway.address()).await;
         wire.send(get(&format!("/{number}"))).await;
         wires.push(wire);
-        let upstream = u64::try_from(number.min(1)).unwrap() + 1;
+        let upstream = u64::from(number.min(1)) + 1;
         server
             .upstream
             .sees(usize::try_from(upstream).unwrap())
             .await;
-        waiting(&gateway, u64::try_from(number).unwrap().saturating_sub(1)).await;
+        waiting(&gateway, u64::from(number).saturating_sub(1)).await;
     }
     let refused = gateway.get("/beyond").await.expect(503);
     assert_eq!(refused.field("retry-after"), "1");
