@@ -197,6 +197,25 @@ impl Client {
             }
         }))
     }
+
+    /// A number of the client alone, and never 0. No network of clients begins with the 32 bits that those of IPv4 begin
+    /// with (RFC 4291, section 2.7), or is as low as the numbers of the others.
+    #[inline]
+    #[must_use]
+    pub fn number(self) -> u64 {
+        match self.0 {
+            None => 1,
+            Some(IpAddr::V4(address)) => (0xffff_ffff << 32) | u64::from(address.to_bits()),
+            Some(IpAddr::V6(address)) => {
+                let [a, b, c, d, ..] = address.segments();
+                let network = [a, b, c, d].map(u64::from);
+                network
+                    .into_iter()
+                    .fold(0, |all, part| (all << 16) | part)
+                    .max(2)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +229,23 @@ mod tests {
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
         assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+    }
+
+    #[test]
+    fn each_client_has_a_number_of_its_own() {
+        let texts = [
+            "::1",
+            "2001:db8::1",
+            "2001:db8:0:1::1",
+            "192.0.2.1",
+            "0.0.0.0",
+        ];
+        let clients = texts.map(|text| Client::of(text.parse::<IpAddr>().unwrap()));
+        let mut numbers: Vec<u64> = clients.iter().map(|client| client.number()).collect();
+        numbers.extend([0, Client::of(None).number()]);
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), texts.len() + 2);
     }
 
     #[test]

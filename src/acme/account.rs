@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::folder::Part;
 use super::vault::Vault;
 use crate::clock;
+use crate::telemetry::shown_url;
 use instant_acme::{Account, ExternalAccountKey, NewAccount};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -104,7 +105,7 @@ impl OpenAccount {
         tracing::info!(
             "acme.{}: an account was made with {}",
             authority.name,
-            authority.directory
+            shown_url(&authority.directory)
         );
         Ok(Self {
             account,

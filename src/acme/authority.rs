@@ -1,6 +1,7 @@
 //! A certification authority as the file describes it, and the identities that are ordered from it.
 
 use super::sealing::SealingKey;
+use crate::telemetry::shown_url;
 use crate::tls::ClientTls;
 use sha2::{Digest as _, Sha256};
 use std::fmt::{self, Write as _};
@@ -127,7 +128,7 @@ pub struct OrderedIdentity {
 impl fmt::Display for OrderedIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let authority = &self.authority;
-        let (name, directory) = (&authority.name, &authority.directory);
+        let (name, directory) = (&authority.name, shown_url(&authority.directory));
         write!(f, "ordered from {name} ({directory}")?;
         if let Some(profile) = &authority.profile {
             write!(f, ", profile {profile}")?;

@@ -2,7 +2,7 @@
 
 use super::authority::ChallengeKind;
 use crate::store::StoreError;
-use crate::telemetry::printable;
+use crate::telemetry::printable_line;
 use instant_acme::Problem;
 use std::io;
 use std::time::Duration;
@@ -129,7 +129,7 @@ pub(super) fn one_line(text: &str) -> String {
     if shown.len() < text.len() {
         shown.push_str("...");
     }
-    printable(&shown).into_owned()
+    printable_line(&shown).into_owned()
 }
 
 /// What an authority says of a problem, and of each name where it says more.

@@ -1,15 +1,21 @@
 //! The folder that keeps accounts, certificates, failures and open challenges: for its owner alone, each file written whole
-//! or not at all.
+//! or not at all. Nothing in it is opened but regular files, and nothing is believed that others may have written.
+
+#[cfg(test)]
+mod tests;
 
 use super::authority::Storage;
 use super::issued::Bundle;
 use super::open_challenge::{CHALLENGE_LIFE, MOST_OPEN};
 use super::others_answers::OthersAnswers;
+use super::ownership;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 /// The longest file that is read.
@@ -71,14 +77,21 @@ impl Folder {
     }
 
     /// Makes the folder where there is none, and takes its lock. Nothing where another process holds it.
+    ///
+    /// # Errors
+    /// When others may write to the folder: what they have put there is not taken over by closing it.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
+        for part in [Part::Accounts, Part::Certificates, Part::Attempts] {
+            self.hold(part.folder())?;
+        }
+        self.hold(CHALLENGES)?;
         for part in [Part::Accounts, Part::Certificates, Part::Attempts] {
             make(&self.0.join(part.folder()))?;
         }
         let challenges = self.0.join(CHALLENGES);
         make(&challenges)?;
         self.close_to_strangers()?;
-        let file = private().create(true).write(true).open(self.0.join(LOCK))?;
+        let file = lockable(&self.0.join(LOCK))?;
         match file.try_lock() {
             Ok(()) => {
                 // Of orders whose process has ended.
@@ -90,6 +103,18 @@ impl Folder {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Holds the folder and a part of it, as far as they are there, to the rule that no others write to them.
+    fn hold(&self, part: &str) -> io::Result<()> {
+        for folder in [&self.0, &self.0.join(part)] {
+            match fs::metadata(folder) {
+                Ok(found) => ownership::hold(folder, &found)?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Takes the rights of strangers away, unless anything else lies in the folder: it is somebody's then.
@@ -110,7 +135,11 @@ impl Folder {
 
     /// The text of a file; nothing where there is none. Bytes that are no text are replaced: such a file is damaged, as one
     /// is whose text has no meaning, and what it kept is made anew.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no regular file, or others may have written it.
     pub(super) fn read(&self, part: Part, name: &str) -> io::Result<Option<String>> {
+        self.hold(part.folder())?;
         let Some(file) = open(&self.file(part, name))? else {
             return Ok(None);
         };
@@ -149,6 +178,7 @@ impl Folder {
 
     /// The answers that processes have ready, by the digests of their challenges' names.
     pub(super) fn all_posted(&self) -> io::Result<HashMap<[u8; 32], Vec<u8>>> {
+        self.hold(CHALLENGES)?;
         let mut all = HashMap::new();
         for entry in fs::read_dir(self.0.join(CHALLENGES))?.flatten() {
             let name = entry.file_name();
@@ -169,8 +199,8 @@ impl Folder {
     /// Has orders wait until this process has read their answers, as long as this is held. Nothing where there is no such
     /// folder yet, or where an order is just looking for watches.
     pub(super) fn watch(&self) -> io::Result<Option<FolderWatch>> {
-        let file = private().create(true).write(true).open(self.0.join(WATCH));
-        let file = match file {
+        self.hold(CHALLENGES)?;
+        let file = match lockable(&self.0.join(WATCH)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
@@ -183,11 +213,7 @@ impl Folder {
 
     /// Does another process read the answers?
     pub(super) fn is_watched(&self) -> io::Result<bool> {
-        let file = private()
-            .create(true)
-            .write(true)
-            .open(self.0.join(WATCH))?;
-        match file.try_lock() {
+        match lockable(&self.0.join(WATCH))?.try_lock() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
@@ -223,6 +249,7 @@ pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
         return None;
     };
     let kept = Folder::at(path).read(Part::Certificates, identity);
+    let kept = kept.inspect_err(|error| tracing::error!("tls.{identity}: {error}"));
     Bundle::read(&kept.ok()??)
 }
 
@@ -257,12 +284,34 @@ fn has_ended(answer: &fs::Metadata) -> bool {
     age.is_some_and(|age| age > CHALLENGE_LIFE)
 }
 
+/// A file that is kept, open to be read; nothing where there is none.
 fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
+    match regular(path).and_then(|()| File::open(path)) {
+        Ok(file) => {
+            ownership::hold(path, &file.metadata()?)?;
+            Ok(Some(file))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A file that is held for its lock alone.
+fn lockable(path: &Path) -> io::Result<File> {
+    match regular(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    private().create(true).write(true).open(path)
+}
+
+/// Looks whether this is a regular file before it is opened: opening a pipe would wait for its other end.
+fn regular(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_file() {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(io::Error::other(format!("{path} is not a regular file")))
 }
 
 /// Puts a file in the place of the one that is there: readers see the old one or the new one.
@@ -302,122 +351,11 @@ fn make(folder: &Path) -> io::Result<()> {
 
 /// Leaves a folder to its owner alone.
 fn close(folder: &Path) -> io::Result<()> {
-    let rights = fs::metadata(folder)?.permissions();
-    if rights.mode() & 0o077 != 0 {
+    let found = fs::metadata(folder)?;
+    // A volume that is the gateway's by a group belongs to root.
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    if is_own && found.mode() & 0o077 != 0 {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
-    }
-
-    #[test]
-    fn files_are_the_owners_alone_and_replaced_whole() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = Folder::at(&root.path().join("deep/acme"));
-        let lock = folder.lock().unwrap().unwrap();
-        assert!(folder.lock().unwrap().is_none(), "a second one orders too");
-        assert_eq!(folder.read(Part::Accounts, "a").unwrap(), None);
-        // The rest of a process that ended in the middle, with the rights of a careless one.
-        let beside = folder.path().join("accounts/a.json.new");
-        fs::write(&beside, "half").unwrap();
-        for text in ["one", "two"] {
-            folder.keep(Part::Accounts, "a", text).unwrap();
-            let kept = folder.read(Part::Accounts, "a").unwrap();
-            assert_eq!(kept.as_deref(), Some(text));
-        }
-        assert!(!beside.exists());
-        // A disk may lose bytes: what cannot be read is not what nothing may be kept beside.
-        fs::write(folder.path().join("accounts/a.json"), b"\xff\0").unwrap();
-        let damaged = folder.read(Part::Accounts, "a").unwrap();
-        assert_eq!(damaged.as_deref(), Some("\u{fffd}\0"));
-        folder.keep(Part::Accounts, "a", "two").unwrap();
-        assert_eq!(mode(folder.path()), 0o700);
-        assert_eq!(mode(&folder.path().join("accounts")), 0o700);
-        assert_eq!(mode(&folder.path().join("accounts/a.json")), 0o600);
-        folder.forget(Part::Accounts, "a").unwrap();
-        folder.forget(Part::Accounts, "a").unwrap();
-        assert_eq!(folder.read(Part::Accounts, "a").unwrap(), None);
-        drop(lock);
-        assert!(folder.lock().unwrap().is_some());
-    }
-
-    #[test]
-    fn a_folder_that_was_there_is_closed_unless_it_is_somebody_elses_too() {
-        for (file, expected) in [(None, 0o700), (Some("index.html"), 0o755)] {
-            let root = tempfile::tempdir().unwrap();
-            let path = root.path().join("acme");
-            DirBuilder::new().mode(0o755).create(&path).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-            if let Some(file) = file {
-                fs::write(path.join(file), "hello").unwrap();
-            }
-            let folder = Folder::at(&path);
-            for _ in 0..2 {
-                let lock = folder.lock().unwrap();
-                assert!(lock.is_some());
-                assert_eq!(mode(&path), expected);
-                assert_eq!(mode(&path.join("accounts")), 0o700);
-            }
-        }
-    }
-
-    #[test]
-    fn answers_to_challenges_are_for_other_processes_and_go_with_their_orders() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = Folder::at(root.path());
-        let lock = folder.lock().unwrap();
-        let (host, token) = ("a.".repeat(120), "t".repeat(128));
-        let [first, second] = [&host, &token].map(|one| format!("text:{one}:{token}"));
-        let posted = |of: &Folder, name: &str| {
-            let all = of.all_posted().unwrap();
-            all.get(&OthersAnswers::digest(name)).cloned()
-        };
-        assert_eq!(posted(&folder, &first), None);
-        folder.post(&first, b"one").unwrap();
-        folder.post(&second, &[0, 255]).unwrap();
-        let other = Folder::at(root.path());
-        assert_eq!(posted(&other, &first).unwrap(), b"one");
-        assert_eq!(posted(&other, &second).unwrap(), [0, 255]);
-        // An answer that is being written is none.
-        let beside = folder.challenge(&first).with_extension("new");
-        fs::write(&beside, "half").unwrap();
-        assert_eq!(other.all_posted().unwrap().len(), 2);
-        assert_eq!(mode(&folder.challenge(&first)), 0o600);
-        folder.withdraw(&first).unwrap();
-        folder.withdraw(&first).unwrap();
-        assert_eq!(posted(&other, &first), None);
-        // A process that was killed leaves its answers: they end, and go at the latest with the next lock.
-        let old = std::time::SystemTime::now() - CHALLENGE_LIFE * 2;
-        let file = File::open(folder.challenge(&second)).unwrap();
-        file.set_modified(old).unwrap();
-        assert_eq!(posted(&other, &second), None);
-        drop(lock);
-        let _lock = other.lock().unwrap().unwrap();
-        assert!(!folder.challenge(&second).exists());
-    }
-
-    #[test]
-    fn whoever_orders_sees_that_another_process_watches() {
-        let root = tempfile::tempdir().unwrap();
-        let (folder, other) = (
-            Folder::at(&root.path().join("acme")),
-            root.path().join("acme"),
-        );
-        let other = Folder::at(&other);
-        assert!(other.watch().unwrap().is_none(), "there is no folder");
-        let _lock = folder.lock().unwrap().unwrap();
-        assert!(!folder.is_watched().unwrap());
-        let watches = [other.watch().unwrap(), other.watch().unwrap()];
-        assert!(watches.iter().all(Option::is_some) && folder.is_watched().unwrap());
-        drop(watches);
-        assert!(!folder.is_watched().unwrap());
-        assert_eq!(mode(folder.path()), 0o700);
-    }
 }

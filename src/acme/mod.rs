@@ -25,6 +25,7 @@ mod order_desk;
 mod orders;
 mod others_answers;
 mod outlook;
+mod ownership;
 mod readings;
 mod renewals;
 mod schedule;

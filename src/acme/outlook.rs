@@ -10,7 +10,7 @@ use super::schedule::{self, Seconds};
 use super::store_orders::entry_of;
 use super::store_vault::SharedStorage;
 use super::vault::Vault;
-use crate::telemetry::printable;
+use crate::telemetry::printable_line;
 use std::io;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -125,7 +125,7 @@ impl OrderOutlook {
             failures: attempts.failures(),
             last_failure: attempts.last_failure().map(|(at, cause)| KeptFailure {
                 at,
-                cause: cause.map(|cause| printable(cause).into_owned()),
+                cause: cause.map(|cause| printable_line(cause).into_owned()),
             }),
             next: Some(attempts.next(now)).filter(|next| *next > now),
             certificate,

@@ -367,6 +367,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         summary["cluster"] = SlotSpread::of(compiled).map(|spread| spread.json()).into();
         summary["scope_note"] = notes::scope(compiled).into();
         summary["notes"] = notes::of_limits(compiled).into();
+        summary["shares"] = notes::shares::as_json(compiled);
     }
     summary
 }

@@ -2,7 +2,7 @@
 
 use super::diagnostic::{Code, Details as _};
 use super::document::{AcmeTable, Document, IN_STORE, SecretSource, Setting};
-use super::masking::Numbering;
+use super::masking::{Numbering, query_of};
 use super::side_files::{Reference, SideFiles};
 use super::source::At;
 use super::value::quoted;
@@ -63,9 +63,11 @@ fn authority(
     if is_bad {
         return None;
     }
+    let directory = table.directory();
+    secrets.extend(query_of(&directory));
     Some(Authority {
         name: table.name.value.as_str().into(),
-        directory: table.directory(),
+        directory,
         tls: tls?,
         contact: table.contact.get().cloned(),
         storage: storage?,

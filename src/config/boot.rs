@@ -2,7 +2,7 @@
 
 use super::authorities::Authorities;
 use super::document::{Admin, Document, ListenEntry, ListenerTls};
-use super::masking::Secrets;
+use super::masking::{Secrets, query_of};
 use super::outline::Boot;
 use super::side_files::SideFiles;
 use super::source::{Source, Span};
@@ -99,6 +99,8 @@ fn secrets(
     let mut all = document.variables.secrets();
     all.extend(document.fetched.iter().cloned());
     all.extend(authorities.secrets.iter().cloned());
+    let urls = document.jwt.iter().flat_map(|jwt| jwt.jwks.entries());
+    all.extend(urls.filter_map(|url| query_of(&url.value)));
     if let store::Backend::Redis(target) = &store.source {
         let mut passwords = vec![&target.password];
         if let store::RedisEndpoint::Sentinel { password, .. } = &target.place {

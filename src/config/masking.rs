@@ -118,6 +118,12 @@ fn is_looked_for(value: &str) -> bool {
     value.len() >= NO_WORD || value.len() >= SHORTEST && !value.bytes().all(of_a_word)
 }
 
+/// The query of a URL, which may hold a secret.
+pub(super) fn query_of(url: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    Some(query.to_owned())
+}
+
 /// The first letters of a text, in lower case.
 fn start(text: impl AsRef<[u8]>) -> Option<[u8; SHORTEST]> {
     let start = text.as_ref().first_chunk::<SHORTEST>()?;

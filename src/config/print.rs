@@ -16,6 +16,7 @@ use super::vocabulary::{Default, Table, ValueShape};
 use super::{Compiled, document, read, redaction};
 use crate::limit::{Limit, Mode};
 use crate::store;
+use crate::telemetry::shown_url;
 use ::toml::de::{DeTable, DeValue};
 use sha2::{Digest as _, Sha256};
 use std::cell::OnceCell;
@@ -201,8 +202,32 @@ impl Printer<'_> {
         limit.tiers.is_empty().then_some(limit)
     }
 
-    /// A value as it may be shown.
+    /// A value as it may be shown. The queries of URLs may hold secrets.
     fn shown(
+        &mut self,
+        vocabulary: &Table,
+        key: &str,
+        value: &DeValue<'_>,
+        offset: usize,
+    ) -> String {
+        if key == "jwks" {
+            // A list may hold files and URLs.
+            return each(value, &|text| {
+                if text.contains("://") {
+                    shown_url(text).into_owned()
+                } else {
+                    self.absolute(text, offset)
+                }
+            });
+        }
+        let text = self.shown_whole(vocabulary, key, value, offset);
+        if key == "directory" {
+            return redaction::without_queries(&text);
+        }
+        text
+    }
+
+    fn shown_whole(
         &mut self,
         vocabulary: &Table,
         key: &str,

@@ -105,7 +105,8 @@ fn starred(written: &str) -> Cow<'_, str> {
     };
     let start = user.find("://").map_or(0, |at| at + "://".len());
     let (scheme, user) = user.split_at(start);
-    Cow::Owned(format!("{scheme}{}@{place}", "*".repeat(user.len())))
+    let stars = if user.is_empty() { "" } else { "***" };
+    Cow::Owned(format!("{scheme}{stars}@{place}"))
 }
 
 #[cfg(test)]

@@ -17,26 +17,36 @@ const SECRET: [&str; 8] = [
     "api_key",
 ];
 
-/// `text` with the characters of credentials replaced by as many stars as they have bytes.
-pub(super) fn starred(text: &str) -> String {
-    let mut hidden = values(text);
-    hidden.extend(credentials(text));
-    hidden.extend(bare_credentials(text));
-    hidden.extend(members(text));
-    hidden.extend(sections(text));
-    hidden.extend(defaults(text));
-    if hidden.is_empty() {
-        return text.to_owned();
-    }
-    hidden.sort_by_key(|span| span.start);
-    let mut out = String::with_capacity(text.len());
-    for span in hidden {
-        let start = span.start.max(out.len());
-        if start >= span.end {
-            continue;
+/// The credentials in `text`, in order and apart from each other.
+pub(super) fn hidden(text: &str) -> Vec<Range<usize>> {
+    let mut found = values(text);
+    found.extend(credentials(text));
+    found.extend(bare_credentials(text));
+    found.extend(members(text));
+    found.extend(sections(text));
+    found.extend(defaults(text));
+    found.extend(
+        queries(text)
+            .into_iter()
+            .filter(|query| is_asked(text, query.start)),
+    );
+    found.sort_by_key(|span| span.start);
+    let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());
+    for span in found.into_iter().filter(|span| !span.is_empty()) {
+        match apart.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => apart.push(span),
         }
-        out.push_str(&text[out.len()..start]);
-        out.extend(text[start..span.end].bytes().map(|byte| match byte {
+    }
+    apart
+}
+
+/// `text` with the characters of credentials replaced by as many stars as they have bytes: places in the text stay.
+pub(super) fn starred(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for span in hidden(text) {
+        out.push_str(&text[out.len()..span.start]);
+        out.extend(text[span].bytes().map(|byte| match byte {
             b'\n' => '\n',
             b'\r' => '\r',
             _ => '*',
@@ -44,6 +54,48 @@ pub(super) fn starred(text: &str) -> String {
     }
     out.push_str(&text[out.len()..]);
     out
+}
+
+/// `text` with three stars for the query of each URL.
+pub(super) fn without_queries(text: &str) -> String {
+    let (mut out, mut kept) = (String::with_capacity(text.len()), 0);
+    for query in queries(text) {
+        out.push_str(&text[kept..query.start]);
+        out.push_str("***");
+        kept = query.end;
+    }
+    out + &text[kept..]
+}
+
+/// The queries of URLs, behind their `?`.
+fn queries(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (scheme, mark) in text.match_indices("://") {
+        let start = scheme + mark.len();
+        if start < seen {
+            continue;
+        }
+        let rest = &text[start..];
+        let end = rest.find(['"', '\'', ' ', '\t', '\n', '\r']);
+        seen = start + end.unwrap_or(rest.len());
+        if let Some(at) = text[start..seen].find('?')
+            && start + at + 1 < seen
+        {
+            found.push(start + at + 1..seen);
+        }
+    }
+    found
+}
+
+/// Does the URL with a query at `at` stand where the gateway itself asks: in `jwks`, `directory`, or on a line of a list?
+fn is_asked(text: &str, at: usize) -> bool {
+    // A longer line is not looked through for each of its URLs.
+    const NEAR: usize = 1000;
+    let near = &text[text.floor_char_boundary(at.saturating_sub(NEAR))..at];
+    let line = near.rsplit(['\n', '\r']).next().unwrap_or_default();
+    let is_of_list = line.trim_start().starts_with(['"', '\'']);
+    is_of_list || line.contains("jwks") || line.contains("directory")
 }
 
 /// Values of keys that sound like secrets. A value is not searched again, so that time stays linear.
@@ -381,6 +433,12 @@ mod tests {
             ),
             ("{ x-api-key = true }", "{ x-api-key = true }"),
             ("servers = \"u:pw@h:1\"", "servers = \"****@h:1\""),
+            (
+                "jwks = [\"https://i/k?key=1\", 'https://u:p@i/k?a=b']",
+                "jwks = [\"https://i/k?*****\", 'https://***@i/k?***']",
+            ),
+            ("  \"https://i/k?key=1\",", "  \"https://i/k?*****\","),
+            ("to = \"https://i/k?key=1\"", "to = \"https://i/k?key=1\""),
             ("listen = \"unix:@front\"", "listen = \"unix:@front\""),
             ("a = \"unix:pw@front\"", "a = \"*******@front\""),
             ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),

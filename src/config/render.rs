@@ -5,7 +5,7 @@ mod sarif;
 
 use super::diagnostic::{Diagnostic, Label, Severity};
 use super::report::Report;
-use super::source::{Source, Span};
+use super::source::{Excerpt, Source, Span};
 use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
 use serde_json::{Map, Value};
@@ -126,15 +126,16 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         if window.len() > MOST_BYTES {
             return bare(renderer, source, diagnostic, primary);
         }
+        let excerpt = source.excerpt(&window);
         let mark = |kind: AnnotationKind, label: &Label| {
-            let annotation = kind.span(within(source, &label.span, &window));
+            let annotation = kind.span(within(source, &label.span, &window, &excerpt));
             if label.text.is_empty() {
                 annotation
             } else {
                 annotation.label(printable(&label.text).into_owned())
             }
         };
-        let mut shown = Snippet::source(&source.shown()[window.clone()])
+        let mut shown = Snippet::source(excerpt.text.clone())
             .line_start(line)
             .path(printable(&source.place(primary.span.start)).into_owned())
             .annotation(mark(AnnotationKind::Primary, primary));
@@ -167,12 +168,13 @@ fn elsewhere<'a>(
     label: &'a Label,
 ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
     let (line, window) = source.lines_around(&label.span);
-    let annotation = AnnotationKind::Context.span(within(source, &label.span, &window));
-    let shown = if window.len() > MOST_BYTES {
-        ""
+    let excerpt = if window.len() > MOST_BYTES {
+        Excerpt::default()
     } else {
-        &source.shown()[window]
+        source.excerpt(&window)
     };
+    let annotation = AnnotationKind::Context.span(within(source, &label.span, &window, &excerpt));
+    let shown = excerpt.text;
     let annotation = match (shown.is_empty(), label.text.is_empty()) {
         (true, _) => AnnotationKind::Context.span(0..0),
         (false, true) => annotation,
@@ -201,12 +203,12 @@ fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: 
 
 /// `span` counted from the start of `window`, on whole characters, never across a line's end: a caret points, it does
 /// not paint.
-fn within(source: &Source, span: &Span, window: &Span) -> Span {
+fn within(source: &Source, span: &Span, window: &Span, excerpt: &Excerpt) -> Span {
     let start = source.floor(span.start).clamp(window.start, window.end);
     let end = source.floor(span.end).clamp(start, window.end);
     let text = &source.text()[start..end];
     let line = text.find(['\n', '\r']).unwrap_or(text.len());
-    start - window.start..start + line - window.start
+    excerpt.place(start - window.start)..excerpt.place(start + line - window.start)
 }
 
 /// A mistake without a line to show: its message, the words beside the caret, and the help.
@@ -260,7 +262,7 @@ fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
 fn place(source: &Source, label: &Label) -> Map<String, Value> {
     let (start, end) = (
         source.position(label.span.start),
-        source.position(label.span.end),
+        source.position(source.shown_end(&label.span)),
     );
     let numbers = [
         ("line", start.line),

@@ -31,6 +31,8 @@ pub struct Source {
     /// The text with stars for credentials, byte for byte, so that spans fit both texts. It is made only when a part is
     /// to be shown.
     shown: OnceLock<String>,
+    /// The places of those credentials.
+    hidden: OnceLock<Vec<Span>>,
     /// Where each line begins.
     lines: Vec<usize>,
     /// The parts of the text, the main file first.
@@ -55,6 +57,31 @@ struct SourcePart {
     grant: Option<Arc<Grant>>,
 }
 
+/// A stretch of the text as people see it.
+#[derive(Debug, Default)]
+pub(super) struct Excerpt {
+    pub(super) text: String,
+    /// What has stars in it, and where these begin.
+    stars: Vec<(Span, usize)>,
+}
+
+/// The stars for a credential, however long it is.
+const STARS: &str = "***";
+
+impl Excerpt {
+    /// Where the byte `at` of the stretch is seen.
+    pub(super) fn place(&self, at: usize) -> usize {
+        let behind = self.stars.partition_point(|(of, _)| of.start <= at);
+        let Some((of, start)) = behind.checked_sub(1).map(|last| &self.stars[last]) else {
+            return at;
+        };
+        match at.checked_sub(of.end) {
+            Some(behind) => start + STARS.len() + behind,
+            None => start + (at - of.start).min(STARS.len()),
+        }
+    }
+}
+
 impl Source {
     /// A text with its name in messages. A byte order mark in front is dropped.
     #[must_use]
@@ -62,6 +89,7 @@ impl Source {
         let mut source = Self {
             text: String::new(),
             shown: OnceLock::new(),
+            hidden: OnceLock::new(),
             lines: vec![0],
             parts: Vec::new(),
             folders: OnceLock::new(),
@@ -110,6 +138,7 @@ impl Source {
         let start = self.text.len();
         self.text.push_str(text);
         self.shown = OnceLock::new();
+        self.hidden = OnceLock::new();
         self.folders = OnceLock::new();
         let breaks = text.match_indices('\n');
         self.lines.extend(breaks.map(|(at, _)| start + at + 1));
@@ -303,6 +332,52 @@ impl Source {
             let parts: Vec<String> = self.parts.iter().map(part).collect();
             parts.join("\n")
         })
+    }
+
+    /// The places of credentials in the text, in order.
+    fn hidden(&self) -> &[Span] {
+        self.hidden.get_or_init(|| {
+            let each = self.parts.iter().flat_map(|part| {
+                let found = super::redaction::hidden(&self.text[part.span.clone()]).into_iter();
+                found.map(move |one| part.span.start + one.start..part.span.start + one.end)
+            });
+            each.collect()
+        })
+    }
+
+    /// The text at `window` as people see it: three stars for each credential.
+    pub(super) fn excerpt(&self, window: &Span) -> Excerpt {
+        let shown = &self.shown()[window.clone()];
+        let first = self.hidden().partition_point(|one| one.end <= window.start);
+        let mut excerpt = Excerpt::default();
+        let mut kept = 0;
+        for one in &self.hidden()[first..] {
+            if one.start >= window.end {
+                break;
+            }
+            let end = one.end.min(window.end) - window.start;
+            let mut at = one.start.saturating_sub(window.start);
+            // Lines stay.
+            for stars in shown[at..end].split('\n') {
+                if !stars.is_empty() {
+                    excerpt.text.push_str(&shown[kept..at]);
+                    kept = at + stars.len();
+                    excerpt.stars.push((at..kept, excerpt.text.len()));
+                    excerpt.text.push_str(STARS);
+                }
+                at += stars.len() + 1;
+            }
+        }
+        excerpt.text.push_str(&shown[kept..]);
+        excerpt
+    }
+
+    /// The end of `span` for programs: the place of a credential in it, whose length is not shown.
+    pub(super) fn shown_end(&self, span: &Span) -> usize {
+        let first = self.hidden().partition_point(|one| one.end <= span.start);
+        let hidden = self.hidden().get(first);
+        let hidden = hidden.filter(|one| one.start < span.end);
+        hidden.map_or(span.end, |one| one.start.max(span.start))
     }
 
     /// Line and column of a byte.

@@ -107,7 +107,8 @@ pub struct ConnectionBounds {
 
 impl ConnectionBounds {
     /// The bound for one client while `open` connections are open.
-    fn of_client(self, open: usize) -> usize {
+    #[must_use]
+    pub fn of_client(self, open: usize) -> usize {
         match self.per_client {
             Some(most) => most,
             None if open > self.most / 2 => (self.most / SHARE).max(1),

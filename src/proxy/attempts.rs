@@ -104,7 +104,8 @@ impl<'a> Attempts<'a> {
             // A client asks for a tunnel whatever its server speaks.
             if !(self.purpose == Purpose::Tunnel && matches!(error, ConnectError::Protocol { .. }))
             {
-                self.balancer.failed(&endpoint, &error.in_full(), began);
+                self.balancer
+                    .failed(&endpoint, &error.in_full(), began, None);
             }
             // A server that takes no new connection may still answer on an idle one.
             if self.purpose == Purpose::Exchange
@@ -253,7 +254,9 @@ impl<'a> Attempts<'a> {
         if !self.next(RetryCause::Status(status), false).await {
             return None;
         }
-        self.balancer.answered(&before, status, false, asked);
+        let address = self.notes.address();
+        self.balancer
+            .answered(&before, status, false, asked, address);
         Some(again)
     }
 
@@ -337,8 +340,8 @@ impl<'a> Attempts<'a> {
         if let (false, Failure::Reset | Failure::Tls | Failure::Protocol, Some(asked)) =
             (is_upload, error.failure(), self.notes.asked())
         {
-            self.balancer
-                .failed(endpoint, &error.fault().to_string(), asked);
+            let (why, by) = (error.fault().to_string(), Some(self.notes.client()));
+            self.balancer.failed(endpoint, &why, asked, by);
         }
     }
 

@@ -1,11 +1,13 @@
 //! What is noted of a request's way to a server while it is under way: its client may leave at any time.
 
 use super::request_body::RequestBody;
+use crate::client::Client;
 use crate::telemetry::access_log::CallRecord;
 use crate::upstream::balance::{Balancer, TriedServers};
 use crate::upstream::endpoint::{Endpoint, Occupied};
 use crate::upstream::fault::UpstreamFault;
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -13,6 +15,8 @@ use tokio::time::Instant;
 /// The notes of one request.
 #[derive(Debug, Default)]
 pub struct CallNotes {
+    /// The address of the request's client.
+    address: Option<IpAddr>,
     /// The server that was asked last.
     server: RefCell<Option<Occupied<RequestBody>>>,
     /// The time at which it was.
@@ -36,6 +40,26 @@ struct RareNotes {
 }
 
 impl CallNotes {
+    /// The notes of a request whose client has this address.
+    #[inline]
+    pub(super) fn of(address: Option<IpAddr>) -> Self {
+        Self {
+            address,
+            ..Self::default()
+        }
+    }
+
+    /// The address of the request's client.
+    #[inline]
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// The request's client.
+    pub(super) fn client(&self) -> Client {
+        Client::of(self.address)
+    }
+
     /// A server is asked at `now`.
     pub(super) fn asks(&self, server: Occupied<RequestBody>, now: Instant) {
         if let Some(before) = self.server.replace(Some(server)) {
@@ -86,7 +110,8 @@ impl CallNotes {
         is_unavailable: bool,
     ) {
         if let (Some(server), Some(asked)) = (&*self.server.borrow(), self.asked.get()) {
-            balancer.answered(&server.endpoint, status, is_unavailable, asked);
+            let address = self.address;
+            balancer.answered(&server.endpoint, status, is_unavailable, asked, address);
         }
     }
 

@@ -194,7 +194,7 @@ impl Exchange {
                 closes: false,
                 prefix: None,
                 upload: None,
-                call: CallNotes::default(),
+                call: CallNotes::of(client),
                 upstream_time: None,
                 status: 0,
                 source: AnswerSource::Gateway,

@@ -269,7 +269,8 @@ impl Came {
             } else if let (Some(endpoint), Some(asked)) =
                 (exchange.call.endpoint(), exchange.call.asked())
             {
-                balancer.invalid(&endpoint, self.status, &fault.to_string(), asked);
+                let client = exchange.call.client();
+                balancer.invalid(&endpoint, self.status, &fault.to_string(), asked, client);
             }
             exchange.call.note_fault(&fault);
         }
@@ -320,7 +321,11 @@ fn unanswered(
         }
         match (exchange.call.endpoint(), exchange.call.asked()) {
             (Some(endpoint), Some(asked)) => {
-                balancer.failed(&endpoint, &format!("no answer within {after:?}"), asked);
+                let (why, by) = (
+                    format!("no answer within {after:?}"),
+                    exchange.call.client(),
+                );
+                balancer.failed(&endpoint, &why, asked, Some(by));
             }
             // The time was spent in the queue.
             _ => error = UpstreamError::Busy.into(),

@@ -7,7 +7,9 @@ pub mod log;
 pub mod metrics;
 mod printable;
 
-pub use printable::{excerpt, printable, printable_in_place, printable_json};
+pub use printable::{
+    excerpt, printable, printable_in_place, printable_json, printable_line, shown_url,
+};
 
 /// The extent and the form of the logs. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

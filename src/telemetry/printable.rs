@@ -11,6 +11,32 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
+/// The same on one line, for what a foreign server says: line breaks and tabs are escapes too.
+#[must_use]
+pub fn printable_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\n', '\t']) {
+        return printable(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_obeyed(c) || matches!(c, '\n' | '\t') {
+            let _ = write!(out, "{}", c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A URL with stars in place of its query, which may hold a secret.
+#[must_use]
+pub fn shown_url(url: &str) -> Cow<'_, str> {
+    match url.split_once('?') {
+        Some((place, query)) if !query.is_empty() => Cow::Owned(format!("{place}?***")),
+        _ => Cow::Borrowed(url),
+    }
+}
+
 /// The beginning of what an outsider has sent, in `most` bytes: printable ASCII as it is, everything else as `\xNN`.
 #[must_use]
 pub fn excerpt(sent: &[u8], most: usize) -> String {
@@ -101,6 +127,30 @@ mod tests {
             printable_json("{\"a\":\"\u{9b}\u{7f}\"}\n"),
             "{\"a\":\"\\u009b\\u007f\"}\n"
         );
+    }
+
+    #[test]
+    fn what_a_server_says_stays_on_its_line() {
+        assert_eq!(printable_line("a\nb\tc\u{1b}d"), "a\\u{a}b\\u{9}c\\u{1b}d");
+        assert_eq!(printable_line("a b\r"), "a b\\u{d}");
+    }
+
+    #[test]
+    fn a_query_has_stars_that_tell_nothing_of_it() {
+        for (url, shown) in [
+            (
+                "https://id.example/jwks?api_key=S",
+                "https://id.example/jwks?***",
+            ),
+            (
+                "https://id.example/jwks?a=b?c",
+                "https://id.example/jwks?***",
+            ),
+            ("https://id.example/jwks?", "https://id.example/jwks?"),
+            ("production", "production"),
+        ] {
+            assert_eq!(shown_url(url), shown);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use super::Upstream;
 use super::balance_rule::NoneLeft;
+use super::ejection::ServerFailure;
 use super::probe_rule::ProbeChange;
 use super::upstream_state::{Member, RequestSlot, UpstreamState};
 use crate::clock;
@@ -24,15 +25,7 @@ impl Member {
     /// The most requests that the server has at once, where there is a bound. A connection of HTTP/1.1 carries one.
     #[must_use]
     pub fn most_requests(&self) -> Option<u32> {
-        let requests = self.server.max_requests.map(u32::from);
-        let connections = self.server.max_connections.map(u32::from);
-        match (
-            requests,
-            connections.filter(|_| !self.server.url.shares_connections()),
-        ) {
-            (Some(requests), Some(connections)) => Some(requests.min(connections)),
-            (requests, connections) => requests.or(connections),
-        }
+        self.server.most_requests()
     }
 }
 
@@ -56,17 +49,17 @@ impl UpstreamState {
 }
 
 impl Upstream {
-    /// A request that began at `began`, in microseconds of this process, has failed at `member` for `why`. The server
-    /// is ejected where that is one failure too many.
+    /// A request has failed at `member`. The server is ejected where that is one failure too many.
     #[cold]
-    pub fn failed(&self, member: &Member, why: &str, began: u64) {
+    pub fn failed(&self, member: &Member, failure: &ServerFailure<'_>) {
         let Some(rule) = &self.rules.eject else {
             return;
         };
         let (now, ejection) = (clock::uptime(), &member.state.health.ejection);
-        if !ejection.failed(rule, began, now) {
+        let are_others = |client| self.state.clients.are_others(client, now);
+        let Some(row) = ejection.failed(rule, failure, are_others, now) else {
             return;
-        }
+        };
         let state = &self.state;
         let one_after_another = state
             .changing
@@ -80,15 +73,20 @@ impl Upstream {
         if !may || !member.is_available() {
             return;
         }
-        let failures = ejection.failures();
         let lasts = ejection.eject(rule, now);
         member.state.health.ejected();
         state.changed();
         drop(one_after_another);
         let (name, server) = (&self.name, &member.state.shown);
         tracing::warn!(
-            "upstream {name}: {server} gets no requests for {lasts:?}: {} in a row failed, the last with: {why}",
-            counted(failures, "request")
+            "upstream {name}: {server} gets no requests for {lasts:?}: {} in a row failed{}, the last with: {}",
+            counted(row.failures, "request"),
+            if row.is_of_one && row.failures > 1 {
+                ", all of one client"
+            } else {
+                ""
+            },
+            failure.why
         );
         self.note_none_left();
     }
@@ -131,6 +129,7 @@ impl Upstream {
     /// back. The call comes several times a second.
     pub fn tick(&self) {
         let (now, state) = (clock::uptime(), &self.state);
+        state.seen.store(now, Ordering::Relaxed);
         let members = state.members();
         let mut is_ramping = false;
         for member in members.iter() {

@@ -2,19 +2,29 @@
 
 use super::choice::Choices;
 use super::connection::Connection;
+use super::ejection::ServerFailure;
 use super::endpoint::{Endpoint, Occupied};
 use super::pool::Pools;
+use super::recent_clients::WorkerClients;
 use super::retry_budget::RequestCount;
-use super::server_queue::{Joined, Place};
+use super::server_queue::{self, Joined, Place};
 use super::upstream_state::RequestSlot;
 use super::{ConnectError, OutgoingBody, Purpose, Upstream};
+use crate::client::{Client, spelled};
 use crate::clock;
+use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{UpstreamMetrics, WorkerMetrics};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// Spaces the log lines about clients that have their half of a queue.
+static ONE_CLIENT: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The servers of an upstream, as one worker uses them.
 #[derive(Debug)]
@@ -28,6 +38,9 @@ pub struct Balancer<B: OutgoingBody> {
     worker: WorkerMetrics,
     /// Counts requests for the budget of retries.
     requests: Arc<RequestCount>,
+    /// Notes which clients ask, where servers may be ejected.
+    clients: Arc<WorkerClients>,
+    may_eject: Cell<bool>,
     /// Counts the upstream's connections, answers and failures.
     pub metrics: UpstreamMetrics,
 }
@@ -71,18 +84,25 @@ impl<B: OutgoingBody> Balancer<B> {
             pools: pools.clone(),
             worker: metrics.clone(),
             requests: upstream.state.retries.worker(),
+            clients: upstream.state.clients.worker(clock::uptime()),
+            may_eject: Cell::new(false),
             metrics: metrics.upstream(&upstream.name),
         };
         balancer.refresh();
         balancer
     }
 
-    /// Counts a request, and chooses its server by `key`, where the upstream's rule goes by keys.
+    /// Counts a request of the client at `address`, and chooses its server by `key`, where the upstream's rule goes by
+    /// keys.
     #[inline]
-    pub fn choose(&self, key: Option<u64>) -> Choice<B> {
+    pub fn choose(&self, key: Option<u64>, address: Option<IpAddr>) -> Choice<B> {
         self.requests.add();
         if self.upstream.state.generation() != self.generation.get() {
             self.refresh();
+        }
+        if self.may_eject.get() {
+            let seen = self.upstream.state.seen.load(Ordering::Relaxed);
+            self.clients.asked(Client::of(address), seen);
         }
         let mut choices = self.choices.borrow_mut();
         if choices.are_in_turn()
@@ -143,16 +163,27 @@ impl<B: OutgoingBody> Balancer<B> {
         }
     }
 
-    /// Stands in the queue.
+    /// Stands in the queue for a request of the client at `address`.
     #[cold]
     #[inline(never)]
-    pub fn wait(&self) -> Waiting {
-        let state = &self.upstream.state;
+    pub fn wait(&self, address: Option<IpAddr>) -> Waiting {
+        let (name, state) = (&self.upstream.name, &self.upstream.state);
         let most = self.upstream.rules.queue.max as usize;
-        match state.queue.join(most, || RequestSlot::any(state)) {
+        let client = Some(Client::of(address));
+        match state.queue.join(most, client, || RequestSlot::any(state)) {
             Joined::Free(slot) => Waiting::Free(slot),
             Joined::Waits(place) => Waiting::Waits(place),
             Joined::Full => Waiting::Full,
+            Joined::FullOfClient => {
+                if let Some(more) = ONE_CLIENT.pass() {
+                    tracing::warn!(
+                        "upstream {name}: client {} has its half of the queue, {} of {most} places: its further requests get 503{more}",
+                        spelled(address),
+                        server_queue::share(most)
+                    );
+                }
+                Waiting::Full
+            }
         }
     }
 
@@ -190,6 +221,8 @@ impl<B: OutgoingBody> Balancer<B> {
         self.generation.set(state.generation());
         let members = state.members();
         let now = clock::uptime();
+        self.may_eject
+            .set(upstream.rules.eject.is_some() && members.len() > 1);
         let tries_all = !members
             .iter()
             .any(super::upstream_state::Member::is_available);
@@ -230,16 +263,21 @@ impl<B: OutgoingBody> Balancer<B> {
         Ok(connection)
     }
 
-    /// A request to `endpoint` that began at `began` has failed for `why`, by the server's doing.
+    /// A request to `endpoint` that began at `began` has failed for `why`, by the server's doing. A client may have brought
+    /// that about: the one whose request it was.
     #[cold]
     #[inline(never)]
-    pub fn failed(&self, endpoint: &Endpoint<B>, why: &str, began: Instant) {
-        self.upstream
-            .failed(&endpoint.member, why, uptime_at(began));
+    pub fn failed(&self, endpoint: &Endpoint<B>, why: &str, began: Instant, by: Option<Client>) {
+        let failure = ServerFailure {
+            why,
+            began: uptime_at(began),
+            by,
+        };
+        self.upstream.failed(&endpoint.member, &failure);
     }
 
     /// A request to `endpoint` that began at `began` has been answered with `status`; in gRPC perhaps that the service
-    /// `is_unavailable`.
+    /// `is_unavailable`. It was of the client at `address`.
     #[inline]
     pub fn answered(
         &self,
@@ -247,24 +285,35 @@ impl<B: OutgoingBody> Balancer<B> {
         status: u16,
         is_unavailable: bool,
         began: Instant,
+        address: Option<IpAddr>,
     ) {
         endpoint.metrics.answered(status);
         if matches!(status, 502..=504) {
-            return self.failed(endpoint, &status.to_string(), began);
+            let client = Client::of(address);
+            return self.failed(endpoint, &status.to_string(), began, Some(client));
         }
         if is_unavailable {
-            return self.failed(endpoint, "grpc-status 14", began);
+            let client = Client::of(address);
+            return self.failed(endpoint, "grpc-status 14", began, Some(client));
         }
         let ejection = &endpoint.member.state.health.ejection;
         ejection.succeeded(|| uptime_at(began));
     }
 
-    /// A request to `endpoint` that began at `began` has been answered with `status`, and the answer is none, for `why`.
+    /// A request of `client` to `endpoint` that began at `began` has been answered with `status`, and the answer is none,
+    /// for `why`.
     #[cold]
     #[inline(never)]
-    pub fn invalid(&self, endpoint: &Endpoint<B>, status: u16, why: &str, began: Instant) {
+    pub fn invalid(
+        &self,
+        endpoint: &Endpoint<B>,
+        status: u16,
+        why: &str,
+        began: Instant,
+        client: Client,
+    ) {
         endpoint.metrics.answered(status);
-        self.failed(endpoint, why, began);
+        self.failed(endpoint, why, began, Some(client));
     }
 
     /// Is a request sent once more after an answer with this status, if it may be?

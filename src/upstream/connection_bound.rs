@@ -53,7 +53,7 @@ impl ConnectionBound {
             if let Some(permit) = free {
                 return permit;
             }
-            match self.line.join(MOST_WAITING, || self.take()) {
+            match self.line.join(MOST_WAITING, None, || self.take()) {
                 Joined::Free(permit) => return permit,
                 Joined::Waits(place) => {
                     self.owed.fetch_add(1, Ordering::SeqCst);
@@ -65,7 +65,7 @@ impl ConnectionBound {
                         return permit;
                     }
                 }
-                Joined::Full => tokio::task::yield_now().await,
+                Joined::Full | Joined::FullOfClient => tokio::task::yield_now().await,
             }
         }
     }

@@ -1,9 +1,13 @@
 //! Ejection: a server that fails so many requests in a row gets none for a while.
 //!
 //! Failures are counted over all workers. A success begins anew, where it began after the last failure: an answer that
-//! was on its way before says nothing about the server now.
+//! was on its way before says nothing about the server now. Whose requests fail counts as well ([`ServerFailure::by`]).
 
+use super::failure_row::FailureRow;
+pub use super::failure_row::{RowSummary, ServerFailure};
+use crate::client::Client;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The longest ejection.
@@ -50,10 +54,9 @@ impl EjectionRule {
 /// What requests have shown of one server. Times are microseconds of this process ([`crate::clock::uptime`]).
 #[derive(Debug, Default)]
 pub struct EjectionState {
-    /// Failures in a row.
+    /// Failures in a row, to be read without the lock.
     failures: AtomicU32,
-    /// The time of the last failure.
-    failed_at: AtomicU64,
+    row: Mutex<FailureRow>,
     /// The end of the ejection; 0 while the server is in.
     until: AtomicU64,
     /// Ejections in a row.
@@ -74,28 +77,42 @@ impl EjectionState {
 
     #[cold]
     fn forgive(&self, began: u64) {
-        let is_news = began > self.failed_at.load(Ordering::Relaxed)
-            && began >= self.counts_from.load(Ordering::Relaxed);
+        let mut row = self.row();
+        let is_news = began > row.last && began >= self.counts_from.load(Ordering::Relaxed);
         if is_news && !self.is_ejected() {
-            self.failures.store(0, Ordering::Relaxed);
+            self.begin_anew(&mut row);
             self.ejections.store(0, Ordering::Relaxed);
         }
     }
 
-    /// A request that began at `began` has failed at `now`. True where the server is to be ejected now: the failure is
-    /// the `after`th in a row, or a multiple of it, where the server could not be ejected before.
+    /// A request has failed at `now`, beside whose client others have asked lately or not. The row is returned where the
+    /// server is to be ejected now: its failures are `after`, or a multiple of it where the server could not be ejected
+    /// before.
     #[cold]
     #[must_use]
-    pub fn failed(&self, rule: &EjectionRule, began: u64, now: u64) -> bool {
-        if self.is_ejected() || began < self.counts_from.load(Ordering::Relaxed) {
-            return false;
+    pub fn failed(
+        &self,
+        rule: &EjectionRule,
+        failure: &ServerFailure<'_>,
+        are_others: impl FnOnce(Client) -> bool,
+        now: u64,
+    ) -> Option<RowSummary> {
+        if self.is_ejected() || failure.began < self.counts_from.load(Ordering::Relaxed) {
+            return None;
         }
-        self.failed_at.fetch_max(now, Ordering::Relaxed);
-        let failures = self
-            .failures
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_add(1);
-        failures.is_multiple_of(rule.after)
+        let mut row = self.row();
+        let due = row.add(rule.after, failure.by, are_others, now);
+        self.failures.store(row.len(), Ordering::Relaxed);
+        due
+    }
+
+    fn row(&self) -> MutexGuard<'_, FailureRow> {
+        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_anew(&self, row: &mut FailureRow) {
+        *row = FailureRow::default();
+        self.failures.store(0, Ordering::Relaxed);
     }
 
     /// Is the server ejected?
@@ -138,7 +155,7 @@ impl EjectionState {
         if self.until.swap(0, Ordering::Relaxed) == 0 {
             return false;
         }
-        self.failures.store(0, Ordering::Relaxed);
+        self.begin_anew(&mut self.row());
         self.counts_from.store(now, Ordering::Relaxed);
         true
     }
@@ -168,25 +185,37 @@ mod tests {
         }
     }
 
+    impl EjectionState {
+        /// Is the server to be ejected, since a request that began at `began` has failed at `now`?
+        fn fails(&self, began: u64, now: u64) -> bool {
+            let failure = ServerFailure {
+                why: "no connection",
+                began,
+                by: None,
+            };
+            self.failed(&RULE, &failure, |_| true, now).is_some()
+        }
+    }
+
     #[test]
     fn it_is_ejected_at_exactly_the_last_failure_in_a_row() {
         let state = EjectionState::default();
-        assert!(!state.failed(&RULE, 1, 2));
-        assert!(!state.failed(&RULE, 1, 3));
+        assert!(!state.fails(1, 2));
+        assert!(!state.fails(1, 3));
         state.succeeded(|| 4);
-        assert!(!state.failed(&RULE, 5, 6) && !state.failed(&RULE, 5, 7));
-        assert!(state.failed(&RULE, 5, 8));
+        assert!(!state.fails(5, 6) && !state.fails(5, 7));
+        assert!(state.fails(5, 8));
         assert_eq!(state.eject(&RULE, 8), Duration::from_secs(10));
-        assert!(!state.failed(&RULE, 5, 9), "it is out already");
+        assert!(!state.fails(5, 9), "it is out already");
         assert_eq!(state.failures(), 3);
     }
 
     #[test]
     fn an_answer_that_was_on_its_way_before_the_last_failure_forgives_nothing() {
         let state = EjectionState::default();
-        assert!(!state.failed(&RULE, 1, 10) && !state.failed(&RULE, 1, 11));
+        assert!(!state.fails(1, 10) && !state.fails(1, 11));
         state.succeeded(|| 11);
-        assert!(state.failed(&RULE, 1, 12));
+        assert!(state.fails(1, 12));
     }
 
     #[test]
@@ -195,7 +224,7 @@ mod tests {
         for (number, lasts) in [(1, 10), (2, 20), (3, 30)] {
             assert_eq!(state.eject(&RULE, number * 100), Duration::from_secs(lasts));
             assert!(state.readmit(number * 100 + 50) && !state.readmit(number * 100 + 50));
-            assert!(!state.failed(&RULE, 1, 1_000), "it began before the return");
+            assert!(!state.fails(1, 1_000), "it began before the return");
         }
         state.succeeded(|| 2_000);
         assert_eq!(state.eject(&RULE, 3_000), Duration::from_secs(10));
@@ -205,7 +234,7 @@ mod tests {
     #[test]
     fn a_failure_that_cannot_eject_is_followed_by_another_chance() {
         let state = EjectionState::default();
-        let chances = (0..9).filter(|at| state.failed(&RULE, *at, *at));
+        let chances = (0..9).filter(|at| state.fails(*at, *at));
         assert_eq!(chances.count(), 3);
     }
 }

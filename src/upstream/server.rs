@@ -31,6 +31,20 @@ impl Server {
             socket_fence: None,
         }
     }
+
+    /// The most requests that it has at once, where there is a bound. A connection of HTTP/1.1 carries one.
+    #[must_use]
+    pub fn most_requests(&self) -> Option<u32> {
+        let requests = self.max_requests.map(u32::from);
+        let connections = self.max_connections.map(u32::from);
+        match (
+            requests,
+            connections.filter(|_| !self.url.shares_connections()),
+        ) {
+            (Some(requests), Some(connections)) => Some(requests.min(connections)),
+            (requests, connections) => requests.or(connections),
+        }
+    }
 }
 
 impl fmt::Display for Server {

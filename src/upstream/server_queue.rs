@@ -1,8 +1,10 @@
 //! Requests that wait until something is free, in the order in which they came, whatever worker they belong to.
 //!
-//! What is free goes from hand to hand: it is given to the first in line, and no newcomer can take it on the way.
+//! What is free goes from hand to hand: it is given to the first in line, and no newcomer can take it on the way. One
+//! client has half of the line at most, so that it leaves places to others.
 
-use std::collections::VecDeque;
+use crate::client::Client;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -12,14 +14,71 @@ use tokio::sync::oneshot;
 pub struct ServerQueue<T> {
     /// The waiters, those included that are about to stand in line. Read without the lock.
     waiting: AtomicUsize,
-    line: Mutex<VecDeque<Waiter<T>>>,
+    line: Mutex<Line<T>>,
     tickets: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Waiter<T> {
     ticket: u64,
+    /// The client that has the place, where clients count.
+    of: Option<Client>,
     hand: oneshot::Sender<T>,
+}
+
+#[derive(Debug)]
+struct Line<T> {
+    waiters: VecDeque<Waiter<T>>,
+    /// The places of each client.
+    clients: HashMap<Client, usize>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self {
+            waiters: VecDeque::new(),
+            clients: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Line<T> {
+    fn push(&mut self, waiter: Waiter<T>) {
+        if let Some(client) = waiter.of {
+            *self.clients.entry(client).or_default() += 1;
+        }
+        self.waiters.push_back(waiter);
+    }
+
+    fn pop(&mut self) -> Option<Waiter<T>> {
+        let first = self.waiters.pop_front()?;
+        self.left(&first);
+        Some(first)
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<Waiter<T>> {
+        let at = self.waiters.iter().position(|one| one.ticket == ticket)?;
+        let waiter = self.waiters.remove(at)?;
+        self.left(&waiter);
+        Some(waiter)
+    }
+
+    fn left(&mut self, waiter: &Waiter<T>) {
+        if let Some(client) = waiter.of
+            && let Some(places) = self.clients.get_mut(&client)
+        {
+            *places -= 1;
+            if *places == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
+}
+
+/// The places of a line of `most` that one client may have: half of them.
+#[must_use]
+pub const fn share(most: usize) -> usize {
+    most.div_ceil(2)
 }
 
 impl<T> Default for ServerQueue<T> {
@@ -41,6 +100,8 @@ pub enum Joined<T> {
     Waits(Place<T>),
     /// The line is as long as it may be.
     Full,
+    /// One client has as much of the line as it may have.
+    FullOfClient,
 }
 
 impl<T> ServerQueue<T> {
@@ -55,15 +116,24 @@ impl<T> ServerQueue<T> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Stands in line, behind at most `most - 1` others. At the front `free` is asked once more, since what became
-    /// free in between has woken no waiter.
-    pub fn join(self: &Arc<Self>, most: usize, free: impl FnOnce() -> Option<T>) -> Joined<T> {
+    /// Stands in line, behind at most `most - 1` others, for a client where there is one. At the front `free` is asked
+    /// once more, since what became free in between has woken no waiter.
+    pub fn join(
+        self: &Arc<Self>,
+        most: usize,
+        of: Option<Client>,
+        free: impl FnOnce() -> Option<T>,
+    ) -> Joined<T> {
         let mut line = self.lock();
-        if line.len() >= most.max(1) && most > 0 {
+        if line.waiters.len() >= most.max(1) && most > 0 {
             return Joined::Full;
         }
+        let own = of.and_then(|client| line.clients.get(&client));
+        if most > 0 && own.is_some_and(|own| *own >= share(most)) {
+            return Joined::FullOfClient;
+        }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let taken = line.is_empty().then(free).flatten();
+        let taken = line.waiters.is_empty().then(free).flatten();
         if let Some(taken) = taken {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             return Joined::Free(taken);
@@ -74,7 +144,7 @@ impl<T> ServerQueue<T> {
         }
         let (hand, taken) = oneshot::channel();
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        line.push_back(Waiter { ticket, hand });
+        line.push(Waiter { ticket, of, hand });
         Joined::Waits(Place {
             queue: Arc::clone(self),
             ticket,
@@ -91,11 +161,11 @@ impl<T> ServerQueue<T> {
         // itself back may come here again.
         let mut left = None;
         let mut line = self.lock();
-        while !line.is_empty() {
+        while !line.waiters.is_empty() {
             let Some(next) = left.take().or_else(&mut free) else {
                 break;
             };
-            if let Some(first) = line.pop_front() {
+            if let Some(first) = line.pop() {
                 self.waiting.fetch_sub(1, Ordering::SeqCst);
                 left = first.hand.send(next).err();
             }
@@ -104,7 +174,7 @@ impl<T> ServerQueue<T> {
         drop(left);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Line<T>> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,8 +197,7 @@ impl<T> Place<T> {
 impl<T> Drop for Place<T> {
     fn drop(&mut self) {
         let mut line = self.queue.lock();
-        if let Some(at) = line.iter().position(|waiter| waiter.ticket == self.ticket) {
-            line.remove(at);
+        if line.remove(self.ticket).is_some() {
             self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
         }
         // What has been handed over and not been taken gives itself back, after the lock.
@@ -174,7 +243,7 @@ mod tests {
     }
 
     fn place(shop: &Arc<Shop>) -> Place<Thing> {
-        match shop.queue.join(10, || take(shop)) {
+        match shop.queue.join(10, None, || take(shop)) {
             Joined::Waits(place) => place,
             other => panic!("{other:?}"),
         }
@@ -211,13 +280,44 @@ mod tests {
     fn the_line_has_an_end_and_may_have_no_place_at_all() {
         let shop = shop(1);
         assert!(matches!(
-            shop.queue.join(0, || take(&shop)),
+            shop.queue.join(0, None, || take(&shop)),
             Joined::Free(_)
         ));
         let _taken = take(&shop).unwrap();
-        assert!(matches!(shop.queue.join(0, || take(&shop)), Joined::Full));
+        assert!(matches!(
+            shop.queue.join(0, None, || take(&shop)),
+            Joined::Full
+        ));
         let _place = place(&shop);
-        assert!(matches!(shop.queue.join(1, || take(&shop)), Joined::Full));
+        assert!(matches!(
+            shop.queue.join(1, None, || take(&shop)),
+            Joined::Full
+        ));
+    }
+
+    #[test]
+    fn one_client_has_half_of_the_line_and_gets_it_back() {
+        let shop = shop(1);
+        let taken = take(&shop).unwrap();
+        let join = |last: u8| {
+            let client = Client::of(std::net::IpAddr::from([192, 0, 2, last]));
+            shop.queue.join(5, Some(client), || take(&shop))
+        };
+        let mut places: Vec<_> = (0..3).map(|_| join(1)).collect();
+        assert!(places.iter().all(|one| matches!(one, Joined::Waits(_))));
+        assert!(matches!(join(1), Joined::FullOfClient));
+        places.extend([join(2), join(3)]);
+        assert!(places.iter().all(|one| matches!(one, Joined::Waits(_))));
+        assert!(matches!(join(4), Joined::Full) && matches!(join(1), Joined::Full));
+        // One leaves the line, and one is served.
+        drop(places.remove(0));
+        drop(taken);
+        places.extend([join(1), join(1)]);
+        assert!(places.iter().all(|one| matches!(one, Joined::Waits(_))));
+        assert!(matches!(join(1), Joined::Full));
+        drop(places);
+        assert!(shop.queue.lock().clients.is_empty());
+        assert_eq!(shop.out.load(Ordering::SeqCst), 0);
     }
 
     #[test]
@@ -235,10 +335,10 @@ mod tests {
                         for _ in 0..2_000 {
                             let thing = match shop.queue.is_empty().then(|| take(&shop)).flatten() {
                                 Some(thing) => thing,
-                                None => match shop.queue.join(10, || take(&shop)) {
+                                None => match shop.queue.join(10, None, || take(&shop)) {
                                     Joined::Free(thing) => thing,
                                     Joined::Waits(mut place) => place.turn().await.unwrap(),
-                                    Joined::Full => panic!("four are not ten"),
+                                    other => panic!("four are not ten: {other:?}"),
                                 },
                             };
                             most.fetch_max(shop.out.load(Ordering::SeqCst), Ordering::SeqCst);

@@ -1,9 +1,11 @@
 //! What all workers of this process know of one upstream: its servers as they are now. It is kept over reloads.
 
+use super::recent_clients::RecentClients;
 use super::retry_budget::RetryBudget;
 use super::server_queue::ServerQueue;
 use super::server_state::ServerState;
 use super::{Server, ServerUrl};
+use crate::clock;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -38,6 +40,10 @@ pub struct UpstreamState {
     members: ArcSwap<Vec<Member>>,
     /// Counts the changes of `members`, and of which of them are available.
     generation: AtomicU64,
+    /// The time at which the keeper has looked last, for what need not be exact.
+    pub(super) seen: AtomicU64,
+    /// Which clients have asked lately.
+    pub(super) clients: RecentClients,
     /// Requests that wait while all servers have as many as they take.
     pub(super) queue: Arc<ServerQueue<RequestSlot>>,
     /// The budget of retries.
@@ -68,6 +74,8 @@ impl UpstreamState {
         let state = Self {
             members: ArcSwap::default(),
             generation: AtomicU64::new(0),
+            seen: AtomicU64::new(clock::uptime()),
+            clients: RecentClients::default(),
             queue: Arc::default(),
             retries: RetryBudget::default(),
             changing: Mutex::default(),

@@ -256,7 +256,7 @@ async fn whatever_is_told_of_a_file_has_no_secret() {
         ),
         (
             &["check", "wrong.toml"],
-            &["${UNSET_PASSWORD:-******}", "bad-rate"],
+            &["${UNSET_PASSWORD:-***}", "bad-rate"],
         ),
         (&["check", "wrong.toml", "--json"], &["bad-rate"]),
     ];

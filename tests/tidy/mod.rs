@@ -24,6 +24,7 @@ const ROOMS: [(&str, &[&str]); 25] = [
     (
         "upstream",
         &[
+            "client",
             "clock",
             "descriptors",
             "interim",

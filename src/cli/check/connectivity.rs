@@ -7,6 +7,7 @@ use crate::config::{Compiled, PublishedKeys};
 use crate::listen::listener::ListenAddress;
 use crate::store::redis::RedisReport;
 use crate::store::{self, Backend, RedisTarget, StoreError, StoreSettings};
+use crate::telemetry::{printable_line, shown_url};
 use crate::upstream::survey::{self, Reached};
 use crate::upstream::{Server, ServerUrl, Upstream, resolution};
 use jiff::Timestamp;
@@ -71,9 +72,9 @@ impl Probe {
         self.outcome.is_ok() && !matches!(self.probe, Some(Err(_)))
     }
 
-    /// The probe with stars for the secrets of the file.
+    /// The probe with stars for the secrets of the file. What servers say stays on its line.
     fn masked(self, compiled: &Compiled) -> Self {
-        let hide = |text: String| compiled.hide(&text);
+        let hide = |text: String| printable_line(&compiled.hide(&text)).into_owned();
         Self {
             place: hide(self.place),
             outcome: self.outcome.map(hide).map_err(hide),
@@ -168,7 +169,7 @@ async fn keys(published: &PublishedKeys) -> Probe {
         };
         Ok(format!("{}{ids}", super::count(count, "key")))
     });
-    Probe::new("jwks", set.url().to_string(), outcome)
+    Probe::new("jwks", shown_url(set.url()).into_owned(), outcome)
 }
 
 /// Adds the states of the servers in the running gateway, where one answers at the file's admin listener.

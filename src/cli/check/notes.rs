@@ -2,6 +2,7 @@
 
 mod counting;
 mod forged_tokens;
+pub(super) mod shares;
 mod translators;
 
 use crate::config::Compiled;
@@ -17,7 +18,9 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = known.map(str::to_owned);
     let kept = kept_connections(compiled);
     let known = known.chain(kept).chain(translators::all(compiled));
-    known.chain(of_limits(compiled)).collect()
+    let shares = shares::all(compiled).into_iter();
+    let shares = shares.map(|note| compiled.hide(&note));
+    known.chain(of_limits(compiled)).chain(shares).collect()
 }
 
 /// What a balancer in front must do, where there may be one: it sends requests into connections that are just being

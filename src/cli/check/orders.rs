@@ -9,6 +9,7 @@ use crate::config::Compiled;
 use crate::config::describe::show_instant;
 use crate::store::Backend;
 use crate::store::redis::SharedKeys;
+use crate::telemetry::shown_url;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -89,7 +90,7 @@ pub(super) fn authorities(compiled: &Compiled) -> Vec<String> {
         format!(
             "authority {}: {}{}; looks by {}; certificates are kept in {}",
             authority.name,
-            authority.directory,
+            shown_url(&authority.directory),
             profile.unwrap_or_default(),
             kinds.join(", then "),
             authority.storage,
@@ -119,7 +120,7 @@ impl KnownOrder<'_> {
         let at = |time: Option<i64>| time.map(show_instant);
         json!({
             "authority": &*self.order.authority.name,
-            "directory": self.order.authority.directory,
+            "directory": shown_url(&self.order.authority.directory),
             "storage": match self.order.authority.storage {
                 Storage::Folder(_) => "folder",
                 Storage::Store(_) => "store",

@@ -130,6 +130,36 @@ fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
 }
 
 #[test]
+fn what_clients_share_is_listed_where_servers_have_bounds() {
+    let told = |server: &str, limits: &str| {
+        let text = format!(
+            "[limits.own]\nby = \"ip\"\nalgorithm = \"concurrency\"\nmax = 1\n\
+             [limits.all]\nby = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 9\n\
+             [upstreams.u]\nservers = [{{ url = \"a:1\"{server} }}]\nqueue = {{ max = 9 }}\n\
+             [routes.r]\nupstream = \"u\"\nlimits = [{limits}]\n\
+             [routes.s]\npath = \"/s\"\nupstream = \"u\"\nlimits = [\"own\", \"all\"]\n"
+        );
+        checked(&text, Format::Human, false).out
+    };
+    let note = "note: one client may have all places at the servers of upstream u, by route r: a `concurrency` limit by client in front leaves some to others\n";
+    let list = "; 9 places in the queue of upstream u: 5; 2 places at the servers of upstream u: ";
+    for limits in ["", "\"all\""] {
+        let text = told(", max_requests = 2", limits);
+        assert!(text.contains(note), "{text}");
+        assert!(text.contains(&format!("{list}all of them,")), "{text}");
+        assert!(text.contains(": 100000 connections: 10000, while more than half are taken; 10000 held requests: 1000; "), "{text}");
+    }
+    let text = told(", max_connections = 2", "\"own\"");
+    assert!(!text.contains("one client may have all places"), "{text}");
+    assert!(
+        text.contains(&format!("{list}what `concurrency` limits leave it")),
+        "{text}"
+    );
+    let text = told("", "");
+    assert!(!text.contains("one client (an address"), "{text}");
+}
+
+#[test]
 fn how_limits_count_is_said() {
     let noted = |store: &str, limit: &str| {
         let text = format!(

@@ -7,7 +7,7 @@ use crate::upstream::balance_rule::{BalanceRule, NoneLeft};
 use crate::upstream::ejection::EjectionRule;
 use crate::upstream::probe_rule::{ProbeQuestion, ProbeRule};
 use crate::upstream::retry_rule::{RetryCause, RetryRule};
-use crate::upstream::{ServerHost, UpstreamRules};
+use crate::upstream::{Server, ServerHost, UpstreamRules, server_queue};
 use std::time::Duration;
 
 fn span(time: Duration) -> String {
@@ -90,7 +90,8 @@ pub fn server_host(host: Option<&ServerHost>) -> String {
 }
 
 /// An upstream as a sentence: `3 servers, least-requests; a server leaves after 3 failed probes, at most 17s, or after 5
-/// failures in a row; one retry, of at most 20 % of requests; at most 100 in flight each, then 100 wait up to 1s`.
+/// failures in a row (3 of one client); one retry, of at most 20 % of requests; at most 100 in flight each, then 100 wait up to 1s (50 of
+/// one client)`.
 #[must_use]
 pub fn upstream(one: &UpstreamOutline) -> String {
     let (upstream, rules) = (&one.upstream, &one.upstream.rules);
@@ -146,7 +147,8 @@ pub fn is_plain(one: &UpstreamOutline) -> bool {
         && bounds(one).is_none()
 }
 
-/// The bounds of servers, and the wait for one: `at most 100 in flight each, then 100 wait up to 1s`.
+/// The bounds of servers, and the wait for one: `at most 100 in flight each, then 100 wait up to 1s (50 of
+/// one client)`.
 fn bounds(one: &UpstreamOutline) -> Option<String> {
     let servers = one.upstream.servers.iter();
     let bounds: Vec<Option<u32>> = servers
@@ -173,7 +175,23 @@ fn bounds(one: &UpstreamOutline) -> Option<String> {
     let queue = one.upstream.rules.queue;
     Some(match queue.max {
         0 => format!("{each}, then 503"),
-        most => format!("{each}, then {most} wait up to {}", span(queue.wait)),
+        most => format!(
+            "{each}, then {most} wait up to {} ({} of one client)",
+            span(queue.wait),
+            server_queue::share(most as usize)
+        ),
+    })
+}
+
+/// The requests that all servers together take at once in words, where each has a bound.
+#[must_use]
+pub fn most_at_once(one: &UpstreamOutline) -> Option<String> {
+    let servers = one.upstream.servers.iter();
+    let each: Option<Vec<u32>> = servers.map(Server::most_requests).collect();
+    let all = each?.into_iter().map(u64::from).sum::<u64>();
+    Some(match all {
+        1 => "1 place".to_owned(),
+        all => format!("{all} places"),
     })
 }
 
@@ -194,7 +212,10 @@ fn leaves(one: &UpstreamOutline) -> Option<String> {
         .filter(|_| !is_alone)
         .map(|eject| match eject.after {
             1 => "a failure".to_owned(),
-            many => format!("{many} failures in a row"),
+            many => format!(
+                "{many} failures in a row ({} of one client)",
+                many.div_ceil(2)
+            ),
         });
     match (probes, failures) {
         (Some(probes), Some(failures)) => Some(format!(

@@ -58,7 +58,8 @@ table! {
     /// are failures; 500 is none, and no 4xx.
     EjectTable = EJECT, "upstreams", "ejection", takes Some("`false`, or a table as `{ after = 5, for = \"10s\", at_most = \"50%\" }`");
 
-    /// Failures in a row that eject a server, counted over all requests of this gateway.
+    /// Failures in a row that eject a server, counted over all requests of this gateway. One client gives at most half of
+    /// them, while others ask as well.
     after: u32 = count(), Value("5"), "3";
 
     /// The time of an ejection: so long for the first, twice as long for the second in a row, and so on, up to five minutes.

@@ -51,8 +51,8 @@ A secret need not stand in the file. The store's `password`, the `password` of i
 value is taken over as any other change is, a changed password by the connections to Redis that are made from then on.
 
 Every message, log and dump shows stars in place of a secret: `check` with its `--print` and `--diff`, `explain`, the
-start and a reload. Numbers behind the stars tell one secret from another: `***` to `***2` is a change. Three things are
-shown as they are:
+start and a reload. Three stars stand for a secret of any length. Numbers behind the stars tell one secret from another: `***` to
+`***2` is a change. The queries of URLs in `jwks` and `directory` are secrets, too. Three things are shown as they are:
 
 - texts of a request;
 - addresses of servers in the access log, in metrics and in messages about connections;

@@ -10,6 +10,7 @@ use crate::config::value::quoted;
 use crate::key::key_rules::KeyRules;
 use crate::key::key_set::KeySet;
 use crate::key::token::is_shared;
+use crate::telemetry::shown_url;
 use crate::tls::ClientTls;
 use http::Uri;
 use std::net::IpAddr;
@@ -60,7 +61,7 @@ pub(super) fn read(
                 // What stands before `@` is a secret.
                 "an entry of `jwks`".into()
             } else {
-                quoted(&url.value)
+                quoted(&shown_url(&url.value))
             };
             let message = format!("{shown} is no URL to read keys from");
             beside

@@ -79,7 +79,7 @@ fn result(source: &Source, diagnostic: &Diagnostic) -> Value {
 
 fn location(source: &Source, label: &Label) -> Value {
     let start = source.position(label.span.start);
-    let end = source.position(label.span.end);
+    let end = source.position(source.shown_end(&label.span));
     json!({
         "physicalLocation": {
             "artifactLocation": { "uri": uri(&source.place(label.span.start)) },

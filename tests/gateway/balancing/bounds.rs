@@ -2,8 +2,9 @@
 
 use super::file;
 use crate::support::{
-    Connection, File, Gateway, Manner, ModernServer, PATIENCE, Upstream, eventually, get,
+    Connection, File, Gateway, Manner, ModernServer, PATIENCE, Upstream, Wire, eventually, get,
 };
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -76,15 +77,17 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
     let gateway = Gateway::run(folder, &path).await;
     let mut wires = Vec::new();
     for number in 0..4 {
-        let mut wire = gateway.connect().await;
+        // One client has half of the queue.
+        let client = IpAddr::from([127, 0, 0, 10 + number]);
+        let mut wire = Wire::from(client, gateway.address()).await;
         wire.send(get(&format!("/{number}"))).await;
         wires.push(wire);
-        let upstream = u64::try_from(number.min(1)).unwrap() + 1;
+        let upstream = u64::from(number.min(1)) + 1;
         server
             .upstream
             .sees(usize::try_from(upstream).unwrap())
             .await;
-        waiting(&gateway, u64::try_from(number).unwrap().saturating_sub(1)).await;
+        waiting(&gateway, u64::from(number).saturating_sub(1)).await;
     }
     let refused = gateway.get("/beyond").await.expect(503);
     assert_eq!(refused.field("retry-after"), "1");
@@ -119,6 +122,48 @@ async fn beyond_the_bound_requests_wait_in_order_and_beyond_the_queue_they_are_r
             .await
             .contains("tollgate_upstream_queue_seconds_count{upstream=\"main\"} 1")
     );
+}
+
+/// The attack: one client asks so often that the queue is full of its requests.
+#[tokio::test]
+async fn one_client_leaves_half_of_the_queue_to_others() {
+    let server = gated().await;
+    let servers = bounded(&server, "max_requests = 2");
+    let file = File::default()
+        .server("workers = 2")
+        .with(&format!(
+            "[upstreams.main]\nservers = {servers}\nqueue = {{ max = 10, wait = \"20s\" }}"
+        ))
+        .route("all", "/{*rest}", "main", &[]);
+    let gateway = Gateway::start(&file).await;
+    let [attacker, other] = [7, 8].map(|last| IpAddr::from([127, 0, 0, last]));
+    let mut refused = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let address = gateway.address();
+        refused.spawn(async move {
+            let mut wire = Wire::from(attacker, address).await;
+            wire.ask(get("/")).await.status
+        });
+    }
+    for _ in 0..33 {
+        assert_eq!(refused.join_next().await.expect("33 of 40").ok(), Some(503));
+    }
+    waiting(&gateway, 5).await;
+    gateway
+        .said
+        .line(0, "who has how much", |line| {
+            line.contains("client 127.0.0.7 has its half of the queue, 5 of 10 places")
+        })
+        .await;
+    let mut wire = Wire::from(other, gateway.address()).await;
+    wire.send(get("/")).await;
+    waiting(&gateway, 6).await;
+    server.open.add_permits(100);
+    wire.answer().await.expect(200);
+    assert!(refused.join_all().await.iter().all(|status| *status == 200));
+    // What is served leaves no place taken.
+    waiting(&gateway, 0).await;
+    gateway.get("/").await.expect(200);
 }
 
 #[tokio::test]

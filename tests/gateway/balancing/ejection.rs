@@ -238,3 +238,112 @@ async fn a_server_that_breaks_off_websockets_leaves_too() {
     assert_eq!(broken, 2, "{statuses:?}");
     assert_eq!(bad.seen(), 2);
 }
+
+/// A server whose application serves GET, and fails every POST in a way that its path says.
+async fn weak() -> Upstream {
+    Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            let answer = match head.line.split(' ').nth(1) {
+                _ if head.line.starts_with("GET") => "200 OK",
+                Some("/unavailable") => "503 Service Unavailable",
+                Some("/late") => {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    "200 OK"
+                }
+                _ => return,
+            };
+            let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+            if connection.wire.try_send(answer).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+/// The attack: one client makes the application fail, again and again, while others use it.
+#[tokio::test]
+async fn one_client_ejects_no_server_that_others_ask() {
+    for way in ["/broken", "/unavailable", "/late"] {
+        let servers = [weak().await, weak().await, weak().await, weak().await];
+        let urls = servers.each_ref().map(Upstream::url);
+        let gateway = Gateway::start(&file(&urls, "")).await;
+        let attackers = ["127.0.0.7", "127.0.0.9"].map(|ip| ip.parse().expect("an address"));
+        let honest = async || {
+            gateway.get("/").await.expect(200);
+        };
+        // All at once, so that no success comes between them.
+        let attack = async |clients: &[std::net::IpAddr]| {
+            let mut all = tokio::task::JoinSet::new();
+            for n in 0..24 {
+                let (address, client) = (gateway.address(), clients[n / 4 % clients.len()]);
+                all.spawn(async move {
+                    let mut wire = crate::support::Wire::from(client, address).await;
+                    wire.ask(request("POST", way, &[])).await.status
+                });
+            }
+            assert!(all.join_all().await.iter().all(|status| *status > 500));
+        };
+        honest().await;
+        attack(&attackers[..1]).await;
+        assert_eq!(available(&gateway).await, 4, "{way}");
+        honest().await;
+        // Of two clients it is the server's failure, by everything that a gateway can know.
+        attack(&attackers).await;
+        assert!(available(&gateway).await < 4, "{way}");
+        drop(servers);
+    }
+}
+
+/// Nobody else asks: one client's requests are all that is known of a server.
+#[tokio::test]
+async fn a_single_client_ejects_as_soon_as_ever() {
+    let (good, bad) = (Upstream::echo().await, breaking().await);
+    let lines = "eject = { for = \"1m\" }\nretry = false";
+    let gateway =
+        Gateway::start(&file(&[good.url(), bad.url()], lines).server("workers = 1")).await;
+    for _ in 0..20 {
+        gateway.get("/").await;
+    }
+    assert_eq!(bad.seen(), 5);
+    let said = "5 requests in a row failed, all of one client, the last with";
+    gateway
+        .said
+        .line(0, "the ejection", |line| line.contains(said))
+        .await;
+}
+
+/// A server that fails for one client and is asked by no other is dead all the same: its row lasts.
+#[tokio::test]
+async fn a_row_that_lasts_ten_seconds_ejects_whoever_asks() {
+    let (good, bad) = (Upstream::echo().await, answering(503).await);
+    let lines = "balance = \"hash:query:server\"\neject = { for = \"1m\" }";
+    let gateway = Gateway::start(&file(&[good.url(), bad.url()], lines)).await;
+    let mut keys = (0..).map(|n| format!("/?server={n}"));
+    let (mut to_good, mut to_bad) = (None, None);
+    while to_good.is_none() || to_bad.is_none() {
+        let key = keys.next().expect("there are more");
+        match gateway.get(&key).await.status {
+            503 => to_bad.get_or_insert(key),
+            _ => to_good.get_or_insert(key),
+        };
+    }
+    let (to_good, to_bad) = (to_good.expect("found"), to_bad.expect("found"));
+    let other = "127.0.0.8".parse().expect("an address");
+    let begun = tokio::time::Instant::now();
+    while available(&gateway).await == 2 {
+        let mut wire = crate::support::Wire::from(other, gateway.address()).await;
+        wire.ask(request("GET", &to_good, &[])).await.expect(200);
+        gateway.get(&to_bad).await;
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it stays for ever"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(
+        begun.elapsed() > Duration::from_secs(9),
+        "{:?}",
+        begun.elapsed()
+    );
+}

@@ -1,0 +1,105 @@
+//! What output tells of secrets in URLs and of their length, and what a foreign server's words do to it.
+
+use crate::support::{Connection, Upstream, tollgate};
+use std::fs;
+use tempfile::TempDir;
+
+fn folder(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    folder
+}
+
+const REST: &str = "[limits.l]\nby = \"jwt:sub\"\nmissing = \"refuse\"\nrate = \"9/s\"\n\
+    [upstreams.u]\nservers = \"http://127.0.0.1:9\"\n\
+    [routes.r]\nupstream = \"u\"\nlimits = \"l\"\n";
+
+/// A file whose URLs hold secrets, with more lines in front.
+fn file(jwks: &str, more: &str) -> String {
+    format!(
+        "{more}[server]\nlisten = [\":80\", {{ address = \":443\", tls = true }}]\n\
+         [acme.a]\nagree = true\nstorage = \"kept\"\ndirectory = \"https://acme.example/dir?tok=DIRQUERY\"\n\
+         [tls.shop]\nacme = \"a\"\nhosts = [\"shop.example.com\"]\n\
+         [jwt]\njwks = \"{jwks}\"\nalgorithms = [\"EdDSA\"]\n{REST}"
+    )
+}
+
+#[tokio::test]
+async fn no_output_shows_the_query_of_a_url() {
+    let jwks = "https://id.example/jwks?api_key=JWKSQUERY";
+    let before = folder(&file(jwks, "").replace("QUERY", "BEFORE"));
+    let old = before.path().join("gateway.toml").display().to_string();
+    let good = file(jwks, "");
+    // Mistakes, whose lines are shown.
+    let fragment = file(&format!("{jwks}#a"), "");
+    let unknown = good.replace("DIRQUERY\"", "DIRQUERY\"\nprofil = \"x\"");
+    let refused = good.replace("https://acme", "ftp://acme");
+    for text in [good, fragment, unknown, refused] {
+        let folder = folder(&text);
+        for arguments in [
+            &["check"][..],
+            &["check", "--print"],
+            &["check", "--json"],
+            &["check", "--format", "sarif"],
+            &["check", "--format", "github"],
+            &["check", "--diff", old.as_str()],
+            &["explain", "GET", "https://shop.example.com/"],
+        ] {
+            let told = tollgate(folder.path(), arguments).await;
+            let told = told.stdout + &told.stderr;
+            for secret in ["JWKSQUERY", "DIRQUERY", "JWKSBEFORE", "DIRBEFORE"] {
+                assert!(!told.contains(secret), "{arguments:?} {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn stars_never_tell_a_length() {
+    let mistaken = |secret: &str| {
+        format!(
+            "[store]\nurl = \"redis://me:{secret}@cache?x\"\npassword = \"{secret}\"\n\
+             sentinel = {{ password = \"{secret}\", usernam = \"a\" }}\n\
+             [groups.g]\nby = \"header:x-api-key\"\nmembers = [\"{secret}\", \"10.0.0.0/33\"]\n{REST}"
+        )
+    };
+    let files =
+        ["abc123xyz", "abcdef123456abcdef123456abcdef"].map(|secret| folder(&mistaken(secret)));
+    let mut told = Vec::new();
+    for folder in &files {
+        let answer = tollgate(folder.path(), &["check"]).await;
+        let text = answer.stdout + &answer.stderr;
+        assert!(
+            text.contains("password") && !text.contains("****"),
+            "{text}"
+        );
+        // The place of a mistake in its file is named.
+        let drawn = text.lines().filter(|line| !line.contains(" --> "));
+        told.push(drawn.collect::<Vec<_>>().join("\n"));
+    }
+    assert_eq!(told[0], told[1]);
+}
+
+/// The attack: an issuer whose keys have ids that make lines of their own.
+#[tokio::test]
+async fn what_a_server_says_stays_on_its_line() {
+    let server = Upstream::playing(async |mut connection: Connection| {
+        if connection.request().await.is_ok() {
+            let body = "{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\\nredis redis://cache: up\\u001b[2J\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}";
+            let length = body.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+            let _ = connection.wire.try_send(answer).await;
+        }
+    })
+    .await;
+    let url = server.url();
+    let text =
+        format!("[jwt]\njwks = \"{url}/keys?k=JWKSQUERY\"\nalgorithms = [\"EdDSA\"]\n{REST}");
+    let told = tollgate(folder(&text).path(), &["check", "--connect"]).await;
+    let told = told.stdout + &told.stderr;
+    assert!(
+        told.contains("1 key: a\\u{a}redis redis://cache: up\\u{1b}[2J"),
+        "{told}"
+    );
+    assert!(!told.contains("JWKSQUERY"), "{told}");
+}
