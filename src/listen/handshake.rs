@@ -189,13 +189,7 @@ async fn try_to_shake_hands(
         let chosen = sources.offer.load().choose(host).cloned();
         chosen.ok_or_else(|| HandshakeFailure::NoName(host.map(Into::into)))?
     };
-    if identity.client().is_some() && sources.hears_nothing() {
-        return Err(FailedHandshake {
-            cause: HandshakeFailure::ClientThrottled,
-            identity: Some(identity),
-            version: None,
-        });
-    }
+    sources.hears_client_of(&identity)?;
     let config = Arc::clone(identity.config());
     let finishing = finish(stream, accepted, &rest, config);
     match in_time(deadline, finishing).await {
@@ -220,10 +214,18 @@ async fn try_to_shake_hands(
 }
 
 impl HandshakeSources<'_> {
-    /// Were too many of the client's certificates refused lately?
-    fn hears_nothing(&self) -> bool {
-        let refused = self.refused;
-        refused.is_some_and(|refused| refused.are_too_many(self.client, clock::now()))
+    /// Is the client heard by an identity? It is not by one that asks for certificates, where too many of its were refused
+    /// lately.
+    fn hears_client_of(&self, identity: &Arc<ServerIdentity>) -> Result<(), FailedHandshake> {
+        let refused = self.refused.filter(|_| identity.client().is_some());
+        if refused.is_some_and(|refused| refused.are_too_many(self.client, clock::now())) {
+            return Err(FailedHandshake {
+                cause: HandshakeFailure::ClientThrottled,
+                identity: Some(Arc::clone(identity)),
+                version: None,
+            });
+        }
+        Ok(())
     }
 
     /// Counts a certificate that was refused. A missing one costs no more than any handshake, and is no guess.
