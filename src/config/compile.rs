@@ -45,8 +45,8 @@ impl Compilation<'_> {
         let by_name = by_name(&checked.limits);
         let (upstreams, groups) = (&self.upstreams, &self.groups.all);
         let writers = IdentityWriters::of(document, &self.report.source);
-        let told = Told { writers, groups };
-        let mut services = services(document, &checked.rules, &by_name, upstreams, &told);
+        let known = IdentitySources { writers, groups };
+        let mut services = services(document, &checked.rules, &by_name, upstreams, &known);
         let outline = Outline {
             boot: self.boot.clone(),
             routes: routes(document, checked.rules, &services),
@@ -147,9 +147,9 @@ fn services(
     rules: &[Rule],
     limits: &ByName<'_>,
     all_upstreams: &[Arc<upstream::Upstream>],
-    told: &Told<'_>,
+    known: &IdentitySources<'_>,
 ) -> Vec<Service> {
-    let of_others = told.writers.shared();
+    let of_others = known.writers.shared();
     let upstreams = document.upstreams.iter();
     let positions: HashMap<&str, usize> = upstreams
         .map(|upstream| upstream.name.value.as_str())
@@ -173,7 +173,7 @@ fn services(
                 rewrite: template(route).ok().flatten(),
                 prefix: stripped_prefix(route),
                 request_fields: route.request_headers.get().cloned(),
-                identity: identity(route, told, &of_others),
+                identity: identity(route, known, &of_others),
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
@@ -204,8 +204,8 @@ fn host_change(
     })
 }
 
-/// What servers are told of clients.
-struct Told<'a> {
+/// The sources of what servers learn about clients.
+struct IdentitySources<'a> {
     writers: IdentityWriters<'a>,
     groups: &'a [Arc<Group>],
 }
@@ -215,10 +215,10 @@ struct Told<'a> {
 /// tell their servers.
 fn identity(
     route: &document::Route,
-    told: &Told<'_>,
+    known: &IdentitySources<'_>,
     of_others: &Arc<HashMap<String, Option<usize>>>,
 ) -> Option<Arc<IdentityFields>> {
-    let own = told.writers.bounded_file(route);
+    let own = known.writers.bounded_file(route);
     let of_others = own
         .filter(|_| !of_others.is_empty())
         .map(|own| FieldsOfOthers {
@@ -228,7 +228,7 @@ fn identity(
     if route.forward_identity.is_absent() && of_others.is_none() {
         return None;
     }
-    let proven = told.groups.iter().filter(|group| group.by.is_proof());
+    let proven = known.groups.iter().filter(|group| group.by.is_proof());
     Some(Arc::new(IdentityFields {
         fields: route.forward_identity.values(),
         of_others,

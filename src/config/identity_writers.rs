@@ -8,7 +8,7 @@ use http::HeaderName;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Who writes which field.
+/// The writers of each field.
 pub(super) struct IdentityWriters<'a> {
     document: &'a Document,
     source: &'a Source,

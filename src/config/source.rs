@@ -279,7 +279,7 @@ impl Source {
         self.part(one).span == self.part(other).span
     }
 
-    /// The beginning of the file or option that a byte stands in, by which files are told apart.
+    /// The beginning of the file or option that a byte stands in, by which files differ.
     pub(super) fn start(&self, offset: usize) -> usize {
         self.part(offset).span.start
     }

@@ -82,7 +82,7 @@ impl Group {
         all
     }
 
-    /// Is it a token that shows who is a member?
+    /// Is it a token that shows the members?
     #[must_use]
     pub fn goes_by_token(&self) -> bool {
         matches!(self.by, KeyPart::Jwt { .. })

@@ -174,7 +174,7 @@ impl IdentityFields {
 
     /// The value of `field` for `caller`, whose numbers are those of the groups in `tiers`; nothing where a piece of the
     /// value is not known. In what is put into the template `%XX` stands for bytes that are not visible ASCII, for `%` and
-    /// `,`, and for all but letters and digits that the template's own text has, so that nobody's value is read as another
+    /// `,`, and for all but letters and digits that the template's own text has, so that no value is read as another
     /// text around it.
     pub fn value<'t>(
         &self,

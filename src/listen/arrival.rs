@@ -237,7 +237,7 @@ impl Arrivals {
         match shaken {
             Ok(Shaken::Session(session)) => {
                 handshake_report::succeeded(&session, peer);
-                let is_set = peer.tls.set(Rc::new(session)).is_ok();
+                let is_set = peer.tls.set(session).is_ok();
                 self.verified.enter(peer);
                 is_set
             }

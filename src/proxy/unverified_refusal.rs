@@ -1,8 +1,8 @@
 //! Refusals before a token is verified, where the token decides which route takes the request.
 //!
-//! A forged token would else cost a signature, whoever sends it and however often limits have refused its client. So the
+//! A forged token would else cost a signature, however often limits have refused its client. So the
 //! limits are looked at that hold on every route that may take the request. Where one of them is known to refuse, the
-//! request is refused, and nobody by a limit that his own route lacks. Nothing is charged, and no store is called.
+//! request is refused, and none by a limit that its own route lacks. Nothing is charged, and no store is called.
 
 use super::Worker;
 use super::error::ProxyError;

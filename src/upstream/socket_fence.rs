@@ -4,46 +4,46 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::UnixStream;
 
 /// Which places of sockets are within reach. Two bounds are equal when their texts are.
 #[derive(Clone)]
 pub struct SocketFence {
-    /// The bound in full, as a text.
-    told: Arc<str>,
+    /// The bound in full.
+    text: Arc<str>,
     holds: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
 }
 
 impl SocketFence {
-    /// The bound that `told` describes in full: `holds` says whether a path without links is within reach.
+    /// The bound that `text` describes in full: `holds` says whether a path without links is within reach.
     pub fn new(
-        told: impl Into<Arc<str>>,
+        text: impl Into<Arc<str>>,
         holds: impl Fn(&Path) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
-            told: told.into(),
+            text: text.into(),
             holds: Arc::new(holds),
         }
     }
 
     /// Connects to the socket at `path`, if the place to which it leads is within reach.
     pub(super) async fn connect(&self, path: &Path) -> io::Result<UnixStream> {
-        let socket = reached::Socket::open(path)?;
-        if !(self.holds)(socket.place()) {
+        let socket = PlacedSocket::open(path)?;
+        if !(self.holds)(&socket.place) {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "the socket leads out of the folder of the file that names it",
             ));
         }
-        UnixStream::connect(socket.path()).await
+        UnixStream::connect(&socket.path).await
     }
 }
 
 impl PartialEq for SocketFence {
     fn eq(&self, other: &Self) -> bool {
-        self.told == other.told
+        self.text == other.text
     }
 }
 
@@ -51,79 +51,56 @@ impl Eq for SocketFence {}
 
 impl Hash for SocketFence {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.told.hash(state);
+        self.text.hash(state);
     }
 }
 
 impl fmt::Debug for SocketFence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told)
+        f.write_str(&self.text)
     }
 }
 
-/// A socket that is held open by its place, so that what is judged is what is connected to.
-#[cfg(target_os = "linux")]
-mod reached {
-    use rustix::fs::OFlags;
-    use std::fs::{self, File, OpenOptions};
-    use std::io;
-    use std::os::fd::AsRawFd as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    use std::path::{Path, PathBuf};
-
-    pub(super) struct Socket {
-        /// Keeps `path` alive.
-        _held: File,
-        path: PathBuf,
-        place: PathBuf,
-    }
-
-    impl Socket {
-        pub(super) fn open(path: &Path) -> io::Result<Self> {
-            let flags = i32::try_from(OFlags::PATH.bits()).map_err(io::Error::other)?;
-            let held = OpenOptions::new()
-                .read(true)
-                .custom_flags(flags)
-                .open(path)?;
-            let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-            let place = fs::read_link(&path)?;
-            Ok(Self {
-                _held: held,
-                path,
-                place,
-            })
-        }
-
-        pub(super) fn place(&self) -> &Path {
-            &self.place
-        }
-
-        pub(super) fn path(&self) -> &Path {
-            &self.path
-        }
-    }
+/// A socket whose place is known.
+struct PlacedSocket {
+    /// Keeps `path` alive.
+    #[cfg(target_os = "linux")]
+    _held: std::fs::File,
+    /// The path to connect to.
+    path: PathBuf,
+    /// The place to which all links lead.
+    place: PathBuf,
 }
 
-/// Where a socket cannot be held by its place, the place is judged and then connected to by its path without links.
-#[cfg(not(target_os = "linux"))]
-mod reached {
-    use std::io;
-    use std::path::{Path, PathBuf};
+impl PlacedSocket {
+    /// The socket is held open, so that what is judged is what is connected to.
+    #[cfg(target_os = "linux")]
+    fn open(path: &Path) -> io::Result<Self> {
+        use std::os::fd::AsRawFd as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
 
-    pub(super) struct Socket(PathBuf);
+        let flags = i32::try_from(rustix::fs::OFlags::PATH.bits()).map_err(io::Error::other)?;
+        let held = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(path)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+        let place = std::fs::read_link(&path)?;
+        Ok(Self {
+            _held: held,
+            path,
+            place,
+        })
+    }
 
-    impl Socket {
-        pub(super) fn open(path: &Path) -> io::Result<Self> {
-            path.canonicalize().map(Self)
-        }
-
-        pub(super) fn place(&self) -> &Path {
-            &self.0
-        }
-
-        pub(super) fn path(&self) -> &Path {
-            &self.0
-        }
+    /// Where a socket cannot be held, it is connected to by its path without links.
+    #[cfg(not(target_os = "linux"))]
+    fn open(path: &Path) -> io::Result<Self> {
+        let place = path.canonicalize()?;
+        Ok(Self {
+            path: place.clone(),
+            place,
+        })
     }
 }
 

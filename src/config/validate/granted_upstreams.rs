@@ -1,5 +1,5 @@
 //! Upstreams of other files: an included file leads to them only as its entry of `include` allows, under no host but
-//! those of its own routes, and without the fields by which other files' routes tell servers who their clients are.
+//! those of its own routes, and without the fields by which other files' routes name their clients.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Limit, Route, Upstream};
@@ -80,7 +80,7 @@ fn leads(document: &Document, source: &Source, found: &mut Findings) {
         (!grant.leads_to(&at.value)).then_some((route, at, upstream, grant))
     };
     let refused: Vec<_> = document.routes.iter().filter_map(refused).collect();
-    // What is told to write lets all of them pass at once.
+    // The entry to write lets all of them pass at once.
     let mut names: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     let mut seen = HashSet::new();
     for (_, at, _, grant) in &refused {
@@ -161,7 +161,7 @@ fn host(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
         .help("leave `host` out, or set one that a route of this file has");
 }
 
-/// A route writes no field by which other files' routes tell servers who their clients are.
+/// A route writes no field by which other files' routes name their clients.
 fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings) {
     if let Some(At { value, span }) = route.request_headers.at() {
         for (name, _) in value.set.iter().chain(&value.add) {
