@@ -249,7 +249,6 @@ pub fn read_bundle(storage: &Storage, identity: &str) -> Option<Bundle> {
         return None;
     };
     let kept = Folder::at(path).read(Part::Certificates, identity);
-    let kept = kept.inspect_err(|error| tracing::error!("tls.{identity}: {error}"));
     Bundle::read(&kept.ok()??)
 }
 

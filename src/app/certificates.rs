@@ -3,7 +3,9 @@
 //! begin with [`CertificateOrders::start`] and end with [`CertificateOrders::stop`].
 
 use super::tls_listeners::TlsListeners;
-use crate::acme::{self, HandedCertificate, OrderDesk, OrderedIdentity, Renewals, SharedStorage};
+use crate::acme::{
+    self, HandedCertificate, OrderDesk, OrderedIdentity, Renewals, SharedStorage, Storage,
+};
 use crate::clock;
 use crate::config::describe::show_instant;
 use crate::store::redis::SharedKeys;
@@ -164,20 +166,25 @@ impl CertificateOrders {
         let known = spawn_blocking(move || {
             let now = seconds_now();
             let all = all.iter();
-            all.map(|one| acme::outlook(one, now).ok())
-                .collect::<Vec<_>>()
+            all.map(|one| match one.authority.storage {
+                Storage::Folder(_) => Some(acme::outlook(one, now)),
+                Storage::Store(_) => None,
+            })
+            .collect::<Vec<_>>()
         });
         let Ok(known) = known.await else { return };
         for (order, known) in orders.iter().zip(known) {
             if !self.tls.awaits(&order.name) {
                 continue;
             }
-            let damaged = if known.as_ref().is_some_and(|known| known.is_damaged) {
-                ", since what is kept of the one before is damaged"
-            } else {
-                ""
+            let damaged = match &known {
+                Some(Ok(known)) if known.is_damaged => {
+                    ", since what is kept of the one before is damaged".to_owned()
+                }
+                Some(Err(error)) => format!(", since what is kept is not believed ({error})"),
+                _ => String::new(),
             };
-            let next = known.and_then(|known| known.next);
+            let next = known.and_then(|known| known.ok()?.next);
             let next = next.map_or_else(String::new, |next| {
                 format!(
                     "; the order before failed, and the next is made at {}",

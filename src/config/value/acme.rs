@@ -2,6 +2,7 @@
 
 use super::{Code, ValueError};
 use crate::acme::{PUBLIC_DIRECTORY, STAGING_DIRECTORY};
+use crate::telemetry::shown_url;
 use http::Uri;
 
 /// Words for the directories of the largest public authority.
@@ -16,8 +17,14 @@ pub(in crate::config) fn directory(text: &str) -> Result<String, ValueError> {
     if let Some((_, url)) = words.find(|(word, _)| *word == text) {
         return Ok((*url).to_owned());
     }
-    let wrong =
-        |label: &str| ValueError::of(Code::BadUrl, text, "is not the URL of a directory", label);
+    let wrong = |label: &str| {
+        ValueError::of(
+            Code::BadUrl,
+            &shown_url(text),
+            "is not the URL of a directory",
+            label,
+        )
+    };
     let help = "write the URL of the authority's directory, `\"production\"` or `\"staging\"`";
     let Ok(url) = text.parse::<Uri>() else {
         return Err(wrong("no URL").help(help));
@@ -26,8 +33,12 @@ pub(in crate::config) fn directory(text: &str) -> Result<String, ValueError> {
         return Err(wrong("an `https` URL belongs here").help(help));
     };
     if scheme != "https" {
-        let https = text.replacen(scheme, "https", 1);
-        return Err(wrong("authorities are spoken to by TLS alone").offer([https]));
+        let wrong = wrong("authorities are spoken to by TLS alone");
+        // The query may be a secret.
+        return Err(match url.query() {
+            None => wrong.offer([text.replacen(scheme, "https", 1)]),
+            Some(_) => wrong.help("write `https://` in front"),
+        });
     }
     if authority.as_str().contains('@') {
         return Err(wrong("no user belongs in it").help("an account is named by `eab`"));
