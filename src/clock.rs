@@ -27,6 +27,12 @@ impl Timestamp {
         self.0
     }
 
+    /// The whole seconds since the epoch, as certificates tell times.
+    #[must_use]
+    pub fn seconds(self) -> i64 {
+        i64::try_from(self.0 / 1_000_000).unwrap_or(i64::MAX)
+    }
+
     /// The instant `micros` microseconds later.
     #[must_use]
     pub const fn plus(self, micros: u64) -> Self {

@@ -9,6 +9,7 @@ use crate::listen::connection_register::ConnectionRegister;
 use crate::listen::dispatch::{DealtConnection, Dispatcher, WorkerTask};
 use crate::listen::keep_alive::KeepAlive;
 use crate::listen::socket::Stream;
+use crate::listen::verified_peers::VerifiedPeers;
 use crate::listen::{ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::snapshot::Snapshot;
@@ -100,8 +101,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         store_ready,
         peeks,
     } = equipment;
-    let metrics = shared.metrics.worker();
-    let snapshots = Arc::clone(&shared.snapshots);
+    let (metrics, snapshots) = (shared.metrics.worker(), Arc::clone(&shared.snapshots));
     let store = connect(&store, &shared);
     start_store_tasks(&store, &shared, store_ready);
     if let Some(peeks) = peeks {
@@ -133,6 +133,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
             metrics: shared.metrics,
             challenges: shared.challenges,
             refused_chains: shared.refused_chains,
+            verified: VerifiedPeers::watched(),
         },
         listen,
         descriptors,
@@ -208,7 +209,7 @@ impl ConnectionService {
                 // The future is boxed, so that the connection needs no room for it afterwards.
                 let encrypting = arrivals.encrypted(&mut stream, &peer, is_trusted, new.since);
                 if Box::pin(encrypting).await {
-                    service.serve(stream, peer).await;
+                    service.serve_encrypted(stream, peer).await;
                 }
             });
         } else {
@@ -227,6 +228,20 @@ impl ConnectionService {
         let known = |client| known_peer(&self.snapshots.load().trust, Some(client));
         // The future is boxed, so that the connection needs no room for it afterwards.
         Box::pin(self.arrivals.named(connection, since, known)).await
+    }
+
+    /// Serves a connection whose handshake is over, until its client's certificate is not believed any more.
+    async fn serve_encrypted(self: Rc<Self>, stream: Stream, peer: Rc<Peer>) {
+        if peer.validity().is_none() {
+            return self.serve(stream, peer).await;
+        }
+        let cut = Rc::clone(&peer);
+        // The future is boxed, so that other connections need no room for it.
+        let serving = Box::pin(self.serve(stream, peer));
+        tokio::select! {
+            () = serving => {}
+            () = cut.cut() => {}
+        }
     }
 
     /// Serves a connection that has arrived.

@@ -13,6 +13,7 @@ use super::handshake_report;
 use super::proxy_protocol::{HeaderFault, HeaderReader, NamedClient};
 use super::refused_chains::RefusedChains;
 use super::socket::Stream;
+use super::verified_peers::VerifiedPeers;
 use super::{ConnectionFacts, Peer};
 use crate::client::{Client, spelled};
 use crate::telemetry::log::Throttle;
@@ -49,6 +50,8 @@ pub struct Arrivals {
     pub challenges: AuthorityChallenges,
     /// Clients whose certificates are refused, as all workers know them.
     pub refused_chains: Arc<RefusedChains>,
+    /// The worker's connections whose clients have shown certificates.
+    pub verified: VerifiedPeers,
 }
 
 /// A connection that arrives.
@@ -210,7 +213,7 @@ impl Arrivals {
     pub async fn encrypted(
         &self,
         stream: &mut Stream,
-        peer: &Peer,
+        peer: &Rc<Peer>,
         is_trusted: bool,
         since: Instant,
     ) -> bool {
@@ -234,7 +237,9 @@ impl Arrivals {
         match shaken {
             Ok(Shaken::Session(session)) => {
                 handshake_report::succeeded(&session, peer);
-                peer.tls.set(Rc::new(session)).is_ok()
+                let is_set = peer.tls.set(session).is_ok();
+                self.verified.enter(peer);
+                is_set
             }
             Ok(Shaken::Challenge(host)) => {
                 handshake_report::challenge(&host, peer);

@@ -408,6 +408,21 @@ impl Registration {
         }
     }
 
+    /// Ends the connection, as an eviction does, if it waits for its client.
+    pub(super) fn evict_waiting(&self) {
+        if self.is_waiting() {
+            self.register.evict(self.at);
+        }
+    }
+
+    /// Wakes the connection, since it may not go on as it is.
+    pub(super) fn wake(&self) {
+        let mut table = self.register.0.table.borrow_mut();
+        if let Some(waker) = table.entries[self.at as usize].waker.take() {
+            waker.wake();
+        }
+    }
+
     /// Notes that the connection ends by itself, or has become a tunnel: it is never evicted from here on.
     pub(super) fn exempt(&self) {
         self.set_busy();

@@ -16,6 +16,7 @@ use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Error, PeerIncompatible, ServerConfig};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -70,7 +71,7 @@ pub(super) struct HandshakeSources<'a> {
 #[derive(Debug)]
 pub(super) enum Shaken {
     /// The connection is the client's.
-    Session(TlsSession),
+    Session(Rc<TlsSession>),
     /// A certification authority has looked whether this host is ours (RFC 8737). The connection has ended.
     Challenge(Box<str>),
 }
@@ -197,7 +198,7 @@ async fn try_to_shake_hands(
             let session =
                 stream.of_layer(|layer| TlsSession::new(layer.connection(), Arc::clone(&identity)));
             let session = session.ok_or(HandshakeFailure::Left)?;
-            Ok(Shaken::Session(session))
+            Ok(Shaken::Session(Rc::new(session)))
         }
         Err(cause) => {
             let cause = cause.of_client_of(&identity);

@@ -31,6 +31,7 @@ pub mod socket;
 pub mod socket_file;
 mod stream_deadline;
 mod transport;
+pub mod verified_peers;
 
 pub use framing::FramingFault;
 
@@ -132,7 +133,8 @@ impl Peer {
     }
 
     /// May a request for a host be served on this connection? Where it may not, the client finds the host on another
-    /// one ([`crate::tls::Offer::may_serve`]). `host` is asked only where the answer depends on it.
+    /// one ([`crate::tls::Offer::may_serve`]), if its certificate is believed still. `host` is asked only where the answer
+    /// depends on it.
     #[must_use]
     pub fn may_serve<'h>(&self, host: impl FnOnce() -> Cow<'h, str>) -> bool {
         let (Some(offer), Some(session)) = (&self.offer, self.tls.get()) else {
@@ -141,6 +143,9 @@ impl Peer {
         let (offer, identity) = (offer.load(), &session.identity);
         if !offer.looks_at_hosts(identity) {
             return true;
+        }
+        if !self.is_believed(session, &offer) {
+            return false;
         }
         let host = host();
         offer.may_serve(identity, Some(&*host).filter(|host| !host.is_empty()))

@@ -30,6 +30,9 @@ pub enum ProxyError {
     /// The route asks for a client's certificate, and the handshake showed none that is believed.
     #[error("the route asks for a client certificate")]
     CertificateRequired,
+    /// The certificate that the connection's client has shown is not believed any more.
+    #[error("the certificate of the connection is not believed any more")]
+    Dismissed,
     /// No route recognises the request.
     #[error("no route matches")]
     NoRoute,
@@ -75,7 +78,7 @@ impl ProxyError {
         match self {
             Self::BadRequest(bad) => bad.status(),
             Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::Misdirected | Self::Dismissed => StatusCode::MISDIRECTED_REQUEST,
             Self::CertificateRequired => StatusCode::FORBIDDEN,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Refused(cause) => refusal_status(cause),
@@ -126,6 +129,7 @@ impl ProxyError {
             Self::BadRequest(_)
             | Self::Loop
             | Self::Misdirected
+            | Self::Dismissed
             | Self::BodyStopped
             | Self::BodyTooSlow
             | Self::HeadLate
@@ -166,7 +170,7 @@ impl ProxyError {
         match self {
             Self::BadRequest(BadRequest::HeadTooLarge) => Reason::TooLarge,
             Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
-            Self::Misdirected => Reason::Misdirected,
+            Self::Misdirected | Self::Dismissed => Reason::Misdirected,
             Self::CertificateRequired => Reason::CertificateRequired,
             Self::NoRoute => Reason::NoRoute,
             Self::Refused(cause) => match cause {

@@ -273,7 +273,7 @@ impl Worker {
             return redirected(&target, parts, exchange);
         }
         if !peer.may_serve(|| host_key(target.host())) {
-            return Err(ProxyError::Misdirected);
+            return Err(Self::misdirected(peer, exchange));
         }
         if let Some(onward) = self.find(&target, parts, exchange)? {
             parts.uri = onward;
@@ -297,6 +297,17 @@ impl Worker {
         }
         self.forward(&target, parts, incoming, peer, promise, exchange)
             .await
+    }
+
+    /// The cause for which a connection may not serve a request. It is the connection's last one where its client is not
+    /// believed any more.
+    #[cold]
+    fn misdirected(peer: &Peer, exchange: &mut Exchange) -> ProxyError {
+        if peer.is_dismissed() {
+            exchange.is_last();
+            return ProxyError::Dismissed;
+        }
+        ProxyError::Misdirected
     }
 
     /// The text that an authority looks for, on the account of the request's client where it is not here.

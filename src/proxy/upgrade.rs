@@ -15,6 +15,7 @@ use crate::descriptors::departure::SecondDescriptor;
 use crate::listen::Peer;
 use crate::listen::socket::SocketWatch;
 use crate::shutdown::Drain;
+use crate::telemetry::metrics::EndedBy;
 use crate::upstream::tunnel::ServerSide;
 use http::Response;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -102,7 +103,16 @@ fn join(
             stream: TokioIo::new(down),
             watch: peer.watch.clone(),
         };
-        tunnel::pass(client, server, idle, nearly_drained(drain), &open.passed).await;
+        let leaving = async {
+            tokio::select! {
+                () = nearly_drained(drain) => EndedBy::Drain,
+                () = peer.dismissed() => EndedBy::Certificate,
+            }
+        };
+        tokio::select! {
+            () = tunnel::pass(client, server, idle, leaving, &open.passed) => {}
+            () = peer.cut() => {}
+        }
         open.ending = ExchangeEnd::Complete;
         drop(open);
         drop(peer);

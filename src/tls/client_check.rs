@@ -7,7 +7,7 @@ use super::same_name_lists::{ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateRevocationListDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientCertVerifierBuilder, VerifierBuilderError, WebPkiClientVerifier};
 use sha2::{Digest as _, Sha256};
@@ -178,6 +178,19 @@ impl ClientCheck {
             }
             _ => Ok(facts),
         }
+    }
+
+    /// Verifies a chain, which begins with the client's own certificate.
+    pub(super) fn verify_chain(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let (own, between) = chain
+            .split_first()
+            .ok_or(rustls::Error::NoCertificatesPresented)?;
+        self.verifier.verify_client_cert(own, between, now)?;
+        Ok(())
     }
 
     pub(super) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {

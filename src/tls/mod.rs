@@ -26,6 +26,7 @@ mod same_name_lists;
 mod served_name;
 mod server_identity;
 mod session;
+mod validity;
 
 pub use authority_challenges::{AuthorityChallenges, CHALLENGE_PATH, PostedAnswer};
 pub use certificate::CertificateFacts;
@@ -42,6 +43,7 @@ pub use revocation_list::RevocationList;
 pub use served_name::ServedName;
 pub use server_identity::{Alpn, IdentityParts, ServerIdentity, TlsVersion};
 pub use session::{ClientCertificate, TlsSession, named_host};
+pub use validity::Validity;
 
 use any_server::AnyServer;
 use roots::OwnRoots;

@@ -22,6 +22,8 @@ pub struct Offer {
     default: Option<usize>,
     /// An identity asks for clients' certificates.
     asks_clients: bool,
+    /// The offers of the listener that were in force before, and this one.
+    generation: u64,
 }
 
 /// A name that two identities of one listener claim, or the two that both want to be the default.
@@ -47,6 +49,7 @@ impl Offer {
             longest_demanding: 0,
             default: (identities.len() == 1).then_some(0),
             asks_clients: identities.iter().any(|one| one.client().is_some()),
+            generation: 1,
             identities,
         };
         let mut twice = Vec::new();
@@ -163,9 +166,17 @@ impl Offer {
         self.asks_clients || identity.client().is_some()
     }
 
-    /// This offer with the identities of `old` that are equal to its own, so that their sessions and tickets go on.
+    /// The number of the offer among those of its listener: no two that were in force have one.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// This offer in the place of `old`, with the identities of `old` that are equal to its own, so that their sessions and
+    /// tickets go on.
     #[must_use]
     pub fn keeping(mut self, old: &Self) -> Self {
+        self.generation = old.generation + 1;
         for own in &mut self.identities {
             if let Some(same) = old.identities.iter().find(|old| *old == own) {
                 *own = Arc::clone(same);
@@ -189,6 +200,7 @@ impl Offer {
             longest_demanding: self.longest_demanding,
             default: self.default,
             asks_clients: self.asks_clients,
+            generation: self.generation,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a handshake has settled about a client's connection.
 
-use super::{Alpn, CertificateFacts, ServerIdentity, TlsVersion};
+use super::{Alpn, CertificateFacts, ServerIdentity, TlsVersion, Validity};
+use crate::clock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
@@ -33,8 +34,8 @@ pub struct ClientCertificate {
     pub subject: Box<str>,
     /// SHA-256 of the whole certificate.
     pub fingerprint: [u8; 32],
-    /// The certificate itself, in DER.
-    pub der: CertificateDer<'static>,
+    /// What the certificate is worth now.
+    pub validity: Validity,
     /// The certificate in a field, once it was asked for.
     field: OnceCell<HeaderValue>,
 }
@@ -44,7 +45,7 @@ impl ClientCertificate {
     #[must_use]
     pub fn field(&self) -> &HeaderValue {
         self.field.get_or_init(|| {
-            let text = format!(":{}:", STANDARD.encode(&self.der));
+            let text = format!(":{}:", STANDARD.encode(self.validity.own()));
             // Base64 has no byte that is forbidden in a field.
             HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("::"))
         })
@@ -55,9 +56,10 @@ impl TlsSession {
     /// The session of a connection whose handshake, by `identity`, is over.
     #[must_use]
     pub fn new(connection: &ServerConnection, identity: Arc<ServerIdentity>) -> Self {
-        let shown = connection.peer_certificates().and_then(<[_]>::first);
+        let shown = connection.peer_certificates();
+        let shown = identity.client().and(shown);
         Self {
-            client: identity.client().and(shown).and_then(client_certificate),
+            client: shown.and_then(|chain| client_certificate(chain, &identity)),
             identity,
             version: TlsVersion::of(connection).unwrap_or(TlsVersion::Tls12),
             sni: connection.server_name().map(|name| named_host(name).into()),
@@ -88,12 +90,15 @@ pub fn named_host(sni: &str) -> &str {
     sni.strip_suffix('.').unwrap_or(sni)
 }
 
-fn client_certificate(der: &CertificateDer<'_>) -> Option<ClientCertificate> {
-    let facts = CertificateFacts::read(der)?;
+fn client_certificate(
+    chain: &[CertificateDer<'_>],
+    identity: &Arc<ServerIdentity>,
+) -> Option<ClientCertificate> {
+    let facts = CertificateFacts::read(chain.first()?)?;
     Some(ClientCertificate {
         subject: facts.subject.into(),
         fingerprint: facts.fingerprint,
-        der: der.clone().into_owned(),
+        validity: Validity::new(chain, identity, clock::wall().seconds()),
         field: OnceCell::new(),
     })
 }

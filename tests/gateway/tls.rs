@@ -7,6 +7,7 @@ mod demand;
 mod ends;
 mod misdirected;
 mod refused_chains;
+mod revocation;
 mod rude_clients;
 
 use crate::support::tls::{Authority, TlsClient};

@@ -19,6 +19,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 use tempfile::TempDir;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -110,6 +111,11 @@ impl Authority {
 
     /// Writes a list, in force until a year begins, of revoked certificates with these numbers.
     pub(crate) fn revoke(&self, file: &str, numbers: &[u64], until_year: i32) {
+        self.revoke_until(file, numbers, date_time_ymd(until_year, 1, 1).into());
+    }
+
+    /// As [`Self::revoke`], of a list that is in force until `end`.
+    pub(crate) fn revoke_until(&self, file: &str, numbers: &[u64], end: SystemTime) {
         let revoked = numbers.iter().map(|number| RevokedCertParams {
             serial_number: (*number).into(),
             revocation_time: date_time_ymd(2025, 1, 1),
@@ -118,7 +124,7 @@ impl Authority {
         });
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2025, 1, 2),
-            next_update: date_time_ymd(until_year, 1, 1),
+            next_update: end.into(),
             crl_number: 1_u64.into(),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),

@@ -153,18 +153,25 @@ impl<A: Handler> ServedConnection<'_, A> {
         keep_alive.saturating_sub(self.farewell).max(self.farewell)
     }
 
-    /// Resolves when the client is to be asked to go elsewhere: once the gateway leaves, when no request is under way.
+    /// Resolves when the client is to be asked to go elsewhere: once the gateway leaves, when no request is under way, and
+    /// at once where its certificate is not believed any more.
     ///
     /// A client should go on to wait for its answers (RFC 9113, section 6.8), but some give all of them up, as Java's does in
     /// many versions. Behind an answer GOAWAY harms no client. One that always has a request under way hears of the end when
     /// draining begins.
     async fn asked_to_leave(&self, is_late: bool) {
         let registration = &self.peer.registration;
-        poll_fn(|_| registration.poll_over(is_late)).await;
+        poll_fn(|_| {
+            if self.peer.is_dismissed() {
+                return Poll::Ready(());
+            }
+            registration.poll_over(is_late)
+        })
+        .await;
         let mut has_asked = false;
         let mut rest = pin!(sleep_until(self.streams.quiet_since() + NEXT));
         poll_fn(|cx| {
-            if registration.poll_draining().is_ready() {
+            if registration.poll_draining().is_ready() || self.peer.is_dismissed() {
                 return Poll::Ready(());
             }
             if !self.streams.are_still() {

@@ -108,7 +108,7 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn both(self) -> (Stream, TlsSession, TlsStream<TcpStream>) {
+    fn both(self) -> (Stream, Rc<TlsSession>, TlsStream<TcpStream>) {
         let Shaken::Session(session) = self.ours.unwrap() else {
             panic!("an authority looks");
         };

@@ -202,6 +202,11 @@ impl Exchange {
         }
     }
 
+    /// The answer, the gateway's own, ends the connection.
+    pub(in crate::proxy) fn is_last(&mut self) {
+        self.closes = true;
+    }
+
     /// Does an answer of the gateway's own end the connection? In HTTP/2 it ends a stream only.
     fn closes(&self) -> bool {
         self.closes && self.source == AnswerSource::Gateway && self.version != Version::HTTP_2
@@ -304,7 +309,7 @@ impl Exchange {
 
 /// Does a client of gRPC read the error in the form of gRPC? It, too, looks for another connection after 421.
 fn is_told_in_grpc(error: &ProxyError) -> bool {
-    !matches!(error, ProxyError::Misdirected)
+    !matches!(error, ProxyError::Misdirected | ProxyError::Dismissed)
 }
 
 /// `wait`, or longer by up to `percent` of it: requests that were refused together do not come back together.

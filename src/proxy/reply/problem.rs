@@ -195,6 +195,9 @@ pub(super) fn detail(details: &ProblemDetails<'_, '_>) -> String {
         (ProxyError::CertificateRequired, _) => {
             "This needs a client certificate, and the connection was made without one.".to_owned()
         }
+        (ProxyError::Dismissed, _) => {
+            "The certificate of this connection is not believed any more. Open a new one with another certificate.".to_owned()
+        }
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
         (ProxyError::Upstream(UpstreamError::Connect(ConnectError::NoServer { .. })), _) => {
             "The upstream has no server at the moment. Try again shortly.".to_owned()

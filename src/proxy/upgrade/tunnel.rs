@@ -44,12 +44,12 @@ pub(super) struct Passed {
 }
 
 /// Passes bytes both ways until the tunnel has ended. Nothing may pass for `idle`; when `leaving` resolves both sides
-/// learn that the gateway goes away.
+/// learn that the gateway goes away, and the tunnel was ended by what it resolves to.
 pub(super) async fn pass(
     mut client: impl TunnelSide,
     mut server: impl TunnelSide,
     idle: Duration,
-    leaving: impl Future<Output = ()>,
+    leaving: impl Future<Output = EndedBy>,
     passed: &Passed,
 ) {
     let began = clock::now();
@@ -67,8 +67,10 @@ pub(super) async fn pass(
         passed,
     };
     let end = poll_fn(|cx| {
-        if !tunnel.is_leaving && leaving.as_mut().poll(cx).is_ready() {
-            tunnel.leave();
+        if !tunnel.is_leaving
+            && let Poll::Ready(by) = leaving.as_mut().poll(cx)
+        {
+            tunnel.leave(by);
         }
         tunnel.poll(cx, &mut client, &mut server, timer.as_mut())
     })
@@ -106,10 +108,10 @@ struct JoinedSides<'a> {
 }
 
 impl JoinedSides<'_> {
-    /// The gateway goes away: both sides learn it.
-    fn leave(&mut self) {
+    /// The gateway goes away, or dismisses the client: both sides learn it.
+    fn leave(&mut self, by: EndedBy) {
         self.is_leaving = true;
-        self.note_end(EndedBy::Drain);
+        self.note_end(by);
         self.to_client.bid_farewell(frame_tracker::going_away());
         self.to_server
             .bid_farewell(frame_tracker::going_away_masked());

@@ -328,6 +328,8 @@ labels! {
         MinRate = "min_rate",
         /// The gateway stopped.
         Drain = "drain",
+        /// The client's certificate is not believed any more.
+        Certificate = "certificate",
     }
 
     /// The end of a request that was to be sent once more.

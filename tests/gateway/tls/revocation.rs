@@ -1,0 +1,213 @@
+//! Certificates that are not believed any more: a list that revokes them, the end of their time or of a list's, another
+//! authority. Connections that are open hear of it as new ones do.
+
+use super::client_certificates::asking;
+use super::{asked, gateway};
+use crate::support::tls::{Authority, Pair, TlsClient};
+use crate::support::{
+    Connection, End, Feed, Gateway, PATIENCE, Upstream, Wire, eventually, request,
+};
+use http::Request;
+use http_body_util::BodyExt as _;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+
+const HOST: &str = "inner.test";
+/// `going away`, as it comes to a client.
+const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xE9];
+/// The time in which all of a client ends whose certificate is not believed any more.
+const A_MINUTE: Duration = Duration::from_secs(60);
+
+/// A server of WebSockets, of a stream of events without an end, and of short answers.
+async fn server() -> Upstream {
+    Upstream::playing(|mut connection: Connection| async move {
+        while let Ok(head) = connection.request().await {
+            let (answer, is_short) = match head.target() {
+                "/ws" => (
+                    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+                    false,
+                ),
+                "/events" => (
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n",
+                    false,
+                ),
+                _ => ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", true),
+            };
+            connection.wire.send(answer).await;
+            if !is_short {
+                std::future::pending::<()>().await;
+            }
+        }
+    })
+    .await
+}
+
+/// A gateway that asks clients for certificates of `ca`, by these lists.
+async fn house(ca: &Authority, upstream: &Upstream, list: Option<&str>) -> Gateway {
+    let client = match list {
+        None => asking(ca, "required"),
+        Some(file) => {
+            let (ca, crl) = (ca.path("ca.pem"), ca.path(file));
+            format!("client = {{ ca = {ca:?}, crl = {crl:?} }}\n")
+        }
+    };
+    gateway(upstream, &[ca.identity("inner", &[HOST]) + &client]).await
+}
+
+fn numbered(ca: &Authority, number: u64) -> Pair {
+    ca.client_with("anna", |params| params.serial_number = Some(number.into()))
+}
+
+async fn is_served(wire: &mut Wire) -> bool {
+    let asks = wire.try_send(asked(HOST)).await.is_ok();
+    match (asks, wire.try_answer().await) {
+        (true, Ok(answer)) if answer.status == 200 => true,
+        (_, Ok(answer)) => {
+            let answer = answer.expect(421);
+            assert_eq!(answer.field("connection"), "close");
+            false
+        }
+        // The connection had ended meanwhile.
+        (_, Err(_)) => false,
+    }
+}
+
+/// New handshakes of `client` are refused, and its open connection serves nothing.
+async fn loses(client: &TlsClient, tls: SocketAddr, wire: &mut Wire) {
+    // Without a pause, so that a request meets the change.
+    let asking = async { while is_served(wire).await {} };
+    timeout(PATIENCE, asking).await.expect("no answer any more");
+    assert_ne!(wire.ended(PATIENCE).await, End::Open);
+    assert!(client.connect_and_ask(tls, HOST).await.is_err());
+}
+
+#[tokio::test]
+async fn a_list_that_revokes_reaches_all_that_is_open() {
+    let upstream = server().await;
+    let ca = Authority::new();
+    ca.revoke("crl.pem", &[], 2100);
+    let gateway = house(&ca, &upstream, Some("crl.pem")).await;
+    let tls = gateway.tls().await;
+    let anna = ca.showing(&numbered(&ca, 7));
+    let others = ca.showing(&numbered(&ca, 8));
+    let mut wire = anna.wire(tls, HOST).await;
+    let mut resting = anna.wire(tls, HOST).await;
+    let mut socket = anna.wire(tls, HOST).await;
+    let mut events = anna.wire(tls, HOST).await;
+    let mut other = others.wire(tls, HOST).await;
+    for wire in [&mut wire, &mut resting, &mut other] {
+        assert!(is_served(wire).await);
+    }
+    let upgrade = [
+        ("Host", HOST),
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+    ];
+    let upgrade = request("GET", "/ws", &upgrade);
+    socket.send(&upgrade).await;
+    assert_eq!(socket.head().await.status(), 101);
+    events
+        .send(asked(HOST).replacen("GET /", "GET /events", 1))
+        .await;
+    assert_eq!(events.head().await.status(), 200);
+    assert_eq!(events.chunk().await.unwrap(), "hi");
+    let h2 = anna.h2(tls, HOST).await;
+    let to = |path: &str| Request::get(format!("https://{HOST}{path}")).body(Feed::empty());
+    h2.ask(to("/").unwrap()).await.expect(200);
+    let mut stream = h2.send(to("/events").unwrap()).await.unwrap().into_body();
+    assert_eq!(
+        stream.frame().await.unwrap().unwrap().into_data().unwrap(),
+        "hi"
+    );
+
+    ca.revoke("crl.pem", &[7], 2100);
+    loses(&anna, tls, &mut wire).await;
+    assert_eq!(resting.ended(PATIENCE).await, End::Closed);
+    assert_eq!(socket.exactly(4).await.unwrap()[..], GOING_AWAY);
+    // The gateway has asked the client to go elsewhere, or says so with the next request.
+    if let Ok(answer) = h2.try_ask(to("/").unwrap()).await {
+        answer.expect(421);
+    }
+    eventually(PATIENCE, "GOAWAY", async || h2.closed()).await;
+    // What does not end by itself is cut.
+    assert_ne!(socket.ended(A_MINUTE).await, End::Open);
+    assert_ne!(events.ended(A_MINUTE).await, End::Open);
+    let rest = timeout(A_MINUTE, stream.frame()).await.unwrap();
+    assert!(rest.is_none_or(|rest| rest.is_err()));
+    let line = gateway.line_where("ended_by", "certificate").await;
+    assert_eq!(line["client_subject"], "CN=anna");
+    let said = gateway.said.line(0, "the cause", |line| {
+        line.contains("the certificate of 127.0.0.1 is not believed any more")
+            && line.contains("evoked")
+    });
+    said.await;
+    // Others are served on.
+    assert!(is_served(&mut other).await);
+}
+
+#[tokio::test]
+async fn a_certificate_that_ends_ends_its_connections() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    let gateway = house(&ca, &upstream, None).await;
+    let tls = gateway.tls().await;
+    let brief = ca.client_with("anna", |params| {
+        params.not_after = (SystemTime::now() + Duration::from_secs(3)).into();
+    });
+    let (brief, lasting) = (ca.showing(&brief), ca.showing(&ca.client("bob")));
+    let mut wires = [brief.wire(tls, HOST).await, lasting.wire(tls, HOST).await];
+    for wire in &mut wires {
+        assert!(is_served(wire).await);
+    }
+    let [ends, stays] = &mut wires;
+    loses(&brief, tls, ends).await;
+    assert!(is_served(stays).await);
+}
+
+#[tokio::test]
+async fn a_list_that_ends_ends_the_connections_that_it_was_asked_for() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    ca.revoke_until("crl.pem", &[], SystemTime::now() + Duration::from_secs(3));
+    let gateway = house(&ca, &upstream, Some("crl.pem")).await;
+    let tls = gateway.tls().await;
+    let anna = ca.showing(&numbered(&ca, 7));
+    let mut wire = anna.wire(tls, HOST).await;
+    assert!(is_served(&mut wire).await);
+    loses(&anna, tls, &mut wire).await;
+}
+
+#[tokio::test]
+async fn another_authority_ends_the_connections_of_the_old_ones_clients() {
+    let upstream = Upstream::echo().await;
+    let (ca, new) = (Authority::new(), Authority::new());
+    let gateway = house(&ca, &upstream, None).await;
+    let tls = gateway.tls().await;
+    let anna = ca.showing(&ca.client("anna"));
+    let mut wire = anna.wire(tls, HOST).await;
+    assert!(is_served(&mut wire).await);
+    std::fs::copy(new.path("ca.pem"), ca.path("new.pem")).unwrap();
+    std::fs::rename(ca.path("new.pem"), ca.path("ca.pem")).unwrap();
+    loses(&anna, tls, &mut wire).await;
+}
+
+/// A reload that changes nothing for a client's certificate leaves its connections alone.
+#[tokio::test]
+async fn a_list_that_revokes_others_ends_nothing() {
+    let upstream = Upstream::echo().await;
+    let ca = Authority::new();
+    ca.revoke("crl.pem", &[], 2100);
+    let gateway = house(&ca, &upstream, Some("crl.pem")).await;
+    let tls = gateway.tls().await;
+    let [anna, bob] = [7, 8].map(|number| ca.showing(&numbered(&ca, number)));
+    let (mut ends, mut stays) = (anna.wire(tls, HOST).await, bob.wire(tls, HOST).await);
+    assert!(is_served(&mut ends).await && is_served(&mut stays).await);
+    let h2 = bob.h2(tls, HOST).await;
+    ca.revoke("crl.pem", &[7], 2100);
+    loses(&anna, tls, &mut ends).await;
+    assert!(is_served(&mut stays).await);
+    let asks = Request::get(format!("https://{HOST}/"));
+    let asks = asks.body(Feed::empty()).unwrap();
+    h2.ask(asks).await.expect(200);
+}
