@@ -32,7 +32,7 @@ pub struct Validity {
     /// Since when it is not believed.
     lost: Cell<Option<Instant>>,
     is_cut: Cell<bool>,
-    /// Wakes those who wait for either.
+    /// Wakes the tasks that wait for either.
     changed: Notify,
 }
 

@@ -97,7 +97,7 @@ impl Attacked {
     }
 
     /// Nothing of the attack is left.
-    fn is_unharmed(self) {
+    fn ends_unharmed(self) {
         self.is_well();
         let grown = resident(self.gateway.pid()).saturating_sub(self.resident.get());
         assert!(grown < GROWTH, "grown by {grown} bytes");
@@ -116,7 +116,7 @@ impl Attacked {
 fn any_bytes_are_a_head() {
     let attacked = Attacked::with(|upstream| File::to(upstream, &[]), false);
     drive(&HEADS.map(<[u8]>::to_vec), |bytes| attacked.send(bytes));
-    attacked.is_unharmed();
+    attacked.ends_unharmed();
 }
 
 /// Connections of HTTP/2 as clients of many kinds have them.
@@ -165,7 +165,7 @@ fn any_bytes_are_frames() {
             attacked.send(&[PREFACE, bytes].concat());
         }
     });
-    attacked.is_unharmed();
+    attacked.ends_unharmed();
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn any_bytes_are_a_header_of_the_proxy_protocol_on_a_socket() {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let seeds = PROXY_HEADERS.map(|header| [header, request].concat());
     drive(&seeds, |bytes| attacked.send(bytes));
-    attacked.is_unharmed();
+    attacked.ends_unharmed();
 }
 
 /// The first flight of clients with these versions and protocols.
@@ -214,7 +214,7 @@ fn any_bytes_are_a_hello() {
         let mut wire = client.wire(attacked.address, "api.example.com").await;
         wire.ask(get("/")).await.expect(200);
     });
-    attacked.is_unharmed();
+    attacked.ends_unharmed();
 }
 
 #[test]
@@ -267,5 +267,5 @@ fn any_text_is_a_token_and_only_a_signed_one_is_believed() {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {text}\r\n\r\n");
         attacked.send(head.as_bytes());
     });
-    attacked.is_unharmed();
+    attacked.ends_unharmed();
 }
