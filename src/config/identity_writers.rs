@@ -14,8 +14,8 @@ pub(super) struct IdentityWriters<'a> {
     source: &'a Source,
     /// The writers of each field, in the one spelling that servers may take it for.
     fields: HashMap<String, FirstWriters<'a>>,
-    /// The writers of each field with its template.
-    templates: HashMap<String, FirstWriters<'a>>,
+    /// The template by which each file writes each field; nothing where its routes have several for one field.
+    templates: HashMap<(usize, String), Option<String>>,
 }
 
 /// A field, and the route that writes it.
@@ -46,7 +46,7 @@ impl<'a> IdentityWriters<'a> {
             for at in route.forward_identity.entries() {
                 let file = source.start(at.span.start);
                 note(same_field(&at.value.name), file, (route, at), &mut fields);
-                note(at.value.to_string(), file, (route, at), &mut templates);
+                note_template(&at.value, file, &mut templates);
             }
         }
         Self {
@@ -71,12 +71,22 @@ impl<'a> IdentityWriters<'a> {
         self.fields.get(&same_field(name))?.outside(file)
     }
 
-    /// Does a route outside `file` write the same field with the same words, which no name of a group decides?
-    pub(super) fn say_the_same(&self, field: &IdentityField, file: usize) -> bool {
+    /// Do all routes of the file of the route's upstream that write the field write it with the same words, which no name of
+    /// a group decides? What third files write at servers of their own decides nothing here.
+    pub(super) fn writes_as_its_upstreams_file(
+        &self,
+        route: &Route,
+        field: &IdentityField,
+    ) -> bool {
         let named =
             |piece: &IdentityPiece| matches!(piece, IdentityPiece::Tier | IdentityPiece::Group);
-        let same = self.templates.get(&field.to_string());
-        !field.pieces().iter().any(named) && same.is_some_and(|same| same.outside(file).is_some())
+        let Some(upstream) = self.document.upstream_of(route) else {
+            return false;
+        };
+        let home = self.source.start(upstream.name.span.start);
+        let template = self.templates.get(&(home, same_field(&field.name)));
+        let is_same = template.and_then(Option::as_ref) == Some(&field.to_string());
+        is_same && !field.pieces().iter().any(named)
     }
 
     /// Each field with the only file that writes it, where there is only one.
@@ -88,6 +98,20 @@ impl<'a> IdentityWriters<'a> {
                 .map(|(name, one)| (name.clone(), only(one)))
                 .collect(),
         )
+    }
+}
+
+fn note_template(
+    field: &IdentityField,
+    file: usize,
+    all: &mut HashMap<(usize, String), Option<String>>,
+) {
+    let text = field.to_string();
+    let known = all
+        .entry((file, same_field(&field.name)))
+        .or_insert_with(|| Some(text.clone()));
+    if known.as_ref() != Some(&text) {
+        *known = None;
     }
 }
 

@@ -75,7 +75,7 @@ fn what_restricts_is_told_by_its_name() {
     let base = "[groups.g]\nby = \"header:x-api-key\"\nmembers = [\"a-long-secret-key\"]\n\
         [limits.a]\nby = \"ip\"\nrate = \"1/s\"\n[limits.b]\nby = \"ip\"\nrate = \"2/s\"\n\
         [upstreams.u]\nservers = \"a:1\"\nlimits = [\"b\"]\n\
-        [routes.r]\npath = \"/r\"\nupstream = \"u\"\nlimits = [\"a\"]\n[routes.s]\nupstream = \"u\"\ngroups = [\"g\"]\n";
+        [routes.r]\npath = \"/r\"\nclient_cert = \"required\"\nupstream = \"u\"\nlimits = [\"a\"]\n[routes.s]\nupstream = \"u\"\ngroups = [\"g\"]\n";
     let defaults = "[defaults]\nlimits = [\"a\"]\n";
     let old = outline(&format!("{base}{defaults}"));
     let told = |new: &str| config::diff::taken_away(&old, &outline(new));
@@ -93,6 +93,10 @@ fn what_restricts_is_told_by_its_name() {
         (
             format!("{base}{defaults}").replace("groups = [\"g\"]\n", ""),
             Some("`groups` of route `s`"),
+        ),
+        (
+            format!("{base}{defaults}").replace("client_cert = \"required\"\n", ""),
+            Some("`client_cert` of route `r`"),
         ),
         (
             format!("{base}{defaults}").replace("rate = \"1/s\"", "rate = \"9/s\""),

@@ -42,6 +42,17 @@ pub(super) struct FailureRow {
     /// Those beyond their client's share.
     left_out: u32,
     clients: HashMap<Client, u32>,
+    authors: Authors,
+}
+
+/// The clients whose requests failed, counted or not.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Authors {
+    #[default]
+    None,
+    One(Client),
+    /// Several, or a failure that no client can bring about.
+    Several,
 }
 
 impl FailureRow {
@@ -63,6 +74,11 @@ impl FailureRow {
         if self.len() == 0 {
             self.first = now;
         }
+        self.authors = match (self.authors, by) {
+            (Authors::None, Some(by)) => Authors::One(by),
+            (Authors::One(one), Some(by)) if one == by => Authors::One(one),
+            _ => Authors::Several,
+        };
         let lasts = now.saturating_sub(self.first) >= LATELY;
         let own = by.map_or(0, |by| self.clients.get(&by).copied().unwrap_or(0));
         let most = after.div_ceil(2);
@@ -83,10 +99,10 @@ impl FailureRow {
         self.last = self.last.max(now);
         (self.counted / after > before / after).then(|| {
             // Where the server cannot be ejected now, each client has its share of the failures up to the next time.
-            let clients = std::mem::take(&mut self.clients);
+            self.clients.clear();
             RowSummary {
                 failures: self.len(),
-                is_of_one: clients.len() == 1 && clients.values().sum::<u32>() >= after,
+                is_of_one: matches!(self.authors, Authors::One(_)),
             }
         })
     }
@@ -152,6 +168,13 @@ mod tests {
         let mut row = FailureRow::default();
         let due = (0..12).filter(|n| row.add(3, client(n % 2), |_| true, 1).is_some());
         assert_eq!(due.count(), 4);
+    }
+
+    #[test]
+    fn a_row_that_lasts_says_so_too() {
+        let mut row = FailureRow::default();
+        let mut due = (0..20).filter_map(|n| row.add(5, client(1), |_| true, 1 + n * SECOND));
+        assert_eq!(due.next().map(|row| row.is_of_one), Some(true));
     }
 
     #[test]

@@ -38,6 +38,9 @@ fn of_routes(old: &[RouteOutline], new: &[RouteOutline]) -> Option<String> {
             let mut conditions = route.rule.conditions.iter();
             conditions.any(|one| matches!(one, Condition::Groups(_)))
         };
+        if route.client_cert == Some("required") && after.client_cert != route.client_cert {
+            return Some(format!("`client_cert` of route `{name}`"));
+        }
         (groups(route) && !groups(after)).then(|| format!("`groups` of route `{name}`"))
     })
 }

@@ -63,7 +63,7 @@ A secret that is written into the file is a warning.
 A change of the file is taken over while requests go on, whole or not at all. The new file holds once two readings 50 ms
 apart agree, within a second after the first change. A file that takes away what restricts clients waits for a third
 equal reading, 500 ms later: a limit of `[defaults]`, of a route or of its upstream, a route, `groups` of a route,
-`client` of an identity, its `verify`, or one of its lists. It may be half written. SIGHUP takes such a file over without
+`client_cert` of a route, `client` of an identity, its `verify`, or a file of its lists. It may be half written. SIGHUP takes such a file over without
 the third reading. The old file stays where the new one has a mistake. Links are followed, and a link that is swapped counts
 as a change. SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by`
 has counters of its own. They start afresh, unless counters of an earlier time with the same settings are still held:

@@ -169,7 +169,7 @@ fn fields(route: &Route, file: usize, bounds: &Bounds<'_>, found: &mut Findings)
         }
     }
     for At { value: field, span } in route.forward_identity.entries() {
-        if !bounds.writers.say_the_same(field, file) {
+        if !bounds.writers.writes_as_its_upstreams_file(route, field) {
             told(
                 route,
                 &At::new(&field.name, span.clone()),
