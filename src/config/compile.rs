@@ -301,14 +301,11 @@ fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
 
 /// The groups whose members routes ask for.
 fn route_groups(document: &Document, groups: &[Arc<Group>]) -> Vec<Arc<Group>> {
-    let is_asked = |group: &&Arc<Group>| {
-        let mut names = document
-            .routes
-            .iter()
-            .flat_map(|route| route.groups.entries());
-        names.any(|at| *at.value == *group.name)
-    };
-    groups.iter().filter(is_asked).map(Arc::clone).collect()
+    let routes = document.routes.iter();
+    let asked = routes.flat_map(|route| route.groups.entries());
+    let asked: HashSet<&str> = asked.map(|at| at.value.as_str()).collect();
+    let groups = groups.iter().filter(|group| asked.contains(&*group.name));
+    groups.map(Arc::clone).collect()
 }
 
 /// The key that the server of an upstream is chosen by. A request without it is no mistake.

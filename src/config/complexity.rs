@@ -1,38 +1,173 @@
-//! Twice the limits are twice the work. The work is counted as spans that are looked at, not timed.
+//! The work for a file grows with its length and no faster, whichever list is long: eight times a list is about eight
+//! times the work. Every list that the schema has is tried, and a few pairs of lists that are held against each other.
+//!
+//! What a list's work is made of is not known here, so time is measured: that of the thread, which other work on the machine
+//! does not lengthen.
 
-use super::parse;
+mod lists;
+
+use super::diff::{diff, taken_away};
+use super::render::Colour;
 use super::span::LOOKED_AT;
-use std::fmt::Write as _;
+use super::{Report, fixtures, load, parse};
+use lists::List;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
 
-/// A file with this many limits. Each limit has every key that is held against other tables, and an ignored warning.
-fn file(many: usize) -> String {
-    let mut text = String::new();
-    for n in 0..many {
-        write!(
-            text,
-            "[limits.l{n}]\nby = \"ip\"\nrate = \"${{NOT_SET:-{n}}}1/min\"\nburst = 5\nalgorithm = \"leaky-bucket\"\nmax_wait = \"1min\"\n\
-             public_name = \"n{n}\"\ncandidate = {{ rate = \"9/min\" }}\nexempt = {{ methods = [\"OPTIONS\"] }}\n\
-             ignore_warnings = [\"waits-longer\"]\n\
-             [upstreams.u{n}]\nservers = \"a:1\"\n\
-             [routes.r{n}]\npath = \"/r{n}\"\nupstream = \"u{n}\"\nlimits = [\"l{n}\"]\n"
-        )
-        .unwrap();
-    }
-    text
+/// The first file of a list has about so many bytes; it is doubled until it is work enough to be measured.
+const FIRST: usize = 4 * 1024;
+/// No file is longer.
+const LONGEST: usize = 512 * 1024;
+/// A report shows so many mistakes, each with its line: below that, a line of mistakes is shown once for each.
+const SHOWN: usize = 100;
+/// Eight times a list may be so many times the work: a square would be 64 times.
+const MOST: u32 = 16;
+
+/// So much work is enough. A square is told where it is the larger part of the work: the long form tells smaller ones.
+fn enough() -> Duration {
+    Duration::from_millis(if fixtures::long() { 2_000 } else { 60 })
+}
+
+/// The work that this thread has done.
+fn work() -> Duration {
+    let read = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanoseconds = read.split_whitespace().next().unwrap();
+    Duration::from_nanos(nanoseconds.parse().unwrap())
+}
+
+/// The work for a file with `many` entries of a list: to read it, to show what is wrong, and to compare it with itself.
+fn work_for(list: &List, many: usize, folder: &Path) -> Duration {
+    let file = folder.join("gateway.toml");
+    fs::write(&file, list.file(many)).unwrap();
+    let before = work();
+    let (first, second) = (load(&file), load(&file));
+    let report: Report = match (first, second) {
+        (Ok(old), Ok(new)) => {
+            assert!(diff(&old.outline, &new.outline, &old.boot).is_empty());
+            assert_eq!(taken_away(&old.outline, &new.outline), None);
+            new.report()
+        }
+        (Err(report), _) | (_, Err(report)) => {
+            assert!(!list.is_good, "{}", report.human(Colour::Off));
+            report
+        }
+    };
+    let _ = report.human(Colour::Off);
+    work() - before
+}
+
+/// How the work grew, where it grew faster than the list.
+fn excess(list: &List, folder: &Path) -> Option<String> {
+    let bytes = (list.file(200).len() / 200).max(1);
+    let least = if list.is_good { 1 } else { SHOWN };
+    let mut few = (FIRST / bytes / 8).max(least);
+    let more = loop {
+        let more = work_for(list, few * 8, folder);
+        if more >= enough() || few * 16 * bytes > LONGEST {
+            break more;
+        }
+        few *= 2;
+    };
+    let less = work_for(list, few, folder);
+    let grew = format!(
+        "{}: {less:?} for {few}, {more:?} for {}",
+        list.name,
+        few * 8
+    );
+    println!("{grew}");
+    (more >= enough() && more > less * MOST).then_some(grew)
 }
 
 #[test]
-fn twice_the_limits_are_twice_the_work() {
+fn eight_times_a_list_is_eight_times_the_work() {
+    fixtures::set_modes_of_keys();
+    let left = Mutex::new(lists::all());
+    let found = Mutex::new(Vec::new());
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let folder = tempfile::tempdir().unwrap();
+                lists::put_files(folder.path());
+                loop {
+                    let Some(list) = left.lock().unwrap().pop() else {
+                        return;
+                    };
+                    let excess = excess(&list, folder.path());
+                    found.lock().unwrap().extend(excess);
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The paths of all lists and of all tables with free names, as `.routes.*.host[]`.
+fn of_schema(node: &Value, root: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let node = match node["$ref"].as_str() {
+        Some(to) => root.pointer(&to[1..]).unwrap(),
+        None => node,
+    };
+    for form in ["oneOf", "anyOf", "allOf"] {
+        for form in node[form].as_array().into_iter().flatten() {
+            of_schema(form, root, path, found);
+        }
+    }
+    let mut below = |step: &str, node: &Value| {
+        let path = format!("{path}{step}");
+        if !step.starts_with('.') || step == ".*" {
+            found.insert(path.clone());
+        }
+        of_schema(node, root, &path, found);
+    };
+    if let Some(items) = node.get("items") {
+        below("[]", items);
+    }
+    for (name, one) in node["properties"].as_object().into_iter().flatten() {
+        if name != "ignore_warnings" {
+            below(&format!(".{name}"), one);
+        }
+    }
+    if let Some(any) = node
+        .get("additionalProperties")
+        .filter(|any| any.is_object())
+    {
+        below(".*", any);
+    }
+}
+
+#[test]
+fn every_list_of_the_schema_is_tried() {
+    let schema = include_str!("../../gateway.schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let mut found = BTreeSet::new();
+    of_schema(&schema, &schema, "", &mut found);
+    assert!(found.len() > 60, "{found:?}");
+    let all = lists::all();
+    let tried: BTreeSet<&str> = all.iter().map(|list| list.name).collect();
+    let missing: Vec<&String> = found
+        .iter()
+        .filter(|path| !tried.contains(lists::one_name(path).as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "no file of `lists` has these: {missing:?}"
+    );
+}
+
+/// A warning is looked up by its place among the tables that ignore warnings.
+#[test]
+fn twice_the_ignored_warnings_are_twice_the_places_that_are_looked_at() {
     let looked_at = |many: usize| {
         LOOKED_AT.set(0);
-        let compiled = parse("gateway.toml", &file(many))
-            .unwrap_or_else(|report| panic!("{}", report.human(super::render::Colour::Off)));
-        assert_eq!(
-            compiled.ignored.len(),
-            many,
-            "{}",
-            compiled.report().human(super::render::Colour::Off)
-        );
+        let text: String = (0..many).map(lists::ignored_warning).collect();
+        let compiled = parse("gateway.toml", &text)
+            .unwrap_or_else(|report| panic!("{}", report.human(Colour::Off)));
+        assert_eq!(compiled.ignored.len(), many);
         LOOKED_AT.get()
     };
     let (some, twice) = (looked_at(100), looked_at(200));

@@ -10,6 +10,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+/// Whether the long form of the tests was asked for.
+pub(super) fn long() -> bool {
+    std::env::var_os("TOLLGATE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }

@@ -7,6 +7,7 @@ use super::files::fence::AllowedPaths;
 use super::files::glob;
 use super::span::{At, Span};
 use crate::route::{HostPattern, PathPattern};
+use std::collections::HashSet;
 
 /// The grant of one entry. An entry that is a plain text grants nothing and bounds nothing.
 #[derive(Debug, Clone, Default)]
@@ -22,11 +23,11 @@ pub(super) struct Grant {
     /// Files outside their own folders that the files may read.
     pub(super) secrets: Vec<AllowedPaths>,
     /// Patterns of the variables that the files may read.
-    pub(super) variables: Vec<String>,
+    pub(super) variables: GrantedNames,
     /// Patterns of the `[defaults]` limits that the routes of the files may drop.
-    pub(super) drops: Vec<At<String>>,
+    pub(super) drops: GrantedNames,
     /// Patterns of the upstreams of other files that the routes of the files may lead to.
-    pub(super) upstreams: Vec<At<String>>,
+    pub(super) upstreams: GrantedNames,
     /// Sockets outside their own folders that the files' servers may listen on.
     pub(super) sockets: Vec<AllowedPaths>,
 }
@@ -34,20 +35,17 @@ pub(super) struct Grant {
 impl Grant {
     /// May the files read the variable of this name?
     pub(super) fn reads_variable(&self, name: &str) -> bool {
-        let mut patterns = self.variables.iter();
-        patterns.any(|pattern| glob::matches(pattern, name))
+        self.variables.has(name)
     }
 
     /// May the routes of the files drop the limit of this name?
     pub(super) fn drops(&self, name: &str) -> bool {
-        let mut patterns = self.drops.iter();
-        patterns.any(|pattern| glob::matches(&pattern.value, name))
+        self.drops.has(name)
     }
 
     /// May the routes of the files lead to the upstream of this name, which stands in another file?
     pub(super) fn leads_to(&self, name: &str) -> bool {
-        let mut patterns = self.upstreams.iter();
-        patterns.any(|pattern| glob::matches(&pattern.value, name))
+        self.upstreams.has(name)
     }
 
     /// Does the entry only name files?
@@ -81,6 +79,49 @@ impl Grant {
         let mut keys = self.written.clone();
         keys.retain(|(own, _)| *own != key);
         entry(&keys)
+    }
+}
+
+/// Names that are granted, some of them patterns.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GrantedNames {
+    /// All of them, in the order of the file.
+    written: Vec<At<String>>,
+    /// Those that are no patterns.
+    plain: HashSet<String>,
+    patterns: Vec<String>,
+}
+
+impl GrantedNames {
+    pub(super) fn new(written: Vec<At<String>>) -> Self {
+        let names = written.iter().map(|at| at.value.clone());
+        let (patterns, plain): (Vec<String>, Vec<String>) =
+            names.partition(|name| glob::is_pattern(name));
+        Self {
+            written,
+            plain: plain.into_iter().collect(),
+            patterns,
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let mut patterns = self.patterns.iter();
+        self.plain.contains(name) || patterns.any(|pattern| glob::matches(pattern, name))
+    }
+
+    /// Those that grant none of the `defined` names.
+    pub(super) fn without_effect<'g>(
+        &'g self,
+        defined: &HashSet<&str>,
+    ) -> impl Iterator<Item = &'g At<String>> {
+        let is_one = |at: &&At<String>| {
+            if glob::is_pattern(&at.value) {
+                defined.iter().any(|name| glob::matches(&at.value, name))
+            } else {
+                defined.contains(at.value.as_str())
+            }
+        };
+        self.written.iter().filter(move |at| !is_one(at))
     }
 }
 

@@ -22,6 +22,7 @@ use super::side_files::SideFiles;
 use crate::acme::OrderedIdentity;
 use crate::tls::{IdentityMistake, IdentityParts, Offer, ServerIdentity};
 use loaded::Loading;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use written::WrittenIdentity;
@@ -31,6 +32,8 @@ use written::WrittenIdentity;
 pub struct Identities {
     /// In the order of the file; behind them those that listeners have of their own.
     all: Vec<LoadedIdentity>,
+    /// The position of each by its name.
+    positions: HashMap<String, usize>,
 }
 
 /// An identity that was made of files.
@@ -52,6 +55,14 @@ pub(super) struct ReadIdentities {
 }
 
 impl Identities {
+    fn new(all: Vec<LoadedIdentity>) -> Self {
+        let names = all.iter().enumerate().rev();
+        let positions = names
+            .map(|(at, one)| (one.identity.name().to_owned(), at))
+            .collect();
+        Self { all, positions }
+    }
+
     /// All identities.
     pub fn all(&self) -> impl Iterator<Item = &LoadedIdentity> {
         self.all.iter()
@@ -60,7 +71,7 @@ impl Identities {
     /// The identity of this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&LoadedIdentity> {
-        self.all.iter().find(|one| one.identity.name() == name)
+        self.all.get(*self.positions.get(name)?)
     }
 }
 
@@ -141,9 +152,7 @@ pub(super) fn read(
             .iter()
             .map(|(written, loaded)| written.outline(loaded))
             .collect(),
-        identities: Identities {
-            all: both.into_iter().map(|(_, loaded)| loaded).collect(),
-        },
+        identities: Identities::new(both.into_iter().map(|(_, loaded)| loaded).collect()),
         offers,
     }
 }

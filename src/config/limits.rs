@@ -15,6 +15,7 @@ use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{self, LeaseSetting, Mode, Policy, RefundCondition, ResponsePolicy, Scope};
 use rules::RatedRule;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The tag of all limits under `together = true` of the store.
@@ -184,13 +185,15 @@ fn template(written: &Limit, groups: &Groups, found: &mut Findings) -> Option<Ke
 
 /// The places of two parts that are the same.
 fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
-    let same = |a: &At<Option<KeyPart>>, b: &At<Option<KeyPart>>| match (&a.value, &b.value) {
-        (Some(KeyPart::Ip(_)), Some(KeyPart::Ip(_))) => true,
-        (a, b) => a.is_some() && a == b,
-    };
-    parts.iter().enumerate().find_map(|(index, later)| {
-        let earlier = parts[..index].iter().find(|earlier| same(earlier, later))?;
-        Some((&earlier.span, &later.span))
+    let mut seen = HashMap::new();
+    parts.iter().find_map(|later| {
+        // Two networks of one address are the same part.
+        let part = match later.value.as_ref()? {
+            KeyPart::Ip(_) => None,
+            part => Some(part),
+        };
+        let earlier = *seen.entry(part).or_insert(later);
+        (!std::ptr::eq(earlier, later)).then_some((&earlier.span, &later.span))
     })
 }
 

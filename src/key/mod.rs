@@ -73,7 +73,7 @@ pub enum UnknownKey {
 }
 
 /// One part of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum KeyPart {
     /// The client's address, masked.
     Ip(Mask),
@@ -164,7 +164,7 @@ pub enum MissingKey {
 }
 
 /// The number of leading bits by which addresses tell clients apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mask {
     /// For IPv4, 1 to 32.
     pub v4: u8,

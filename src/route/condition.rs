@@ -80,25 +80,31 @@ impl Condition {
         }
     }
 
-    /// Can no request meet both conditions?
-    fn contradicts(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Field(name, Some(one)), Self::Field(also, Some(two))) => {
-                name == also && one != two
+    /// What the condition asks for one value of, and the value: two that ask the same for different values contradict
+    /// each other.
+    pub(super) fn asked(&self) -> Option<(ConditionSubject<'_>, &[u8])> {
+        match self {
+            Self::Field(name, value) => {
+                Some((ConditionSubject::Field(name), value.as_ref()?.as_bytes()))
             }
-            (Self::Query(name, Some(one)), Self::Query(also, Some(two))) => {
-                name == also && one != two
+            Self::Query(name, value) => {
+                Some((ConditionSubject::Query(name), value.as_ref()?.as_bytes()))
             }
-            (Self::Https(one), Self::Https(two)) => one != two,
-            _ => false,
+            Self::Https(https) => Some((
+                ConditionSubject::Scheme,
+                if *https { b"https" } else { b"http" },
+            )),
+            Self::Groups(_) => None,
         }
     }
 }
 
-/// Can one request meet all conditions of both lists?
-pub(super) fn compatible(these: &[Condition], those: &[Condition]) -> bool {
-    let is_at_odds = |one: &Condition| those.iter().any(|other| one.contradicts(other));
-    !these.iter().any(is_at_odds)
+/// What conditions ask for one value of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum ConditionSubject<'a> {
+    Field(&'a HeaderName),
+    Query(&'a str),
+    Scheme,
 }
 
 /// A request's values of one parameter, decoded.
@@ -275,13 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn only_values_of_one_name_contradict() {
-        assert!(!compatible(&[field(Some("1"))], &[field(Some("2"))]));
-        assert!(compatible(&[field(Some("1"))], &[field(None)]));
-        assert!(compatible(&[field(Some("1"))], &[Condition::Https(true)]));
-        assert!(!compatible(
-            &[Condition::Https(false)],
-            &[Condition::Https(true)]
-        ));
+    fn what_is_asked_for_one_value_is_told() {
+        let (one, other) = (field(Some("1")), field(Some("2")));
+        assert_eq!(one.asked().unwrap().0, other.asked().unwrap().0);
+        assert_ne!(one.asked(), other.asked());
+        assert_eq!(field(None).asked(), None);
+        let [plain, encrypted] = [false, true].map(Condition::Https);
+        assert_eq!(plain.asked().unwrap().0, encrypted.asked().unwrap().0);
+        assert_ne!(plain.asked(), encrypted.asked());
+        assert_eq!(Condition::Groups(Vec::new()).asked(), None);
     }
 }

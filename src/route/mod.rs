@@ -1,5 +1,6 @@
 //! Which rule recognises a request: by host, path, method and conditions, the most specific first.
 
+mod clash;
 mod condition;
 mod containment;
 mod host;

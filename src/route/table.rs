@@ -1,11 +1,13 @@
 //! All routes, arranged by host for lookup.
 
+use super::clash::Clashes;
 use super::condition::{Example, RequestView};
-use super::trie::{RouteClash, TrieNode};
+use super::trie::{RouteEnd, TrieNode};
 use super::{HostPattern, Rule, Segment, host_key};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use http::Method;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -42,28 +44,30 @@ impl Table {
     /// conditions contradict each other, no request meets both.
     ///
     /// # Errors
-    /// The pairs of routes of equal rank that can match the same request: all of them, up to 1,000.
+    /// The pairs of routes of equal rank that can match the same request: all of them, up to 1,000, in the order of
+    /// their second routes.
     pub fn build(rules: &[Rule]) -> Result<Self, Vec<Overlap>> {
         let mut table = Self::default();
-        let mut overlaps = Vec::new();
-        let mut seen = HashSet::new();
-        for (second, rule) in rules.iter().enumerate() {
+        for (route, rule) in rules.iter().enumerate() {
             table.conditional |= !rule.conditions.is_empty();
+            let end = RouteEnd {
+                route,
+                methods: rule.methods.as_slice().into(),
+                conditions: rule.conditions.as_slice().into(),
+            };
             for host in hosts(rule) {
-                let slot = table.host(host).slot(&rule.path);
-                for clash in slot.add(second, rule) {
-                    let first = clash.route;
-                    if overlaps.len() < MOST_OVERLAPS && seen.insert((first, second)) {
-                        let example = example(&clash, host, &rules[first], rule);
-                        overlaps.push(Overlap {
-                            first,
-                            second,
-                            example,
-                        });
-                    }
-                }
+                table.host(host).slot(&rule.path).add(end.clone());
             }
         }
+        let mut clashes = Clashes::new(MOST_OVERLAPS);
+        let hosts = table.exact.values_mut().chain(table.suffixes.values_mut());
+        for node in hosts.chain([&mut table.any]) {
+            node.settle(&mut |ends| clashes.look(ends));
+        }
+        let overlaps: Vec<Overlap> = clashes
+            .sorted()
+            .map(|(first, second)| overlap(first, second, rules))
+            .collect();
         if overlaps.is_empty() {
             Ok(table)
         } else {
@@ -143,14 +147,37 @@ fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
     rule.hosts.iter().map(Some).chain(any)
 }
 
-/// A request that both routes of an overlap take.
-fn example(clash: &RouteClash, host: Option<&HostPattern>, first: &Rule, second: &Rule) -> String {
-    let host = match host {
+/// The overlap of two routes, with a request that both take.
+fn overlap(first: usize, second: usize, rules: &[Rule]) -> Overlap {
+    let example = example(&rules[first], &rules[second]);
+    Overlap {
+        first,
+        second,
+        example,
+    }
+}
+
+/// The spelling of a host, and whether it is one host alone.
+fn spelled(host: &HostPattern) -> (bool, Cow<'_, str>) {
+    match host {
+        HostPattern::Exact(host) => (true, host_key(host)),
+        HostPattern::Suffix(suffix) => (false, host_key(suffix)),
+    }
+}
+
+/// A request that both rules take.
+fn example(first: &Rule, second: &Rule) -> String {
+    let there: HashSet<_> = first.hosts.iter().map(spelled).collect();
+    let mut hosts = second.hosts.iter().map(spelled);
+    let host = match hosts.find(|host| there.contains(host)) {
         None => String::new(),
-        Some(HostPattern::Exact(host)) => host_key(host).into_owned(),
-        Some(HostPattern::Suffix(suffix)) => format!("x{}", host_key(suffix)),
+        Some((true, host)) => host.into_owned(),
+        Some((false, suffix)) => format!("x{suffix}"),
     };
-    let mut text = format!("{} {host}", clash.method);
+    let there: HashSet<&Method> = first.methods.iter().collect();
+    let mut methods = second.methods.iter();
+    let method = methods.find(|method| there.contains(method));
+    let mut text = format!("{} {host}", method.unwrap_or(&Method::GET));
     let start = text.len();
     for segment in &second.path.segments {
         let segment = match segment {

@@ -4,12 +4,14 @@
 //! a branch fails. The first route that it meets therefore has the highest rank. The search visits only the nodes that
 //! the path's own segments lead to, so that its cost does not depend on the number of routes.
 
-use super::condition::{Condition, RequestView, compatible};
-use super::{PathPattern, Rule, Segment, path};
+use super::condition::{Condition, RequestView};
+use super::{PathPattern, Segment, path};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use http::Method;
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// A node of the tree: the paths that begin with the same segments.
 #[derive(Debug, Default)]
@@ -30,12 +32,12 @@ pub(super) struct TrieNode {
 pub(super) struct RouteList(Vec<RouteEnd>);
 
 /// A route at the end of its path.
-#[derive(Debug)]
-struct RouteEnd {
-    route: usize,
+#[derive(Debug, Clone)]
+pub(super) struct RouteEnd {
+    pub(super) route: usize,
     /// The methods of the route; none means any.
-    methods: Box<[Method]>,
-    conditions: Box<[Condition]>,
+    pub(super) methods: Arc<[Method]>,
+    pub(super) conditions: Arc<[Condition]>,
 }
 
 impl RouteEnd {
@@ -45,13 +47,6 @@ impl RouteEnd {
             || self.conditions.iter().all(|one| one.holds(asked))
                 && asked.ends_with(self.route, &self.conditions)
     }
-}
-
-/// A route that the list had before, and a method that both routes take.
-#[derive(Debug)]
-pub(super) struct RouteClash {
-    pub(super) route: usize,
-    pub(super) method: Method,
 }
 
 impl TrieNode {
@@ -104,6 +99,18 @@ impl TrieNode {
 }
 
 impl TrieNode {
+    /// Puts the routes of every list into their order, and shows each list to `look`.
+    pub(super) fn settle(&mut self, look: &mut impl FnMut(&[RouteEnd])) {
+        for list in [&mut self.ends, &mut self.rests] {
+            list.0.sort_by_key(|end| Reverse(end.conditions.len()));
+            look(&list.0);
+        }
+        let below = self.literals.values_mut().chain(self.folded.values_mut());
+        for node in below.chain(self.parameter.as_deref_mut()) {
+            node.settle(look);
+        }
+    }
+
     /// The node that a segment in any case leads to. Only tables with such routes pay for the lookup.
     fn folded(&self, segment: &str) -> Option<&Self> {
         if self.folded.is_empty() {
@@ -114,38 +121,12 @@ impl TrieNode {
 }
 
 impl RouteList {
-    /// Adds a route, and returns the routes that match the same requests.
-    pub(super) fn add(&mut self, route: usize, rule: &Rule) -> Vec<RouteClash> {
-        let (methods, conditions) = (&rule.methods[..], &rule.conditions[..]);
-        if self.0.iter().any(|end| end.route == route) {
-            // The route has the same host twice.
-            return Vec::new();
+    /// Adds a route, whose methods and conditions its other hosts share.
+    pub(super) fn add(&mut self, end: RouteEnd) {
+        // The route may have the same host twice.
+        if self.0.last().is_none_or(|last| last.route != end.route) {
+            self.0.push(end);
         }
-        let clashes = self.0.iter().filter_map(|end| {
-            if end.conditions.len() != conditions.len() || !compatible(&end.conditions, conditions)
-            {
-                return None;
-            }
-            let method = match (methods, &*end.methods) {
-                ([], []) => Method::GET,
-                (methods, there) => methods
-                    .iter()
-                    .find(|method| there.contains(method))?
-                    .clone(),
-            };
-            let route = end.route;
-            Some(RouteClash { route, method })
-        });
-        let clashes = clashes.collect();
-        let is_before = |end: &RouteEnd| end.conditions.len() >= conditions.len();
-        let place = self.0.partition_point(is_before);
-        let end = RouteEnd {
-            route,
-            methods: methods.into(),
-            conditions: conditions.into(),
-        };
-        self.0.insert(place, end);
-        clashes
     }
 
     fn find(&self, method: &Method, asked: &impl RequestView) -> Option<usize> {

@@ -7,6 +7,7 @@ use super::{Service, Snapshot};
 use crate::key::{KeyPart, Sameness, UnknownKey};
 use crate::limit::Limit;
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Snapshot {
@@ -28,19 +29,24 @@ impl Service {
 
     /// Finds its early limits.
     pub fn find_early_limits(&mut self) {
+        let refused = self.refused_parts();
         let all = self.limits.iter().zip(0..);
-        let early = all.filter(|(limit, _)| self.is_early(limit));
+        let early = all.filter(|(limit, _)| self.is_early(limit, &refused));
         self.early_limits = early.map(|(_, position)| position).collect();
     }
 
-    fn is_early(&self, limit: &Limit) -> bool {
+    fn is_early(&self, limit: &Limit, refused: &HashSet<&KeyPart>) -> bool {
+        let may_leave_out = || {
+            let mut parts = limit.by.parts.iter();
+            limit.by.unknown.is_none() && parts.any(|part| refused.contains(part))
+        };
         let needs_body = |of: Sameness| of == Sameness::Request;
         limit.mode.decides()
             && !limit.asks_token()
             && !parts(limit).any(|part| self.decides_over(part))
             && !self.is_field_of_identity(limit)
             && !limit.dedupe.iter().any(|dedupe| needs_body(dedupe.of))
-            && !self.may_leave_out(limit)
+            && !may_leave_out()
     }
 
     /// Does the value of this part depend on the route, whose servers are told of clients in fields that the request loses?
@@ -65,20 +71,16 @@ impl Service {
         price.chain(ids).any(|name| identity.claims(name))
     }
 
-    /// Does another limit of the service refuse values that no group knows, of a part that this one counts by? Such values
-    /// have no counter.
-    fn may_leave_out(&self, limit: &Limit) -> bool {
-        let refuses = |other: &Limit| {
-            let unknown = other.by.unknown.as_ref();
-            unknown.is_some_and(|known| known.otherwise == UnknownKey::Refuse)
+    /// The parts of which a limit of the service refuses values that no group knows. Such values have no counter of
+    /// another limit that counts by the part.
+    fn refused_parts(&self) -> HashSet<&KeyPart> {
+        let refuses = |limit: &&Arc<Limit>| {
+            let unknown = limit.by.unknown.as_ref();
+            limit.mode.decides()
+                && unknown.is_some_and(|known| known.otherwise == UnknownKey::Refuse)
         };
-        let shares = |other: &Limit| {
-            let mut parts = other.by.parts.iter();
-            parts.any(|part| limit.by.parts.contains(part))
-        };
-        let mut others = self.limits.iter();
-        limit.by.unknown.is_none()
-            && others.any(|other| other.mode.decides() && refuses(other) && shares(other))
+        let limits = self.limits.iter().filter(refuses);
+        limits.flat_map(|limit| &limit.by.parts).collect()
     }
 }
 

@@ -177,8 +177,10 @@ impl Offer {
     #[must_use]
     pub fn keeping(mut self, old: &Self) -> Self {
         self.generation = old.generation + 1;
+        let old = old.identities.iter();
+        let old: HashMap<[u8; 32], _> = old.map(|one| (one.digest(), one)).collect();
         for own in &mut self.identities {
-            if let Some(same) = old.identities.iter().find(|old| *old == own) {
+            if let Some(same) = old.get(&own.digest()) {
                 *own = Arc::clone(same);
             }
         }

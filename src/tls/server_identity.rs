@@ -209,6 +209,13 @@ impl ServerIdentity {
     }
 }
 
+impl ServerIdentity {
+    /// A digest of all parts: two identities are equal where it is.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+}
+
 impl PartialEq for ServerIdentity {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest

@@ -4,6 +4,7 @@ use super::{Change, Collection, Outline, differences, to};
 use crate::config::document::GROUPS;
 use crate::config::vocabulary::Compare;
 use crate::key::Group;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
@@ -11,9 +12,11 @@ pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     let groups = Collection::new("groups", &old.groups, &new.groups, name);
     groups.compare(changes, |old, new| group(old, new));
     let order = |outline: &Outline, other: &Outline| -> Vec<String> {
+        let others: HashSet<&str> = other.groups.iter().map(|group| &*group.name).collect();
         let names = outline.groups.iter().map(|group| group.name.to_string());
-        let both = |name: &String| other.groups.iter().any(|group| *group.name == **name);
-        names.filter(both).collect()
+        names
+            .filter(|name| others.contains(name.as_str()))
+            .collect()
     };
     let (before, after) = (order(old, new), order(new, old));
     if before != after {

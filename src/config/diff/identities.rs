@@ -6,15 +6,16 @@ use crate::config::document::TLS;
 use crate::config::outline::{IdentityOutline, list};
 use crate::config::vocabulary::Compare;
 use crate::listen::listener::Listener;
+use std::collections::HashMap;
 
 pub(super) fn identities(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     let name = |one: &IdentityOutline| one.name.to_string();
     let all = Collection::new("tls", &old.identities, &new.identities, name);
     all.compare(changes, identity);
-    let before = &old.boot.listen.listeners;
+    let before = old.boot.listen.listeners.iter().rev();
+    let before: HashMap<_, &Listener> = before.map(|one| (&one.address, one)).collect();
     for listener in &new.boot.listen.listeners {
-        let same = |one: &&Listener| one.address == listener.address;
-        let Some(before) = before.iter().find(same) else {
+        let Some(before) = before.get(&listener.address) else {
             continue;
         };
         if let (Some(old), Some(new)) = (&before.tls, &listener.tls)

@@ -6,6 +6,7 @@ use crate::config::document::LIMITS;
 use crate::config::outline::LimitOutline;
 use crate::config::vocabulary::Compare;
 use crate::limit::{Limit, Mode};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A limit of another kind, or with another key, counts elsewhere in the store. Where the limit had that kind and key
@@ -64,11 +65,15 @@ fn limit(old: &LimitOutline<'_>, new: &LimitOutline<'_>) -> Option<String> {
 
 /// The effect on the counters: counters of the same kind go on.
 fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
+    // The kinds of a limit's rates differ by their windows alone.
+    let mut there: HashMap<_, Vec<&Limit>> = HashMap::new();
+    for limit in old {
+        there.entry(limit.kind).or_default().push(limit);
+    }
     let kept = |limit: &Limit| {
-        let same = |other: &Arc<Limit>| {
-            (other.kind, other.scope, &other.with) == (limit.kind, limit.scope, &limit.with)
-        };
-        old.iter().any(same)
+        let alike = there.get(&limit.kind);
+        let same = |other: &&Limit| (other.scope, &other.with) == (limit.scope, &limit.with);
+        alike.into_iter().flatten().any(same)
     };
     let many = if old[0].by.parts == new[0].by.parts {
         new.iter().filter(|limit| kept(limit)).count()
@@ -89,8 +94,10 @@ fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
         tiers.map(|one| one.group.name.to_string()).collect()
     };
     let (before, after) = (groups(old), groups(new));
-    let gone = before.iter().filter(|name| !after.contains(name));
-    let come = after.iter().filter(|name| !before.contains(name));
+    let (was, is): (HashSet<&String>, HashSet<&String>) =
+        (before.iter().collect(), after.iter().collect());
+    let gone = before.iter().filter(|name| !is.contains(name));
+    let come = after.iter().filter(|name| !was.contains(name));
     let names: Vec<&str> = gone.chain(come).map(String::as_str).collect();
     let mut requests = Vec::new();
     if !names.is_empty() {

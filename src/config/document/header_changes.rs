@@ -10,6 +10,7 @@ use super::table::{Section as _, table};
 use super::{Items, Setting};
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
+use std::collections::HashMap;
 use toml::de::DeValue;
 
 table! {
@@ -50,9 +51,11 @@ pub(super) fn changes(
     let (Some(set), Some(add), true) = (set, add, is_whole) else {
         return None;
     };
+    let removed: HashMap<&HeaderName, &Span> =
+        remove.iter().map(|at| (&at.value, &at.span)).collect();
     for (name, _) in set.iter().chain(&add) {
-        if let Some(also) = remove.iter().find(|at| at.value == name.value) {
-            contradiction(name, &also.span, fields);
+        if let Some(also) = removed.get(&name.value) {
+            contradiction(name, also, fields);
             return None;
         }
     }
@@ -102,6 +105,7 @@ fn resolved(
     fields: &mut Fields<'_>,
 ) -> Option<Vec<(At<HeaderName>, HeaderValue)>> {
     let mut resolved: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
+    let mut seen: HashMap<HeaderName, &Span> = HashMap::new();
     let mut good = true;
     for (name, value) in lines.written().into_iter().flatten() {
         let field = fields.take(editable_field(direction, key, &name.value), &name.span);
@@ -111,11 +115,12 @@ fn resolved(
             good = false;
             continue;
         };
-        if let Some((first, _)) = resolved.iter().find(|(other, _)| other.value == field) {
+        let first = *seen.entry(field.clone()).or_insert(&name.span);
+        if !std::ptr::eq(first, &raw const name.span) {
             fields
                 .wrong(key, Code::Duplicate, &format!("has `{field}` twice"))
                 .at(&name.span, "the same field, whatever the case")
-                .and(&first.span, "the first time");
+                .and(first, "the first time");
             good = false;
         }
         resolved.push((At::new(field, name.span.clone()), value));

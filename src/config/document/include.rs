@@ -17,6 +17,7 @@ use super::{
     variables,
 };
 use entry::IncludeEntry;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Spanned;
@@ -34,8 +35,10 @@ pub(in crate::config) fn gather(source: &mut Source, files: &mut Files, found: &
     if !source.file().contains(INCLUDE.name) {
         return;
     }
+    let main = real(Path::new(source.name()));
     let mut reader = IncludeReader {
-        seen: vec![(real(Path::new(source.name())), None)],
+        seen: HashMap::from([(main.clone(), None)]),
+        main,
         bytes: 0,
         source,
         files,
@@ -85,8 +88,10 @@ struct IncludeReader<'g> {
     source: &'g mut Source,
     files: &'g mut Files,
     found: &'g mut Findings,
-    /// The paths of the files that have been taken in, the main file first, and the grant of each.
-    seen: Vec<(PathBuf, Option<Arc<Grant>>)>,
+    /// The path of the main file.
+    main: PathBuf,
+    /// The paths of the files that have been taken in, the main file among them, and the grant of each.
+    seen: HashMap<PathBuf, Option<Arc<Grant>>>,
     bytes: usize,
 }
 
@@ -103,8 +108,7 @@ impl IncludeReader<'_> {
                 return self.wrong(entry, Code::Unreadable, &message, "");
             }
         };
-        let main = &self.seen[0].0;
-        matched.retain(|path| real(path) != *main);
+        matched.retain(|path| real(path) != self.main);
         if matched.is_empty() {
             let message = format!("no file is called `{}`", entry.value);
             self.found
@@ -148,7 +152,7 @@ impl IncludeReader<'_> {
     fn take(&mut self, path: &Path, entry: &At<String>, grant: &Arc<Grant>, by: FoundBy) {
         let name = path.display().to_string();
         let place = real(path);
-        if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == place) {
+        if let Some(first) = self.seen.get(&place) {
             let differs = first.as_ref().filter(|first| {
                 !(Arc::ptr_eq(first, grant) || first.is_plain() && grant.is_plain())
             });
@@ -163,7 +167,7 @@ impl IncludeReader<'_> {
             }
             return;
         }
-        self.seen.push((place, Some(Arc::clone(grant))));
+        self.seen.insert(place, Some(Arc::clone(grant)));
         if self.seen.len() > MOST_FILES + 1 {
             if self.seen.len() == MOST_FILES + 2 {
                 let message = format!("more than {MOST_FILES} files are included");

@@ -28,6 +28,8 @@ use comparison::{
     shown_timeout,
 };
 use http::{HeaderName, Method};
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -216,17 +218,17 @@ fn query(key: &'static str, fields: &mut Fields<'_>) -> List<Condition> {
 
 /// Names of fields, each with the template of its value.
 fn identity(key: &'static str, fields: &mut Fields<'_>) -> List<IdentityField> {
-    let mut seen: Vec<(HeaderName, Span)> = Vec::new();
+    let mut seen: HashMap<HeaderName, Span> = HashMap::new();
     let entries = fields.named(key, |fields, At { value: name, span }, value| {
         let name = fields.take(identity_field(&name), &span)?;
-        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == name) {
+        if let Some(first) = seen.get(&name) {
             fields
                 .wrong(key, Code::Duplicate, "has a name twice")
                 .at(&span, "the same name, whatever the case")
                 .and(first, "the first time");
             return None;
         }
-        seen.push((name.clone(), span.clone()));
+        seen.insert(name.clone(), span.clone());
         let DeValue::String(text) = value.get_ref() else {
             let title = fields.title();
             let message = format!("a field under `{key}` in `{title}` takes a text");
@@ -262,24 +264,24 @@ const NO_CONDITION: Emptiness = Emptiness {
 };
 
 /// Names, each with a value, or with `true` for any value.
-fn conditions_of<N: PartialEq + Clone, V>(
+fn conditions_of<N: Eq + Hash + Clone, V>(
     key: &'static str,
     read_name: impl Fn(&str) -> Result<N, ValueError>,
     read_value: impl Fn(&str) -> Result<V, ValueError>,
     make: impl Fn(N, Option<V>) -> Condition,
     fields: &mut Fields<'_>,
 ) -> List<Condition> {
-    let mut seen: Vec<(N, Span)> = Vec::new();
+    let mut seen: HashMap<N, Span> = HashMap::new();
     let conditions = fields.named(key, |fields, At { value: name, span }, value| {
         let name = fields.take(read_name(&name), &span)?;
-        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == name) {
+        if let Some(first) = seen.get(&name) {
             fields
                 .wrong(key, Code::Duplicate, "has a name twice")
                 .at(&span, "the same name, whatever the case")
                 .and(first, "the first time");
             return None;
         }
-        seen.push((name.clone(), span.clone()));
+        seen.insert(name.clone(), span.clone());
         let wanted = match value.get_ref() {
             DeValue::Boolean(true) => None,
             DeValue::String(text) => Some(fields.take(read_value(text), &value.span())?),

@@ -1,5 +1,6 @@
 //! Broken files: noise, halves and slips of one character never panic and are never quietly taken.
 
+use super::super::fixtures::long;
 use super::super::render::Colour;
 use super::super::{MOST_BYTES, load, parse};
 use proptest::prelude::*;
@@ -48,11 +49,6 @@ fn keys(text: &str) -> Vec<std::ops::Range<usize>> {
         start += line.len();
     }
     found
-}
-
-/// Whether the long form of the tests was asked for.
-fn long() -> bool {
-    std::env::var_os("TOLLGATE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Slips of one character in every key of `text`: left out, put in, replaced, swapped with the next. They are made at the

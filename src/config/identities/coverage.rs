@@ -8,6 +8,7 @@ use crate::route::{Condition, HostPattern};
 use crate::tls::{Offer, ServedName, ServerIdentity};
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Notes hosts of an identity that are not in its certificate.
 pub(super) fn of_hosts(
@@ -50,17 +51,16 @@ pub(super) fn of_hosts(
 
 /// Notes hosts of routes that no identity of a TLS listener is for.
 pub(super) fn of_routes(document: &Document, offers: &[Option<Offer>], found: &mut Findings) {
-    let offered = offers.iter().flatten();
-    let offered: Vec<_> = offered.flat_map(Offer::identities).collect();
+    let mut offered = offers.iter().flatten().flat_map(Offer::identities);
     let all_read = !document.server.listen.is_bad() && document.lost.is_empty();
-    if offered.is_empty() || !all_read {
+    if offered.next().is_none() || !all_read {
         return;
     }
+    let covered = Covered::of(offers);
     let mut seen = HashSet::new();
     for route in document.routes.iter().filter(|route| !is_plain(route)) {
         for At { value: host, span } in route.host.entries() {
-            let has = offered.iter().any(|identity| is_for(identity, host));
-            if has || !seen.insert(host) {
+            if covered.has(host) || !seen.insert(host) {
                 continue;
             }
             let message = format!("{route} is for `{host}`, and no certificate of a listener is");
@@ -77,19 +77,47 @@ fn is_plain(route: &Route) -> bool {
     conditions.any(|at| at.value == Condition::Https(false))
 }
 
-/// Is the identity for this host, or for one of these hosts?
-fn is_for(identity: &ServerIdentity, host: &HostPattern) -> bool {
-    let mut hosts = identity.hosts().iter();
-    match host {
-        HostPattern::Exact(host) => {
-            let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-            match address {
-                Some(address) => identity.facts().addresses.contains(&address),
-                None => hosts.any(|own| own.covers(host)),
+/// The hosts that any of the offered identities is for.
+#[derive(Default)]
+struct Covered<'a> {
+    names: HashSet<&'a str>,
+    /// The ends of all names, with the dot in front.
+    ends: HashSet<&'a str>,
+    addresses: HashSet<IpAddr>,
+}
+
+impl<'a> Covered<'a> {
+    fn of(offers: &'a [Option<Offer>]) -> Self {
+        let mut seen = HashSet::new();
+        let mut covered = Self::default();
+        for identity in offers.iter().flatten().flat_map(Offer::identities) {
+            if !seen.insert(Arc::as_ptr(identity)) {
+                continue;
+            }
+            covered.addresses.extend(&identity.facts().addresses);
+            for name in identity.hosts().iter().map(ServedName::as_str) {
+                covered.names.insert(name);
+                let dots = name.bytes().enumerate().filter(|(_, byte)| *byte == b'.');
+                covered.ends.extend(dots.map(|(at, _)| &name[at..]));
             }
         }
-        HostPattern::Suffix(suffix) => {
-            hosts.any(|own: &ServedName| own.as_str().ends_with(&**suffix))
+        covered
+    }
+
+    /// Is an identity for this host, or for one of these hosts?
+    fn has(&self, host: &HostPattern) -> bool {
+        match host {
+            HostPattern::Exact(host) => match host.trim_matches(['[', ']']).parse() {
+                Ok(address) => self.addresses.contains(&address),
+                Err(_) => self.has_name(host),
+            },
+            HostPattern::Suffix(suffix) => self.ends.contains(&**suffix),
         }
+    }
+
+    fn has_name(&self, host: &str) -> bool {
+        let dot = host.find('.').filter(|dot| *dot > 0);
+        let wildcard = dot.map(|dot| format!("*{}", &host[dot..]));
+        self.names.contains(host) || wildcard.is_some_and(|own| self.names.contains(&*own))
     }
 }

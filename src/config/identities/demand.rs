@@ -57,6 +57,8 @@ impl<'a> Reach<'a> {
 /// One listener with TLS.
 struct TlsListener<'a> {
     offer: &'a Offer,
+    /// The first identity that demands no certificate.
+    lenient: Option<&'a ServerIdentity>,
     /// Can other machines reach it?
     is_open: bool,
     /// What the names of identities below each end of a host lead to; below `""` all.
@@ -86,6 +88,10 @@ pub(super) fn of_routes(
     let asks = |listener: &TlsListener<'_>| listener.offer.asks_clients();
     let any_asks = listeners.iter().any(asks);
     let by_certificates = by_certificates(document);
+    let identities = identities.iter().rev();
+    let identities = identities
+        .map(|(written, _)| (&*written.name, *written))
+        .collect();
     for route in &document.routes {
         match route.client_cert.at() {
             Some(at) if at.value == ClientCert::Required => {
@@ -97,7 +103,7 @@ pub(super) fn of_routes(
                 }
             }
             None if any_asks && !asks_itself(route, &by_certificates) => {
-                reached(route, &listeners, identities, found);
+                reached(route, &listeners, &identities, found);
             }
             Some(_) | None => {}
         }
@@ -150,8 +156,11 @@ impl<'a> TlsListener<'a> {
             }
         }
         let address = entry.listens_on();
+        let mut all = offer.identities().iter();
+        let lenient = all.find(|one| !one.demands_certificates());
         Self {
             offer,
+            lenient: lenient.map(|one| &**one),
             is_open: address.is_some_and(|at| at.value.is_for_others()),
             below,
         }
@@ -195,8 +204,7 @@ impl<'a> TlsListener<'a> {
         match own {
             Some(own) => to.add(own, || host.to_owned()),
             None => {
-                let mut all = self.offer.identities().iter();
-                if let Some(lenient) = all.find(|one| !one.demands_certificates()) {
+                if let Some(lenient) = self.lenient {
                     to.add(lenient, || host.to_owned());
                 }
             }
@@ -243,7 +251,7 @@ fn asks_itself(route: &Route, by_certificates: &HashSet<&str>) -> bool {
 fn reached(
     route: &Route,
     listeners: &[TlsListener<'_>],
-    identities: &[(&WrittenIdentity<'_>, LoadedIdentity)],
+    identities: &HashMap<&str, &WrittenIdentity<'_>>,
     found: &mut Findings,
 ) {
     let mut open: Option<(&Span, HostOwner<'_>)> = None;
@@ -268,14 +276,10 @@ fn tell(
     span: &Span,
     owner: &HostOwner<'_>,
     demanding: &ServerIdentity,
-    identities: &[(&WrittenIdentity<'_>, LoadedIdentity)],
+    identities: &HashMap<&str, &WrittenIdentity<'_>>,
     found: &mut Findings,
 ) {
-    let written = |name: &str| {
-        let mut all = identities.iter();
-        all.find(|(written, _)| written.name == name)
-            .map(|(written, _)| *written)
-    };
+    let written = |name: &str| identities.get(name).copied();
     let (Some(own), Some(demanding)) = (written(owner.identity.name()), written(demanding.name()))
     else {
         return;

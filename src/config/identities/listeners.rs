@@ -7,11 +7,14 @@ use crate::config::document::{Document, ListenEntry, ListenerTls};
 use crate::config::source::{At, Span};
 use crate::config::value::quoted;
 use crate::tls::{ClaimedTwice, Offer, ServerIdentity};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// An identity as written, and as loaded.
 type Both<'a, 'w> = (&'a WrittenIdentity<'w>, LoadedIdentity);
+
+/// The identities by their names.
+type NamedIdentities<'b, 'a, 'w> = HashMap<&'b str, &'b Both<'a, 'w>>;
 
 /// What each listener offers, in the order of the listeners.
 pub(super) fn offers(
@@ -21,12 +24,15 @@ pub(super) fn offers(
 ) -> Vec<Option<Offer>> {
     let listeners = document.server.listen.entries().iter();
     let mut told = HashSet::new();
+    let by_name = identities.iter().rev();
+    let by_name: NamedIdentities<'_, '_, '_> =
+        by_name.map(|both| (both.0.name.as_str(), both)).collect();
     let offers = listeners.filter_map(|entry| {
         let address = entry.value.listens_on()?;
         let Some(tls) = entry.value.tls.at() else {
             return Some(None);
         };
-        let offered = offered(&entry.value, tls, identities);
+        let offered = offered(&entry.value, tls, identities, &by_name);
         match Offer::new(offered) {
             Ok(offer) => {
                 let listener = quoted(&address.value.to_string());
@@ -39,7 +45,7 @@ pub(super) fn offers(
                     .filter(|one| told.insert((one.name.clone(), one.identities.clone())))
                     .collect();
                 for one in new {
-                    claimed_twice(&one, &tls.span, identities, found);
+                    claimed_twice(&one, &tls.span, &by_name, found);
                 }
                 Some(None)
             }
@@ -52,10 +58,10 @@ fn offered(
     entry: &ListenEntry,
     tls: &At<ListenerTls>,
     identities: &[Both<'_, '_>],
+    by_name: &NamedIdentities<'_, '_, '_>,
 ) -> Vec<Arc<ServerIdentity>> {
     let named = |name: &str| {
-        let mut all = identities.iter();
-        let found = all.find(|(written, _)| written.name == name);
+        let found = by_name.get(name);
         found.map(|(_, loaded)| Arc::clone(&loaded.identity))
     };
     match &tls.value {
@@ -96,14 +102,10 @@ fn note_default(offer: &Offer, listener: &str, span: &Span, found: &mut Findings
 fn claimed_twice(
     twice: &ClaimedTwice,
     listener: &Span,
-    identities: &[Both<'_, '_>],
+    by_name: &NamedIdentities<'_, '_, '_>,
     found: &mut Findings,
 ) {
-    let written = |name: &str| {
-        let mut all = identities.iter();
-        all.find(|(written, _)| written.name == name)
-            .map(|(written, _)| *written)
-    };
+    let written = |name: &str| by_name.get(name).map(|(written, _)| *written);
     let [first, second] = &twice.identities;
     let (Some(first), Some(second)) = (written(first), written(second)) else {
         return;

@@ -2,7 +2,7 @@
 //! take it for `/login`.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Route};
+use super::super::document::{Document, Route, Upstream};
 use super::super::probe_request::ProbeRequest;
 use super::super::value::quoted;
 use super::routes::place;
@@ -26,13 +26,12 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
     let deciding = limits.filter(|limit| limit.mode().decides());
     let deciding: HashSet<&str> = deciding.map(|limit| limit.name.value.as_str()).collect();
     // Two upstreams may have one server.
-    let servers = |route: &Route| {
-        let servers = document.upstream_of(route)?.servers.entries().iter();
-        let urls = servers.filter_map(|entry| entry.value.url.get());
-        let mut servers: Vec<String> = urls.map(ToString::to_string).collect();
-        servers.sort_unstable();
-        Some(servers)
-    };
+    let upstreams = document.upstreams.iter();
+    let servers: HashMap<&str, Vec<String>> = upstreams
+        .map(|upstream| (upstream.name.value.as_str(), servers(upstream)))
+        .collect();
+    let servers = |route: &Route| servers.get(route.upstream.get()?.as_str());
+    let mut held: HashMap<usize, HashSet<&str>> = HashMap::new();
     let mut general: BTreeMap<usize, Vec<CaseBypass<'_>>> = BTreeMap::new();
     for rule in rules {
         let Some(route) = routes.get(&*rule.name) else {
@@ -53,8 +52,10 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
             if servers(other) != servers(route) {
                 return None;
             }
-            let theirs = document.limits_of(other).map(|at| at.value.as_str());
-            let theirs: HashSet<&str> = theirs.collect();
+            let theirs = held.entry(taken).or_insert_with(|| {
+                let theirs = document.limits_of(other).map(|at| at.value.as_str());
+                theirs.collect()
+            });
             let lacks = |name: &&str| !theirs.contains(name);
             let without: Vec<&str> = limits.iter().copied().filter(lacks).collect();
             (!without.is_empty()).then_some((taken, path, without))
@@ -73,6 +74,15 @@ pub(super) fn note(document: &Document, rules: &[Rule], table: &Table, found: &m
             warn(taken, first, others, found);
         }
     }
+}
+
+/// The servers of an upstream, in one order.
+fn servers(upstream: &Upstream) -> Vec<String> {
+    let servers = upstream.servers.entries().iter();
+    let urls = servers.filter_map(|entry| entry.value.url.get());
+    let mut servers: Vec<String> = urls.map(ToString::to_string).collect();
+    servers.sort_unstable();
+    servers
 }
 
 fn warn(taken: &Route, first: &CaseBypass<'_>, others: &[CaseBypass<'_>], found: &mut Findings) {

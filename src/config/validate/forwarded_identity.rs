@@ -1,28 +1,88 @@
 //! `forward_identity` of routes: what it names is verified somewhere, and nothing else reads or writes the same fields.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
-use super::super::document::{Document, Limit, Route};
+use super::super::document::{Document, GroupTable, Limit, Route};
 use super::super::source::{At, Span};
 use crate::key::{IdentityField, IdentityPiece, KeyPart};
 use http::HeaderName;
+use std::collections::{HashMap, HashSet};
 
 /// Notes fields that tell nothing, and fields that the file uses for something else.
 pub(super) fn check(document: &Document, found: &mut Findings) {
+    let facts = Facts::of(document);
     for route in &document.routes {
+        if route.forward_identity.is_absent() {
+            continue;
+        }
+        let limits: Vec<&Limit> = facts.limits_of(document, route).collect();
+        let changes = changes(route);
+        let readers = limit_readers(&limits);
         for at in route.forward_identity.entries() {
-            sources(document, route, at, found);
-            groups(document, route, at, found);
-            changed(route, at, found);
-            read(document, route, at, found);
+            sources(&facts, route, at, found);
+            groups(&facts, route, at, &limits, found);
+            changed(route, at, &changes, found);
+            read(&facts, route, at, &readers, found);
         }
     }
 }
 
+/// What every field is held against.
+struct Facts<'a> {
+    limits: HashMap<&'a str, &'a Limit>,
+    /// Groups whose members prove that they are members.
+    proven: HashSet<&'a str>,
+    /// The groups that go by each field.
+    groups_by: HashMap<&'a HeaderName, Vec<&'a GroupTable>>,
+    /// The field with the token, where it is written.
+    token: Option<&'a At<HeaderName>>,
+    has_tokens: bool,
+    asks_for_certificates: bool,
+}
+
+impl<'a> Facts<'a> {
+    fn of(document: &'a Document) -> Self {
+        let limits = document.limits.iter();
+        let is_proven = |group: &&GroupTable| {
+            group.by.is_bad() || group.by.get().is_some_and(KeyPart::is_proof)
+        };
+        let proven = document.groups.iter().filter(is_proven);
+        let mut groups_by: HashMap<_, Vec<_>> = HashMap::new();
+        for group in &document.groups {
+            if let Some(KeyPart::Header { name, .. }) = group.by.get() {
+                groups_by.entry(name).or_default().push(group);
+            }
+        }
+        Self {
+            limits: limits
+                .map(|limit| (limit.name.value.as_str(), limit))
+                .collect(),
+            proven: proven.map(|group| group.name.value.as_str()).collect(),
+            groups_by,
+            token: document.jwt.as_ref().and_then(|jwt| jwt.header.at()),
+            has_tokens: document.jwt.is_some(),
+            asks_for_certificates: document
+                .identities
+                .iter()
+                .any(|one| !one.client.is_absent()),
+        }
+    }
+
+    /// The limits that hold on a route.
+    fn limits_of(
+        &self,
+        document: &'a Document,
+        route: &'a Route,
+    ) -> impl Iterator<Item = &'a Limit> {
+        let names = document.limits_of(route);
+        names.filter_map(|at| self.limits.get(at.value.as_str()).copied())
+    }
+}
+
 /// What a field tells has a source in the file.
-fn sources(document: &Document, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
+fn sources(facts: &Facts<'_>, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
     let has = |piece: fn(&IdentityPiece) -> bool| at.value.pieces().iter().any(piece);
     let name = &at.value.name;
-    if has(|piece| matches!(piece, IdentityPiece::Claim(_))) && document.jwt.is_none() {
+    if has(|piece| matches!(piece, IdentityPiece::Claim(_))) && !facts.has_tokens {
         found
             .error(
                 Code::MissingKey,
@@ -31,15 +91,9 @@ fn sources(document: &Document, route: &Route, at: &At<IdentityField>, found: &m
             .at(&at.span, "a claim of a token")
             .help("add `[jwt]` with the keys of your issuer");
     }
-    let is_asked = || {
-        document
-            .identities
-            .iter()
-            .any(|one| !one.client.is_absent())
-    };
     let of_certificate =
         has(|piece| matches!(piece, IdentityPiece::Subject | IdentityPiece::Fingerprint));
-    if of_certificate && !is_asked() {
+    if of_certificate && !facts.asks_for_certificates {
         found
             .error(
                 Code::MissingKey,
@@ -53,20 +107,17 @@ fn sources(document: &Document, route: &Route, at: &At<IdentityField>, found: &m
 }
 
 /// The groups that a field tells of have members that prove it.
-fn groups(document: &Document, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
+fn groups(
+    facts: &Facts<'_>,
+    route: &Route,
+    at: &At<IdentityField>,
+    limits: &[&Limit],
+    found: &mut Findings,
+) {
     let has = |piece: &IdentityPiece| at.value.pieces().contains(piece);
     let name = &at.value.name;
-    let is_proven = |group: &str| {
-        let mut groups = document.groups.iter().filter(|one| one.name.value == group);
-        groups.any(|one| one.by.is_bad() || one.by.get().is_some_and(KeyPart::is_proof))
-    };
     let proves = "a group counts that goes by a token, a certificate, a cookie, or a secret field such as `header:x-api-key`";
-    if has(&IdentityPiece::Group)
-        && !document
-            .groups
-            .iter()
-            .any(|group| is_proven(&group.name.value))
-    {
+    if has(&IdentityPiece::Group) && facts.proven.is_empty() {
         found
             .error(
                 Code::MissingKey,
@@ -75,12 +126,12 @@ fn groups(document: &Document, route: &Route, at: &At<IdentityField>, found: &mu
             .at(&at.span, "no group's members prove that they are members")
             .help(proves);
     }
-    let tiered = |limit: &Limit| {
+    let tiered = |limit: &&Limit| {
         let mut tiers = limit.tiers.entries().iter();
-        limit.tiers.is_bad() || tiers.any(|tier| is_proven(&tier.value.name.value))
+        limit.tiers.is_bad()
+            || tiers.any(|tier| facts.proven.contains(tier.value.name.value.as_str()))
     };
-    let mut limits = limits(document, route);
-    if has(&IdentityPiece::Tier) && !limits.any(tiered) {
+    if has(&IdentityPiece::Tier) && !limits.iter().any(tiered) {
         found
             .error(
                 Code::Conflict,
@@ -94,18 +145,27 @@ fn groups(document: &Document, route: &Route, at: &At<IdentityField>, found: &mu
     }
 }
 
-/// No change of fields touches the field.
-fn changed(route: &Route, at: &At<IdentityField>, found: &mut Findings) {
-    let (name, changes) = (&at.value.name, route.request_headers.at());
-    let Some(At {
-        value: changes,
-        span,
-    }) = changes
-    else {
-        return;
+/// The fields that a route changes.
+fn changes(route: &Route) -> HashSet<&HeaderName> {
+    let Some(changes) = route.request_headers.get() else {
+        return HashSet::new();
     };
-    let lines = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
-    if lines.chain(&changes.remove).any(|other| other == name) {
+    let lines = changes.set.iter().chain(&changes.add);
+    let lines = lines.map(|(name, _)| name);
+    lines.chain(&changes.remove).collect()
+}
+
+/// No change of fields touches the field.
+fn changed(
+    route: &Route,
+    at: &At<IdentityField>,
+    changes: &HashSet<&HeaderName>,
+    found: &mut Findings,
+) {
+    let name = &at.value.name;
+    if let Some(span) = route.request_headers.span()
+        && changes.contains(name)
+    {
         found
             .conflict(format!(
                 "`{name}` of {route} is told of clients and changed"
@@ -116,11 +176,34 @@ fn changed(route: &Route, at: &At<IdentityField>, found: &mut Findings) {
     }
 }
 
+/// A limit, and the place where it names a field that it counts by.
+type LimitReader<'a> = (&'a Limit, &'a Span);
+
+/// The limits that count by each field.
+fn limit_readers<'a>(limits: &[&'a Limit]) -> HashMap<&'a HeaderName, Vec<LimitReader<'a>>> {
+    let mut readers: HashMap<_, Vec<LimitReader<'_>>> = HashMap::new();
+    for limit in limits {
+        let mut seen = HashSet::new();
+        for by in limit.by.entries() {
+            if let Some(KeyPart::Header { name, .. }) = &by.value
+                && seen.insert(name)
+            {
+                readers.entry(name).or_default().push((limit, &by.span));
+            }
+        }
+    }
+    readers
+}
+
 /// Nothing else reads the field, which is gone from what clients send.
-fn read(document: &Document, route: &Route, at: &At<IdentityField>, found: &mut Findings) {
+fn read(
+    facts: &Facts<'_>,
+    route: &Route,
+    at: &At<IdentityField>,
+    limits: &HashMap<&HeaderName, Vec<LimitReader<'_>>>,
+    found: &mut Findings,
+) {
     let name = &at.value.name;
-    let reads =
-        |part: &KeyPart| matches!(part, KeyPart::Header { name: other, .. } if other == name);
     let mut conflict = |reader: String, span: &Span| {
         found
             .conflict(format!(
@@ -130,28 +213,15 @@ fn read(document: &Document, route: &Route, at: &At<IdentityField>, found: &mut 
             .and(&at.span, "written by the gateway alone")
             .help("choose another field for one of the two");
     };
-    for group in &document.groups {
-        if let Some(by) = group.by.at().filter(|by| reads(&by.value)) {
-            conflict(group.to_string(), &by.span);
+    for group in facts.groups_by.get(name).into_iter().flatten() {
+        if let Some(span) = group.by.span() {
+            conflict(group.to_string(), span);
         }
     }
-    for limit in limits(document, route) {
-        let mut parts = limit.by.entries().iter();
-        if let Some(by) = parts.find(|by| by.value.as_ref().is_some_and(reads)) {
-            conflict(limit.to_string(), &by.span);
-        }
+    for (limit, span) in limits.get(name).into_iter().flatten() {
+        conflict(limit.to_string(), span);
     }
-    let token: Option<&At<HeaderName>> = document.jwt.as_ref().and_then(|jwt| jwt.header.at());
-    if let Some(header) = token.filter(|header| header.value == *name) {
+    if let Some(header) = facts.token.filter(|header| header.value == *name) {
         conflict("`[jwt]`".into(), &header.span);
     }
-}
-
-/// The limits that hold on a route.
-fn limits<'a>(document: &'a Document, route: &'a Route) -> impl Iterator<Item = &'a Limit> {
-    let names = document.limits_of(route);
-    names.filter_map(|at| {
-        let mut limits = document.limits.iter();
-        limits.find(|limit| limit.name.value == at.value)
-    })
 }

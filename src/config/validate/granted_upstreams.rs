@@ -3,7 +3,6 @@
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Limit, Route, Upstream};
-use super::super::files::glob;
 use super::super::grant::Grant;
 use super::super::identity_writers::IdentityWriters;
 use super::super::source::{At, Source};
@@ -121,14 +120,10 @@ fn led<'a>(
 
 /// An entry that grants `upstreams` that do not exist.
 fn nothing_to_lead_to(grant: &Grant, document: &Document, found: &mut Findings) {
-    for name in &grant.upstreams {
-        let is_one = |one: &Upstream| glob::matches(&name.value, &one.name.value);
-        let is_defined = if glob::is_pattern(&name.value) {
-            document.upstreams.iter().any(is_one)
-        } else {
-            document.upstream_named(&name.value).is_some()
-        };
-        if is_defined || document.may_define("upstreams", &name.value) {
+    let defined = document.upstreams.iter();
+    let defined = defined.map(|one| one.name.value.as_str()).collect();
+    for name in grant.upstreams.without_effect(&defined) {
+        if document.may_define("upstreams", &name.value) {
             continue;
         }
         let upstream = quoted(&name.value);

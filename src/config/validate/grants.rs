@@ -2,7 +2,6 @@
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Route};
-use super::super::files::glob;
 use super::super::grant::Grant;
 use super::super::source::{At, Source};
 use super::super::suggest::all_of;
@@ -111,12 +110,12 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Findi
 
 /// An entry that grants `drops` of limits that `[defaults]` does not have.
 fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Findings) {
-    let defaults = document.defaults.limits.entries();
-    for name in &grant.drops {
-        let is_one = |at: &At<String>| glob::matches(&name.value, &at.value);
-        if defaults.iter().any(is_one) || document.defaults.limits.is_bad() {
-            continue;
-        }
+    if document.defaults.limits.is_bad() {
+        return;
+    }
+    let defaults = document.defaults.limits.entries().iter();
+    let defaults = defaults.map(|at| at.value.as_str()).collect();
+    for name in grant.drops.without_effect(&defaults) {
         let limit = quoted(&name.value);
         let message = format!("`drops` names limit {limit}, which `[defaults]` does not have");
         found

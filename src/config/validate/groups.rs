@@ -1,8 +1,10 @@
 //! Groups: every group that is named is defined, and a limit refers to every group that is defined.
 
 use super::super::diagnostic::{Code, Details as _, Findings};
+use super::super::document::GroupTable;
 use super::names::{NameIndex, WholeFile};
 use crate::key::{IdentityPiece, KeyPart};
+use std::collections::HashMap;
 
 /// Notes groups that are named and not defined, and groups without effect.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
@@ -60,11 +62,14 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
 
 /// Notes what routes ask for: groups that are not defined, and groups that go by a part of the path.
 fn of_routes<'a>(groups: &mut NameIndex<'a>, file: WholeFile<'a>, found: &mut Findings) {
+    let all = file.document.groups.iter().rev();
+    let all: HashMap<&str, &GroupTable> = all
+        .map(|group| (group.name.value.as_str(), group))
+        .collect();
     for route in &file.document.routes {
         for name in route.groups.entries() {
             groups.used(&format!("{route} is for group"), name, file, found);
-            let mut all = file.document.groups.iter();
-            let group = all.find(|group| group.name.value == name.value);
+            let group = all.get(name.value.as_str());
             let by = group.and_then(|group| group.by.at());
             if let Some(by) = by.filter(|by| matches!(by.value, KeyPart::Path(_))) {
                 found

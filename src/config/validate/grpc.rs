@@ -10,9 +10,7 @@ use crate::upstream::{Protocol, ServerUrl};
 /// Notes routes that ask for the content type of gRPC in front of servers of HTTP/1.1, which cannot answer a call.
 pub(super) fn note(document: &Document, found: &mut Findings) {
     for route in &document.routes {
-        let name = route.upstream.get();
-        let mut upstreams = document.upstreams.iter();
-        let upstream = upstreams.find(|upstream| Some(&upstream.name.value) == name);
+        let upstream = document.upstream_of(route);
         if let (Some(asked), Some(upstream)) = (asks_for_calls(route), upstream) {
             needs_http2(route, asked, upstream, found);
         }

@@ -7,6 +7,7 @@ use super::super::value::quoted;
 use super::names::{NameIndex, WholeFile};
 use super::{pairs, repeated};
 use crate::tls::ClientVerify;
+use std::collections::{HashMap, HashSet};
 
 /// Holds identities and listeners against each other.
 pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
@@ -59,9 +60,11 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
         if !offers_all {
             unused(document, &identities, found);
         }
-        for table in &document.identities {
-            without_tls(document, table, found);
-            not_demanded(document, table, found);
+        let demanding: Vec<Demanding<'_>> = demanding(document).collect();
+        let open = OpenListeners::of(document);
+        for one in demanding {
+            without_tls(one, &open, found);
+            not_demanded(one, &open, found);
         }
     }
 }
@@ -118,16 +121,56 @@ fn redirects(document: &Document, found: &mut Findings) {
     }
 }
 
+/// An identity that demands certificates of clients, and where it does.
+#[derive(Clone, Copy)]
+struct Demanding<'a> {
+    table: &'a TlsTable,
+    client: &'a At<ClientTable>,
+}
+
+fn demanding(document: &Document) -> impl Iterator<Item = Demanding<'_>> {
+    let tables = document.identities.iter();
+    tables.filter_map(|table| demand(table).map(|client| Demanding { table, client }))
+}
+
+/// The listeners that other machines reach, and by which clients come without a certificate.
+struct OpenListeners<'a> {
+    /// The first without TLS.
+    plain: Option<&'a At<ListenEntry>>,
+    /// Those with TLS that serve hosts of identities which they do not offer, with the names of those that they do.
+    lenient: Vec<(&'a At<ListenEntry>, HashSet<&'a str>)>,
+}
+
+impl<'a> OpenListeners<'a> {
+    fn of(document: &'a Document) -> Self {
+        let entries = document.server.listen.entries().iter();
+        let open = entries.filter(|entry| {
+            let address = entry.value.listens_on();
+            address.is_some_and(|at| at.value.is_for_others())
+        });
+        let open: Vec<&At<ListenEntry>> = open.collect();
+        let is_plain = |entry: &&At<ListenEntry>| {
+            entry.value.tls.is_absent() && entry.value.redirect.is_absent()
+        };
+        let tables = document.identities.iter();
+        let tables: HashMap<&str, &TlsTable> = tables
+            .map(|table| (table.name.value.as_str(), table))
+            .collect();
+        let lenient = open.iter().filter_map(|entry| {
+            let names = serves_undemanded(&entry.value.tls.at()?.value, &tables)?;
+            Some((*entry, names))
+        });
+        Self {
+            lenient: lenient.collect(),
+            plain: open.iter().copied().find(is_plain),
+        }
+    }
+}
+
 /// An identity that demands certificates of clients, beside a listener that asks for none.
-fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
-    let Some(client) = demand(table) else { return };
-    let entries = document.server.listen.entries();
-    let mut plain = entries.iter().filter(|entry| {
-        let address = entry.value.listens_on();
-        let is_open = address.is_some_and(|at| at.value.is_for_others());
-        is_open && entry.value.tls.is_absent() && entry.value.redirect.is_absent()
-    });
-    let Some(open) = plain.next() else { return };
+fn without_tls(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut Findings) {
+    let Some(open) = listeners.plain else { return };
+    let Demanding { table, client } = one;
     let message = format!(
         "{table} demands certificates of clients, and {} takes requests for its hosts without one",
         shown(&open.value)
@@ -141,26 +184,28 @@ fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
         );
 }
 
+/// So many listeners are named for one identity.
+const MOST_LISTENERS: usize = 8;
+
 /// An identity that demands certificates of clients, beside a listener with TLS that does not offer it: its hosts are
 /// another identity's there, by which no certificate is demanded.
-fn not_demanded(document: &Document, table: &TlsTable, found: &mut Findings) {
-    let Some(client) = demand(table) else { return };
-    for entry in document.server.listen.entries() {
-        let address = entry.value.listens_on();
-        let is_open = address.is_some_and(|at| at.value.is_for_others());
-        let Some(tls) = entry.value.tls.at().filter(|_| is_open) else {
+fn not_demanded(one: Demanding<'_>, listeners: &OpenListeners<'_>, found: &mut Findings) {
+    let Demanding { table, client } = one;
+    let without = listeners
+        .lenient
+        .iter()
+        .filter(|(_, offered)| !offered.contains(table.name.value.as_str()));
+    for (At { value: entry, .. }, _) in without.take(MOST_LISTENERS) {
+        let Some(tls) = entry.tls.span() else {
             continue;
         };
-        if !serves_undemanded(document, table, &tls.value) {
-            continue;
-        }
         let message = format!(
             "{table} demands certificates of clients, and {} takes requests for its hosts without one",
-            shown(&entry.value)
+            shown(entry)
         );
         found
             .warning(Code::CertificateNotDemanded, message)
-            .at(&tls.span, "other identities, which do without")
+            .at(tls, "other identities, which do without")
             .and(&client.span, "demanded here")
             .help(format!(
                 "offer identity `{}` there too: such requests are answered 421 then",
@@ -169,26 +214,24 @@ fn not_demanded(document: &Document, table: &TlsTable, found: &mut Findings) {
     }
 }
 
-/// Does a listener serve the hosts of `table` to clients that have shown no certificate? It does not where it offers
-/// `table` itself, nor where the identity that stands in for it demands them too.
-fn serves_undemanded(document: &Document, table: &TlsTable, tls: &ListenerTls) -> bool {
+/// The names of the identities that a listener offers, if it serves the hosts of all others to clients that have shown no
+/// certificate. It does not where the identity that stands in for them demands one too.
+fn serves_undemanded<'a>(
+    tls: &'a ListenerTls,
+    tables: &HashMap<&str, &TlsTable>,
+) -> Option<HashSet<&'a str>> {
     let names = match tls {
-        ListenerTls::All => return false,
-        ListenerTls::Own(_) => return true,
-        ListenerTls::Named(names) => names,
+        ListenerTls::All => return None,
+        ListenerTls::Own(_) => return Some(HashSet::new()),
+        ListenerTls::Named(names) => names.iter().map(|name| name.value.as_str()),
     };
-    let is_offered = |one: &TlsTable| names.iter().any(|name| name.value == one.name.value);
-    if is_offered(table) {
-        return false;
-    }
-    let offered = document.identities.iter().filter(|one| is_offered(one));
-    let offered: Vec<&TlsTable> = offered.collect();
-    let does_without = |one: &&TlsTable| demand(one).is_none();
-    let mut stand_ins = offered.iter().copied().filter(|one| one.default.or(false));
-    match stand_ins.next() {
-        Some(default) => does_without(&default),
-        None => offered.iter().any(does_without),
-    }
+    let offered = names.clone().filter_map(|name| tables.get(name).copied());
+    let does_without = |one: &TlsTable| demand(one).is_none();
+    let is_lenient = match offered.clone().find(|one| one.default.or(false)) {
+        Some(default) => does_without(default),
+        None => offered.clone().any(does_without),
+    };
+    is_lenient.then(|| names.collect())
 }
 
 /// The table's word that each client must show a certificate, where it has it.

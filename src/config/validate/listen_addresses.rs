@@ -1,80 +1,23 @@
 //! Two sockets for one address, which the system gives to one of them alone; and upstreams that lead to a listener of the
 //! gateway itself.
 
-use super::super::boot::placed;
+mod place;
+
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Upstream};
-use super::super::source::{At, Source, Span};
+use super::super::source::{At, Source};
 use super::quoted;
-use crate::listen::listener::ListenAddress;
-use crate::upstream::ServerUrl;
-use std::net::IpAddr;
-use std::path::{Component, Path, PathBuf};
-
-/// A listener of the gateway.
-struct ListeningPlace {
-    /// As the file writes it.
-    written: ListenAddress,
-    /// With the path of a Unix socket from the root, by no detour and no link: so one file has one path.
-    address: ListenAddress,
-    /// Where the file has it; nothing for a default.
-    span: Option<Span>,
-}
-
-impl ListeningPlace {
-    fn at(written: &At<ListenAddress>, source: &Source) -> Self {
-        Self {
-            address: found_on_disk(placed(&written.value, &written.span, source)),
-            written: written.value.clone(),
-            span: Some(written.span.clone()),
-        }
-    }
-
-    fn by_default(address: ListenAddress) -> Self {
-        Self {
-            written: address.clone(),
-            address,
-            span: None,
-        }
-    }
-}
-
-/// The address, with the one path of a Unix socket that leads to its file.
-fn found_on_disk(address: ListenAddress) -> ListenAddress {
-    match address {
-        ListenAddress::Unix(path) => ListenAddress::Unix(straight(&path).into()),
-        address => address,
-    }
-}
-
-/// The path of a file by the folders that there are. Where its folder is not there yet, `.` and `..` are resolved as
-/// they stand.
-fn straight(path: &Path) -> PathBuf {
-    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-    if let (Some(folder), Some(name)) = (folder, path.file_name()) {
-        return folder.join(name);
-    }
-    let mut resolved = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                resolved.pop();
-            }
-            part => resolved.push(part),
-        }
-    }
-    resolved
-}
+use place::{EarlierListeners, ListeningPlace, Reached, is_same, overlap};
 
 /// Holds all listeners against each other, and upstreams against them.
 pub(super) fn check(document: &Document, source: &Source, found: &mut Findings) {
     let listeners = listeners(document, source);
-    for (position, second) in listeners.iter().enumerate() {
-        let mut before = listeners[..position].iter();
-        if let Some(first) = before.find(|first| is_taken_by(first, second)) {
+    let mut before = EarlierListeners::default();
+    for second in &listeners {
+        if let Some(first) = before.takes(second) {
             twice(first, second, found);
         }
+        before.add(second);
     }
     if let Some(table) = &document.admin
         && !table.listen.is_bad()
@@ -89,8 +32,9 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Findings) 
             taken_from_admin(taken, &admin, found);
         }
     }
+    let reached = Reached::of(&listeners);
     for upstream in &document.upstreams {
-        leads_back(upstream, &listeners, found);
+        leads_back(upstream, &reached, found);
     }
 }
 
@@ -105,43 +49,6 @@ fn listeners(document: &Document, source: &Source) -> Vec<ListeningPlace> {
     let written = listen.entries().iter();
     let written = written.filter_map(|entry| entry.value.listens_on());
     written.map(|at| ListeningPlace::at(at, source)).collect()
-}
-
-/// Can `second` not be had beside `first`? An address that is written twice is a slip even where each might have a port
-/// of its own.
-fn is_taken_by(first: &ListeningPlace, second: &ListeningPlace) -> bool {
-    let are_all = |one: &ListenAddress| {
-        let address = one.socket_address();
-        address.is_some_and(|address| address.ip().is_unspecified())
-    };
-    let (one, other) = (&first.address, &second.address);
-    is_same(one, other)
-        // `:8080` and `[::]:8080` share what there is.
-        || overlap(one, other) && !(are_all(one) && are_all(other) && is_ipv4(one) != is_ipv4(other))
-}
-
-fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
-    one.clone().in_ipv4() == other.clone().in_ipv4()
-}
-
-fn is_ipv4(address: &ListenAddress) -> bool {
-    let address = address.socket_address();
-    address.is_some_and(|address| address.is_ipv4())
-}
-
-/// Have the two an address in common? Every address (`:8080`) counts as those of IPv4: it leaves those of IPv6 to any
-/// other listener.
-fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
-    let (Some(one), Some(other)) = (one.socket_address(), other.socket_address()) else {
-        return one == other;
-    };
-    if one.port() != other.port() || one.port() == 0 {
-        return false;
-    }
-    let (one, other) = (one.ip().to_canonical(), other.ip().to_canonical());
-    // `[::]` has the addresses of IPv4 too.
-    let has = |all: IpAddr, any: IpAddr| all.is_unspecified() && (all.is_ipv6() || any.is_ipv4());
-    one == other || has(one, other) || has(other, one)
 }
 
 fn twice(first: &ListeningPlace, second: &ListeningPlace, found: &mut Findings) {
@@ -195,11 +102,10 @@ fn taken_from_admin(taken: &ListeningPlace, admin: &ListeningPlace, found: &mut 
 }
 
 /// Warns of servers that are a listener of this gateway: a request would come back to it.
-fn leads_back(upstream: &Upstream, listeners: &[ListeningPlace], found: &mut Findings) {
+fn leads_back(upstream: &Upstream, listeners: &Reached<'_>, found: &mut Findings) {
     let servers = upstream.servers.entries().iter();
     for At { value, span } in servers.filter_map(|entry| entry.value.url.at()) {
-        let mut own = listeners.iter();
-        let Some(own) = own.find(|listener| is_reached_by(&listener.address, value)) else {
+        let Some(own) = listeners.by(value) else {
             continue;
         };
         let shown = quoted(&own.written.to_string());
@@ -212,34 +118,6 @@ fn leads_back(upstream: &Upstream, listeners: &[ListeningPlace], found: &mut Fin
             .about(&upstream.name.span)
             .help("name the server that is to answer: a request that comes back is answered 508")
             .and_if(own.span.as_ref(), "it listens here");
-    }
-}
-
-/// Does a connection to `server` arrive at the listener on `address`, as far as the file tells?
-fn is_reached_by(address: &ListenAddress, server: &ServerUrl) -> bool {
-    let (host, port) = match server {
-        ServerUrl::Http { host, port }
-        | ServerUrl::Https { host, port }
-        | ServerUrl::H2c { host, port } => (host, *port),
-        ServerUrl::Unix(path) => {
-            return matches!(address, ListenAddress::Unix(own) if **own == *straight(Path::new(&**path)));
-        }
-        ServerUrl::Demo => return false,
-    };
-    let Some(own) = address.socket_address().filter(|own| own.port() == port) else {
-        return false;
-    };
-    let is_local_name = host.as_ref() == "localhost" || host.ends_with(".localhost");
-    let own = own.ip().to_canonical();
-    match host.parse::<IpAddr>().map(|host| host.to_canonical()) {
-        // A connection to no address in particular leads to this machine.
-        Ok(host) if host.is_loopback() || host.is_unspecified() => {
-            let is_all = matches!(address, ListenAddress::EveryAddress(_))
-                || own.is_unspecified() && (own.is_ipv6() || host.is_ipv4());
-            is_all || own == host || host.is_unspecified() && own.is_loopback()
-        }
-        Ok(host) => own == host,
-        Err(_) => is_local_name && (own.is_unspecified() || own.is_loopback()),
     }
 }
 

@@ -119,12 +119,15 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Findings) {
     let names = document.upstreams.iter().map(|upstream| &upstream.name);
     let mut upstreams = NameIndex::new("upstreams", Code::UnknownUpstream, names);
     let mut is_unread = !document.torn.is_empty() || !document.lost.is_empty();
+    let defaults = document.defaults.limits.entries().iter();
+    let defaults: HashSet<&str> = defaults.map(|at| at.value.as_str()).collect();
     for list in LimitList::all(document) {
         is_unread |= list.limits.is_bad();
         held_and_dropped(&list, found);
         let user = format!("{} is held to limit", list.subject());
         for name in list.limits.entries() {
             match name.value.strip_prefix('!') {
+                Some(dropped) if list.may_drop(dropped, &defaults) => {}
                 Some(dropped) => list.drops(document, dropped, &name.span, found),
                 None => limits.used(&user, name, file, found),
             }
@@ -185,6 +188,11 @@ impl<'a> LimitList<'a> {
         }
     }
 
+    /// Does `"!NAME"` drop one of the `defaults` here?
+    fn may_drop(&self, name: &str, defaults: &HashSet<&str>) -> bool {
+        self.owner == ListOwner::Route && defaults.contains(name)
+    }
+
     /// `"!NAME"` in the limits of a route drops a default; anywhere else, and for any other name, it drops nothing.
     fn drops(&self, document: &Document, dropped: &str, span: &Span, found: &mut Findings) {
         let title = &self.title;
@@ -196,10 +204,7 @@ impl<'a> LimitList<'a> {
             return;
         }
         let defaults = document.defaults.limits.entries().iter();
-        let names: Vec<&str> = defaults.map(|at| at.value.as_str()).collect();
-        if names.contains(&dropped) {
-            return;
-        }
+        let names: Vec<&str> = defaults.map(|at| at.value.as_str()).take(ENOUGH).collect();
         let dropped = quoted(dropped);
         let message = format!("{title} drops limit {dropped}, which `[defaults]` does not have");
         found
@@ -217,12 +222,19 @@ fn held_and_dropped(list: &LimitList<'_>, found: &mut Findings) {
     if list.owner == ListOwner::Defaults {
         return;
     }
-    let entries = list.limits.entries();
-    for dropped in entries {
-        let Some(name) = dropped.value.strip_prefix('!') else {
-            continue;
-        };
-        if let Some(held) = entries.iter().find(|at| at.value == name) {
+    let entries = list.limits.entries().iter();
+    let (dropped, held): (Vec<_>, Vec<_>) = entries.partition(|at| at.value.starts_with('!'));
+    if dropped.is_empty() {
+        return;
+    }
+    let held: HashMap<&str, &At<String>> = held
+        .into_iter()
+        .rev()
+        .map(|at| (at.value.as_str(), at))
+        .collect();
+    for dropped in dropped {
+        let name = dropped.value.strip_prefix('!').unwrap_or_default();
+        if let Some(held) = held.get(name) {
             let (title, name) = (&list.title, quoted(name));
             found
                 .conflict(format!("{title} is held to limit {name} and drops it"))

@@ -7,7 +7,8 @@ use super::super::value::quoted;
 use super::{pairs, repeated_limit};
 use crate::key::is_secret;
 use crate::route::{Condition, Overlap, PathPattern, Rule, Segment, Table};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// Arranges the routes that could be read; overlaps are noted even when other things are wrong.
@@ -98,14 +99,13 @@ fn rule(route: &Route) -> Option<Rule> {
 }
 
 /// The values of a list, each once.
-fn once<T: Clone + PartialEq>(list: &List<T>) -> Vec<T> {
-    let mut values = Vec::new();
-    for at in list.entries() {
-        if !values.contains(&at.value) {
-            values.push(at.value.clone());
-        }
-    }
-    values
+fn once<T: Clone + Eq + Hash>(list: &List<T>) -> Vec<T> {
+    let mut seen = HashSet::new();
+    let entries = list.entries().iter().map(|at| &at.value);
+    entries
+        .filter(|value| seen.insert(*value))
+        .cloned()
+        .collect()
 }
 
 fn warn_of_repeats(route: &Route, found: &mut Findings) {

@@ -8,6 +8,7 @@ use crate::admission::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::KeyPart;
 use crate::route::Condition;
 use http::HeaderName;
+use std::collections::{HashMap, HashSet};
 
 /// The key of the file that reads a request's method, and how it does. Where there is one, no field may ask the upstream for
 /// another method.
@@ -33,6 +34,27 @@ fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
     Some((&dedupe.span, "a limit tells repeats by their method too"))
 }
 
+/// The places where limits name a group, and what does not happen there when the group has no members.
+type GroupUsers<'a> = HashMap<&'a str, Vec<(&'a Span, &'static str)>>;
+
+fn group_users(document: &Document) -> GroupUsers<'_> {
+    let mut users = GroupUsers::new();
+    for limit in &document.limits {
+        let tiers = limit.tiers.entries().iter();
+        let tiers = tiers.map(|tier| (&tier.value.name, "no request has this tier"));
+        let exempt = limit.exempt.get().map(|exempt| exempt.groups.entries());
+        let exempt = exempt.unwrap_or_default().iter();
+        let exempt = exempt.map(|at| (at, "exempts no request"));
+        let mut seen = HashSet::new();
+        for (At { value, span }, label) in tiers.chain(exempt) {
+            if seen.insert((value, label)) {
+                users.entry(value).or_default().push((span, label));
+            }
+        }
+    }
+    users
+}
+
 /// Notes every place that reads a dropped field.
 pub(super) fn note(document: &Document, found: &mut Findings) {
     // A `trust` that cannot be read may name a network.
@@ -50,8 +72,9 @@ pub(super) fn note(document: &Document, found: &mut Findings) {
     for limit in &document.limits {
         dropped.of_limit(limit, found);
     }
+    let users = group_users(document);
     for group in &document.groups {
-        dropped.of_group(document, group, found);
+        dropped.of_group(&users, group, found);
     }
     if let Some(header) = document.jwt.as_ref().and_then(|jwt| jwt.header.at()) {
         let message = || "no request has a token: its field is dropped".to_owned();
@@ -130,7 +153,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
     }
 
     /// A group without members, and the limits that name it.
-    fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Findings) {
+    fn of_group(&self, users: &GroupUsers<'_>, group: &GroupTable, found: &mut Findings) {
         let Some(At { value, span }) = group.by.at() else {
             return;
         };
@@ -143,17 +166,9 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let Some(mut warning) = self.warning(Code::DroppedField, field, message) else {
             return;
         };
-        for limit in &document.limits {
-            let tiers = limit.tiers.entries().iter();
-            let mut tiers = tiers.filter(|tier| tier.value.name.value == group.name.value);
-            if let Some(tier) = tiers.next() {
-                warning = warning.and(&tier.value.name.span, "no request has this tier");
-            }
-            let exempt = limit.exempt.get().map(|exempt| exempt.groups.entries());
-            let mut exempt = exempt.unwrap_or_default().iter();
-            if let Some(at) = exempt.find(|at| at.value == group.name.value) {
-                warning = warning.and(&at.span, "exempts no request");
-            }
+        let users = users.get(group.name.value.as_str());
+        for (span, label) in users.into_iter().flatten() {
+            warning = warning.and(span, *label);
         }
         found.push(warning);
     }

@@ -2,10 +2,11 @@
 
 use super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::document::{Document, Exempt, Route};
+use super::routes::any_path;
 use crate::key::KeyPart;
 use crate::route::{PathPattern, Segment};
 use http::Method;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Notes limits and groups without effect.
 pub(super) fn note(document: &Document, found: &mut Findings) {
@@ -45,7 +46,12 @@ fn exempt(document: &Document, found: &mut Findings) {
         let Some(users) = users.get(name).filter(|users| !users.is_empty()) else {
             continue;
         };
-        if users.iter().all(|route| is_covered(route, &at.value)) {
+        let methods = at.value.methods.entries().iter();
+        let methods = methods.map(|at| &at.value).collect();
+        if users
+            .iter()
+            .all(|route| is_covered(route, &at.value, &methods))
+        {
             let message = format!("{limit} exempts every request");
             found
                 .warning(Code::ExemptsEveryone, message)
@@ -56,10 +62,9 @@ fn exempt(document: &Document, found: &mut Findings) {
 }
 
 /// Does the limit exempt every request of `route`? An exemption of `/` has been noted.
-fn is_covered(route: &Route, exempt: &Exempt) -> bool {
+fn is_covered(route: &Route, exempt: &Exempt, spared: &HashSet<&Method>) -> bool {
     let methods = route.methods.entries();
-    let spared = exempt.methods.entries();
-    let is_spared = |method: &Method| spared.iter().any(|other| other.value == *method);
+    let is_spared = |method: &Method| spared.contains(method);
     // A route for GET takes HEAD, which an exemption of GET does not cover.
     let is_all_spared =
         |method: &Method| is_spared(method) && (*method != Method::GET || is_spared(&Method::HEAD));
@@ -91,16 +96,18 @@ fn unnamed_parameter(document: &Document, found: &mut Findings) {
     if paths.any(|path| path.is_bad()) {
         return;
     }
+    let any_path = any_path();
+    let paths = document
+        .routes
+        .iter()
+        .map(|route| route.path.get().unwrap_or(&any_path));
+    let named: HashSet<&str> = paths.flat_map(|path| path.parameters()).collect();
     for group in &document.groups {
         let Some(KeyPart::Path(name)) = group.by.get() else {
             continue;
         };
-        let has = |route: &Route| match route.path.get() {
-            Some(path) => path.has(name),
-            None => **name == *"rest",
-        };
         if let Some(span) = group.by.span()
-            && !document.routes.iter().any(has)
+            && !named.contains(&**name)
         {
             let message =
                 format!("{group} goes by `path:{name}`, and no route has `{{{name}}}` in its path");

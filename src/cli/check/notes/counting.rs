@@ -3,6 +3,7 @@
 
 use crate::config::{Code, Compiled, describe};
 use crate::limit::{Limit, Rule, Scope};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A limit whose quota comes back in this time or later loses much where its counters are forgotten.
@@ -57,12 +58,13 @@ fn forgotten(compiled: &Compiled) -> Vec<String> {
     let asks = compiled.asks_redis();
     let is_shared = |limit: &Limit| asks && limit.scope == Scope::Cluster;
     let long = |shared: bool| {
+        let mut seen: HashSet<String> = HashSet::new();
         let mut names: Vec<String> = Vec::new();
         let all = compiled.outline.limits.iter();
         for (name, limit) in all.flat_map(|limit| with_tiers(limit.name.to_string(), limit)) {
             let is_long = limit.rule.holds().is_none() && limit.refill >= DAY;
             // A limit has a name for all its rates.
-            if is_long && is_shared(limit) == shared && !names.contains(&name) {
+            if is_long && is_shared(limit) == shared && seen.insert(name.clone()) {
                 names.push(name);
             }
         }
@@ -90,10 +92,15 @@ fn forgotten(compiled: &Compiled) -> Vec<String> {
 fn few_a_day(compiled: &Compiled) -> Vec<String> {
     let services = compiled.snapshot.services.iter();
     let forwarded = services.filter(|service| service.upstream.is_some());
+    // Routes share the limits of `[defaults]`.
+    let mut looked_at: HashSet<*const Limit> = HashSet::new();
+    let limits = forwarded.flat_map(|service| &service.limits);
+    let limits = limits.filter(|limit| looked_at.insert(Arc::as_ptr(limit)));
+    let mut seen: HashSet<String> = HashSet::new();
     let mut names: Vec<String> = Vec::new();
-    for limit in forwarded.flat_map(|service| &service.limits) {
+    for limit in limits {
         for (name, limit) in with_tiers(limit.name.to_string(), limit) {
-            if uses_up_a_day(limit) && !names.contains(&name) {
+            if uses_up_a_day(limit) && seen.insert(name.clone()) {
                 names.push(name);
             }
         }

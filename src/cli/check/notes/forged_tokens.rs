@@ -6,31 +6,35 @@ use crate::config::probe_request::{ProbeRequest, example_path};
 use crate::route::{Condition, OpenSearch, Rule};
 use crate::snapshot::{Service, Snapshot};
 use http::Method;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A note for each such route.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let snapshot = &compiled.snapshot;
+    let groups = snapshot.route_groups.iter();
+    let groups = groups.filter(|group| group.goes_by_token());
+    let groups: HashSet<&str> = groups.map(|group| &*group.name).collect();
     let routes = compiled.outline.routes.iter();
-    let by_token = routes.filter(|route| asks_for_token(&route.rule, snapshot));
+    let by_token = routes.filter(|route| asks_for_token(&route.rule, &groups));
     by_token
         .filter_map(|route| {
             let mut methods = methods(&route.rule).into_iter();
-            methods.find_map(|method| note(&route.rule, method, snapshot))
+            methods.find_map(|method| note(&route.rule, method, &groups, snapshot))
         })
         .collect()
 }
 
-fn asks_for_token(rule: &Rule, snapshot: &Snapshot) -> bool {
+fn asks_for_token(rule: &Rule, by_token: &HashSet<&str>) -> bool {
     rule.conditions.iter().any(|one| match one {
-        Condition::Groups(groups) => goes_by_token(groups, snapshot),
+        Condition::Groups(groups) => goes_by_token(groups, by_token),
         _ => false,
     })
 }
 
-fn goes_by_token(names: &[Arc<str>], snapshot: &Snapshot) -> bool {
-    let mut groups = snapshot.route_groups.iter();
-    groups.any(|group| group.goes_by_token() && names.contains(&group.name))
+/// Does one of the groups go by a token?
+fn goes_by_token(names: &[Arc<str>], by_token: &HashSet<&str>) -> bool {
+    names.iter().any(|name| by_token.contains(&**name))
 }
 
 /// The methods of a route; of one that takes any, those that other routes may name.
@@ -44,9 +48,14 @@ fn methods(rule: &Rule) -> Vec<Method> {
 }
 
 /// The note on requests of this method to the route of `rule`, if their tokens are verified whatever limits say.
-fn note(rule: &Rule, method: Method, snapshot: &Snapshot) -> Option<String> {
+fn note(
+    rule: &Rule,
+    method: Method,
+    by_token: &HashSet<&str>,
+    snapshot: &Snapshot,
+) -> Option<String> {
     let probe = ProbeRequest::of_nobody(rule, method);
-    let may_be_member = |groups: &[Arc<str>]| goes_by_token(groups, snapshot);
+    let may_be_member = |groups: &[Arc<str>]| goes_by_token(groups, by_token);
     let search = OpenSearch::new(&probe, &may_be_member);
     let path = example_path(rule);
     let found = snapshot

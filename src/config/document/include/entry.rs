@@ -2,7 +2,7 @@
 
 use super::super::super::diagnostic::{Code, Details as _, Findings};
 use super::super::super::files::fence::AllowedPaths;
-use super::super::super::grant::Grant;
+use super::super::super::grant::{Grant, GrantedNames};
 use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
 use super::super::fields::Fields;
@@ -131,9 +131,9 @@ fn with_grant(
         hosts: (!hosts.is_absent()).then(|| hosts.values()),
         paths: (!paths.is_absent()).then(|| paths.values()),
         secrets,
-        variables: variable_names.values(),
-        drops: drops.entries().to_vec(),
-        upstreams: names,
+        variables: GrantedNames::new(variable_names.entries().to_vec()),
+        drops: GrantedNames::new(drops.entries().to_vec()),
+        upstreams: GrantedNames::new(names),
         sockets,
     };
     let files = files.entries().iter();
