@@ -2,7 +2,7 @@
 
 use super::client_verifier::ClientVerifier;
 use super::named_certificate::NamedCertificates;
-use super::revocation_list::{RevocationList, is_missigned, subject};
+use super::revocation_list::{Age, RevocationList, by_subject, is_missigned, subject};
 use super::same_name_lists::{ReadList, turns};
 use super::{CertificateFacts, IdentityMistake, PROVIDER, certificates, failure, pem_fault};
 use rustls::RootCertStore;
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientCertVerifierBuilder, VerifierBuilderError, WebPkiClientVerifier};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,9 +76,14 @@ impl ClientCheck {
             mistakes.extend(added.err().map(|why| IdentityMistake::Authority(at, why)));
         }
         let roots = Arc::new(roots);
+        // A list is read by itself, for which one authority will do.
+        let one_root = RootCertStore {
+            roots: roots.roots.iter().take(1).cloned().collect(),
+        };
+        let one_root = Arc::new(one_root);
         let mut lists = Vec::new();
         for (at, pem) in parts.crl_pem.iter().enumerate() {
-            match read_lists(pem, &roots) {
+            match read_lists(pem, &one_root) {
                 Ok(read) => lists.extend(read.into_iter().map(|der| {
                     let facts = RevocationList::read(&der, at);
                     (der, facts)
@@ -224,10 +229,10 @@ fn add_authorities(
 
 /// The subjects of authorities that none of the lists is of, where there is a list.
 fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
-    let has_list = |subject: &String| lists.iter().any(|list| list.issuer == *subject);
+    let issuers: HashSet<&str> = lists.iter().map(|list| &*list.issuer).collect();
     let read = authorities.iter().filter_map(|pem| certificates(pem).ok());
     let subjects = read.flatten().filter_map(|one| subject(&one));
-    let without = subjects.filter(|subject| !lists.is_empty() && !has_list(subject));
+    let without = subjects.filter(|subject| !issuers.is_empty() && !issuers.contains(&**subject));
     without.collect()
 }
 
@@ -235,6 +240,7 @@ fn unlisted(authorities: &[Vec<u8>], lists: &[RevocationList]) -> Vec<String> {
 fn missigned(authorities: &[Vec<u8>], lists: &[ReadList]) -> Vec<RevocationList> {
     let read = authorities.iter().filter_map(|pem| certificates(pem).ok());
     let authorities: Vec<_> = read.flatten().collect();
+    let authorities = by_subject(&authorities);
     let wrong = lists
         .iter()
         .filter(|(der, _)| is_missigned(der, &authorities));
@@ -244,8 +250,13 @@ fn missigned(authorities: &[Vec<u8>], lists: &[ReadList]) -> Vec<RevocationList>
 /// The lists but those that a newer one replaces.
 fn in_force<D>(lists: &[(D, Option<RevocationList>)]) -> Vec<RevocationList> {
     let all = || lists.iter().filter_map(|(_, facts)| facts.as_ref());
-    let is_replaced = |list: &RevocationList| all().any(|other| other.replaces(list));
-    all().filter(|list| !is_replaced(list)).cloned().collect()
+    let mut newest: HashMap<_, &Age> = HashMap::new();
+    for list in all() {
+        let age = newest.entry(list.series()).or_insert(list.age());
+        *age = list.age().max(*age);
+    }
+    let is_newest = |list: &&RevocationList| newest[&list.series()] == list.age();
+    all().filter(is_newest).cloned().collect()
 }
 
 /// The lists of a PEM file, of which there is at least one. A broken one is told here, with its file, and not by the

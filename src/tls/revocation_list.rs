@@ -3,6 +3,7 @@
 use super::distinguished_name;
 use rustls::pki_types::CertificateDer;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::error::X509Error;
 use x509_parser::oid_registry::{
@@ -27,7 +28,7 @@ pub struct RevocationList {
 
 /// Which of an authority's lists is newer: the time at which it was written, the end of the time for which it holds, then
 /// its number, shorter ones first.
-type Age = (i64, i64, Option<(usize, Vec<u8>)>);
+pub(super) type Age = (i64, i64, Option<(usize, Vec<u8>)>);
 
 impl RevocationList {
     /// The facts of a list; nothing where it cannot be read.
@@ -59,9 +60,15 @@ impl RevocationList {
         self.scope[0].as_deref()
     }
 
-    /// Does this list hold in place of `other`: is it a newer one for the same certificates?
-    pub(super) fn replaces(&self, other: &Self) -> bool {
-        (&self.issuer, &self.scope) == (&other.issuer, &other.scope) && self.age > other.age
+    /// What lists have in common of which the newest holds in place of the others: their issuer, and the certificates that
+    /// they are for.
+    pub(super) fn series(&self) -> (&str, &[Option<Vec<u8>>; 2]) {
+        (&self.issuer, &self.scope)
+    }
+
+    /// Which of a series is newer.
+    pub(super) fn age(&self) -> &Age {
+        &self.age
     }
 
     /// When the list was written, in an order from newer to older ones.
@@ -76,21 +83,34 @@ impl RevocationList {
     }
 }
 
-/// Is the list signed by a key that none of `authorities` has, though some of them have the name of its issuer? Every client of
-/// that name is refused by it then.
-pub(super) fn is_missigned(list: &[u8], authorities: &[CertificateDer<'_>]) -> bool {
+/// Authorities by their subjects, as these stand in their certificates.
+pub(super) type BySubject<'a> = HashMap<Vec<u8>, Vec<X509Certificate<'a>>>;
+
+/// The authorities that can be read.
+pub(super) fn by_subject<'a>(authorities: &'a [CertificateDer<'_>]) -> BySubject<'a> {
+    let mut all = BySubject::new();
+    for one in authorities {
+        if let Ok((_, read)) = X509Certificate::from_der(one) {
+            let subject = read.subject().as_raw().to_vec();
+            all.entry(subject).or_default().push(read);
+        }
+    }
+    all
+}
+
+/// Is the list signed by a key that none of the authorities has, though some of them have the name of its issuer? Every client
+/// of that name is refused by it then.
+pub(super) fn is_missigned(list: &[u8], authorities: &BySubject<'_>) -> bool {
     let Ok((_, list)) = CertificateRevocationList::from_der(list) else {
         return false;
     };
-    let read = authorities
-        .iter()
-        .filter_map(|one| X509Certificate::from_der(one).ok());
-    let of_name = read.filter(|(_, one)| one.subject().as_raw() == list.issuer().as_raw());
-    let mut judged = of_name.map(|(_, one)| list.verify_signature(one.public_key()));
+    let of_name = authorities.get(list.issuer().as_raw());
     // What cannot be verified here may be right.
-    let is_wrong = |result| matches!(result, Err(X509Error::SignatureVerificationError));
-    let first = judged.next();
-    first.is_some_and(is_wrong) && judged.all(is_wrong)
+    let is_wrong = |one: &X509Certificate<'_>| {
+        let judged = list.verify_signature(one.public_key());
+        matches!(judged, Err(X509Error::SignatureVerificationError))
+    };
+    of_name.is_some_and(|of_name| of_name.iter().all(is_wrong))
 }
 
 /// The subject of an authority; nothing where its certificate cannot be read.

@@ -4,6 +4,7 @@
 
 use super::revocation_list::RevocationList;
 use rustls::pki_types::CertificateRevocationListDer;
+use std::collections::HashMap;
 
 /// A list as the verifier takes it, with what stands in it.
 pub(super) type ReadList = (
@@ -17,7 +18,7 @@ const MOST_TURNS: usize = 8;
 /// The lists once for each turn, where they stand in the order in which they count. Without two keys of one name there is
 /// one turn.
 pub(super) fn turns(lists: &[ReadList]) -> Vec<Vec<CertificateRevocationListDer<'static>>> {
-    let ranks: Vec<usize> = lists.iter().map(|(_, list)| rank(list, lists)).collect();
+    let ranks = ranks(lists);
     let count = ranks.iter().max().map_or(1, |most| most + 1);
     let turn = |turn: usize| {
         let mut order: Vec<usize> = (0..lists.len()).collect();
@@ -27,15 +28,17 @@ pub(super) fn turns(lists: &[ReadList]) -> Vec<Vec<CertificateRevocationListDer<
     (0..count.min(MOST_TURNS)).map(turn).collect()
 }
 
-/// How many other keys of its issuer's name have lists before it?
-fn rank(list: &Option<RevocationList>, lists: &[ReadList]) -> usize {
-    let Some(list) = list else { return 0 };
-    let mut keys: Vec<Option<&[u8]>> = Vec::new();
-    let read = lists.iter().filter_map(|(_, other)| other.as_ref());
-    for other in read.filter(|other| other.issuer == list.issuer) {
-        if !keys.contains(&other.key()) {
-            keys.push(other.key());
-        }
+/// For each list, how many other keys of its issuer's name have lists before it.
+fn ranks(lists: &[ReadList]) -> Vec<usize> {
+    let mut keys: HashMap<&str, HashMap<Option<&[u8]>, usize>> = HashMap::new();
+    let mut all = Vec::with_capacity(lists.len());
+    for (_, list) in lists {
+        let rank = list.as_ref().map(|list| {
+            let of_name = keys.entry(&list.issuer).or_default();
+            let next = of_name.len();
+            *of_name.entry(list.key()).or_insert(next)
+        });
+        all.push(rank.unwrap_or(0));
     }
-    keys.iter().position(|key| *key == list.key()).unwrap_or(0)
+    all
 }
