@@ -57,7 +57,7 @@ impl<'a> Reach<'a> {
 /// One listener with TLS.
 struct TlsListener<'a> {
     offer: &'a Offer,
-    /// Can other machines reach it?
+    /// Do clients on other machines come in by it?
     is_open: bool,
     /// What the names of identities below each end of a host lead to; below `""` all.
     below: HashMap<&'a str, Reach<'a>>,
@@ -149,10 +149,9 @@ impl<'a> TlsListener<'a> {
                 }
             }
         }
-        let address = entry.listens_on();
         Self {
             offer,
-            is_open: address.is_some_and(|at| at.value.is_for_others()),
+            is_open: entry.serves_others(),
             below,
         }
     }

@@ -123,9 +123,9 @@ fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
     let Some(client) = demand(table) else { return };
     let entries = document.server.listen.entries();
     let mut plain = entries.iter().filter(|entry| {
-        let address = entry.value.listens_on();
-        let is_open = address.is_some_and(|at| at.value.is_for_others());
-        is_open && entry.value.tls.is_absent() && entry.value.redirect.is_absent()
+        entry.value.serves_others()
+            && entry.value.tls.is_absent()
+            && entry.value.redirect.is_absent()
     });
     let Some(open) = plain.next() else { return };
     let message = format!(
@@ -146,8 +146,7 @@ fn without_tls(document: &Document, table: &TlsTable, found: &mut Findings) {
 fn not_demanded(document: &Document, table: &TlsTable, found: &mut Findings) {
     let Some(client) = demand(table) else { return };
     for entry in document.server.listen.entries() {
-        let address = entry.value.listens_on();
-        let is_open = address.is_some_and(|at| at.value.is_for_others());
+        let is_open = entry.value.serves_others();
         let Some(tls) = entry.value.tls.at().filter(|_| is_open) else {
             continue;
         };
